@@ -1,0 +1,82 @@
+# Every door of the project. `make` alone lists them.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup chat test cover check reference format prove bench lock clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+# Seconds after which the two parts of `make test` give up; together they stay within its 12 minutes.
+ALONE_SECONDS_MAX ?= 240
+TEST_SECONDS_MAX ?= 450
+# The first of these that is Python 3.11 or newer; `make setup PYTHON=/some/python` overrules the search.
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$name"; break; }; done)
+
+help: ## list the doors
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.package ## create .venv from the hash-pinned requirements
+
+# Twice quiet: errors only. Modules are compiled when they are first used, which most never are.
+PIP_INSTALL := $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --no-input
+
+# New requirements make a new environment, so that nothing of the old one stays behind.
+$(VENV)/.requirements: requirements/dev.txt
+	@test -n "$(PYTHON)" || { echo "Hansard needs Python 3.11 or newer; none was found. Install one, or: make setup PYTHON=/path/to/python" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	"$(PYTHON)" -m venv --clear $(VENV)
+	$(PIP_INSTALL) --require-hashes --requirement requirements/dev.txt
+	@touch $@
+
+$(VENV)/.package: $(VENV)/.requirements pyproject.toml
+	$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+chat: setup ## talk to Hansard
+	@$(BIN)/python -m hansard.cli.main demo
+
+# Tests that need the machine to themselves go first, in one process; the rest share the cores.
+test: setup ## run every ring of tests; HANSARD_SEED=n repeats a run
+	@scripts/system-packages
+	@if grep -rqs --include='test_*.py' 'mark\.alone' tests; then \
+		$(BIN)/python -m pytest tests -m alone --session-timeout=$(ALONE_SECONDS_MAX); fi
+	$(BIN)/python -m pytest tests -m "not alone" -n $(WORKERS) --dist loadgroup --session-timeout=$(TEST_SECONDS_MAX)
+
+cover: setup ## report branch coverage of domain and record
+	$(BIN)/python -m pytest tests -m "not alone" -n $(WORKERS) --dist loadgroup --cov --cov-report=term-missing
+
+check: setup ## formatting, lint, types and import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/reference.py --check
+
+reference: setup ## write docs/reference.md from the code
+	$(BIN)/python scripts/reference.py
+
+format: setup ## let ruff format and repair what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# The proof is written whether or not the tests passed: a violation belongs in it.
+prove: setup ## the full counts of kills, cuts, faults and seeds; writes docs/proof.json
+	@scripts/system-packages
+	@status=0; \
+	HANSARD_PROVE=1 $(BIN)/python -m pytest tests/crash --timeout=3600 --junitxml=.prove/crash.xml || status=$$?; \
+	$(BIN)/python -m tests.proof && exit $$status
+
+bench: setup ## measure the record against floors and peers
+	$(BIN)/python bench/record.py
+
+# Universal files without any index address: pip asks whichever index the machine is set up with.
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+lock: setup ## pin the newest allowed versions again (requirements/*.txt)
+	$(PIP_INSTALL) uv
+	$(LOCK) --upgrade pyproject.toml --output-file requirements/runtime.txt
+	$(LOCK) --upgrade pyproject.toml --group dev --constraints requirements/runtime.txt --output-file requirements/dev.txt
+
+clean: ## remove the environment, caches and reports
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .prove .coverage .coverage.* build dist
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

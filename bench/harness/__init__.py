@@ -1,0 +1,1 @@
+"""The benchmark's own machinery: subjects → workers → experiments (interleaved rounds) → figures → aims → report."""

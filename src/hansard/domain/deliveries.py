@@ -1,0 +1,70 @@
+"""Deliveries and intake: what goes out to a platform and what comes in from one."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class DeliveryState(StrEnum):
+    """What is known about one outbound post or edit."""
+
+    PENDING = "pending"
+    SENDING = "sending"
+    SENT = "sent"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+DELIVERY_MOVES: dict[DeliveryState, frozenset[DeliveryState]] = {
+    DeliveryState.PENDING: frozenset({DeliveryState.SENDING, DeliveryState.FAILED}),
+    DeliveryState.SENDING: frozenset(
+        {DeliveryState.SENT, DeliveryState.FAILED, DeliveryState.UNKNOWN, DeliveryState.PENDING}
+    ),
+    DeliveryState.UNKNOWN: frozenset({DeliveryState.SENDING, DeliveryState.SENT, DeliveryState.FAILED}),
+    DeliveryState.FAILED: frozenset({DeliveryState.PENDING}),
+    DeliveryState.SENT: frozenset(),
+}
+"""SENDING → PENDING is a refusal that surely had no effect (a rate limit); FAILED → PENDING is a person's retry."""
+
+
+class Operation(StrEnum):
+    """What a delivery does on the platform."""
+
+    POST = "post"
+    EDIT = "edit"
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """One outbound post or edit of a message's text [start_bytes, end_bytes) on one channel."""
+
+    id: str
+    session_id: str
+    channel: str
+    target: str
+    message_id: str
+    operation: Operation = Operation.POST
+    start_bytes: int = 0
+    end_bytes: int = 0
+    state: DeliveryState = DeliveryState.PENDING
+    attempts: int = 0
+    owner: str = ""
+    receipt: str = ""
+    reason: str = ""
+
+
+class Intake(msgspec.Struct, frozen=True, kw_only=True):
+    """One inbound platform event; the three together are unique."""
+
+    channel: str
+    account: str
+    event_id: str
+
+
+class Cursor(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a platform's stream has been received."""
+
+    channel: str
+    account: str
+    value: str

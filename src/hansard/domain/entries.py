@@ -1,0 +1,282 @@
+"""Entries: the closed, versioned set of facts that a journal holds, and how they are hashed.
+
+A body is serialised once; those bytes are stored, logged and hashed. The digest of an entry covers the digest before
+it, so a journal is a chain: digest = H(previous digest ‖ header ‖ H(salt ‖ body)).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+
+import msgspec
+
+from hansard.domain.deliveries import DeliveryState, Operation
+from hansard.domain.messages import Part, Role, Status, join_text
+from hansard.domain.sessions import Link
+from hansard.domain.turns import TurnState
+from hansard.errors import RecordTooNew
+
+DIGEST_FORMAT = 1
+"""1: SHA-256 for chain and body. Kept with each entry, so that another can follow one day."""
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The base of every body."""
+
+
+class SessionCreated(Body, frozen=True):
+    """The first entry of a session's own journal. A fork names where it continues from."""
+
+    source: str
+    owner: str
+    title: str | None = None
+    parent_id: str | None = None
+    link: Link | None = None
+    at: int = 0
+    digest: str = ""
+    messages: int = 0
+
+
+class SessionTitled(Body, frozen=True):
+    """A title was given."""
+
+    title: str
+
+
+class SessionLinked(Body, frozen=True):
+    """A parent became known after the session was created."""
+
+    parent_id: str
+    link: Link
+
+
+class SessionEnded(Body, frozen=True):
+    """The session takes no new words."""
+
+    reason: str
+
+
+class SessionReopened(Body, frozen=True):
+    """The session takes new words again."""
+
+
+class MessageAdded(Body, frozen=True):
+    """A whole message. `said_at` is the time of the event where it differs from the time of writing."""
+
+    role: Role
+    parts: tuple[Part, ...]
+    status: Status = Status.COMPLETE
+    said_at: int = 0
+    author: str = ""
+
+
+class MessageOpened(Body, frozen=True):
+    """An assistant's message begins; its chunks follow. The entry's id is the message's."""
+
+    turn_id: str
+    role: Role = Role.ASSISTANT
+
+
+class MessageSealed(Body, frozen=True):
+    """An open message is finished: its parts are the concatenation of its chunks, byte for byte."""
+
+    message_id: str
+    status: Status
+    parts: tuple[Part, ...]
+
+
+class TurnQueued(Body, frozen=True):
+    """A turn waits to run."""
+
+    turn_id: str
+
+
+class TurnStarted(Body, frozen=True):
+    """A turn holds the session. Its fence is the seq of this entry."""
+
+    turn_id: str
+    owner: str
+
+
+class TurnEnded(Body, frozen=True):
+    """A turn is over."""
+
+    turn_id: str
+    state: TurnState
+    reason: str = ""
+
+
+class DeliveryCreated(Body, frozen=True):
+    """A message, or a stretch of it, is to be shown on a channel."""
+
+    delivery_id: str
+    channel: str
+    target: str
+    message_id: str
+    operation: Operation = Operation.POST
+    start_bytes: int = 0
+    end_bytes: int = 0
+
+
+class DeliveryMoved(Body, frozen=True):
+    """A delivery changed its state."""
+
+    delivery_id: str
+    state: DeliveryState
+    owner: str = ""
+    receipt: str = ""
+    reason: str = ""
+
+
+class DatabaseCreated(Body, frozen=True):
+    """A new database holds this record: at the beginning, or rebuilt from the logs."""
+
+    database_id: str
+    rebuilt: bool = False
+
+
+class RouteMoved(Body, frozen=True):
+    """A session key leads to a session from now on."""
+
+    key: str
+    session_id: str
+    generation: int
+    reason: str = ""
+
+
+class CursorMoved(Body, frozen=True):
+    """A platform's stream was received up to here."""
+
+    channel: str
+    account: str
+    value: str
+
+
+class IntakeAccepted(Body, frozen=True):
+    """A platform's event was received. It is never taken in again."""
+
+    channel: str
+    account: str
+    event_id: str
+    entries: tuple[tuple[str, str], ...] = ()
+    turns: tuple[tuple[str, str], ...] = ()
+
+
+KINDS: dict[str, tuple[int, type[Body]]] = {
+    "session.created": (1, SessionCreated),
+    "session.titled": (1, SessionTitled),
+    "session.linked": (1, SessionLinked),
+    "session.ended": (1, SessionEnded),
+    "session.reopened": (1, SessionReopened),
+    "message.added": (1, MessageAdded),
+    "message.opened": (1, MessageOpened),
+    "message.sealed": (1, MessageSealed),
+    "turn.queued": (1, TurnQueued),
+    "turn.started": (1, TurnStarted),
+    "turn.ended": (1, TurnEnded),
+    "delivery.created": (1, DeliveryCreated),
+    "delivery.moved": (1, DeliveryMoved),
+    "database.created": (1, DatabaseCreated),
+    "route.moved": (1, RouteMoved),
+    "cursor.moved": (1, CursorMoved),
+    "intake.accepted": (1, IntakeAccepted),
+}
+"""Each kind, its newest version, and the body of that version. A kind's old versions stay readable for ever."""
+
+KIND_OF: dict[type[Body], str] = {body: kind for kind, (_, body) in KINDS.items()}
+DECODERS = {kind: msgspec.json.Decoder(body) for kind, (_, body) in KINDS.items()}
+ENCODER = msgspec.json.Encoder()
+
+
+class Unknown(Body, frozen=True):
+    """A body of a newer Hansard that says of itself that it may be ignored."""
+
+
+def check_kind(kind: str, version: int, *, ignorable: bool) -> bool:
+    """Return whether this Hansard understands the entry; refuse what it neither understands nor may ignore."""
+    known = KINDS.get(kind)
+    if known is not None and version <= known[0]:
+        return True
+    if ignorable:
+        return False
+    message = f"the record holds entries of kind {kind!r} version {version}, written by a newer Hansard"
+    raise RecordTooNew(message)
+
+
+def decode_body(kind: str, version: int, body: bytes, *, ignorable: bool = False) -> Body:
+    """Return the body of an entry."""
+    decoder = DECODERS.get(kind)
+    if decoder is not None and version == KINDS[kind][0]:
+        return decoder.decode(body)
+    check_kind(kind, version, ignorable=ignorable)
+    return Unknown()
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One immutable fact of a journal."""
+
+    id: str
+    session_id: str
+    seq: int
+    kind: str
+    body: Body
+    at_microseconds: int = 0
+    position: str = "0"
+
+    @property
+    def text(self) -> str:
+        """The words of a whole message; empty for everything else, openings and seals included."""
+        return join_text(self.body.parts) if isinstance(self.body, MessageAdded) else ""
+
+    @property
+    def at(self) -> datetime:
+        """When it was recorded. A label: order is `seq`."""
+        return datetime.fromtimestamp(self.at_microseconds / 1_000_000, UTC)
+
+
+class Chunk(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of an open message, from `offset` on, counted in UTF-8 bytes of all its chunks."""
+
+    message_id: str
+    offset: int
+    text: str
+    position: str
+    part: str = "text"
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What an entry's digest covers besides its body."""
+
+    journal_id: str
+    seq: int
+    id: str
+    kind: str
+    version: int
+    ignorable: bool
+    at: int
+
+
+def chain_start(journal_id: str) -> bytes:
+    """Return the digest that a journal's first entry continues."""
+    return hashlib.sha256(f"hansard {DIGEST_FORMAT} {journal_id}".encode()).digest()
+
+
+def chain_digest(previous: bytes, header: Header, salt: bytes, body: bytes) -> bytes:
+    """Return an entry's digest."""
+    head = (
+        f"{header.journal_id}\n{header.seq}\n{header.id}\n{header.kind}\n{header.version}\n"
+        f"{int(header.ignorable)}\n{header.at}\n"
+    )
+    body_hash = hashlib.sha256(salt + body).digest()
+    return hashlib.sha256(previous + head.encode() + body_hash).digest()
+
+
+def same_body(kind: str, version: int, stored: bytes, offered: bytes) -> bool:
+    """Return whether two bodies say the same; the time of an event is a label and does not count."""
+    if stored == offered:
+        return True
+    first, second = decode_body(kind, version, stored), decode_body(kind, version, offered)
+    if isinstance(first, MessageAdded) and isinstance(second, MessageAdded):
+        first, second = (msgspec.structs.replace(body, said_at=0) for body in (first, second))
+    return first == second

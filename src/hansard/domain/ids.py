@@ -1,0 +1,71 @@
+"""Ids: sortable and typeable for sessions, unguessable and short for everything else."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+
+from hansard.domain.limits import ID_CHARACTERS_MAX
+from hansard.domain.text import clean_text
+from hansard.errors import InvalidInput, TooLarge
+
+ALPHABET = "23456789abcdefghjkmnpqrstvwxyz"
+"""Letters and digits that nobody confuses when typing."""
+
+HOME_JOURNAL = "~home"
+"""The journal of facts that belong to no session. No session can have this id."""
+
+DERIVED_PREFIX = "~"
+"""Ids that the record itself derives begin so; a caller's ids never do."""
+
+SESSION_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}\Z")
+DATED_SESSION_ID = re.compile(r"(\d{4})(0[1-9]|1[0-2])(?:[0-2]\d|3[01])-\d{6}-[a-z0-9-]+\Z")
+
+
+def random_letters(count: int) -> str:
+    """Return random letters of the typeable alphabet."""
+    return "".join(secrets.choice(ALPHABET) for _ in range(count))
+
+
+def new_session_id(at_microseconds: int) -> str:
+    """Return a session id such as 20261115-201233-k3v9qd."""
+    moment = datetime.fromtimestamp(at_microseconds / 1_000_000, UTC)
+    return f"{moment:%Y%m%d-%H%M%S}-{random_letters(6)}"
+
+
+def new_id() -> str:
+    """Return a new id for an entry, a turn or a delivery: 90 bits, so that two never meet."""
+    return secrets.token_hex(12)
+
+
+def check_session_id(session_id: str) -> str:
+    """Return the id, or refuse it: the file's path is a function of it alone."""
+    if not isinstance(session_id, str) or not SESSION_ID.match(session_id):
+        message = f"a session id is 1 to 64 of a-z, 0-9 and '-', not {str(session_id)[:80]!r}"
+        raise InvalidInput(message)
+    return session_id
+
+
+def check_entry_id(entry_id: str) -> str:
+    """Return a caller's entry id, or refuse it."""
+    if not isinstance(entry_id, str) or not entry_id or not entry_id.isprintable() or clean_text(entry_id) != entry_id:
+        message = f"an entry id is printable text, not {str(entry_id)[:80]!r}"
+        raise InvalidInput(message)
+    if entry_id.startswith(DERIVED_PREFIX):
+        message = f"an entry id does not begin with {DERIVED_PREFIX!r}: {entry_id[:80]!r}"
+        raise InvalidInput(message)
+    if len(entry_id) > ID_CHARACTERS_MAX:
+        message = f"an entry id has {len(entry_id)} characters; the limit is {ID_CHARACTERS_MAX}"
+        raise TooLarge(message)
+    return entry_id
+
+
+def log_path(journal_id: str) -> PurePosixPath:
+    """Return where a journal's log lies below the home: a function of the id alone."""
+    if journal_id == HOME_JOURNAL:
+        return PurePosixPath("home.jsonl")
+    dated = DATED_SESSION_ID.match(journal_id)
+    folder = PurePosixPath(dated[1], dated[2]) if dated else PurePosixPath("other")
+    return PurePosixPath("sessions") / folder / f"{journal_id}.jsonl"

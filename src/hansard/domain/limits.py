@@ -1,0 +1,89 @@
+"""Every limit of the record, with its unit and its reason."""
+
+from __future__ import annotations
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+ENTRY_BYTES_MAX: Final = 8 * MIB
+"""One entry's body. Larger content belongs into a blob; every reader holds one entry in memory."""
+
+CHUNK_BYTES_MAX: Final = 1 * MIB
+"""One chunk of an open message; `write` splits what is longer."""
+
+REPLY_BYTES_MAX: Final = 1 * MIB
+"""The streamed text of one reply: with every byte escaped it still fits into the entry that seals it."""
+
+LINE_BYTES_MAX: Final = ENTRY_BYTES_MAX + 64 * KIB
+"""One line of a log: a body and its header. A longer line is damage, and is not read into memory."""
+
+BATCH_BYTES_MAX: Final = 16 * MIB
+"""One group commit, so that a waiter behind a large batch waits for one of this size at most."""
+
+BATCH_ITEMS_MAX: Final = 1024
+"""Items in one group commit: the lock is given to other processes in between."""
+
+QUEUE_BYTES_MAX: Final = 64 * MIB
+"""What may wait for the writer before callers are held back."""
+
+QUEUE_ITEMS_MAX: Final = 8192
+"""Items that may wait for the writer before callers are held back."""
+
+UNIT_ENTRIES_MAX: Final = 1000
+"""Entries that one call may commit together."""
+
+ID_CHARACTERS_MAX: Final = 255
+"""An entry id: long enough for every platform's event id."""
+
+TITLE_CHARACTERS_MAX: Final = 200
+"""A session's title: one line in a list."""
+
+REASON_CHARACTERS_MAX: Final = 2000
+"""Why something ended: a sentence or an error, not a traceback."""
+
+NAME_CHARACTERS_MAX: Final = 1000
+"""Session keys, owners, sources, accounts, file names."""
+
+BLOB_BYTES_MAX: Final = 256 * MIB
+"""One attachment."""
+
+READ_ROWS_MAX: Final = 500
+"""Rows in one page of a read: a snapshot is never held longer than one page takes."""
+
+SESSIONS_LISTED_MAX: Final = 10_000
+"""Sessions in one listing; page with `before`."""
+
+PATIENCE_SECONDS: Final = 30.0
+"""How long a caller waits for the write lock before it is told that the record is unavailable."""
+
+LOG_SYNC_SECONDS: Final = 1.0
+"""The log is fsynced at least this often while it grows (rule 2)."""
+
+FOLLOW_POLL_SECONDS: Final = 0.02
+"""How often a process with followers looks for commits of other processes; the promise is 50 ms."""
+
+BUSY_STEP_SECONDS: Final = 0.25
+"""How long SQLite waits for a stranger's lock before the writer looks whether it was told to stop."""
+
+RETRY_SECONDS_MIN: Final = 0.05
+"""The first pause after a failed commit."""
+
+RETRY_SECONDS_MAX: Final = 1.0
+"""The longest pause between two tries of a failing commit."""
+
+CHECKPOINT_WAL_BYTES: Final = 4 * MIB
+"""The WAL is copied back into the database beyond this size, by the keeper, never by the writer."""
+
+WAL_BYTES_MAX: Final = 64 * MIB
+"""Beyond this the last part of a checkpoint runs under the writer lock, so that the WAL can start over."""
+
+RESERVE_BYTES: Final = 256 * KIB
+"""Kept aside on disk and given back when the disk is full, so that running turns can end."""
+
+LOG_HANDLES_MAX: Final = 256
+"""Log files that the writer keeps open between commits."""
+
+POSITION_CHARACTERS_MAX: Final = 400
+"""A follower's position: two numbers and an id."""

@@ -1,0 +1,190 @@
+"""Messages and their parts: what was said, by whom, and whether it was finished."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Self
+
+import msgspec
+
+from hansard.domain.ids import new_id
+from hansard.domain.text import clean_text
+from hansard.errors import InvalidInput
+
+
+class Role(StrEnum):
+    """Who speaks."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+    SYSTEM = "system"
+    NOTICE = "notice"
+
+
+class Status(StrEnum):
+    """How far a message got."""
+
+    OPEN = "open"
+    COMPLETE = "complete"
+    INTERRUPTED = "interrupted"
+
+
+class ToolOutcome(StrEnum):
+    """What is known about a tool call."""
+
+    OK = "ok"
+    ERROR = "error"
+    NOT_STARTED = "not_started"
+    UNKNOWN = "unknown"
+
+
+class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
+    """Words."""
+
+    text: str
+
+
+class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True):
+    """A model's own thinking, with the signature that its provider wants back and the model that made it."""
+
+    text: str
+    signature: str = ""
+    model: str = ""
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, tag="tool_call", omit_defaults=True):
+    """A request to run a tool. The arguments are kept as the text that the model wrote, valid JSON or not."""
+
+    id: str
+    name: str
+    arguments: str = "{}"
+
+
+class ToolResult(msgspec.Struct, frozen=True, kw_only=True, tag="tool_result", omit_defaults=True):
+    """What a tool call gave, or why nothing is known of it."""
+
+    call_id: str
+    text: str = ""
+    outcome: ToolOutcome = ToolOutcome.OK
+    blob: str = ""
+
+
+class File(msgspec.Struct, frozen=True, kw_only=True, tag="file", omit_defaults=True):
+    """An attachment; its bytes are the blob of that digest."""
+
+    blob: str
+    name: str = ""
+    media_type: str = "application/octet-stream"
+    size_bytes: int = 0
+
+
+Part = Text | Reasoning | ToolCall | ToolResult | File
+
+
+def clean_part(part: Part) -> Part:
+    """Return the part with every text as it can be recorded."""
+    if not isinstance(part, Part):
+        message = f"a message consists of parts, not of {type(part).__name__}"
+        raise InvalidInput(message)
+    changes = {}
+    for name in part.__struct_fields__:
+        value = getattr(part, name)
+        if isinstance(value, str) and (cleaned := clean_text(value)) is not value:
+            changes[name] = cleaned
+    return msgspec.structs.replace(part, **changes) if changes else part
+
+
+def join_text(parts: tuple[Part, ...]) -> str:
+    """Return the words of the parts, without reasoning, calls and files."""
+    if len(parts) == 1 and isinstance(parts[0], Text):
+        return parts[0].text
+    return "".join(part.text for part in parts if isinstance(part, Text | ToolResult))
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One message of a transcript."""
+
+    id: str
+    role: Role
+    parts: tuple[Part, ...]
+    status: Status = Status.COMPLETE
+    at_microseconds: int = 0
+    author: str = ""
+
+    @property
+    def text(self) -> str:
+        """The words of this message."""
+        return join_text(self.parts)
+
+    @property
+    def at(self) -> datetime:
+        """When it was said, as far as anyone's clock knows."""
+        return datetime.fromtimestamp(self.at_microseconds / 1_000_000, UTC)
+
+    @classmethod
+    def make(
+        cls,
+        role: Role,
+        content: str | tuple[Part, ...] | list[Part],
+        *,
+        id: str | None = None,
+        at: datetime | None = None,
+        author: str = "",
+        status: Status = Status.COMPLETE,
+    ) -> Self:
+        """Return a message; without an id it gets a new one. It is checked and cleaned when it is appended."""
+        return cls(
+            id=new_id() if id is None else id,
+            role=role,
+            parts=(Text(content),) if isinstance(content, str) else tuple(content),
+            status=status,
+            at_microseconds=0 if at is None else round(at.timestamp() * 1_000_000),
+            author=author,
+        )
+
+    @classmethod
+    def user(
+        cls,
+        content: str | list[Part],
+        *,
+        id: str | None = None,
+        at: datetime | None = None,
+        author: str = "",
+    ) -> Self:
+        """Return what a person said."""
+        return cls.make(Role.USER, content, id=id, at=at, author=author)
+
+    @classmethod
+    def assistant(
+        cls,
+        content: str | list[Part],
+        *,
+        id: str | None = None,
+        at: datetime | None = None,
+    ) -> Self:
+        """Return what the agent said, whole."""
+        return cls.make(Role.ASSISTANT, content, id=id, at=at)
+
+    @classmethod
+    def tool(
+        cls,
+        call_id: str,
+        text: str,
+        *,
+        id: str | None = None,
+        outcome: ToolOutcome = ToolOutcome.OK,
+    ) -> Self:
+        """Return the result of one tool call."""
+        return cls.make(Role.TOOL, [ToolResult(call_id=call_id, text=text, outcome=outcome)], id=id)
+
+    @classmethod
+    def system(cls, content: str, *, id: str | None = None) -> Self:
+        """Return an instruction to the model."""
+        return cls.make(Role.SYSTEM, content, id=id)
+
+    @classmethod
+    def notice(cls, content: str, *, id: str | None = None) -> Self:
+        """Return what Hansard itself tells a person."""
+        return cls.make(Role.NOTICE, content, id=id)

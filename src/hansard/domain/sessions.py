@@ -1,0 +1,72 @@
+"""Sessions, their states, and the routes that lead to them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+
+import msgspec
+
+
+class SessionState(StrEnum):
+    """Whether a session takes new words."""
+
+    OPEN = "open"
+    ENDED = "ended"
+
+
+SESSION_MOVES: dict[SessionState, frozenset[SessionState]] = {
+    SessionState.OPEN: frozenset({SessionState.ENDED}),
+    SessionState.ENDED: frozenset({SessionState.OPEN}),
+}
+
+
+class Link(StrEnum):
+    """Why a session has a parent."""
+
+    FORK = "fork"
+    RESET = "reset"
+    IMPORT = "import"
+
+
+class Parent(msgspec.Struct, frozen=True, kw_only=True):
+    """The session that this one came from. A fork shares the parent's entries up to and including `at`."""
+
+    session_id: str
+    link: Link = Link.RESET
+    at: int = 0
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """One conversation, as it stands now."""
+
+    id: str
+    source: str
+    owner: str
+    title: str | None = None
+    state: SessionState = SessionState.OPEN
+    end_reason: str | None = None
+    parent: Parent | None = None
+    created_at_microseconds: int = 0
+    active_at_microseconds: int = 0
+    messages: int = 0
+    head_seq: int = 0
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was created."""
+        return datetime.fromtimestamp(self.created_at_microseconds / 1_000_000, UTC)
+
+    @property
+    def active_at(self) -> datetime:
+        """When something was last recorded in it."""
+        return datetime.fromtimestamp(self.active_at_microseconds / 1_000_000, UTC)
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """Which session a session key leads to. The generation grows by one each time it moves."""
+
+    key: str
+    session_id: str
+    generation: int
+    reason: str = ""

@@ -1,0 +1,166 @@
+"""Every error that Hansard raises, in one tree.
+
+    HansardError
+    ├── InvalidInput             a value that cannot be recorded
+    │   └── TooLarge             over a limit of hansard.domain.limits
+    ├── IdConflict               the id is taken by something else
+    ├── NotFound                 no such session, entry, blob, route or delivery
+    ├── Ambiguous                several sessions match; carries the candidates
+    ├── SessionEnded             the session takes no new words until it is reopened
+    ├── LeaseHeld                another turn runs in the session; names the holder
+    ├── StaleLease               this turn was closed or replaced; names the new holder
+    ├── WrongState               the move is not allowed from the present state
+    ├── UsedAfterFork            a record that was opened before fork() is used in the child
+    ├── RecordUnavailable        not written, nothing lost; heals by itself
+    ├── OutcomeUnknown           written or not: repeat with the same id to know
+    └── RecordRefused            the record cannot be used as it is
+        ├── RecordTooNew         written by a newer Hansard
+        ├── RecordDamaged        a file is not what it must be
+        ├── LogForked            a log and the database tell two different stories
+        ├── UnsafeFilesystem     WAL cannot be trusted there
+        └── UnsupportedSQLite    the SQLite library has a known corruption bug
+
+Each class says whether repeating the call can help (``retryable``) and what a person can do (``hint``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class HansardError(Exception):
+    """The base of every error here."""
+
+    retryable: ClassVar[bool] = False
+    hint: ClassVar[str] = "Run the command again with --debug and report what it prints."
+
+
+class InvalidInput(HansardError):
+    """A value cannot be recorded as it is; nothing was written."""
+
+    hint = "Correct the value that the message names. Nothing was written."
+
+
+class TooLarge(InvalidInput):
+    """A value exceeds a limit; nothing was written."""
+
+    hint = "Split the content, or store it as a blob and refer to it. Nothing was written."
+
+
+class IdConflict(HansardError):
+    """The same id was already recorded with another body."""
+
+    hint = "Use a new id for a new message; repeat an id only with the very same content."
+
+
+class NotFound(HansardError):
+    """Nothing of that name is in the record."""
+
+    hint = "List what there is with `hansard sessions`."
+
+
+class Ambiguous(HansardError):
+    """A text matches several sessions."""
+
+    hint = "Give more of the id, or the full title."
+
+    def __init__(self, message: str, candidates: Sequence[str] = ()) -> None:
+        """Keep the ids that matched, so that a caller can offer them."""
+        super().__init__(message)
+        self.candidates = tuple(candidates)
+
+
+class SessionEnded(HansardError):
+    """The session has ended and takes no new words."""
+
+    hint = "Reopen the session first: record.reopen_session(id)."
+
+
+class LeaseHeld(HansardError):
+    """Another turn is running in this session."""
+
+    retryable = True
+    hint = "Wait for the other turn to end, or interrupt it."
+
+    def __init__(self, message: str, holder: str = "") -> None:
+        """Keep who holds the session."""
+        super().__init__(message)
+        self.holder = holder
+
+
+class StaleLease(HansardError):
+    """This turn no longer holds its session: its write was refused."""
+
+    hint = "Stop this turn. What it had recorded is kept; another holder goes on."
+
+    def __init__(self, message: str, holder: str = "") -> None:
+        """Keep who holds the session now; empty when nobody does."""
+        super().__init__(message)
+        self.holder = holder
+
+
+class WrongState(HansardError):
+    """A state does not allow the move that was asked for."""
+
+    hint = "Read the present state again and decide anew."
+
+
+class UsedAfterFork(HansardError):
+    """A record crossed a fork(); its locks stayed with the parent."""
+
+    hint = "Open the record again in the child process."
+
+
+class RecordUnavailable(HansardError):
+    """The record could not be written within the patience. Nothing of this call was written."""
+
+    retryable = True
+    hint = "Nothing was lost. Free the disk or the lock that the message names; Hansard goes on by itself."
+
+
+class OutcomeUnknown(HansardError):
+    """The store failed in the middle of a commit: the entry may or may not be there."""
+
+    retryable = True
+    hint = "Repeat the call with the same id: it is written once, whatever happened before."
+
+
+class RecordRefused(HansardError):
+    """The record cannot be used as it is. It was left untouched."""
+
+    hint = "The record was left untouched. Follow what the message says, then open it again."
+
+
+class RecordTooNew(RecordRefused):
+    """The record holds something that only a newer Hansard understands."""
+
+    hint = "Upgrade Hansard. The record was left untouched."
+
+
+class RecordDamaged(RecordRefused):
+    """A file of the record is not what it must be."""
+
+    hint = "Move the damaged file aside and open the record again: each leg is rebuilt from the other."
+
+
+class LogForked(RecordRefused):
+    """A session's log does not continue the database's history."""
+
+    hint = (
+        "Run `hansard verify` to see both chains. Nothing is written to that session until one of them is moved aside."
+    )
+
+
+class UnsafeFilesystem(RecordRefused):
+    """The home lies on a file system where SQLite's WAL is not safe."""
+
+    hint = "Put the home on a local disk: set HANSARD_HOME or --home."
+
+
+class UnsupportedSQLite(RecordRefused):
+    """The SQLite library is too old to be trusted with several processes."""
+
+    hint = "Install apsw 3.54.1 or newer, which carries its own SQLite."

@@ -1,0 +1,364 @@
+"""`Record`: everything that the rest of Hansard, and anyone else, may do with a record."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from hansard.domain.deliveries import Cursor, Delivery, DeliveryState, Intake
+from hansard.domain.ids import check_entry_id, check_session_id, new_id, new_session_id
+from hansard.domain.limits import (
+    NAME_CHARACTERS_MAX,
+    PATIENCE_SECONDS,
+    READ_ROWS_MAX,
+    REASON_CHARACTERS_MAX,
+    SESSIONS_LISTED_MAX,
+    TITLE_CHARACTERS_MAX,
+    UNIT_ENTRIES_MAX,
+)
+from hansard.domain.positions import Position
+from hansard.domain.sessions import Parent
+from hansard.domain.text import clean_name, clean_text
+from hansard.errors import TooLarge
+from hansard.record import views
+from hansard.record.calls import Caller, close_in_thread, open_in_thread
+from hansard.record.operations import deliveries, messages, sessions, turns
+from hansard.record.operations import home as home_ops
+from hansard.record.store import Store, Wiring, close_store, open_store
+from hansard.record.turn import Turn, check_blobs, claim
+from hansard.record.verify import Report, verify_record
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from hansard.domain.entries import Chunk, Entry
+    from hansard.domain.messages import Message
+    from hansard.domain.sessions import Route, Session
+    from hansard.domain.turns import TurnInfo
+
+OPEN_GRACE_SECONDS = 1.0
+
+Value = TypeVar("Value", Intake, Cursor, Delivery)
+
+
+def clean_struct(value: Value) -> Value:
+    """Return a value of names with every text as it can be recorded."""
+    changes = {}
+    for name in value.__struct_fields__:
+        text = getattr(value, name)
+        if type(text) is str and text:
+            changes[name] = clean_name(text, f"a {name.replace('_', ' ')}", NAME_CHARACTERS_MAX)
+    return msgspec.structs.replace(value, **changes)
+
+
+def describe_session(
+    id: str, source: str, owner: str, title: str | None, parent: str | Parent | None, *, given: bool
+) -> sessions.NewSession:
+    """Check and clean what a caller says of a session."""
+    parent = Parent(session_id=parent) if isinstance(parent, str) else parent
+    if parent is not None:
+        check_session_id(parent.session_id)
+    return sessions.NewSession(
+        check_session_id(id),
+        given,
+        new_id(),
+        clean_name(source, "a source", NAME_CHARACTERS_MAX),
+        clean_name(owner, "an owner", NAME_CHARACTERS_MAX),
+        None if title is None else clean_name(title, "a title", TITLE_CHARACTERS_MAX),
+        parent,
+    )
+
+
+class Record:
+    """An open record: `async with Record.open(home) as record`."""
+
+    def __init__(self, caller: Caller) -> None:
+        """Use `Record.open`."""
+        self._caller = caller
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, path: str | Path, *, patience_seconds: float = PATIENCE_SECONDS, wiring: Wiring | None = None
+    ) -> AsyncIterator[Record]:
+        """Open a home, creating it; recover whatever a crash left. Shared when this process has it open already."""
+        store = await open_in_thread(
+            lambda: open_store(Path(path), wiring or Wiring(), patience_seconds),
+            lambda late: close_store(late, 0),
+            patience_seconds + OPEN_GRACE_SECONDS,
+        )
+        caller = Caller(store, patience_seconds)
+        try:
+            yield cls(caller)
+        finally:
+            caller.close()
+            await close_in_thread(lambda: close_store(store, patience_seconds))
+
+    @property
+    def home(self) -> Path:
+        """Where the record lives."""
+        return self._caller.store.home
+
+    @property
+    def trouble(self) -> str:
+        """Why the record cannot be written just now; empty when all is well."""
+        return self._caller.store.writer.trouble
+
+    @property
+    def store(self) -> Store:
+        """The parts below, for simulators: `store.writer.step()`."""
+        return self._caller.store
+
+    # Sessions.
+
+    async def create_session(
+        self,
+        *,
+        id: str | None = None,
+        source: str,
+        owner: str = "person:admin",
+        title: str | None = None,
+        parent: str | Parent | None = None,
+    ) -> Session:
+        """Create a session. With an id that exists, return it and fill its empty fields only."""
+        new = describe_session(
+            self._suggest_id() if id is None else id, source, owner, title, parent, given=id is not None
+        )
+        return await self._caller.write(lambda tx: sessions.create_session(tx, new))
+
+    def _suggest_id(self) -> str:
+        return new_session_id(self._caller.store.clock.now_microseconds())
+
+    async def session(self, session_id: str) -> Session:
+        """Return a session by its id."""
+        return await self._caller.read(lambda snapshot: views.read_session(snapshot, session_id))
+
+    async def sessions(
+        self,
+        *,
+        owner: str | None = None,
+        source: str | None = None,
+        state: str | None = None,
+        limit: int | None = None,
+        before: str | None = None,
+    ) -> list[Session]:
+        """Return sessions, latest activity first; `before` is the id of the last one of the page before."""
+        listed = SESSIONS_LISTED_MAX if limit is None else max(0, min(limit, SESSIONS_LISTED_MAX))
+        wanted = views.SessionFilter(owner, source, state, before, listed)
+        return await self._caller.read(lambda snapshot: views.list_sessions(snapshot, wanted))
+
+    async def resolve(self, text: str) -> Session:
+        """Return the session that an id, a unique beginning of one, or a title names."""
+        return await self._caller.read(lambda snapshot: views.resolve(snapshot, text))
+
+    async def set_title(self, session_id: str, title: str) -> Session:
+        """Give a session a title."""
+        cleaned = clean_name(title, "a title", TITLE_CHARACTERS_MAX)
+        return await self._caller.write(lambda tx: sessions.set_title(tx, session_id, cleaned))
+
+    async def end_session(self, session_id: str, reason: str) -> Session:
+        """End a session; the first reason stays."""
+        cleaned = clean_text(reason)[:REASON_CHARACTERS_MAX]
+        return await self._caller.write(lambda tx: sessions.end_session(tx, session_id, cleaned), ending=True)
+
+    async def reopen_session(self, session_id: str) -> Session:
+        """Let an ended session take new words."""
+        return await self._caller.write(lambda tx: sessions.reopen_session(tx, session_id))
+
+    async def fork(
+        self, session_id: str, at: int | None = None, *, id: str | None = None, title: str | None = None
+    ) -> Session:
+        """Return a new session that shares the entries of this one up to `at`, or all of them."""
+        new = sessions.Fork(
+            session_id,
+            at,
+            self._suggest_id() if id is None else check_session_id(id),
+            id is not None,
+            new_id(),
+            None if title is None else clean_name(title, "a title", TITLE_CHARACTERS_MAX),
+        )
+        return await self._caller.write(lambda tx: sessions.fork(tx, new))
+
+    # Words.
+
+    async def append(self, session_id: str, message: Message) -> Entry:
+        """Append a message. It is durable when this returns; a repeat of the same id returns the first."""
+        offered = messages.offer(message)
+        if offered.blobs:
+            await self._caller.run(check_blobs, self._caller, offered)
+        return await self._caller.write(lambda tx: messages.append(tx, session_id, offered), cost=len(offered.data))
+
+    async def accept(
+        self,
+        entries: Sequence[tuple[str, Message]] = (),
+        intake: Intake | None = None,
+        cursor: Cursor | None = None,
+        queue_turn: bool = False,  # noqa: FBT001, FBT002 - the shape of the design
+    ) -> home_ops.Accepted:
+        """Record an inbound event with what it says, the turn it asks for and the platform's cursor: one commit."""
+        if len(entries) > UNIT_ENTRIES_MAX:
+            message = f"{len(entries)} entries in one call; the limit is {UNIT_ENTRIES_MAX}"
+            raise TooLarge(message)
+        offered = tuple((session_id, messages.offer(each)) for session_id, each in entries)
+        for _, each in offered:
+            if each.blobs:
+                await self._caller.run(check_blobs, self._caller, each)
+        inbound = home_ops.Inbound(
+            offered, clean_struct(intake) if intake else None, clean_struct(cursor) if cursor else None, queue_turn
+        )
+        cost = sum(len(each.data) for _, each in offered)
+        return await self._caller.write(lambda tx: home_ops.accept(tx, inbound), cost=cost)
+
+    async def load_transcript(self, session_id: str) -> list[Message]:
+        """Return every message of a session, in order, an open one with its text so far."""
+        pages: list[views.TranscriptPage] = []
+        after = 0
+        while not pages or not pages[-1].complete:
+            start = after
+            pages.append(await self._caller.read(lambda snapshot: views.transcript_page(snapshot, session_id, start)))  # noqa: B023
+            after = pages[-1].rows[-1][0] if pages[-1].rows else after
+        return views.fold_pages(pages)
+
+    async def read_entries(self, session_id: str, after: int = 0, limit: int = READ_ROWS_MAX) -> list[Entry]:
+        """Return entries after a seq, a page at a time."""
+        bounded = max(0, min(limit, READ_ROWS_MAX))
+        return await self._caller.read(lambda snapshot: views.read_entries(snapshot, session_id, after, bounded))
+
+    async def follow(self, session_id: str, after: str | int = 0) -> AsyncIterator[Entry | Chunk]:
+        """Yield committed entries and chunks from a position on, and then live, without end."""
+        position = Position.parse(after)
+        followers = self._caller.store.followers
+        signal = followers.add(session_id)
+        try:
+            while True:
+                signal.event.clear()
+                here = position
+                page = await self._caller.read(lambda snapshot: views.follow_page(snapshot, session_id, here))  # noqa: B023
+                position = page.position
+                for item in page.items:
+                    yield item
+                if page.complete:
+                    await signal.event.wait()
+        finally:
+            followers.remove(session_id, signal)
+
+    # Turns.
+
+    @asynccontextmanager
+    async def turn(self, session_id: str, *, wait_seconds: float = 0) -> AsyncIterator[Turn]:
+        """Hold a session for one turn: its queued one, or a new one. Leaving ends the turn, whatever happened."""
+        turn = await claim(self._caller, session_id, wait_seconds)
+        try:
+            yield turn
+        except BaseException as error:
+            await turn.end(error)
+            raise
+        else:
+            await turn.end(None)
+
+    async def queue_turn(self, session_id: str) -> TurnInfo:
+        """Queue a turn; the one that waits already is returned."""
+        turn_id = new_id()
+        return await self._caller.write(lambda tx: turns.queue_turn(tx, session_id, turn_id))
+
+    async def turns(self, session_id: str) -> list[TurnInfo]:
+        """Return a session's turns, oldest first."""
+        return await self._caller.read(lambda snapshot: views.list_turns(snapshot, session_id))
+
+    async def queued_turns(self) -> list[TurnInfo]:
+        """Return the turns that wait to run, in every session."""
+        return await self._caller.read(views.queued_turns)
+
+    # Routes and cursors.
+
+    async def route(self, key: str) -> Route | None:
+        """Return where a session key leads, or None."""
+        return await self._caller.read(lambda snapshot: views.find_route(snapshot, key))
+
+    async def move_route(self, key: str, session_id: str, *, reason: str = "", expect: int | None = None) -> Route:
+        """Let a session key lead to a session; with `expect`, only if nobody moved it since that generation."""
+        move = home_ops.RouteMove(
+            clean_name(key, "a session key", NAME_CHARACTERS_MAX),
+            check_session_id(session_id),
+            clean_text(reason)[:REASON_CHARACTERS_MAX],
+            expect,
+            new_id(),
+        )
+        return await self._caller.write(lambda tx: home_ops.move_route(tx, move))
+
+    async def reset_route(
+        self,
+        key: str,
+        *,
+        source: str,
+        owner: str = "person:admin",
+        title: str | None = None,
+        reason: str = "reset",
+    ) -> Route:
+        """End the session that a key leads to, begin a linked successor, and move the route: one commit."""
+        new = describe_session(self._suggest_id(), source, owner, title, None, given=False)
+        operation_id = new_id()
+        cleaned = clean_text(reason)[:REASON_CHARACTERS_MAX]
+        return await self._caller.write(lambda tx: home_ops.reset_route(tx, key, new, cleaned, operation_id))
+
+    async def cursor(self, channel: str, account: str) -> str | None:
+        """Return how far a platform's stream was received, or None."""
+        return await self._caller.read(lambda snapshot: views.find_cursor(snapshot, channel, account))
+
+    # Deliveries.
+
+    async def create_delivery(self, delivery: Delivery) -> Delivery:
+        """Record that a message is to be shown on a channel; the same delivery again changes nothing."""
+        check_entry_id(delivery.id)
+        cleaned = clean_struct(delivery)
+        return await self._caller.write(lambda tx: deliveries.create_delivery(tx, cleaned))
+
+    async def move_delivery(
+        self,
+        session_id: str,
+        delivery_id: str,
+        state: DeliveryState | str,
+        *,
+        receipt: str = "",
+        reason: str = "",
+    ) -> Delivery:
+        """Move a delivery to another state, by the table of allowed moves."""
+        move = deliveries.DeliveryMove(
+            session_id,
+            delivery_id,
+            DeliveryState(state),
+            self._caller.store.owner,
+            clean_text(receipt)[:NAME_CHARACTERS_MAX],
+            clean_text(reason)[:REASON_CHARACTERS_MAX],
+            new_id(),
+        )
+        return await self._caller.write(lambda tx: deliveries.move_delivery(tx, move), ending=True)
+
+    async def deliveries(
+        self,
+        *,
+        session_id: str | None = None,
+        state: DeliveryState | str | None = None,
+        channel: str | None = None,
+        limit: int = READ_ROWS_MAX,
+    ) -> list[Delivery]:
+        """Return deliveries, by session and id."""
+        wanted = views.DeliveryFilter(session_id, state, channel, limit)
+        return await self._caller.read(lambda snapshot: views.list_deliveries(snapshot, wanted))
+
+    # Blobs.
+
+    async def put_blob(self, data: bytes) -> str:
+        """Store an attachment durably and return its digest."""
+        return await self._caller.run(self._caller.store.blobs.put, data)
+
+    async def read_blob(self, digest: str) -> bytes:
+        """Return an attachment."""
+        return await self._caller.run(self._caller.store.blobs.get, digest)
+
+    async def verify(self) -> Report:
+        """Compare both legs, the chains and the projections; the record stays in use meanwhile."""
+        return await self._caller.run(verify_record, self._caller.store)

@@ -1,0 +1,228 @@
+"""How a coroutine waits for the writer and for reads: bounded, and with a definite end also when it is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from hansard.domain.limits import QUEUE_BYTES_MAX, QUEUE_ITEMS_MAX
+from hansard.errors import HansardError, OutcomeUnknown, RecordUnavailable
+from hansard.record.reading import ReplacedError
+from hansard.record.writer import Item, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hansard.record.reading import Snapshot
+    from hansard.record.store import Store
+    from hansard.record.transaction import Transaction
+
+Result = TypeVar("Result")
+
+READ_THREADS = 2
+ROOM_POLL_SECONDS = 0.005
+
+
+class Job(Generic[Result]):
+    """Blocking work in a daemon thread, so that a stuck disk never keeps a process from leaving."""
+
+    def __init__(self, function: Callable[[], Result], late: Callable[[Result], object]) -> None:
+        """A result that nobody waits for any more goes to `late`."""
+        self._function = function
+        self._late = late
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Result] = self._loop.create_future()
+        threading.Thread(target=self._work, name="hansard-job", daemon=True).start()
+
+    def _work(self) -> None:
+        try:
+            result = self._function()
+        except BaseException as error:  # noqa: BLE001  # boundary: process edge
+            self._call(self._fail, error)
+        else:
+            if not self._call(self._succeed, result):
+                self._late(result)
+
+    def _call(self, settle: Callable[[Any], None], outcome: object) -> bool:
+        try:
+            self._loop.call_soon_threadsafe(settle, outcome)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            return False
+        return True
+
+    def _succeed(self, result: Result) -> None:
+        if self.future.done():
+            threading.Thread(target=self._late, args=(result,), daemon=True).start()
+        else:
+            self.future.set_result(result)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+async def open_in_thread(
+    function: Callable[[], Result], late: Callable[[Result], object], patience_seconds: float
+) -> Result:
+    """Open something that may block; a patience bounds the wait, and what comes later is handed to `late`."""
+    job = Job(function, late)
+    try:
+        async with asyncio.timeout(patience_seconds):
+            return await job.future
+    except TimeoutError:
+        message = f"the record could not be opened within {patience_seconds:g} s: another process holds its lock"
+        raise RecordUnavailable(message) from None
+
+
+async def close_in_thread(function: Callable[[], None]) -> None:
+    """Close something that may block, to the end; a cancellation meanwhile is raised after it."""
+    await uncancelled(Job(function, lambda _result: None).future)
+
+
+async def uncancelled(future: asyncio.Future[Result]) -> Result:
+    """Wait for a future to the end; a cancellation meanwhile is raised after it."""
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait({future})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return future.result()
+
+
+class Waiter:
+    """One coroutine that waits for one item."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: asyncio.Future[None]) -> None:
+        """Wait on a future of the coroutine's loop."""
+        self.future = future
+
+
+class Mailbox:
+    """Outcomes on their way to one event loop: woken once for a whole batch."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Deliver to this loop."""
+        self._loop = loop
+        self._waiters: deque[Waiter] = deque()
+        self._called = False
+
+    def put(self, waiter: Waiter) -> None:
+        """Tell a waiter, from the writer's thread."""
+        self._waiters.append(waiter)
+        if not self._called:
+            self._called = True
+            try:
+                self._loop.call_soon_threadsafe(self._empty)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                self._called = False
+
+    def _empty(self) -> None:
+        self._called = False
+        while self._waiters:
+            future = self._waiters.popleft().future
+            if not future.done():
+                future.set_result(None)
+
+
+class Caller:
+    """Calls into a store from one event loop."""
+
+    def __init__(self, store: Store, patience_seconds: float) -> None:
+        """Belongs to the running loop."""
+        self.store = store
+        self.patience_seconds = patience_seconds
+        self._loop = asyncio.get_running_loop()
+        self._mailbox = Mailbox(self._loop)
+        self._executor = ThreadPoolExecutor(READ_THREADS, "hansard-read")
+
+    async def write(self, operation: Callable[[Transaction], Result], *, cost: int = 0, ending: bool = False) -> Result:
+        """Run an operation in a group commit and return its result once it is durable.
+
+        Cancelled before the writer took it, it is surely not written; later, it is waited for first.
+        """
+        await self.room()
+        waiter = Waiter(self._loop.create_future())
+        item = Item(operation, lambda _item: self._mailbox.put(waiter), cost=cost, ending=ending)
+        self.store.writer.submit(item)
+        timer = self._loop.call_later(self.patience_seconds, self._expire, item, waiter)
+        try:
+            await self._outcome(item, waiter)
+        finally:
+            timer.cancel()
+        if item.error is not None:
+            raise item.error
+        result: Result = item.result
+        return result
+
+    async def _outcome(self, item: Item, waiter: Waiter) -> None:
+        cancelled: asyncio.CancelledError | None = None
+        while True:
+            try:
+                await waiter.future
+                break
+            except asyncio.CancelledError as error:
+                cancelled = error
+                if (not item.ending and self.store.writer.withdraw(item)) or item.state is State.DONE:
+                    break
+                waiter.future = self._loop.create_future()
+        if cancelled is not None:
+            raise cancelled
+
+    def _expire(self, item: Item, waiter: Waiter) -> None:
+        """The patience is over: say what is known."""
+        if waiter.future.done():
+            return
+        seconds, trouble = self.patience_seconds, self.store.writer.trouble or "the disk does not answer"
+        error: HansardError
+        if item.ending or not self.store.writer.withdraw(item):
+            error = OutcomeUnknown(f"still unwritten after {seconds:g} s, it is written when that ends: {trouble}")
+        elif item.doubt:
+            error = OutcomeUnknown(f"the record could not be read back for {seconds:g} s: {trouble}")
+        else:
+            error = RecordUnavailable(f"the record could not be written for {seconds:g} s: {trouble}")
+        waiter.future.set_exception(error)
+
+    async def room(self) -> None:
+        """Hold a caller back while too much waits for the writer."""
+        writer = self.store.writer
+        if writer.queued_items < QUEUE_ITEMS_MAX and writer.queued_bytes < QUEUE_BYTES_MAX:
+            return
+        deadline = self._loop.time() + self.patience_seconds
+        while writer.queued_items >= QUEUE_ITEMS_MAX or writer.queued_bytes >= QUEUE_BYTES_MAX:
+            if self._loop.time() > deadline:
+                message = f"too much waits to be written: {writer.trouble or 'the disk is slow'}"
+                raise RecordUnavailable(message)
+            await asyncio.sleep(ROOM_POLL_SECONDS)
+
+    async def read(self, read: Callable[[Snapshot], Result]) -> Result:
+        """Run a read in one snapshot, off the loop."""
+        try:
+            return await self._run(self.store.readers.read, read)
+        except ReplacedError:
+            # The file is gone or another one: a write, even of nothing, makes the writer open or rebuild it.
+            await self.write(lambda _tx: None)
+        try:
+            return await self._run(self.store.readers.read, read)
+        except ReplacedError:
+            return await self._run(self.store.readers.read, read)
+
+    async def run(self, function: Callable[..., Result], *arguments: Any) -> Result:  # noqa: ANN401
+        """Run blocking work off the loop."""
+        return await self._run(function, *arguments)
+
+    async def _run(self, function: Callable[..., Result], *arguments: Any) -> Result:  # noqa: ANN401
+        if not self.store.wiring.threads:
+            return function(*arguments)
+        return await self._loop.run_in_executor(self._executor, function, *arguments)
+
+    def close(self) -> None:
+        """Let the read threads go."""
+        self._executor.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,251 @@
+"""The database file: opened, created, rebuilt and watched, always under the write lock.
+
+Reads: `state.db` through SQLite; its name and its side files' through stat. Writes: the same; `locks/identity`.
+Invariants: the file that we commit to is the one that lies at the path (rule 4); a WAL never meets another database.
+On crash: SQLite's recovery, then ours in `reconcile`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import stat
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import apsw
+
+from hansard.domain.entries import check_kind
+from hansard.domain.ids import HOME_JOURNAL
+from hansard.domain.limits import READ_ROWS_MAX
+from hansard.errors import HansardError, LogForked, RecordDamaged, RecordTooNew
+from hansard.record.files import sync_folder, write_durably
+from hansard.record.lines import decode_line, log_name, part_name
+from hansard.record.operations.home import home_journal
+from hansard.record.reconcile import Reconciler
+from hansard.record.sqlite.connection import fetch, immediate, open_connection
+from hansard.record.sqlite.migrate import SCHEMA_VERSION, check_version, create_schema, migrate, schema_version
+from hansard.record.sqlite.queries import SQL
+from hansard.record.transaction import Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from hansard.ports.clock import Clock
+    from hansard.record.files import LogFiles
+
+logger = logging.getLogger("hansard.record")
+
+SIDES = ("", "-wal", "-shm")
+Identity = tuple[tuple[int, int] | None, ...]
+
+
+class Database:
+    """The connection that writes, and what it is connected to."""
+
+    def __init__(self, home: Path, files: LogFiles, clock: Clock, reach: Callable[[str], None]) -> None:
+        """Nothing is opened before it is needed."""
+        self.path = home / "state.db"
+        self.home = home
+        self.files = files
+        self.clock = clock
+        self.reach = reach
+        self.identity: Identity = ()
+        self._connection: apsw.Connection | None = None
+
+    def look(self) -> Identity:
+        """Return which files lie at the database's names now, without opening them."""
+        found: list[tuple[int, int] | None] = []
+        for side in SIDES:
+            try:
+                seen = os.stat(f"{self.path}{side}", follow_symlinks=False)
+            except FileNotFoundError:
+                found.append(None)
+                continue
+            if not stat.S_ISREG(seen.st_mode):
+                message = f"{self.path.name}{side} is not a file: something else lies in its place"
+                raise RecordDamaged(message)
+            found.append((seen.st_dev, seen.st_ino))
+        return tuple(found)
+
+    def same(self) -> bool:
+        """Return whether the files that we are connected to are still the ones at the path."""
+        return self.look() == self.identity
+
+    def connection(self) -> apsw.Connection:
+        """Return a connection to the database at the path; open, create or rebuild it when need be."""
+        if self._connection is not None and self.same():
+            return self._connection
+        if self._connection is not None:
+            logger.warning("state.db was moved or replaced under us; it is opened again")
+        self.close()
+        self._set_orphans_aside()
+        connection = open_connection(self.path)
+        with ExitStack() as stack:
+            stack.callback(connection.close)
+            self._prepare(connection)
+            stack.pop_all()
+        self._connection = connection
+        return connection
+
+    def _prepare(self, connection: apsw.Connection) -> None:
+        version = check_version(connection)
+        database_id = ""
+        if version == 0:
+            database_id = create_schema(connection)
+            os.chmod(self.path, 0o600)
+            sync_folder(str(self.home))
+        elif version < SCHEMA_VERSION:
+            migrate(connection, self.home / "backups")
+        for kind, kind_version, ignorable in fetch(connection, SQL.list_kinds):
+            check_kind(kind, kind_version, ignorable=bool(ignorable))
+        self.identity = self.look()
+        self._keep_identity()
+        rebuilt = version == 0 and os.path.exists(self.files.path(log_name(HOME_JOURNAL)))
+        for journal_id in find_differences(connection, self.files):
+            self.reconcile(connection, journal_id)
+        if database_id:
+            self._introduce(connection, database_id, rebuilt=rebuilt)
+
+    def _introduce(self, connection: apsw.Connection, database_id: str, *, rebuilt: bool) -> None:
+        """Make a new database known in the home journal."""
+        with immediate(connection):
+            tx = Transaction(connection, self.files, self.clock)
+            home_journal(tx, database_id, rebuilt=rebuilt)
+            tx.finish_unit()
+            tx.finish(self.reach)
+
+    def reconcile(self, connection: apsw.Connection, journal_id: str) -> HansardError | None:
+        """Bring one journal's files in line, in a transaction of its own; return why it cannot be written to."""
+        try:
+            with immediate(connection):
+                self.reach("reconciling")
+                Reconciler(Transaction(connection, self.files, self.clock)).run(journal_id)
+        except (LogForked, RecordDamaged, RecordTooNew) as error:
+            logger.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a traceback
+            return error
+        except apsw.ConstraintError as error:
+            logger.error("the log of %s cannot be adopted: %s", journal_id, error)  # noqa: TRY400
+            return RecordDamaged(f"the log of {journal_id} contradicts the database: {error}")
+        self.reach("reconciled")
+        return None
+
+    def begin(self) -> apsw.Connection:
+        """Begin a transaction on the database at the path, of the version that we know."""
+        connection = self.connection()
+        connection.execute(SQL.begin)
+        version = schema_version(connection)
+        if version != SCHEMA_VERSION:
+            connection.execute(SQL.rollback)
+            message = (
+                f"state.db was migrated to schema version {version} by a newer Hansard; this one must be restarted"
+            )
+            raise RecordTooNew(message)
+        return connection
+
+    def commit_nothing(self) -> bool:
+        """Commit a no-op after a failed COMMIT: only when that succeeds is the failed one gone for good (rule 3)."""
+        try:
+            connection = self.connection()
+            with immediate(connection):
+                fetch(connection, SQL.bump_commits)
+        except (apsw.Error, OSError, HansardError) as error:
+            logger.error("the outcome of a commit is unknown: %s", error)  # noqa: TRY400
+            self.close()
+            return False
+        return self.same()
+
+    def rollback(self) -> None:
+        """Forget what was not committed."""
+        if self._connection is not None and self._connection.in_transaction:
+            self._connection.execute(SQL.rollback)
+
+    def close(self) -> None:
+        """Close the connection; the WAL stays (rule 5)."""
+        if self._connection is not None:
+            self._connection.close(True)  # noqa: FBT003 - force
+            self._connection = None
+
+    # A WAL that belongs to another database must never be replayed into this one.
+
+    def _set_orphans_aside(self) -> None:
+        database, wal, shm = self.look()
+        try:
+            known = json.loads((self.home / "locks" / "identity").read_text())
+        except (OSError, ValueError):
+            known = None
+        known_database, known_wal = (known or [None, None])[:2]
+        replaced = known is not None and database is not None and list(database) != known_database
+        if wal is not None and (database is None or (replaced and list(wal) == known_wal)):
+            name = secrets.token_hex(4)
+            for side in ("-wal", "-shm"):
+                if os.path.exists(f"{self.path}{side}"):
+                    os.rename(f"{self.path}{side}", f"{self.path}{side}.orphan-{name}")
+            logger.warning("set aside a WAL that belongs to another database, as state.db-wal.orphan-%s", name)
+        elif database is None and shm is not None:
+            os.rename(f"{self.path}-shm", f"{self.path}-shm.orphan-{secrets.token_hex(4)}")
+
+    def _keep_identity(self) -> None:
+        path = self.home / "locks" / "identity"
+        text = json.dumps(self.identity[:2]).encode()
+        try:
+            if path.read_bytes() == text:
+                return
+        except FileNotFoundError:
+            pass
+        write_durably(str(path), [text], temporary=f"{path}.new")
+
+
+def list_logs(files: LogFiles) -> Iterator[tuple[str, str, int]]:
+    """Yield (suffix, journal id, size) of every log and part file of the home."""
+    folders = [("", files.home)]
+    while folders:
+        prefix, folder = folders.pop()
+        try:
+            entries = list(os.scandir(folder))
+        except FileNotFoundError:
+            continue
+        for entry in entries:
+            if prefix and entry.is_dir(follow_symlinks=False):
+                folders.append((f"{prefix}{entry.name}/", entry.path))
+            elif not prefix and entry.name == "sessions":
+                folders.append(("sessions/", entry.path))
+            elif not prefix and entry.name != "home.jsonl":
+                continue
+            else:
+                stem, _, suffix = entry.name.rpartition(".")
+                journal_id = HOME_JOURNAL if not prefix else stem
+                name = {"jsonl": log_name, "part": part_name}.get(suffix)
+                if name is not None and name(journal_id) == f"{prefix}{entry.name}" and entry.is_file():
+                    yield suffix, journal_id, entry.stat(follow_symlinks=False).st_size
+
+
+def find_differences(connection: apsw.Connection, files: LogFiles) -> list[str]:
+    """Return the journals whose files are not as the database says, by name and size alone."""
+    logs: dict[str, int] = {}
+    parts: dict[str, int] = {}
+    for suffix, journal_id, size in list_logs(files):
+        (logs if suffix == "jsonl" else parts)[journal_id] = size
+    different = []
+    after = 0
+    while rows := fetch(connection, SQL.list_journals, (after, READ_ROWS_MAX)):
+        after = rows[-1][0]
+        for row in rows:
+            journal_id, log_end, log_synced, part_end = row[1], row[7], row[8], row[9]
+            sizes = logs.pop(journal_id, 0), parts.pop(journal_id, 0)
+            if sizes != (log_end, part_end) or log_synced < log_end:
+                different.append(journal_id)
+    unknown = [journal_id for journal_id in logs if _has_first_line(files, journal_id)]
+    return different + sorted(unknown, key=lambda journal_id: (journal_id != HOME_JOURNAL, journal_id))
+
+
+def _has_first_line(files: LogFiles, journal_id: str) -> bool:
+    """Return whether a log that the database does not know begins like one of ours."""
+    name = log_name(journal_id)
+    look = files.look(name)
+    for _, data in files.read_lines(name, 0, look.size if look is not None else 0):
+        return decode_line(data) is not None
+    return False

@@ -1,0 +1,210 @@
+"""Files of the log leg: append under the lock, cut, replace whole, read by lines.
+
+Reads and writes: `home.jsonl`, `sessions/**`. It never opens `state.db*`: only SQLite may (rule 5).
+Invariants: one write for each file and commit; a file is replaced by rename only; new folders are fsynced.
+On crash: a file is longer than the database accounts for, and `reconcile` decides about the rest.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain.limits import LINE_BYTES_MAX, LOG_HANDLES_MAX
+from hansard.errors import RecordDamaged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+READ_BYTES = 256 * 1024
+APPEND_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class Look(NamedTuple):
+    """What a file looked like under the lock."""
+
+    device: int
+    inode: int
+    size: int
+
+
+def sync_descriptor(descriptor: int) -> None:
+    """Put a file's content on the disk, really."""
+    if sys.platform == "darwin":
+        import fcntl  # noqa: PLC0415 - only there
+
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(descriptor)
+
+
+def sync_folder(path: str) -> None:
+    """Put a folder's names on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+    try:
+        sync_descriptor(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(path: str) -> None:
+    """Create a folder and its parents, private, each fsynced into its parent (rule 8)."""
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(path)
+    make_folder(parent)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        return
+    sync_folder(parent)
+
+
+def write_durably(path: str, pieces: Iterable[bytes], *, temporary: str) -> int:
+    """Replace a file by rename, durable before and after; return its size."""
+    make_folder(os.path.dirname(path))
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    size = 0
+    try:
+        for piece in pieces:
+            write_all(descriptor, piece)
+            size += len(piece)
+        sync_descriptor(descriptor)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    finally:
+        os.close(descriptor)
+    os.rename(temporary, path)
+    sync_folder(os.path.dirname(path))
+    return size
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write every byte; a short write on a full disk becomes the error that it is."""
+    view = memoryview(data)
+    while view:
+        written = os.write(descriptor, view)
+        if written == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        view = view[written:]
+
+
+class LogFiles:
+    """The log files of one home, by their relative names."""
+
+    def __init__(self, home: Path) -> None:
+        """Nothing is opened before it is needed."""
+        self.home = str(home)
+        self.suspect: set[str] = set()
+        """Journals whose log failed to reach the disk: rewritten before they are touched again (rule 3)."""
+        self._handles: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
+
+    def path(self, name: str) -> str:
+        """Return a file's path."""
+        return f"{self.home}/{name}"
+
+    def look(self, name: str) -> Look | None:
+        """Return a file's identity and size without opening it; None when it is absent."""
+        try:
+            found = os.stat(f"{self.home}/{name}", follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        if not stat.S_ISREG(found.st_mode):
+            message = f"{name} is not a file: something else lies in its place"
+            raise RecordDamaged(message)
+        return Look(found.st_dev, found.st_ino, found.st_size)
+
+    def append(self, name: str, data: bytes, seen: Look | None) -> None:
+        """Append with one write, to the very file that was looked at under the lock."""
+        handle = self._handles.get(name)
+        if handle is None or seen is None or handle[1:] != seen[:2]:
+            handle = self._open(name)
+        else:
+            self._handles.move_to_end(name)
+        write_all(handle[0], data)
+
+    def _open(self, name: str) -> tuple[int, int, int]:
+        self.forget(name)
+        path = self.path(name)
+        try:
+            descriptor = os.open(path, APPEND_FLAGS, 0o600)
+        except FileNotFoundError:
+            make_folder(os.path.dirname(path))
+            descriptor = os.open(path, APPEND_FLAGS, 0o600)
+        found = os.fstat(descriptor)
+        handle = (descriptor, found.st_dev, found.st_ino)
+        self._handles[name] = handle
+        if len(self._handles) > LOG_HANDLES_MAX:
+            _, (oldest, _, _) = self._handles.popitem(last=False)
+            os.close(oldest)
+        return handle
+
+    def forget(self, name: str) -> None:
+        """Close a file."""
+        handle = self._handles.pop(name, None)
+        if handle is not None:
+            os.close(handle[0])
+
+    def cut(self, name: str, size: int) -> None:
+        """Take back what this writer appended and did not commit."""
+        try:
+            os.truncate(self.path(name), size)
+        except FileNotFoundError:
+            return
+
+    def remove(self, name: str) -> None:
+        """Remove a part file whose seal is in both legs."""
+        self.forget(name)
+        try:
+            os.unlink(self.path(name))
+        except FileNotFoundError:
+            return
+
+    def replace(self, name: str, pieces: Iterable[bytes]) -> int:
+        """Write a whole file anew, durably; return its size."""
+        self.forget(name)
+        return write_durably(self.path(name), pieces, temporary=self.path(name) + ".new")
+
+    def read(self, name: str, start: int, end: int) -> Iterator[bytes]:
+        """Yield a stretch of a file in blocks. The file is opened for each block, never held."""
+        while start < end:
+            try:
+                descriptor = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except FileNotFoundError:
+                return
+            try:
+                block = os.pread(descriptor, min(READ_BYTES, end - start), start)
+            finally:
+                os.close(descriptor)
+            if not block:
+                return
+            start += len(block)
+            yield block
+
+    def read_lines(self, name: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """Yield (offset after the line, line) with its newline; the last may lack one.
+
+        A line over the limit is damage: it is given in part, and nothing after it.
+        """
+        rest = b""
+        for block in self.read(name, start, end):
+            rest += block
+            *lines, rest = rest.split(b"\n")
+            for line in lines:
+                start += len(line) + 1
+                yield start, line + b"\n"
+            if len(rest) > LINE_BYTES_MAX:
+                break
+        if rest:
+            yield start + len(rest), rest
+
+    def close(self) -> None:
+        """Close every file."""
+        for name in list(self._handles):
+            self.forget(name)

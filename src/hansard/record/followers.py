@@ -1,0 +1,69 @@
+"""Who waits for which journal. The writer wakes followers of this process; the watcher those of other writers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+class Signal:
+    """One follower's bell. It belongs to the loop that the follower runs on."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Hang it up silent; a follower looks once before it waits."""
+        self.loop = loop
+        self.event = asyncio.Event()
+
+
+def ring_all(signals: list[Signal]) -> None:
+    """Wake followers, on their loop."""
+    for signal in signals:
+        signal.event.set()
+
+
+class Followers:
+    """The bells of one process, by journal."""
+
+    def __init__(self, first: Callable[[], None], last: Callable[[], None]) -> None:
+        """`first` and `last` hear when following begins and ends, so that nothing is watched for nobody."""
+        self._signals: dict[str, set[Signal]] = {}
+        self._mutex = threading.Lock()
+        self._first = first
+        self._last = last
+
+    def add(self, journal_id: str) -> Signal:
+        """Hang up a bell for a journal."""
+        signal = Signal(asyncio.get_running_loop())
+        with self._mutex:
+            if not self._signals:
+                self._first()
+            self._signals.setdefault(journal_id, set()).add(signal)
+        return signal
+
+    def remove(self, journal_id: str, signal: Signal) -> None:
+        """Take a bell down."""
+        with self._mutex:
+            signals = self._signals.get(journal_id, set())
+            signals.discard(signal)
+            if not signals:
+                self._signals.pop(journal_id, None)
+            if not self._signals:
+                self._last()
+
+    def ring(self, journal_ids: Iterable[str] | None) -> None:
+        """Wake everybody who follows one of these journals, from any thread; None wakes everybody."""
+        with self._mutex:
+            chosen = self._signals if journal_ids is None else journal_ids
+            signals = [signal for journal_id in chosen for signal in self._signals.get(journal_id, ())]
+        by_loop: dict[asyncio.AbstractEventLoop, list[Signal]] = {}
+        for signal in signals:
+            by_loop.setdefault(signal.loop, []).append(signal)
+        for loop, group in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(ring_all, group)
+            except RuntimeError:  # its loop is closed: nobody listens any more
+                continue

@@ -1,0 +1,200 @@
+"""The keeper: what has to be done soon but not by the writer. Log fsyncs, checkpoints, and watching other processes.
+
+Reads: log files, the WAL. Writes: fsyncs; checkpoints; `log_synced`, through the writer.
+Invariants: `log_synced` moves only after fsync of the file and of its folder; a log whose fsync failed is written anew.
+On crash: `log_synced` is behind, and the next start compares what lies beyond it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import apsw
+
+from hansard.domain.limits import CHECKPOINT_WAL_BYTES, FOLLOW_POLL_SECONDS, LOG_SYNC_SECONDS, WAL_BYTES_MAX
+from hansard.errors import HansardError
+from hansard.record.files import sync_descriptor, sync_folder
+from hansard.record.lines import log_name
+from hansard.record.reading import ReadConnection, ReplacedError
+from hansard.record.sqlite.connection import fetch
+from hansard.record.sqlite.queries import SQL
+from hansard.record.writer import Item
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from hansard.record.files import LogFiles
+    from hansard.record.locks import FairLock
+    from hansard.record.reading import Snapshot
+    from hansard.record.transaction import Transaction
+    from hansard.record.writer import Writer
+
+logger = logging.getLogger("hansard.record")
+
+PAGE_BYTES = 4096
+FOLDERS_KNOWN_MAX = 50_000
+
+
+class Keeper:
+    """Syncs logs and checkpoints the WAL. A thread calls `step` about once a second."""
+
+    def __init__(self, home: Path, files: LogFiles, writer: Writer, lock: FairLock) -> None:
+        """The lock is the keeper's own handle on the write lock."""
+        self._files = files
+        self._writer = writer
+        self._lock = lock
+        self._wal = f"{home / 'state.db'}-wal"
+        self._connection = ReadConnection(home / "state.db", read_only=False)
+        self._mutex = threading.Lock()
+        self._dirty: set[str] = set()
+        self._in_folder: set[str] = set()
+
+    def note(self, journal_ids: Iterable[str]) -> None:
+        """Remember logs that grew."""
+        with self._mutex:
+            self._dirty.update(journal_ids)
+
+    def step(self) -> None:
+        """Sync what grew since the last time, tell the record, and copy the WAL back when it is large."""
+        with self._mutex:
+            dirty, self._dirty = self._dirty, set()
+        synced = {journal_id: end for journal_id in dirty if (end := self._sync(journal_id))}
+        if synced:
+            self._submit(lambda tx: mark_synced(tx, synced))
+        try:
+            self._checkpoint()
+        except (apsw.Error, OSError, HansardError, ReplacedError) as error:
+            logger.warning("the WAL could not be copied back: %s", error)
+
+    def _sync(self, journal_id: str) -> int:
+        """Put one log on the disk; return how much of it, 0 when that failed."""
+        name = log_name(journal_id)
+        path = self._files.path(name)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                size = os.fstat(descriptor).st_size
+                sync_descriptor(descriptor)
+            finally:
+                os.close(descriptor)
+            if name not in self._in_folder:
+                sync_folder(os.path.dirname(path))
+                if len(self._in_folder) > FOLDERS_KNOWN_MAX:
+                    self._in_folder.clear()
+                self._in_folder.add(name)
+        except OSError as error:
+            logger.error("the log %s could not be synced (%s); it is written anew", name, error)  # noqa: TRY400
+            self._in_folder.discard(name)
+            self._files.suspect.add(journal_id)
+            self._submit(lambda tx: tx.find_journal(journal_id))
+            self.note([journal_id])
+            return 0
+        return size
+
+    def _submit(self, operation: Callable[[Transaction], object]) -> None:
+        try:
+            self._writer.submit(Item(operation, lambda _item: None, ending=True))
+        except HansardError as error:
+            logger.warning("the keeper's note is not written: %s", error)
+
+    def _checkpoint(self) -> None:
+        try:
+            large = os.stat(self._wal).st_size > CHECKPOINT_WAL_BYTES
+        except FileNotFoundError:
+            return
+        if not large:
+            return
+        frames, copied = self._copy_back()
+        if frames * PAGE_BYTES > WAL_BYTES_MAX and copied < frames:
+            self._lock.acquire()
+            try:
+                self._copy_back()
+            finally:
+                self._lock.release()
+
+    def _copy_back(self) -> tuple[int, int]:
+        ((_busy, frames, copied),) = fetch(self._connection.get(), SQL.checkpoint)
+        return frames, copied
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def mark_synced(tx: Transaction, synced: dict[str, int]) -> None:
+    """Note how much of each log is on the disk."""
+    for journal_id, end in synced.items():
+        tx.run(SQL.update_log_synced, (end, journal_id))
+
+
+class Watcher:
+    """Looks for commits of other processes while somebody follows. A thread calls `step` every few milliseconds."""
+
+    def __init__(self, home: Path, changed: Callable[[list[str] | None], None]) -> None:
+        """`changed` hears which journals were touched; None when any may have been."""
+        self._connection = ReadConnection(home / "state.db")
+        self._changed = changed
+        self._version = -1
+        self._commits = -1
+
+    def step(self) -> None:
+        """Tell who changed since the last look."""
+        try:
+            version = fetch(self._connection.get(), SQL.data_version)[0][0]
+            if version == self._version:
+                return
+            journal_ids = self._connection.snapshot(self._look)
+        except (ReplacedError, apsw.Error, OSError, HansardError):
+            self._version = self._commits = -1
+            return
+        self._version = version
+        if journal_ids is None or journal_ids:
+            self._changed(journal_ids)
+
+    def _look(self, snapshot: Snapshot) -> list[str] | None:
+        before = self._commits
+        self._commits = snapshot.row(SQL.read_record)[1]
+        return None if before < 0 else [row[0] for row in snapshot.rows(SQL.touched_since, (before,))]
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+class Ticker(threading.Thread):
+    """Calls a step again and again, with a pause that can be cut short."""
+
+    def __init__(
+        self, name: str, step: Callable[[], None], pause_seconds: float, end: Callable[[], None] | None = None
+    ) -> None:
+        """Daemonic: a process never waits for it at exit. `end` is called last, on the thread itself."""
+        super().__init__(name=name, daemon=True)
+        self._step = step
+        self._end = end
+        self._pause_seconds = pause_seconds
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Step until told to stop."""
+        while not self._stopped.wait(self._pause_seconds):
+            self._step()
+        if self._end is not None:
+            self._end()
+
+    def request_stop(self) -> None:
+        """Stop after the step that runs, without waiting for it."""
+        self._stopped.set()
+
+    def stop(self) -> None:
+        """Stop, and wait for the step that runs."""
+        self._stopped.set()
+        if self.is_alive():
+            self.join()
+
+
+KEEPER_SECONDS = LOG_SYNC_SECONDS / 2
+WATCHER_SECONDS = FOLLOW_POLL_SECONDS

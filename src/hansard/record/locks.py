@@ -1,0 +1,128 @@
+"""Locks between processes. They are held by the operating system, so they die with their holder.
+
+Reads: nothing. Writes: empty files below `locks/`.
+Invariants: a lock file that several processes share is never unlinked; a forked child holds nothing.
+On crash: the kernel releases every lock; an owner's file stays and reads as dead.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import weakref
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+
+_handles: weakref.WeakSet[LockFile] = weakref.WeakSet()
+
+
+def _forget_in_child() -> None:
+    """Close every inherited lock: a child must not keep a lock alive after its parent was killed."""
+    for handle in list(_handles):
+        handle.close()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
+class LockFile:
+    """One file that is locked by flock; opened again if somebody removed or replaced it."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, creating it."""
+        self.path = str(path)
+        self.descriptor = os.open(self.path, OPEN_FLAGS, 0o600)
+        _handles.add(self)
+
+    def acquire(self) -> None:
+        """Wait for the lock, and make sure that it is still the file that others lock."""
+        while True:
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX)
+            held = os.fstat(self.descriptor)
+            try:
+                named = os.stat(self.path)
+            except FileNotFoundError:
+                named = None
+            if named is not None and (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino):
+                return
+            self.close()
+            self.descriptor = os.open(self.path, OPEN_FLAGS, 0o600)
+
+    def release(self) -> None:
+        """Give the lock back."""
+        fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the file, and with it the lock."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+class FairLock:
+    """The write lock of a record: a turnstile in front of the lock, so that nobody starves (rule 9)."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open both lock files."""
+        self._queue = LockFile(folder / "queue")
+        self._write = LockFile(folder / "write")
+
+    def acquire(self) -> None:
+        """Wait in line, then wait for the holder. Callers bound their own waiting; the line does not."""
+        self._queue.acquire()
+        try:
+            self._write.acquire()
+        finally:
+            self._queue.release()
+
+    def release(self) -> None:
+        """Let the next in line go."""
+        self._write.release()
+
+    def close(self) -> None:
+        """Close both files."""
+        self._queue.close()
+        self._write.close()
+
+
+class OwnerLock:
+    """Held by a process for as long as it lives: how others know that its turns are not orphans (rule 10)."""
+
+    def __init__(self, folder: Path, owner: str) -> None:
+        """Take the lock of a new, unique owner."""
+        self.owner = owner
+        self._file = LockFile(folder / owner)
+        self._file.acquire()
+
+    def close(self) -> None:
+        """Say goodbye: the file of an owner that is gone serves nobody, and its name is never used again."""
+        if self._file.descriptor >= 0:
+            remove_owner(self._file.path)
+        self._file.close()
+
+
+def owner_is_alive(folder: Path, owner: str) -> bool:
+    """Return whether the process with this owner name still runs. Never guessed from a pid or a time."""
+    try:
+        descriptor = os.open(folder / owner, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def remove_owner(path: str) -> None:
+    """Remove a dead owner's file."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return

@@ -1,0 +1,135 @@
+"""Deliveries: created with a message, then moved from state to state by the table of allowed moves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain import entries as e
+from hansard.domain.deliveries import DELIVERY_MOVES, Delivery, DeliveryState, Operation
+from hansard.errors import IdConflict, NotFound, WrongState
+from hansard.record.sqlite.queries import SQL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hansard.record.transaction import Transaction
+
+
+def delivery_value(session_id: str, row: tuple[str, ...]) -> Delivery:
+    """Return the delivery of a row."""
+    (
+        delivery_id,
+        channel,
+        target,
+        message_id,
+        operation,
+        start_bytes,
+        end_bytes,
+        state,
+        attempts,
+        owner,
+        receipt,
+        reason,
+    ) = row
+    return Delivery(
+        id=delivery_id,
+        session_id=session_id,
+        channel=channel,
+        target=target,
+        message_id=message_id,
+        operation=Operation(operation),
+        start_bytes=int(start_bytes),
+        end_bytes=int(end_bytes),
+        state=DeliveryState(state),
+        attempts=int(attempts),
+        owner=owner,
+        receipt=receipt,
+        reason=reason,
+    )
+
+
+def create_delivery(tx: Transaction, delivery: Delivery) -> Delivery:
+    """Record that something is to be shown; the same delivery again changes nothing."""
+    journal, _ = tx.session(delivery.session_id)
+    body = e.DeliveryCreated(
+        delivery_id=delivery.id,
+        channel=delivery.channel,
+        target=delivery.target,
+        message_id=delivery.message_id,
+        operation=delivery.operation,
+        start_bytes=delivery.start_bytes,
+        end_bytes=delivery.end_bytes,
+    )
+    if tx.find(journal, delivery.message_id) is None:
+        message = f"there is no message {delivery.message_id} in session {delivery.session_id}"
+        raise NotFound(message)
+    entry_id = f"~delivery:{delivery.id}"
+    if tx.find_same(journal, entry_id, body, e.ENCODER.encode(body)) is None:
+        tx.add(journal, entry_id, body)
+    row = tx.row(SQL.find_delivery, (journal.key, delivery.id))
+    if row is None:
+        message = f"delivery {delivery.id} belongs to the session that {delivery.session_id} was forked from"
+        raise IdConflict(message)
+    return delivery_value(delivery.session_id, row)
+
+
+class DeliveryMove(NamedTuple):
+    """A change of state, by whoever sends it."""
+
+    session_id: str
+    delivery_id: str
+    state: DeliveryState
+    owner: str = ""
+    receipt: str = ""
+    reason: str = ""
+    operation_id: str = ""
+
+
+def move_delivery(tx: Transaction, move: DeliveryMove) -> Delivery:
+    """Move a delivery; an ended session accepts this too (rule 19)."""
+    journal, _ = tx.session(move.session_id)
+    row = tx.row(SQL.find_delivery, (journal.key, move.delivery_id))
+    if row is None:
+        message = f"there is no delivery {move.delivery_id} in session {move.session_id}"
+        raise NotFound(message)
+    now = delivery_value(move.session_id, row)
+    entry_id = f"~moved:{move.operation_id}"
+    if tx.find(journal, entry_id) is not None:
+        return now
+    if move.state not in DELIVERY_MOVES[now.state]:
+        message = f"delivery {move.delivery_id} is {now.state}: it cannot become {move.state}"
+        raise WrongState(message)
+    body = e.DeliveryMoved(
+        delivery_id=move.delivery_id,
+        state=move.state,
+        owner=move.owner if move.state == DeliveryState.SENDING else "",
+        receipt=move.receipt,
+        reason=move.reason,
+    )
+    tx.add(journal, entry_id, body)
+    return delivery_value(move.session_id, tx.row(SQL.find_delivery, (journal.key, move.delivery_id)))
+
+
+class DeadDelivery(NamedTuple):
+    """A delivery that was on its way when its sender died."""
+
+    session_id: str
+    delivery_id: str
+    operation_id: str
+
+
+def settle_dead_delivery(tx: Transaction, dead: DeadDelivery, is_alive: Callable[[str], bool]) -> bool:
+    """Mark what a dead process was sending as unknown: it may have been shown."""
+    journal, _ = tx.session(dead.session_id)
+    row = tx.row(SQL.find_delivery, (journal.key, dead.delivery_id))
+    if row is None:
+        return False
+    delivery = delivery_value(dead.session_id, row)
+    if delivery.state != DeliveryState.SENDING or is_alive(delivery.owner):
+        return False
+    reason = f"its sender {delivery.owner} is gone"
+    move = DeliveryMove(
+        dead.session_id, delivery.id, DeliveryState.UNKNOWN, reason=reason, operation_id=dead.operation_id
+    )
+    move_delivery(tx, move)
+    return True

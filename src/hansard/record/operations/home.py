@@ -1,0 +1,141 @@
+"""Facts of the home journal: routes, cursors, intake."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain import entries as e
+from hansard.domain.ids import HOME_JOURNAL, new_id
+from hansard.domain.sessions import Link, Parent, Route
+from hansard.errors import NotFound, WrongState
+from hansard.record.operations.messages import Offered, append, entry_value
+from hansard.record.operations.sessions import NewSession, create_session, end_session
+from hansard.record.operations.turns import queue_turn, turn_value
+from hansard.record.sqlite.queries import SQL
+
+if TYPE_CHECKING:
+    from hansard.domain.deliveries import Cursor, Intake
+    from hansard.domain.turns import TurnInfo
+    from hansard.record.transaction import Journal, Transaction
+
+
+class Accepted(NamedTuple):
+    """What became of an inbound event. `duplicate`: it was received before, and this is what it became then."""
+
+    entries: tuple[e.Entry, ...]
+    turns: tuple[TurnInfo, ...]
+    duplicate: bool
+
+
+class Inbound(NamedTuple):
+    """What a channel hands in, to be committed together."""
+
+    entries: tuple[tuple[str, Offered], ...]
+    intake: Intake | None
+    cursor: Cursor | None
+    queue_turn: bool
+
+
+def home_journal(tx: Transaction, database_id: str = "", *, rebuilt: bool = False) -> Journal:
+    """Return the home journal; a new database makes itself known in it."""
+    journal = tx.find_journal(HOME_JOURNAL) or tx.create_journal(HOME_JOURNAL)
+    if database_id and tx.find(journal, f"~database:{database_id}") is None:
+        body = e.DatabaseCreated(database_id=database_id, rebuilt=rebuilt)
+        tx.add(journal, f"~database:{database_id}", body)
+    return journal
+
+
+def accept(tx: Transaction, inbound: Inbound) -> Accepted:
+    """Record an inbound event, what it says, the turn that it asks for, and the platform's cursor: one commit (L2)."""
+    home = home_journal(tx)
+    intake, cursor = inbound.intake, inbound.cursor
+    before = tx.row(SQL.find_intake, (intake.channel, intake.account, intake.event_id)) if intake else None
+    if before is not None:
+        accepted = _received_before(tx, home, before[0])
+    else:
+        entries = tuple(append(tx, session_id, offered) for session_id, offered in inbound.entries)
+        sessions = dict.fromkeys(session_id for session_id, _ in inbound.entries) if inbound.queue_turn else ()
+        turns = tuple(queue_turn(tx, session_id, new_id()) for session_id in sessions)
+        accepted = Accepted(entries, turns, duplicate=False)
+    if intake is not None and before is None:
+        body = e.IntakeAccepted(
+            channel=intake.channel,
+            account=intake.account,
+            event_id=intake.event_id,
+            entries=tuple((entry.session_id, entry.id) for entry in accepted.entries),
+            turns=tuple((turn.session_id, turn.id) for turn in accepted.turns),
+        )
+        tx.add(home, f"~intake:{home.head_seq + 1}", body)
+    if cursor is not None and tx.row(SQL.find_cursor, (cursor.channel, cursor.account)) != (cursor.value,):
+        moved = e.CursorMoved(channel=cursor.channel, account=cursor.account, value=cursor.value)
+        tx.add(home, f"~cursor:{home.head_seq + 1}", moved)
+    return accepted
+
+
+def _received_before(tx: Transaction, home: Journal, seq: int) -> Accepted:
+    (data,) = tx.row(SQL.entry_by_key, (home.entry_key(seq),))
+    body = e.decode_body("intake.accepted", 1, data)
+    if not isinstance(body, e.IntakeAccepted):
+        raise TypeError(body)
+    entries = []
+    for session_id, entry_id in body.entries:
+        journal, _ = tx.session(session_id)
+        found = tx.find(journal, entry_id)
+        if found is not None:
+            decoded = e.decode_body(found.kind, found.version, found.body)
+            entries.append(entry_value(session_id, entry_id, found, decoded))
+    turns = []
+    for session_id, turn_id in body.turns:
+        journal, _ = tx.session(session_id)
+        turns.append(turn_value(session_id, tx.row(SQL.find_turn, (journal.key, turn_id))))
+    return Accepted(tuple(entries), tuple(turns), duplicate=True)
+
+
+def _read_route(tx: Transaction, key: str) -> Route | None:
+    row = tx.row(SQL.find_route, (key,))
+    return None if row is None else Route(key=row[0], session_id=row[1], generation=row[2], reason=row[3])
+
+
+class RouteMove(NamedTuple):
+    """Where a session key is to lead. `expect` is the generation that the caller decided on."""
+
+    key: str
+    session_id: str
+    reason: str
+    expect: int | None
+    operation_id: str
+
+
+def move_route(tx: Transaction, move: RouteMove) -> Route:
+    """Move a route and bump its generation; refused when somebody else moved it first."""
+    home = home_journal(tx)
+    done = tx.find(home, f"~route:{move.operation_id}")
+    if done is not None:
+        body = e.decode_body(done.kind, done.version, done.body)
+        if isinstance(body, e.RouteMoved):
+            return Route(key=body.key, session_id=body.session_id, generation=body.generation, reason=body.reason)
+    tx.session(move.session_id)
+    now = _read_route(tx, move.key)
+    generation = now.generation if now is not None else 0
+    if move.expect is not None and move.expect != generation:
+        message = f"route {move.key} is at generation {generation}, not {move.expect}"
+        raise WrongState(message)
+    body = e.RouteMoved(key=move.key, session_id=move.session_id, generation=generation + 1, reason=move.reason)
+    tx.add(home, f"~route:{move.operation_id}", body)
+    return Route(key=move.key, session_id=move.session_id, generation=generation + 1, reason=move.reason)
+
+
+def reset_route(tx: Transaction, key: str, new: NewSession, reason: str, operation_id: str) -> Route:
+    """End the session that a key leads to, begin its successor, and move the route: one commit."""
+    home = home_journal(tx)
+    now = _read_route(tx, key)
+    if tx.find(home, f"~route:{operation_id}") is not None and now is not None:
+        return now
+    if now is None:
+        message = f"no route {key}"
+        raise NotFound(message)
+    parent = Parent(session_id=now.session_id, link=Link.RESET)
+    child = create_session(tx, new._replace(parent=parent))
+    end_session(tx, now.session_id, reason)
+    move = RouteMove(key, child.id, reason, now.generation, operation_id)
+    return move_route(tx, move)

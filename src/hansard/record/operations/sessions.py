@@ -1,0 +1,222 @@
+"""Sessions: create, title, end, reopen, fork."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain import entries as e
+from hansard.domain.ids import new_session_id
+from hansard.domain.messages import Part, Status
+from hansard.domain.sessions import Link, Parent, Session, SessionState
+from hansard.domain.transcript import join_chunks
+from hansard.errors import HansardError, InvalidInput
+from hansard.errors import SessionEnded as SessionEndedError
+from hansard.record.sqlite.queries import SQL
+
+if TYPE_CHECKING:
+    from hansard.record.transaction import Journal, SessionRow, Transaction
+
+
+class NewSession(NamedTuple):
+    """What a caller says of a session. A given id may exist; a suggested one gives way.
+
+    The token tells a repeated call from an id that is taken.
+    """
+
+    id: str
+    given: bool
+    token: str
+    source: str
+    owner: str
+    title: str | None
+    parent: Parent | None
+
+
+def session_value(row: SessionRow) -> Session:
+    """Return the session of a row."""
+    parent = None
+    if row.parent_id is not None:
+        parent = Parent(session_id=row.parent_id, link=Link(row.parent_link or Link.RESET), at=row.parent_at)
+    return Session(
+        id=row.id,
+        source=row.source,
+        owner=row.owner,
+        title=row.title,
+        state=SessionState(row.state),
+        end_reason=row.end_reason,
+        parent=parent,
+        created_at_microseconds=row.created_at,
+        active_at_microseconds=row.active_at,
+        messages=row.messages,
+        head_seq=row.head_seq,
+    )
+
+
+def read_session(tx: Transaction, session_id: str) -> Session:
+    """Return a session as it stands in this transaction."""
+    journal, row = tx.session(session_id)
+    return session_value(row._replace(head_seq=journal.head_seq))
+
+
+def check_open(row: SessionRow) -> None:
+    """Refuse new words in an ended session."""
+    if row.state == SessionState.ENDED:
+        message = f"session {row.id} has ended ({row.end_reason})"
+        raise SessionEndedError(message)
+
+
+def create_session(tx: Transaction, new: NewSession) -> Session:
+    """Create a session; one that exists is returned, and only its empty fields are filled."""
+    if new.given and tx.find_journal(new.id) is not None:
+        return _fill_session(tx, new)
+    session_id, exists = _choose_id(tx, new.id, new.token)
+    if exists:
+        return read_session(tx, session_id)
+    journal = tx.create_journal(session_id)
+    body = e.SessionCreated(
+        source=new.source,
+        owner=new.owner,
+        title=new.title,
+        parent_id=new.parent.session_id if new.parent else None,
+        link=new.parent.link if new.parent else None,
+    )
+    tx.add(journal, f"~created:{new.token}", body)
+    return read_session(tx, session_id)
+
+
+def _choose_id(tx: Transaction, suggested: str, token: str) -> tuple[str, bool]:
+    """Return an id that is new, and whether an earlier try of the same call made the session already."""
+    session_id = suggested
+    while (journal := tx.find_journal(session_id)) is not None:
+        if tx.find(journal, f"~created:{token}") is not None:
+            return session_id, True
+        session_id = new_session_id(tx.clock.now_microseconds())
+    return session_id, False
+
+
+def _fill_session(tx: Transaction, new: NewSession) -> Session:
+    journal, row = tx.session(new.id)
+    if row.title is None and new.title is not None:
+        tx.add(journal, f"~title:{journal.head_seq + 1}", e.SessionTitled(title=new.title))
+    if row.parent_id is None and new.parent is not None:
+        linked = e.SessionLinked(parent_id=new.parent.session_id, link=new.parent.link)
+        tx.add(journal, f"~link:{journal.head_seq + 1}", linked)
+    return read_session(tx, row.id)
+
+
+def set_title(tx: Transaction, session_id: str, title: str) -> Session:
+    """Give a session a title; the same title again changes nothing."""
+    journal, row = tx.session(session_id)
+    if row.title != title:
+        tx.add(journal, f"~title:{journal.head_seq + 1}", e.SessionTitled(title=title))
+    return read_session(tx, session_id)
+
+
+def end_session(tx: Transaction, session_id: str, reason: str) -> Session:
+    """End a session; the first reason stays."""
+    journal, row = tx.session(session_id)
+    if row.state == SessionState.OPEN:
+        tx.add(journal, f"~end:{journal.head_seq + 1}", e.SessionEnded(reason=reason))
+    return read_session(tx, session_id)
+
+
+def reopen_session(tx: Transaction, session_id: str) -> Session:
+    """Let an ended session take new words."""
+    journal, row = tx.session(session_id)
+    if row.state == SessionState.ENDED:
+        tx.add(journal, f"~reopen:{journal.head_seq + 1}", e.SessionReopened())
+    return read_session(tx, session_id)
+
+
+class Fork(NamedTuple):
+    """What a caller asks of a fork."""
+
+    parent_id: str
+    at: int | None
+    id: str
+    given: bool
+    token: str
+    title: str | None
+
+
+def fork(tx: Transaction, new: Fork) -> Session:
+    """Make a session that shares its parent's entries up to `at` and goes its own way after."""
+    parent, parent_row = tx.session(new.parent_id)
+    at = parent.head_seq if new.at is None else new.at
+    if not 1 <= at <= parent.head_seq:
+        message = f"session {parent.id} has entries 1 to {parent.head_seq}; there is no {at} to fork at"
+        raise InvalidInput(message)
+    if new.given and tx.find_journal(new.id) is not None:
+        return _existing_fork(tx, new.id, parent.id, at)
+    session_id, exists = _choose_id(tx, new.id, new.token)
+    if exists:
+        return read_session(tx, session_id)
+    lineage = trace_lineage(tx, parent, at)
+    digest = _digest_at(tx, lineage, at)
+    journal = tx.create_journal(session_id, parent.id, at, digest)
+    body = e.SessionCreated(
+        source=parent_row.source,
+        owner=parent_row.owner,
+        title=new.title,
+        parent_id=parent.id,
+        link=Link.FORK,
+        at=at,
+        digest=digest.hex(),
+        messages=sum(tx.row(SQL.count_messages, stretch)[0] for stretch in lineage),
+    )
+    tx.add(journal, f"~created:{new.token}", body)
+    _interrupt_cut_message(tx, parent, lineage, journal)
+    return read_session(tx, session_id)
+
+
+def _existing_fork(tx: Transaction, session_id: str, parent_id: str, at: int) -> Session:
+    session = read_session(tx, session_id)
+    if session.parent != Parent(session_id=parent_id, link=Link.FORK, at=at):
+        message = f"session {session_id} exists and is not this fork"
+        raise InvalidInput(message)
+    return session
+
+
+def trace_lineage(tx: Transaction, journal: Journal, at: int) -> list[tuple[int, int]]:
+    """Return the stretches of entry keys (after, up to) that make up a journal up to `at`, oldest first."""
+    stretches = []
+    key, base_id, base_seq = journal.key, journal.base_id, journal.base_seq
+    while True:
+        if at > base_seq:
+            stretches.append(((key << 32) + base_seq, (key << 32) + at))
+        if base_id is None:
+            break
+        base = tx.row(SQL.read_journal, (base_id,))
+        if base is None:
+            message = f"the parent {base_id} of session {journal.id} is not in the record"
+            raise HansardError(message)
+        at = min(at, base_seq)
+        key, base_id, base_seq = base[0], base[2], base[3]
+    return stretches[::-1]
+
+
+def _digest_at(tx: Transaction, lineage: list[tuple[int, int]], at: int) -> bytes:
+    digest: bytes = tx.row(SQL.read_digest, ((lineage[-1][1] >> 32 << 32) + at,))[0]
+    return digest
+
+
+def _interrupt_cut_message(tx: Transaction, parent: Journal, lineage: list[tuple[int, int]], child: Journal) -> None:
+    """Seal, in the child, a message that was open at the fork point: it reads as interrupted there (rule 19)."""
+    opened: dict[str, None] = {}
+    for stretch in lineage:
+        for entry_id, kind, version, data in tx.rows(SQL.read_forms, stretch):
+            body = e.decode_body(kind, version, data)
+            if isinstance(body, e.MessageSealed):
+                opened.pop(body.message_id, None)
+            else:
+                opened[entry_id] = None
+    for message_id in opened:
+        seal = tx.find(parent, f"~seal:{message_id}")
+        parts: tuple[Part, ...]
+        if seal is None:
+            parts = join_chunks(tx.open_pieces(parent))
+        else:
+            sealed = e.decode_body(seal.kind, seal.version, seal.body)
+            parts = sealed.parts if isinstance(sealed, e.MessageSealed) else ()
+        interrupted = e.MessageSealed(message_id=message_id, status=Status.INTERRUPTED, parts=parts)
+        tx.add(child, f"~seal:{message_id}", interrupted)

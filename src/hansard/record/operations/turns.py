@@ -1,0 +1,171 @@
+"""Turns: claim under a fence, stream, end. What a dead owner left is closed as lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain import entries as e
+from hansard.domain.messages import Part, Status
+from hansard.domain.turns import TURN_ENDS, TurnInfo, TurnState
+from hansard.errors import InvalidInput, LeaseHeld, StaleLease
+from hansard.record.operations.messages import Offered, add_message, entry_value
+from hansard.record.operations.sessions import check_open
+from hansard.record.sqlite.queries import SQL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hansard.record.transaction import Journal, SessionRow, Transaction
+
+    IsAlive = Callable[[str], bool]
+
+
+class Lease(NamedTuple):
+    """What a turn shows with each write."""
+
+    session_id: str
+    turn_id: str
+    fence: int
+
+
+def turn_value(session_id: str, row: tuple[str, str, int, str, str]) -> TurnInfo:
+    """Return the turn of a row."""
+    turn_id, state, fence, owner, reason = row
+    return TurnInfo(id=turn_id, session_id=session_id, state=TurnState(state), fence=fence, owner=owner, reason=reason)
+
+
+def find_turn(tx: Transaction, journal: Journal, state: TurnState) -> TurnInfo | None:
+    """Return the running or the queued turn of a session."""
+    row = tx.row(SQL.find_turn_in_state, (journal.key, state))
+    return None if row is None else turn_value(journal.id, row)
+
+
+def queue_turn(tx: Transaction, session_id: str, turn_id: str) -> TurnInfo:
+    """Queue a turn; when one waits already, it will see everything that has come since, and is returned."""
+    journal, row = tx.session(session_id)
+    waiting = find_turn(tx, journal, TurnState.QUEUED)
+    if waiting is not None:
+        return waiting
+    check_open(row)
+    queued = tx.add(journal, f"~queued:{turn_id}", e.TurnQueued(turn_id=turn_id))
+    return TurnInfo(id=turn_id, session_id=session_id, state=TurnState.QUEUED, fence=queued.seq)
+
+
+def claim_turn(tx: Transaction, session_id: str, turn_id: str, owner: str, is_alive: IsAlive) -> TurnInfo:
+    """Start the session's queued turn, or a new one. The seq of the start entry is the fence."""
+    journal, row = tx.session(session_id)
+    running = find_turn(tx, journal, TurnState.RUNNING)
+    if running is not None and running.owner == owner and tx.find(journal, f"~claim:{turn_id}") is not None:
+        return running
+    if running is not None and is_alive(running.owner):
+        message = f"turn {running.id} of {running.owner} runs in session {session_id}"
+        raise LeaseHeld(message, running.owner)
+    close_lost(tx, session_id, is_alive)
+    check_open(row)
+    waiting = find_turn(tx, journal, TurnState.QUEUED)
+    started_id = waiting.id if waiting is not None else turn_id
+    started = tx.add(journal, f"~claim:{turn_id}", e.TurnStarted(turn_id=started_id, owner=owner))
+    return TurnInfo(id=started_id, session_id=session_id, state=TurnState.RUNNING, fence=started.seq, owner=owner)
+
+
+def close_lost(tx: Transaction, session_id: str, is_alive: IsAlive) -> bool:
+    """End a turn whose owner is dead, as what it is: its text sealed as interrupted, the turn lost (L6)."""
+    journal, row = tx.session(session_id)
+    running = find_turn(tx, journal, TurnState.RUNNING)
+    if running is None or is_alive(running.owner):
+        return False
+    if row.open_message is not None:
+        tx.seal(journal, row.open_message, Status.INTERRUPTED)
+    reason = f"its owner {running.owner} is gone"
+    tx.add(journal, f"~ended:{running.id}", e.TurnEnded(turn_id=running.id, state=TurnState.LOST, reason=reason))
+    return True
+
+
+def check_fence(tx: Transaction, lease: Lease) -> tuple[Journal, SessionRow]:
+    """Refuse the write of a turn that does not hold the session any more, and name who does."""
+    journal, row = tx.session(lease.session_id)
+    running = find_turn(tx, journal, TurnState.RUNNING)
+    if running is None or (running.id, running.fence) != (lease.turn_id, lease.fence):
+        now = f"turn {running.id} of {running.owner} does" if running is not None else "no turn does"
+        message = f"turn {lease.turn_id} does not hold session {lease.session_id} any more: {now}"
+        raise StaleLease(message, running.owner if running is not None else "")
+    return journal, row
+
+
+def append_in_turn(tx: Transaction, lease: Lease, offered: Offered, abandoned: str = "") -> e.Entry:
+    """Append a message of the running turn: a tool's result, a notice."""
+    journal, _ = tx.session(lease.session_id)
+    found = tx.find_same(journal, offered.id, offered.body, offered.data)
+    if found is not None:
+        return entry_value(journal.id, offered.id, found, offered.body)
+    check_fence(tx, lease)
+    _seal_abandoned(tx, journal, abandoned)
+    return add_message(tx, journal, offered)
+
+
+def open_message(tx: Transaction, lease: Lease, message_id: str, abandoned: str = "") -> None:
+    """Begin a streamed message."""
+    journal, _ = tx.session(lease.session_id)
+    body = e.MessageOpened(turn_id=lease.turn_id)
+    data = e.ENCODER.encode(body)
+    if tx.find_same(journal, message_id, body, data) is not None:
+        return
+    check_fence(tx, lease)
+    _seal_abandoned(tx, journal, abandoned)
+    _, row = tx.session(lease.session_id)
+    if row.open_message is not None:
+        message = f"message {row.open_message} of session {journal.id} is still open"
+        raise InvalidInput(message)
+    tx.add(journal, message_id, body, data)
+
+
+def _seal_abandoned(tx: Transaction, journal: Journal, message_id: str) -> None:
+    if message_id and tx.find(journal, f"~seal:{message_id}") is None:
+        tx.seal(journal, message_id, Status.INTERRUPTED)
+
+
+class Piece(NamedTuple):
+    """A stretch of an open message."""
+
+    message_id: str
+    start: int
+    part: str
+    text: str
+
+
+def write_chunk(tx: Transaction, lease: Lease, piece: Piece) -> None:
+    """Append a chunk to the open message; one that is there already is skipped."""
+    journal, row = tx.session(lease.session_id)
+    if row.open_message != piece.message_id and tx.find(journal, f"~seal:{piece.message_id}") is not None:
+        own = find_turn(tx, journal, TurnState.RUNNING)
+        if own is not None and own.fence == lease.fence:
+            return
+    check_fence(tx, lease)
+    tx.add_chunk(journal, piece.message_id, piece.start, piece.part, piece.text)
+
+
+def seal_message(tx: Transaction, lease: Lease, message_id: str, more: tuple[Part, ...]) -> None:
+    """Finish a streamed message."""
+    journal, _ = tx.session(lease.session_id)
+    if tx.find(journal, f"~seal:{message_id}") is not None:
+        own = tx.row(SQL.find_turn, (journal.key, lease.turn_id))
+        if own is not None and own[1] != TurnState.LOST:
+            return
+    check_fence(tx, lease)
+    tx.seal(journal, message_id, Status.COMPLETE, more)
+
+
+def end_turn(tx: Transaction, lease: Lease, state: TurnState, reason: str, abandoned: str = "") -> TurnInfo:
+    """End a turn, and with it its open message, in one commit. An ended session accepts this too."""
+    if state not in TURN_ENDS:
+        message = f"a turn does not end as {state}"
+        raise InvalidInput(message)
+    journal, _ = tx.session(lease.session_id)
+    row = tx.row(SQL.find_turn, (journal.key, lease.turn_id))
+    if row is not None and row[1] == state and row[2] == lease.fence:
+        return turn_value(journal.id, row)
+    check_fence(tx, lease)
+    _seal_abandoned(tx, journal, abandoned)
+    ended = e.TurnEnded(turn_id=lease.turn_id, state=state, reason=reason)
+    tx.add(journal, f"~ended:{lease.turn_id}", ended)
+    return turn_value(journal.id, tx.row(SQL.find_turn, (journal.key, lease.turn_id)))

@@ -1,0 +1,318 @@
+"""Rule 1: the database decides, and a log is brought in line with it before it is touched.
+
+Reads: a journal's row and files. Writes: entries that a log holds and the database lacks; logs; `.tail` files.
+Invariants: runs under the write lock, in a transaction of its own. Whole units whose chain continues the database's are
+adopted; torn ones are set aside; a chain that does not continue stops the session, loudly. Nothing is deleted unread.
+On crash: it runs again and comes to the same end.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain.entries import MessageSealed, SessionCreated, chain_start, check_kind
+from hansard.domain.limits import READ_ROWS_MAX
+from hansard.domain.sessions import Link
+from hansard.errors import LogForked
+from hansard.record.lines import (
+    MARK_BYTES,
+    Line,
+    Row,
+    decode_line,
+    decode_part,
+    encode_line,
+    encode_part,
+    log_name,
+    part_name,
+    read_mark,
+    row_digest,
+    tail_name,
+)
+from hansard.record.sqlite.queries import SQL
+from hansard.record.transaction import Journal, Transaction, read_body
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hansard.record.files import LogFiles
+
+logger = logging.getLogger("hansard.record")
+
+
+class Constraint(NamedTuple):
+    """A unit in a log's tail: it counts only if every journal that shares it holds its part."""
+
+    first_seq: int
+    unit: dict[str, str]
+
+
+class Tail:
+    """What a log holds beyond the database, as far as it is whole and continues the chain."""
+
+    def __init__(self, journal_id: str, journal: Journal | None, size: int) -> None:
+        """Begin at the database's head."""
+        self.journal_id = journal_id
+        self.journal = journal
+        self.size = size
+        self.start = journal.log_end if journal is not None else 0
+        self.base_seq = self.end_seq = journal.head_seq if journal is not None else 0
+        self.digest = journal.head_digest if journal is not None else chain_start(journal_id)
+        self.base: SessionCreated | None = None
+        self.marks = array("Q")
+        self.constraints: list[Constraint] = []
+        self.forked = False
+
+    def scan(self, files: LogFiles) -> None:
+        """Read as many lines as are whole and continue the chain, and note what their units ask for."""
+        for _, data in files.read_lines(log_name(self.journal_id), self.start, self.size):
+            line = decode_line(data)
+            if line is None:
+                return
+            row = line.row()
+            if self.journal is None and not self.marks and not self._begin(row):
+                self.forked = True
+                return
+            if row.seq != self.end_seq + 1 or row_digest(self.journal_id, self.digest, row) != row.digest:
+                self.forked = True
+                return
+            check_kind(row.kind, row.version, ignorable=row.ignorable)
+            self._note(line, row)
+
+    def _begin(self, row: Row) -> bool:
+        """Take the first line of a journal that the database does not know: a fork's says what it continues."""
+        body = read_body(row)
+        if isinstance(body, SessionCreated) and body.link == Link.FORK:
+            self.base = body
+            self.base_seq = self.end_seq = body.at
+            self.digest = bytes.fromhex(body.digest)
+        return row.seq == self.end_seq + 1
+
+    def _note(self, line: Line, row: Row) -> None:
+        self.end_seq = row.seq
+        self.digest = row.digest
+        self.marks.append(int.from_bytes(row.digest[:MARK_BYTES]))
+        if line.unit and not (self.constraints and self.constraints[-1].unit == line.unit):
+            self.constraints.append(Constraint(row.seq, line.unit))
+
+    def holds(self, seq: int, mark: bytes) -> bool:
+        """Return whether the tail, as far as it is good, has that entry."""
+        return self.base_seq < seq <= self.end_seq and self.marks[seq - self.base_seq - 1] == int.from_bytes(mark)
+
+    def cut(self, first_seq: int) -> None:
+        """Give up everything from an entry on: its unit is not whole."""
+        self.end_seq = first_seq - 1
+        self.forked = False
+
+
+class Reconciler:
+    """Brings the files of one journal, and of those that share units with it, in line with the database."""
+
+    def __init__(self, tx: Transaction) -> None:
+        """Work in a transaction of its own."""
+        self.tx = tx
+        self.files = tx.files
+        self.tails: dict[str, Tail] = {}
+
+    def run(self, journal_id: str) -> None:
+        """Reconcile a journal: log first, then the open message."""
+        journal = self._read(journal_id)
+        look = self.files.look(log_name(journal_id))
+        size = look.size if look is not None else 0
+        accounted = journal.log_end if journal is not None else 0
+        if journal is not None and (size < accounted or (size == accounted and journal_id in self.files.suspect)):
+            self._keep_unknown_lines(journal, size)
+            rewrite_log(self.tx, journal)
+        elif size > accounted:
+            self._adopt(journal_id)
+        elif journal is not None and journal.log_synced < journal.log_end:
+            self._check_unsynced(journal)
+        for touched in {journal_id, *self.tails}:
+            reconcile_part(self.tx, touched)
+
+    def _read(self, journal_id: str) -> Journal | None:
+        row = self.tx.row(SQL.read_journal, (journal_id,))
+        return None if row is None else Journal(row)
+
+    # Longer: adopt.
+
+    def _adopt(self, journal_id: str) -> None:
+        self._scan(journal_id)
+        self._settle()
+        for tail in self.tails.values():
+            self._take(tail)
+        for tail in self.tails.values():
+            if tail.forked and tail.journal_id == journal_id:
+                message = (
+                    f"the log of {journal_id} does not continue the database's history after seq {tail.end_seq}; "
+                    f"nothing is written to it until `hansard verify` is clean"
+                )
+                raise LogForked(message)
+
+    def _scan(self, journal_id: str) -> None:
+        """Scan a tail and those of all journals that its units name."""
+        waiting = [journal_id]
+        while waiting:
+            name = waiting.pop()
+            if name in self.tails:
+                continue
+            look = self.files.look(log_name(name))
+            tail = Tail(name, self._read(name), look.size if look is not None else 0)
+            tail.scan(self.files)
+            self.tails[name] = tail
+            for constraint in tail.constraints:
+                waiting.extend(other for other in constraint.unit if other not in self.tails)
+
+    def _settle(self) -> None:
+        """Cut tails at units that are not whole, until nothing changes."""
+        changed = True
+        while changed:
+            changed = False
+            for tail in self.tails.values():
+                for constraint in tail.constraints:
+                    if constraint.first_seq > tail.end_seq:
+                        break
+                    if not all(self._holds(*item) for item in constraint.unit.items()):
+                        tail.cut(constraint.first_seq)
+                        changed = True
+                        break
+
+    def _holds(self, journal_id: str, mark: str) -> bool:
+        seq, digest = read_mark(mark)
+        tail = self.tails[journal_id]
+        if tail.journal is not None and seq <= tail.base_seq:
+            row = self.tx.row(SQL.read_digest, (tail.journal.entry_key(seq),))
+            return row is not None and row[0][:MARK_BYTES] == digest
+        return tail.holds(seq, digest)
+
+    def _take(self, tail: Tail) -> None:
+        """Adopt the good part of a tail, and set the rest aside unless it is another history."""
+        journal = tail.journal
+        count = tail.end_seq - tail.base_seq
+        end = tail.start
+        if count > 0:
+            journal = journal or self._new_journal(tail)
+            end = self._adopt_lines(tail, journal)
+            logger.warning("adopted %d entries of %s from its log", count, tail.journal_id)
+        if not tail.forked and end < tail.size:
+            set_aside(self.files, tail.journal_id, end, tail.size)
+        if journal is not None and (count > 0 or not tail.forked):
+            journal.log_end = end
+            (commits,) = self.tx.row(SQL.bump_commits)
+            head = (journal.head_seq, journal.head_digest, end, journal.part_end, commits, journal.key)
+            self.tx.run(SQL.update_journal, head)
+
+    def _adopt_lines(self, tail: Tail, journal: Journal) -> int:
+        """Store a tail's good entries; return the offset after the last of them."""
+        for end, data in self.files.read_lines(log_name(tail.journal_id), tail.start, tail.size):
+            line = decode_line(data)
+            if line is None or line.seq > tail.end_seq:
+                break
+            adopt_row(self.tx, journal, line.row())
+            if line.seq == tail.end_seq:
+                return end
+        message = f"the log of {tail.journal_id} changed under the lock"
+        raise LogForked(message)
+
+    def _new_journal(self, tail: Tail) -> Journal:
+        if tail.base is None:
+            return self.tx.create_journal(tail.journal_id)
+        parent = tail.base.parent_id
+        return self.tx.create_journal(tail.journal_id, parent, tail.base.at, bytes.fromhex(tail.base.digest))
+
+    # Shorter, or of doubtful content after a power cut.
+
+    def _check_unsynced(self, journal: Journal) -> None:
+        """Compare the lines that were not known to be on the disk; rewrite the log when they differ (rule 2)."""
+        if not lines_agree(self.tx, journal, journal.log_synced):
+            logger.warning("the log of %s is damaged; it is rewritten from the database", journal.id)
+            self._keep_unknown_lines(journal, journal.log_end)
+            rewrite_log(self.tx, journal)
+
+    def _keep_unknown_lines(self, journal: Journal, size: int) -> None:
+        """Before a log is rewritten, set aside whole lines that the database does not have."""
+        for end, data in self.files.read_lines(log_name(journal.id), 0, size):
+            line = decode_line(data)
+            if line is None:
+                continue
+            row = self.tx.row(SQL.read_digest, (journal.entry_key(line.seq),)) if line.seq < 1 << 32 else None
+            if row is None or row[0].hex() != line.digest:
+                set_aside(self.files, journal.id, end - len(data), end, cut=False)
+
+
+def adopt_row(tx: Transaction, journal: Journal, row: Row) -> None:
+    """Store an entry that came from a log."""
+    body = read_body(row)
+    tx.insert(journal, row, body)
+    if isinstance(body, MessageSealed):
+        tx.run(SQL.delete_chunks, (journal.key,))
+
+
+def set_aside(files: LogFiles, journal_id: str, start: int, end: int, *, cut: bool = True) -> None:
+    """Move what cannot be part of the log into the journal's `.tail`, and keep it there."""
+    name = tail_name(journal_id)
+    for block in files.read(log_name(journal_id), start, end):
+        files.append(name, block, None)
+    files.append(name, b"\n", None)
+    files.forget(name)
+    if cut:
+        files.cut(log_name(journal_id), start)
+    logger.warning("set aside %d bytes of %s in %s", end - start, journal_id, name)
+
+
+def stored_rows(tx: Transaction, journal: Journal) -> Iterator[Row]:
+    """Yield a journal's own entries, in pages that are read to their end before the first is used."""
+    after, last = journal.entry_key(journal.base_seq), journal.entry_key(journal.head_seq)
+    while rows := tx.rows(SQL.read_full_entries, (after, last, READ_ROWS_MAX)):
+        yield from map(Row._make, rows)
+        after = journal.entry_key(rows[-1][0])
+
+
+def rewrite_log(tx: Transaction, journal: Journal) -> None:
+    """Write a journal's log anew from the database."""
+    size = tx.files.replace(log_name(journal.id), (encode_line(row) for row in stored_rows(tx, journal)))
+    tx.files.suspect.discard(journal.id)
+    journal.log_end = journal.log_synced = size
+    tx.run(SQL.update_journal_log, (size, size, journal.part_end, journal.key))
+    logger.warning("rewrote the log of %s from the database (%d bytes)", journal.id, size)
+
+
+def lines_agree(tx: Transaction, journal: Journal, start: int) -> bool:
+    """Return whether a log's lines from an offset to its end are the database's last entries."""
+    expected = None
+    for _, data in tx.files.read_lines(log_name(journal.id), start, journal.log_end):
+        line = decode_line(data)
+        if line is None or (expected is not None and line.seq != expected) or line.seq > journal.head_seq:
+            return False
+        row = tx.row(SQL.read_digest, (journal.entry_key(line.seq),))
+        if row is None or row[0].hex() != line.digest:
+            return False
+        expected = line.seq + 1
+    head_seq: int = journal.head_seq
+    return expected == head_seq + 1
+
+
+def reconcile_part(tx: Transaction, journal_id: str) -> None:
+    """Bring an open message's part file and chunks in line: what the file has beyond the chunks is adopted."""
+    row = tx.row(SQL.read_journal, (journal_id,))
+    name = part_name(journal_id)
+    look = tx.files.look(name)
+    if row is None or (look.size if look is not None else 0) == row[9]:
+        return
+    journal = Journal(row)
+    session = tx.row(SQL.read_session, (journal_id,))
+    message_id = session[13] if session is not None else None
+    if message_id is None:
+        tx.files.remove(name)
+        size = 0
+    else:
+        for _, data in list(tx.files.read_lines(name, 0, look.size if look is not None else 0)):
+            line = decode_part(data)
+            if line is None or line.message != message_id or line.start > tx.chunk_end(journal):
+                break
+            tx.add_chunk(journal, message_id, line.start, line.part, line.text)
+        chunks = tx.rows(SQL.read_chunks, (journal.key,))
+        lines = [encode_part(message, start, part, text.decode()) for start, message, part, text in chunks]
+        size = tx.files.replace(name, lines)
+    tx.run(SQL.update_journal_log, (journal.log_end, journal.log_synced, size, journal.key))

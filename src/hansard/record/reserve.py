@@ -1,0 +1,48 @@
+"""A reserve on the disk: given back when the disk is full, so that running turns can still end (rule 17)."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from hansard.domain.limits import RESERVE_BYTES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Reserve:
+    """A file of real blocks that nobody reads."""
+
+    def __init__(self, home: Path) -> None:
+        """Set the reserve aside where there is room for it."""
+        self._path = str(home / "reserve")
+        self._home = str(home)
+        self.spent = False
+        self.restore()
+
+    def spend(self) -> None:
+        """Give the blocks back: the disk is full, and what runs must be able to end."""
+        self.spent = True
+        try:
+            os.unlink(self._path)
+        except FileNotFoundError:
+            return
+
+    def restore(self) -> bool:
+        """Set the reserve aside again once there is room for more than it; return whether the disk has room."""
+        space = os.statvfs(self._home)
+        if space.f_bavail * space.f_frsize < 2 * RESERVE_BYTES:
+            return False
+        try:
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError:
+            return False
+        try:
+            os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+        self.spent = False
+        return True

@@ -1,0 +1,1 @@
+"""SQLite by apsw: connection, schema, migrations, and every query by name."""

@@ -1,0 +1,103 @@
+"""The one place that opens a database: each pragma with its reason, and each read back."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from hansard.domain.limits import BUSY_STEP_SECONDS, WAL_BYTES_MAX
+from hansard.errors import (
+    HansardError,
+    RecordDamaged,
+    RecordUnavailable,
+    UnsupportedSQLite,
+)
+from hansard.record.sqlite.queries import SQL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SQLITE_VERSION_MIN = (3, 51, 3)
+"""Older libraries can lose commits when a WAL is reset while another process writes."""
+
+APPLICATION_ID = 0x48_4E_53_44
+"""'HNSD' in the file's header, so that `file` and a stranger's tools can tell what it is."""
+
+PRAGMAS: tuple[tuple[str, int | str, int | str, str], ...] = (
+    ("journal_mode", "WAL", "wal", "readers never block the writer, and a commit is one fsync"),
+    ("synchronous", "FULL", 2, "NORMAL loses acknowledged commits on a power cut"),
+    ("wal_autocheckpoint", 0, 0, "checkpoints are the keeper's work, never the writer's"),
+    ("journal_size_limit", WAL_BYTES_MAX, WAL_BYTES_MAX, "a WAL that once grew gives its space back"),
+    ("trusted_schema", "OFF", 0, "a damaged or foreign schema must not run functions"),
+    ("cell_size_check", "ON", 1, "damage is noticed where it is read, not later"),
+    ("temp_store", "MEMORY", 2, "no words of a conversation in temporary files"),
+    ("cache_size", -8000, -8000, "8 MB a connection: the hot pages of many sessions"),
+    ("mmap_size", 0, 0, "an I/O error must be an error, not a SIGBUS"),
+)
+PRAGMAS_DARWIN: tuple[tuple[str, int | str, int | str, str], ...] = (
+    ("fullfsync", "ON", 1, "fsync on macOS does not reach the platter"),
+    ("checkpoint_fullfsync", "ON", 1, "the same for checkpoints"),
+)
+
+
+def fetch(connection: apsw.Connection, query: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
+    """Return every row of a query: no cursor stays half read (rule 12)."""
+    return connection.execute(query, bindings).fetchall()
+
+
+@contextmanager
+def immediate(connection: apsw.Connection) -> Iterator[None]:
+    """Run a block in a write transaction: committed when it ends, rolled back when it is left otherwise."""
+    connection.execute(SQL.begin)
+    try:
+        yield
+        connection.execute(SQL.commit)
+    finally:
+        if connection.in_transaction:
+            connection.execute(SQL.rollback)
+
+
+def check_sqlite_version(version: str = "") -> None:
+    """Refuse a library with the WAL-reset bug."""
+    version = version or apsw.sqlite_lib_version()
+    if tuple(int(part) for part in version.split(".")[:3]) < SQLITE_VERSION_MIN:
+        needed = ".".join(str(part) for part in SQLITE_VERSION_MIN)
+        message = f"SQLite {version} can lose commits when several processes write; {needed} or newer is needed"
+        raise UnsupportedSQLite(message)
+
+
+def open_connection(path: Path, *, read_only: bool = False) -> apsw.Connection:
+    """Return a connection with every pragma set and checked. The file must exist for a reader."""
+    check_sqlite_version()
+    flags = apsw.SQLITE_OPEN_READWRITE | (0 if read_only else apsw.SQLITE_OPEN_CREATE)
+    connection = apsw.Connection(str(path), flags=flags)
+    with ExitStack() as stack:
+        stack.callback(connection.close)
+        connection.set_busy_timeout(round(BUSY_STEP_SECONDS * 1000))
+        # Rule 5: a closing process must not checkpoint and unlink the WAL under others.
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        for name, value, expected, reason in PRAGMAS + (PRAGMAS_DARWIN if sys.platform == "darwin" else ()):
+            connection.pragma(name, value)
+            if (found := connection.pragma(name)) != expected:
+                message = f"SQLite did not take {name}={value} (it is {found!r}); it is needed: {reason}"
+                raise RecordUnavailable(message)
+        if read_only:
+            connection.pragma("query_only", value=True)
+        stack.pop_all()
+    return connection
+
+
+def map_error(error: apsw.Error | OSError, doing: str) -> HansardError:
+    """Return our error for a foreign one; nothing of SQLite leaves this package."""
+    if isinstance(error, apsw.NotADBError | apsw.CorruptError):
+        return RecordDamaged(f"state.db is damaged ({error}) while {doing}")
+    if isinstance(error, apsw.FullError):
+        return RecordUnavailable(f"the disk is full ({error}) while {doing}")
+    if isinstance(error, apsw.BusyError):
+        return RecordUnavailable(f"another program holds state.db locked while {doing}")
+    return RecordUnavailable(f"{error} while {doing}")

@@ -1,0 +1,347 @@
+-- name: begin
+-- Take the write lock at once: a deferred transaction that turns into a writer fails under load.
+BEGIN IMMEDIATE
+
+-- name: begin_read
+-- A snapshot for one page of a read.
+BEGIN DEFERRED
+
+-- name: commit
+-- Make it durable.
+COMMIT
+
+-- name: rollback
+-- Forget an unfinished transaction.
+ROLLBACK
+
+-- name: savepoint
+-- One item of a group commit: it fails alone.
+SAVEPOINT item
+
+-- name: release
+-- The item is good.
+RELEASE item
+
+-- name: rollback_item
+-- The item is not: undo what it did and nothing else.
+ROLLBACK TO item
+
+-- name: schema_version
+-- Checked in each transaction, so that an old process notices a migration.
+PRAGMA user_version
+
+-- name: data_version
+-- Changes when another connection has committed.
+PRAGMA data_version
+
+-- name: count_tables
+-- Whether an unversioned database is empty or a stranger's.
+SELECT count(*) FROM sqlite_schema
+
+-- name: vacuum_into
+-- A backup in one read transaction; a stepwise one restarts under others' writes.
+VACUUM INTO ?
+
+-- name: quick_check
+-- The database's own opinion of its pages.
+PRAGMA quick_check
+
+-- name: checkpoint
+-- Copy the WAL back without waiting for anyone.
+PRAGMA wal_checkpoint(PASSIVE)
+
+-- name: insert_record
+-- The one row of a new database.
+INSERT INTO record (one, database_id, commits) VALUES (1, ?, 0)
+
+-- name: read_record
+-- Which database this is, and how far it got.
+SELECT database_id, commits FROM record
+
+-- name: bump_commits
+-- Count a commit; alone, it is the no-op that makes a failed commit final (rule 3).
+UPDATE record SET commits = commits + 1 RETURNING commits
+
+-- name: read_journal
+-- A journal's head and the ends of its files.
+SELECT key, id, base_id, base_seq, base_digest, head_seq, head_digest, log_end, log_synced, part_end
+FROM journal WHERE id = ?
+
+-- name: list_journals
+-- Every journal, in pages by key.
+SELECT key, id, base_id, base_seq, base_digest, head_seq, head_digest, log_end, log_synced, part_end
+FROM journal WHERE key > ? ORDER BY key LIMIT ?
+
+-- name: insert_journal
+-- A new journal, empty.
+INSERT INTO journal (id, base_id, base_seq, base_digest, head_seq, head_digest)
+VALUES (?, ?, ?, ?, ?, ?) RETURNING key
+
+-- name: update_journal
+-- Move a journal's head and the ends of its files, with the commit that moved them.
+UPDATE journal SET head_seq = ?, head_digest = ?, log_end = ?, part_end = ?, touched = ? WHERE key = ?
+
+-- name: update_journal_log
+-- The log file was rewritten: its end moved, the journal did not.
+UPDATE journal SET log_end = ?, log_synced = ?, part_end = ? WHERE key = ?
+
+-- name: update_journal_base
+-- A new journal turned out to be a fork: its seq and digest continue the parent's.
+UPDATE journal SET base_id = ?, base_seq = ?, base_digest = ? WHERE key = ?
+
+-- name: update_log_synced
+-- The log is known to be on the disk up to here; never beyond what is accounted for.
+UPDATE journal SET log_synced = max(log_synced, min(log_end, ?)) WHERE id = ?
+
+-- name: touched_since
+-- The journals that changed after a commit, for followers in other processes.
+SELECT id FROM journal WHERE touched > ?
+
+-- name: insert_entry
+-- One fact.
+INSERT INTO entry (key, id, kind, version, ignorable, at, digest_format, salt, digest, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: find_entry
+-- An entry by its id.
+SELECT seq, kind, version, at, body FROM entry WHERE journal = ? AND id = ?
+
+-- name: read_entries
+-- A page of a journal, in order.
+SELECT seq, id, kind, version, ignorable, at, body FROM entry WHERE key > ? AND key <= ? ORDER BY key LIMIT ?
+
+-- name: read_full_entries
+-- A page of a journal with everything that its log line holds.
+SELECT seq, id, kind, version, ignorable, at, digest_format, salt, digest, body
+FROM entry WHERE key > ? AND key <= ? ORDER BY key LIMIT ?
+
+-- name: read_digest
+-- The digest that a fork continues.
+SELECT digest FROM entry WHERE key = ?
+
+-- name: count_messages
+-- Messages in a stretch of a journal, for a fork's count.
+SELECT count(*) FROM entry WHERE key > ? AND key <= ? AND kind IN ('message.added', 'message.opened')
+
+-- name: read_forms
+-- Openings and seals in a stretch of a journal, to find a message that a fork cuts.
+SELECT id, kind, version, body FROM entry
+WHERE key > ? AND key <= ? AND kind IN ('message.opened', 'message.sealed') ORDER BY key
+
+-- name: insert_kind
+-- Note that this kind is used here.
+INSERT OR IGNORE INTO kind (kind, version, ignorable) VALUES (?, ?, ?)
+
+-- name: list_kinds
+-- The kinds that are used here.
+SELECT kind, version, ignorable FROM kind
+
+-- name: insert_chunk
+-- A piece of the open message.
+INSERT INTO chunk (journal, start, message_id, part, text) VALUES (?, ?, ?, ?, ?)
+
+-- name: read_chunks
+-- The open message so far.
+SELECT start, message_id, part, text FROM chunk WHERE journal = ? ORDER BY start
+
+-- name: read_chunks_after
+-- The open message from the chunk that holds an offset on.
+SELECT start, message_id, part, text FROM chunk
+WHERE journal = ?1 AND start >= coalesce((SELECT max(start) FROM chunk WHERE journal = ?1 AND start <= ?2), 0)
+ORDER BY start
+
+-- name: last_chunk
+-- Where the open message ends.
+SELECT start, message_id, part, text FROM chunk WHERE journal = ? ORDER BY start DESC LIMIT 1
+
+-- name: delete_chunks
+-- The seal holds all of it now.
+DELETE FROM chunk WHERE journal = ?
+
+-- name: insert_session
+-- A session begins.
+INSERT INTO session (journal, id, source, owner, title, state, parent_id, parent_link, parent_at,
+                     created_at, active_at, messages)
+VALUES (?, ?, ?, ?, ?, 'open', ?, ?, ?, ?, ?, ?)
+
+-- name: set_session_title
+-- A title.
+UPDATE session SET title = ?, active_at = ? WHERE journal = ?
+
+-- name: set_session_parent
+-- A parent that became known later.
+UPDATE session SET parent_id = ?, parent_link = ?, active_at = ? WHERE journal = ?
+
+-- name: set_session_state
+-- Ended or reopened.
+UPDATE session SET state = ?, end_reason = ?, active_at = ? WHERE journal = ?
+
+-- name: add_session_message
+-- A message more.
+UPDATE session SET messages = messages + 1, active_at = ? WHERE journal = ?
+
+-- name: open_session_message
+-- A message is being streamed.
+UPDATE session SET messages = messages + 1, active_at = ?, open_message = ?, open_turn = ? WHERE journal = ?
+
+-- name: seal_session_message
+-- It is finished.
+UPDATE session SET active_at = ?, open_message = NULL, open_turn = NULL WHERE journal = ?
+
+-- name: touch_session
+-- Something else happened in it.
+UPDATE session SET active_at = ? WHERE journal = ?
+
+-- name: read_session
+-- A session by its id, with its journal's head.
+SELECT s.journal, s.id, s.source, s.owner, s.title, s.state, s.end_reason, s.parent_id, s.parent_link, s.parent_at,
+       s.created_at, s.active_at, s.messages, s.open_message, s.open_turn, j.head_seq
+FROM session s JOIN journal j ON j.key = s.journal WHERE s.id = ?
+
+-- name: list_sessions
+-- Sessions, latest activity first: by commit, never by clock.
+SELECT s.journal, s.id, s.source, s.owner, s.title, s.state, s.end_reason, s.parent_id, s.parent_link, s.parent_at,
+       s.created_at, s.active_at, s.messages, s.open_message, s.open_turn, j.head_seq
+FROM journal j CROSS JOIN session s ON s.journal = j.key
+WHERE (?1 IS NULL OR s.owner = ?1) AND (?2 IS NULL OR s.source = ?2) AND (?3 IS NULL OR s.state = ?3)
+  AND (?4 IS NULL OR (j.touched, j.key) < (SELECT touched, key FROM journal WHERE id = ?4))
+ORDER BY j.touched DESC, j.key DESC LIMIT ?5
+
+-- name: resolve_prefix
+-- Ids that begin with a text.
+SELECT id FROM session WHERE id >= ?1 AND id < ?1 || '~' ORDER BY id LIMIT ?2
+
+-- name: resolve_title
+-- Sessions with that title, in any case.
+SELECT id, title FROM session WHERE title = ? COLLATE NOCASE ORDER BY id LIMIT ?
+
+-- name: find_turn
+-- A turn by its id.
+SELECT id, state, fence, owner, reason FROM turn WHERE journal = ? AND id = ?
+
+-- name: find_turn_in_state
+-- The running or the queued turn of a session.
+SELECT id, state, fence, owner, reason FROM turn WHERE journal = ? AND state = ?
+
+-- name: running_turns
+-- Everything that runs, for recovery.
+SELECT s.id, t.id, t.owner FROM turn t JOIN session s ON s.journal = t.journal WHERE t.state = 'running'
+
+-- name: list_turns
+-- The turns of a session, oldest first.
+SELECT id, state, fence, owner, reason FROM turn WHERE journal = ? ORDER BY fence
+
+-- name: queued_turns
+-- Sessions whose turn waits to run.
+SELECT s.id, t.id, t.state, t.fence, t.owner, t.reason FROM turn t JOIN session s ON s.journal = t.journal
+WHERE t.state = 'queued' ORDER BY t.fence
+
+-- name: put_turn
+-- A turn is queued or starts.
+INSERT INTO turn (journal, id, state, fence, owner, reason) VALUES (?, ?, ?, ?, ?, '')
+ON CONFLICT (journal, id) DO UPDATE SET state = excluded.state, fence = excluded.fence, owner = excluded.owner
+
+-- name: end_turn
+-- A turn is over.
+UPDATE turn SET state = ?, reason = ? WHERE journal = ? AND id = ?
+
+-- name: insert_delivery
+-- Something is to be shown on a channel.
+INSERT INTO delivery (journal, id, channel, target, message_id, operation, start_bytes, end_bytes,
+                      state, attempts, owner, receipt, reason)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'pending', 0, '', '', '')
+
+-- name: move_delivery
+-- Its state changed; a receipt once known stays.
+UPDATE delivery SET state = ?1, attempts = attempts + (?1 = 'sending'), owner = ?2,
+                    receipt = CASE WHEN ?3 = '' THEN receipt ELSE ?3 END, reason = ?4
+WHERE journal = ?5 AND id = ?6
+
+-- name: find_delivery
+-- A delivery by its id.
+SELECT id, channel, target, message_id, operation, start_bytes, end_bytes, state, attempts, owner, receipt, reason
+FROM delivery WHERE journal = ? AND id = ?
+
+-- name: list_deliveries
+-- Deliveries by session, state and channel.
+SELECT s.id, d.id, d.channel, d.target, d.message_id, d.operation, d.start_bytes, d.end_bytes, d.state, d.attempts,
+       d.owner, d.receipt, d.reason
+FROM delivery d JOIN session s ON s.journal = d.journal
+WHERE (?1 IS NULL OR s.id = ?1) AND (?2 IS NULL OR d.state = ?2) AND (?3 IS NULL OR d.channel = ?3)
+ORDER BY d.journal, d.id LIMIT ?4
+
+-- name: sending_deliveries
+-- What was on its way, for recovery.
+SELECT s.id, d.id, d.owner FROM delivery d JOIN session s ON s.journal = d.journal WHERE d.state = 'sending'
+
+-- name: find_route
+-- Where a session key leads.
+SELECT key, session_id, generation, reason FROM route WHERE key = ?
+
+-- name: list_routes
+-- Every route, in pages.
+SELECT key, session_id, generation, reason FROM route WHERE key > ? ORDER BY key LIMIT ?
+
+-- name: put_route
+-- A session key leads elsewhere.
+INSERT INTO route (key, session_id, generation, reason) VALUES (?, ?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET session_id = excluded.session_id, generation = excluded.generation,
+                                reason = excluded.reason
+
+-- name: find_cursor
+-- How far a platform's stream was received.
+SELECT value FROM cursor WHERE channel = ? AND account = ?
+
+-- name: put_cursor
+-- It was received further.
+INSERT INTO cursor (channel, account, value) VALUES (?, ?, ?)
+ON CONFLICT (channel, account) DO UPDATE SET value = excluded.value
+
+-- name: find_intake
+-- Whether a platform's event was received before.
+SELECT seq FROM intake WHERE channel = ? AND account = ? AND event_id = ?
+
+-- name: insert_intake
+-- It was received.
+INSERT INTO intake (channel, account, event_id, seq) VALUES (?, ?, ?, ?)
+
+-- name: entry_by_key
+-- An entry by its place.
+SELECT body FROM entry WHERE key = ?
+
+-- name: dump_session
+-- A session's row as its entries must give it.
+SELECT * FROM session WHERE journal = ?
+
+-- name: dump_turn
+-- A session's turns as its entries must give them.
+SELECT * FROM turn WHERE journal = ? ORDER BY id
+
+-- name: dump_delivery
+-- A session's deliveries as its entries must give them.
+SELECT * FROM delivery WHERE journal = ? ORDER BY id
+
+-- name: dump_route
+-- The routes as the home's entries must give them.
+SELECT * FROM route ORDER BY key
+
+-- name: dump_cursor
+-- The cursors as the home's entries must give them.
+SELECT * FROM cursor ORDER BY channel, account
+
+-- name: dump_intake
+-- The intake as the home's entries must give it.
+SELECT * FROM intake ORDER BY channel, account, event_id
+
+-- name: find_open_chunks
+-- Chunks that belong to no open message.
+SELECT DISTINCT c.journal, c.message_id FROM chunk c LEFT JOIN session s ON s.journal = c.journal
+WHERE s.open_message IS NOT c.message_id
+
+-- name: stray_journals
+-- Journals that no session and not the home accounts for.
+SELECT j.id FROM journal j LEFT JOIN session s ON s.journal = j.key WHERE s.journal IS NULL AND j.id <> ?
+
+-- name: unsynced_journals
+-- Journals whose log is not known to be on the disk.
+SELECT id FROM journal WHERE log_synced < log_end

@@ -1,0 +1,271 @@
+"""One record in one process: the writer, the keeper, the readers and the owner's lock, shared by every `Record` on it.
+
+Reads and writes: through its parts. Invariants: one store for each home (device, inode) and process (rule 9); a child
+of fork() never touches its parent's. On crash: the kernel drops the locks, and the next store recovers.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import apsw
+
+from hansard.domain.ids import new_id, random_letters
+from hansard.errors import HansardError, RecordUnavailable, UsedAfterFork
+from hansard.ports.clock import Clock, SystemClock
+from hansard.record.blobs import Blobs
+from hansard.record.database import Database
+from hansard.record.files import LogFiles, make_folder
+from hansard.record.filesystem import check_filesystem, check_locks
+from hansard.record.followers import Followers
+from hansard.record.keeper import KEEPER_SECONDS, WATCHER_SECONDS, Keeper, Ticker, Watcher
+from hansard.record.locks import FairLock, OwnerLock, owner_is_alive, remove_owner
+from hansard.record.operations.deliveries import DeadDelivery, settle_dead_delivery
+from hansard.record.operations.turns import close_lost
+from hansard.record.reading import Readers
+from hansard.record.reserve import Reserve
+from hansard.record.sqlite.connection import fetch, map_error
+from hansard.record.sqlite.queries import SQL
+from hansard.record.writer import Item, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from hansard.record.transaction import Transaction
+
+logger = logging.getLogger("hansard.record")
+
+
+def pass_by(_step: str) -> None:
+    """Reach a step of a commit, with nobody watching."""
+
+
+class Wiring(NamedTuple):
+    """What a test or a simulator may put in place of the machine's own."""
+
+    clock: Clock = SystemClock()
+    reach: Callable[[str], None] = pass_by
+    threads: bool = True
+    """False: nothing moves by itself; whoever owns the store calls `writer.step()` and `keeper.step()`."""
+
+
+class Store:
+    """The open record of this process."""
+
+    def __init__(self, home: Path, wiring: Wiring) -> None:
+        """Create what is missing of the home; `open` does the rest."""
+        self.home = home
+        self.wiring = wiring
+        self.clock = wiring.clock
+        check_filesystem(home)
+        for name in ("", "locks", "locks/owners", "sessions"):
+            make_folder(str(home / name).rstrip("/"))
+        check_locks(home / "locks" / "probe")
+        self.owner = f"{socket.gethostname()}-{os.getpid()}-{random_letters(6)}"
+        self._owners = home / "locks" / "owners"
+        self._owner_lock = OwnerLock(self._owners, self.owner)
+        self.files = LogFiles(home)
+        self.database = Database(home, self.files, self.clock, wiring.reach)
+        self.lock = FairLock(home / "locks")
+        self._keeper_lock = FairLock(home / "locks")
+        self.blobs = Blobs(home)
+        self.readers = Readers(home / "state.db")
+        self.followers = Followers(self._start_watching, self._stop_watching)
+        reserve = Reserve(home)
+        self.writer = Writer(self.database, self.lock, reserve, reach=wiring.reach, committed=self._committed)
+        self.keeper = Keeper(home, self.files, self.writer, self._keeper_lock)
+        self._writer_thread = threading.Thread(target=self._write, name="hansard-writer", daemon=True)
+        self._keeper_thread = Ticker("hansard-keeper", self.keeper.step, KEEPER_SECONDS)
+        self._watcher_thread: Ticker | None = None
+        self.watcher: Watcher | None = None
+        self.users = 0
+
+    # Opening and closing.
+
+    def open(self, patience_seconds: float) -> None:
+        """Open or rebuild the database, reconcile the logs, end what dead processes left. Blocking."""
+        deadline = time.monotonic() + patience_seconds
+        while True:
+            try:
+                self._recover()
+                break
+            except (apsw.Error, OSError) as error:
+                problem = map_error(error, "opening the record")
+                if isinstance(error, apsw.NotADBError | apsw.CorruptError) or time.monotonic() > deadline:
+                    raise problem from error
+                logger.warning("%s; trying again", problem)
+                time.sleep(0.05)
+        if self.wiring.threads:
+            self._writer_thread.start()
+            self._keeper_thread.start()
+
+    def _recover(self) -> None:
+        """Open under the lock, then close dead owners' turns and deliveries as what they are (L6)."""
+        self.lock.acquire()
+        try:
+            connection = self.database.connection()
+            turns = fetch(connection, SQL.running_turns)
+            deliveries = fetch(connection, SQL.sending_deliveries)
+            unsynced = [row[0] for row in fetch(connection, SQL.unsynced_journals)]
+        finally:
+            self.lock.release()
+        self.keeper.note(unsynced)
+        dead = {owner for *_, owner in turns + deliveries if not self.is_alive(owner)}
+        for session_id, _, owner in turns:
+            if owner in dead:
+                self._submit_recovery(partial(close_lost, session_id=session_id, is_alive=self.is_alive))
+        for session_id, delivery_id, owner in deliveries:
+            if owner in dead:
+                move = DeadDelivery(session_id, delivery_id, new_id())
+                self._submit_recovery(partial(settle_dead_delivery, dead=move, is_alive=self.is_alive))
+        while self.writer.queued_items:
+            self.writer.step()
+            if self.writer.trouble:
+                raise OSError(self.writer.trouble)
+        self._remove_dead_owners()
+
+    def _submit_recovery(self, operation: Callable[[Transaction], object]) -> None:
+        self.writer.submit(Item(operation, _log_failure, ending=True))
+
+    def _remove_dead_owners(self) -> None:
+        """Remove the lock files of owners that are gone and whose turns are closed."""
+        for entry in list(os.scandir(self._owners)):
+            if entry.name != self.owner and not self.is_alive(entry.name):
+                remove_owner(entry.path)
+
+    def close(self, patience_seconds: float) -> None:
+        """Write what is queued, put the logs on the disk, let go of the locks. Blocking."""
+        self._stop_watching()
+        if self.wiring.threads:
+            self._keeper_thread.stop()
+        self.keeper.step()
+        self.writer.stop()
+        if self.wiring.threads:
+            self._writer_thread.join(patience_seconds)
+        else:
+            while self.writer.queued_items and not self.writer.trouble:
+                self.writer.step()
+        if self._writer_thread.is_alive() or self.writer.queued_items:
+            self.writer.abandon(RecordUnavailable("the record was closed before this could be written"))
+        self.readers.close()
+        self.keeper.close()
+        if not self._writer_thread.is_alive():
+            self.database.close()
+            self.files.close()
+            self.lock.close()
+        self._keeper_lock.close()
+        self._owner_lock.close()
+
+    # The writer's thread and what follows a commit.
+
+    def _write(self) -> None:
+        while self.writer.wait():
+            try:
+                self.writer.step()
+            except Exception:  # boundary: writer batch
+                logger.exception("the writer failed in an unforeseen way; it goes on")
+
+    def _committed(self, journal_ids: list[str]) -> None:
+        self.keeper.note(journal_ids)
+        self.followers.ring(journal_ids)
+
+    def is_alive(self, owner: str) -> bool:
+        """Return whether an owner's process lives."""
+        return owner_is_alive(self._owners, owner)
+
+    # Watching other processes, only while somebody follows.
+
+    def _start_watching(self) -> None:
+        watcher = Watcher(self.home, self.followers.ring)
+        self.watcher = watcher
+        if self.wiring.threads:
+            self._watcher_thread = Ticker("hansard-watcher", watcher.step, WATCHER_SECONDS, watcher.close)
+            self._watcher_thread.start()
+
+    def _stop_watching(self) -> None:
+        watcher, self.watcher = self.watcher, None
+        thread, self._watcher_thread = self._watcher_thread, None
+        if thread is not None:
+            thread.request_stop()
+        elif watcher is not None:
+            watcher.close()
+
+
+def _log_failure(item: Item) -> None:
+    if item.error is not None:
+        logger.error("recovery left something open: %s", item.error)
+
+
+# One store for each home and process.
+
+_stores: dict[tuple[int, int], Store] = {}
+_inherited: set[tuple[int, int]] = set()
+_mutex = threading.Lock()
+
+
+def _forget_in_child() -> None:
+    """A child must neither use nor close its parent's connections: SQLite's locks do not survive fork()."""
+    global _mutex  # noqa: PLW0603 - the parent may have held it while it forked
+    _mutex = threading.Lock()
+    _inherited.update(_stores)
+    _leaked.extend(_stores.values())
+    _stores.clear()
+
+
+_leaked: list[Store] = []
+"""The parent's stores, kept in a child so that nothing of them is ever finalised there."""
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
+def open_store(path: Path, wiring: Wiring, patience_seconds: float) -> Store:
+    """Return the store of a home, opening it when this process has not yet. Blocking."""
+    home = path.expanduser().absolute()
+    try:
+        make_folder(str(home))
+        seen = os.stat(home)
+    except OSError as error:
+        message = f"the home {home} cannot be used: {error.strerror}"
+        raise RecordUnavailable(message) from error
+    key = (seen.st_dev, seen.st_ino)
+    with _mutex:
+        if key in _inherited:
+            message = f"{home} was open in the parent process when it forked; start the child with exec or spawn"
+            raise UsedAfterFork(message)
+        store = _stores.get(key)
+        if store is None:
+            store = _new_store(home, wiring, patience_seconds)
+            _stores[key] = store
+        store.users += 1
+    return store
+
+
+def _new_store(home: Path, wiring: Wiring, patience_seconds: float) -> Store:
+    try:
+        store = Store(home, wiring)
+    except OSError as error:
+        message = f"the home {home} cannot be used: {error.strerror}"
+        raise RecordUnavailable(message) from error
+    try:
+        store.open(patience_seconds)
+    except HansardError:
+        store.close(0)
+        raise
+    return store
+
+
+def close_store(store: Store, patience_seconds: float) -> None:
+    """Leave a store; the last one closes it. Blocking."""
+    with _mutex:
+        store.users -= 1
+        if store.users == 0:
+            for key in [key for key, other in _stores.items() if other is store]:
+                del _stores[key]
+            store.close(patience_seconds)

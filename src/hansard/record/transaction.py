@@ -1,0 +1,438 @@
+"""One transaction: journals as they stand under the lock, entries added to them, and the log bytes to write.
+
+Reads: state.db; sizes of log files. Writes: state.db; then, at the very end, the log files.
+Invariants: a journal is touched only when its files are exactly as long as the database says (rule 1); a body is
+serialised once; what one call adds is one unit, in the log too; file writes are the last thing before COMMIT.
+On crash: the database rolls back; what was logged is found by the next writer, which adopts or sets it aside.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hansard.domain.entries import (
+    DIGEST_FORMAT,
+    ENCODER,
+    KIND_OF,
+    KINDS,
+    Body,
+    MessageAdded,
+    MessageSealed,
+    chain_start,
+    decode_body,
+    same_body,
+)
+from hansard.domain.limits import ENTRY_BYTES_MAX
+from hansard.domain.transcript import join_chunks, streamed_pieces
+from hansard.errors import IdConflict, NotFound, TooLarge, WrongState
+from hansard.record.lines import Row, encode_line, encode_part, log_name, part_name, place_mark, row_digest
+from hansard.record.projections import Place, project
+from hansard.record.sqlite.queries import SQL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import apsw
+
+    from hansard.domain.messages import Part, Status
+    from hansard.errors import HansardError
+    from hansard.ports.clock import Clock
+    from hansard.record.files import LogFiles, Look
+
+SEQ_BITS = 32
+
+
+class MismatchError(Exception):
+    """A journal's files are not as the database says: reconcile them, then run the batch again."""
+
+    def __init__(self, journal_id: str) -> None:
+        """Keep which one."""
+        super().__init__(journal_id)
+        self.journal_id = journal_id
+
+
+class Found(NamedTuple):
+    """An entry that was recorded before."""
+
+    seq: int
+    kind: str
+    version: int
+    at: int
+    body: bytes
+
+
+class SessionRow(NamedTuple):
+    """A session as its projection stands."""
+
+    journal: int
+    id: str
+    source: str
+    owner: str
+    title: str | None
+    state: str
+    end_reason: str | None
+    parent_id: str | None
+    parent_link: str | None
+    parent_at: int
+    created_at: int
+    active_at: int
+    messages: int
+    open_message: str | None
+    open_turn: str | None
+    head_seq: int
+
+
+class Journal:
+    """A journal for the length of one transaction."""
+
+    __slots__ = (
+        "base_digest",
+        "base_id",
+        "base_seq",
+        "head_digest",
+        "head_seq",
+        "id",
+        "key",
+        "log",
+        "log_end",
+        "log_look",
+        "log_synced",
+        "part",
+        "part_end",
+        "part_look",
+        "part_reset",
+        "session",
+    )
+
+    def __init__(self, row: tuple[Any, ...]) -> None:
+        """Take a row of `read_journal`."""
+        (
+            self.key,
+            self.id,
+            self.base_id,
+            self.base_seq,
+            self.base_digest,
+            self.head_seq,
+            self.head_digest,
+            self.log_end,
+            self.log_synced,
+            self.part_end,
+        ) = row
+        self.log: list[bytes] = []
+        self.part: list[bytes] = []
+        self.part_reset = False
+        self.log_look: Look | None = None
+        self.part_look: Look | None = None
+        self.session: SessionRow | None = None
+
+    def entry_key(self, seq: int) -> int:
+        """Return where an entry of this journal lies."""
+        key: int = (self.key << SEQ_BITS) + seq
+        return key
+
+
+class Written(NamedTuple):
+    """A file that got bytes before COMMIT, and where they began."""
+
+    name: str
+    size_before: int
+
+
+class Transaction:
+    """What one group commit, or one reconciliation, does."""
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        files: LogFiles,
+        clock: Clock,
+        blocked: Mapping[str, HansardError] | None = None,
+    ) -> None:
+        """The caller has begun the transaction and commits it."""
+        self.run = connection.cursor().execute
+        self.files = files
+        self.clock = clock
+        self.blocked = blocked or {}
+        self.journals: dict[str, Journal] = {}
+        self.kinds: set[tuple[str, int]] = set()
+        self._unit: list[tuple[Journal, Row]] = []
+        self._before: dict[str, tuple[Any, ...] | None] = {}
+
+    def rows(self, query: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
+        """Return every row: no cursor stays half read (rule 12)."""
+        return self.run(query, bindings).fetchall()
+
+    def row(self, query: str, bindings: tuple[Any, ...] = ()) -> Any:  # noqa: ANN401 - a row of any shape
+        """Return the first row or None."""
+        rows = self.run(query, bindings).fetchall()
+        return rows[0] if rows else None
+
+    # Journals.
+
+    def find_journal(self, journal_id: str) -> Journal | None:
+        """Return a journal whose files were compared with the database, or None when it does not exist."""
+        journal = self.journals.get(journal_id)
+        if journal is None:
+            if (error := self.blocked.get(journal_id)) is not None:
+                raise error
+            row = self.row(SQL.read_journal, (journal_id,))
+            if row is None:
+                look = self.files.look(log_name(journal_id))
+                if look is not None and look.size:
+                    raise MismatchError(journal_id)
+                return None
+            journal = Journal(row)
+            self._compare_files(journal)
+            self.journals[journal_id] = journal
+        self._remember(journal)
+        return journal
+
+    def _compare_files(self, journal: Journal) -> None:
+        if journal.id in self.files.suspect:
+            raise MismatchError(journal.id)
+        journal.log_look = self.files.look(log_name(journal.id))
+        if (journal.log_look.size if journal.log_look else 0) != journal.log_end:
+            raise MismatchError(journal.id)
+        journal.part_look = self.files.look(part_name(journal.id))
+        if (journal.part_look.size if journal.part_look else 0) != journal.part_end:
+            raise MismatchError(journal.id)
+
+    def create_journal(
+        self, journal_id: str, base_id: str | None = None, base_seq: int = 0, base_digest: bytes = b""
+    ) -> Journal:
+        """Return a new journal; a fork's continues its parent's chain."""
+        digest = base_digest or chain_start(journal_id)
+        row = (journal_id, base_id, base_seq, digest, base_seq, digest)
+        (key,) = self.row(SQL.insert_journal, row)
+        journal = Journal((key, *row, 0, 0, 0))
+        self._before.setdefault(journal_id, None)
+        self.journals[journal_id] = journal
+        return journal
+
+    def _remember(self, journal: Journal) -> None:
+        if journal.id not in self._before:
+            self._before[journal.id] = (
+                journal.head_seq,
+                journal.head_digest,
+                journal.part_end,
+                journal.part_reset,
+                list(journal.part),
+            )
+
+    def session(self, session_id: str) -> tuple[Journal, SessionRow]:
+        """Return a session that exists."""
+        journal = self.find_journal(session_id)
+        if journal is not None and journal.session is None:
+            row = self.row(SQL.read_session, (session_id,))
+            journal.session = SessionRow(*row) if row is not None else None
+        if journal is None or journal.session is None:
+            message = f"there is no session {session_id}"
+            raise NotFound(message)
+        return journal, journal.session
+
+    # Entries.
+
+    def find(self, journal: Journal, entry_id: str) -> Found | None:
+        """Return an entry by its id, a fork's inherited prefix included (rule 15)."""
+        row = self.row(SQL.find_entry, (journal.key, entry_id))
+        base_id, base_seq = journal.base_id, journal.base_seq
+        while row is None and base_id is not None:
+            base = self.row(SQL.read_journal, (base_id,))
+            if base is None:
+                break
+            row = self.row(SQL.find_entry, (base[0], entry_id))
+            if row is not None and row[0] > base_seq:
+                row = None
+            base_id, base_seq = base[2], min(base_seq, base[3])
+        return None if row is None else Found(*row)
+
+    def find_same(self, journal: Journal, entry_id: str, body: Body, data: bytes) -> Found | None:
+        """Return an earlier entry with this id and the same body; another body is an error (L3)."""
+        found = self.find(journal, entry_id)
+        if found is None:
+            return None
+        kind = KIND_OF[type(body)]
+        if found.kind != kind or not same_body(kind, found.version, found.body, data):
+            message = f"{entry_id!r} in {journal.id} was recorded before with other content (seq {found.seq})"
+            raise IdConflict(message)
+        return found
+
+    def add(self, journal: Journal, entry_id: str, body: Body, data: bytes = b"", *, ignorable: bool = False) -> Row:
+        """Append one entry: its bytes, its place in the chain, and its effect on the projections."""
+        data = data or encode_body(body)
+        kind = KIND_OF[type(body)]
+        at = self.clock.now_microseconds()
+        row = Row(
+            journal.head_seq + 1,
+            entry_id,
+            kind,
+            KINDS[kind][0],
+            ignorable,
+            at,
+            DIGEST_FORMAT,
+            os.urandom(16),
+            b"",
+            data,
+        )
+        row = row._replace(digest=row_digest(journal.id, journal.head_digest, row))
+        self.insert(journal, row, body)
+        self._unit.append((journal, row))
+        return row
+
+    def insert(self, journal: Journal, row: Row, body: Body) -> None:
+        """Store an entry that has its place in the chain already."""
+        self.run(SQL.insert_entry, (journal.entry_key(row.seq), *row[1:]))
+        if (row.kind, row.version) not in self.kinds:
+            self.run(SQL.insert_kind, (row.kind, row.version, row.ignorable))
+            self.kinds.add((row.kind, row.version))
+        project(self.run, Place(journal.key, journal.id, row.seq, row.id, row.at), body)
+        journal.head_seq = row.seq
+        journal.head_digest = row.digest
+        if type(body) is not MessageAdded:
+            journal.session = None
+
+    # Open messages.
+
+    def add_chunk(self, journal: Journal, message_id: str, start: int, part: str, text: str) -> int:
+        """Append to the open message; what is there already is skipped. Return where the message ends."""
+        data = text.encode()
+        end = self.chunk_end(journal)
+        if start + len(data) <= end:
+            return end
+        if start > end:
+            message = f"a chunk of {message_id} begins at byte {start}; the message ends at {end}"
+            raise WrongState(message)
+        if start < end:
+            data = data[end - start :]
+            text, start = data.decode(), end
+        self.run(SQL.insert_chunk, (journal.key, start, message_id, part, data))
+        line = encode_part(message_id, start, part, text)
+        journal.part.append(line)
+        journal.part_end += len(line)
+        return start + len(data)
+
+    def chunk_end(self, journal: Journal) -> int:
+        """Return how many bytes the open message has."""
+        last = self.row(SQL.last_chunk, (journal.key,))
+        return 0 if last is None else last[0] + len(last[3])
+
+    def open_pieces(self, journal: Journal) -> list[tuple[str, str]]:
+        """Return the open message's (part kind, text) pieces."""
+        return [(part, text.decode()) for _, _, part, text in self.rows(SQL.read_chunks, (journal.key,))]
+
+    def seal(self, journal: Journal, message_id: str, status: Status, more: tuple[Part, ...] = ()) -> Row:
+        """Finish the open message: its text is its chunks, byte for byte (rule 7)."""
+        pieces = self.open_pieces(journal)
+        parts = join_chunks(pieces) + more
+        body = MessageSealed(message_id=message_id, status=status, parts=parts)
+        sealed = "".join(text for _, text in streamed_pieces(parts))
+        if sealed != "".join(text for _, text in pieces):
+            message = f"the parts that seal {message_id} are not its chunks"
+            raise WrongState(message)
+        row = self.add(journal, f"~seal:{message_id}", body)
+        self.drop_chunks(journal)
+        return row
+
+    def drop_chunks(self, journal: Journal) -> None:
+        """Let the chunks go: the seal holds their text."""
+        self.run(SQL.delete_chunks, (journal.key,))
+        journal.part = []
+        journal.part_end = 0
+        journal.part_reset = True
+
+    # The ends of a unit and of the transaction.
+
+    def finish_unit(self) -> None:
+        """Turn what one call added into log lines that stand or fall together."""
+        if len(self._unit) == 1:
+            journal, row = self._unit[0]
+            journal.log.append(encode_line(row))
+        elif self._unit:
+            unit = {journal.id: place_mark(row.seq, row.digest) for journal, row in self._unit}
+            for journal, row in self._unit:
+                journal.log.append(encode_line(row, unit))
+        self._unit = []
+        self._before = {}
+
+    def undo_unit(self) -> None:
+        """Forget what one call added, after its savepoint was rolled back."""
+        for journal_id, before in self._before.items():
+            if before is None:
+                self.journals.pop(journal_id, None)
+                continue
+            journal = self.journals[journal_id]
+            journal.head_seq, journal.head_digest, journal.part_end, journal.part_reset, journal.part = before
+            journal.session = None
+        self._unit = []
+        self._before = {}
+        self.kinds.clear()
+
+    def changed(self) -> list[Journal]:
+        """Return the journals that have something to write."""
+        return [journal for journal in self.journals.values() if journal.log or journal.part or journal.part_reset]
+
+    def finish(self, reach: Callable[[str], None]) -> list[Written]:
+        """Store the journals' heads, then write the log: one write for each file, just before COMMIT."""
+        (commits,) = self.row(SQL.bump_commits)
+        ends: list[tuple[Journal, bytes, int]] = []
+        for journal in self.changed():
+            data = b"".join(journal.log)
+            before = journal.log_end
+            journal.log_end += len(data)
+            ends.append((journal, data, before))
+            head = (journal.head_seq, journal.head_digest, journal.log_end, journal.part_end, commits, journal.key)
+            self.run(SQL.update_journal, head)
+        reach("applied")
+        written: list[Written] = []
+        try:
+            for journal, data, before in ends:
+                self._write(journal, data, before, written)
+                reach("logging")
+        except OSError as error:
+            raise LogWriteError(error, written) from error
+        reach("logged")
+        return written
+
+    def _write(self, journal: Journal, data: bytes, before: int, written: list[Written]) -> None:
+        if data:
+            name = log_name(journal.id)
+            written.append(Written(name, before))
+            self.files.append(name, data, journal.log_look)
+        if journal.part:
+            name = part_name(journal.id)
+            part = b"".join(journal.part)
+            if journal.part_reset:
+                self.files.cut(name, 0)
+            written.append(Written(name, journal.part_end - len(part)))
+            self.files.append(name, part, journal.part_look)
+
+    def remove_parts(self) -> None:
+        """Remove the part files of messages whose seal is now in both legs."""
+        for journal in self.journals.values():
+            if journal.part_reset and not journal.part:
+                self.files.remove(part_name(journal.id))
+
+
+class LogWriteError(Exception):
+    """A log could not be written; carries what was, so that it can be cut."""
+
+    def __init__(self, error: OSError, written: list[Written]) -> None:
+        """Keep the cause and the files."""
+        super().__init__(str(error))
+        self.error = error
+        self.written = written
+
+
+def encode_body(body: Body) -> bytes:
+    """Serialise a body, once; refuse one that is too large."""
+    data = ENCODER.encode(body)
+    if len(data) > ENTRY_BYTES_MAX:
+        message = f"an entry of {len(data)} bytes; the limit is {ENTRY_BYTES_MAX}"
+        raise TooLarge(message)
+    return data
+
+
+def read_body(row: Row) -> Body:
+    """Return a stored entry's body."""
+    return decode_body(row.kind, row.version, row.body, ignorable=bool(row.ignorable))

@@ -1,0 +1,231 @@
+"""A turn and its replies, as the engine uses them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Self
+
+from hansard.domain.ids import check_entry_id, new_id
+from hansard.domain.limits import CHUNK_BYTES_MAX, REASON_CHARACTERS_MAX, REPLY_BYTES_MAX
+from hansard.domain.messages import Part, clean_part
+from hansard.domain.text import clean_text, split_pending_surrogate
+from hansard.domain.transcript import PART_KINDS
+from hansard.domain.turns import TurnInfo, TurnState
+from hansard.errors import InvalidInput, LeaseHeld, TooLarge
+from hansard.record.operations.messages import Offered, offer
+from hansard.record.operations.turns import (
+    Lease,
+    Piece,
+    append_in_turn,
+    claim_turn,
+    end_turn,
+    open_message,
+    seal_message,
+    write_chunk,
+)
+from hansard.record.writer import Item, State
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from hansard.domain.entries import Entry
+    from hansard.domain.messages import Message
+    from hansard.record.calls import Caller
+    from hansard.record.transaction import Transaction
+
+
+WAIT_POLL_SECONDS = 0.02
+"""How often a caller that waits for a running turn looks again."""
+
+
+class Turn:
+    """One run of the agent. It holds its session by a fence until it ends."""
+
+    def __init__(self, caller: Caller, claimed: TurnInfo) -> None:
+        """The turn was claimed."""
+        self._caller = caller
+        self._lease = Lease(claimed.session_id, claimed.id, claimed.fence)
+        self._abandoned = ""
+        self._end: tuple[TurnState, str] | None = None
+        self.id = claimed.id
+        self.session_id = claimed.session_id
+        self.fence = claimed.fence
+
+    async def append(self, message: Message) -> Entry:
+        """Append a whole message of this turn; durable when it returns."""
+        offered = offer(message)
+        await self._caller.run(check_blobs, self._caller, offered)
+        abandoned = self._abandoned
+        entry = await self._caller.write(
+            lambda tx: append_in_turn(tx, self._lease, offered, abandoned), cost=len(offered.data)
+        )
+        self.settled(abandoned)
+        return entry
+
+    def reply(self, *, id: str | None = None) -> Reply:
+        """Return a message to be streamed: `async with turn.reply() as reply: await reply.write(…)`."""
+        return Reply(self, self._caller, self._lease, new_id() if id is None else check_entry_id(id))
+
+    def abandon(self, message_id: str) -> None:
+        """A reply was left by an exception: it is sealed as interrupted with the next thing this turn does."""
+        self._abandoned = message_id
+
+    @property
+    def abandoned(self) -> str:
+        """The message that is to be sealed as interrupted."""
+        return self._abandoned
+
+    def settled(self, message_id: str) -> None:
+        """The abandoned message was sealed."""
+        if self._abandoned == message_id:
+            self._abandoned = ""
+
+    def fail(self, reason: str) -> None:
+        """Let the turn end as failed, without an exception."""
+        self._end = (TurnState.FAILED, reason)
+
+    def interrupt(self, reason: str) -> None:
+        """Let the turn end as interrupted, without an exception."""
+        self._end = (TurnState.INTERRUPTED, reason)
+
+    async def end(self, error: BaseException | None) -> TurnInfo:
+        """End the turn, and its open message with it, in one commit."""
+        state, reason = self._end or (TurnState.COMPLETED, "")
+        if isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit):
+            state, reason = TurnState.INTERRUPTED, f"{type(error).__name__}"
+        elif error is not None:
+            state, reason = TurnState.FAILED, f"{type(error).__name__}: {error}"
+        reason = clean_text(reason)[:REASON_CHARACTERS_MAX]
+        abandoned = self._abandoned
+        return await self._caller.write(
+            lambda tx: end_turn(tx, self._lease, state, reason, abandoned), cost=len(reason), ending=True
+        )
+
+
+async def claim(caller: Caller, session_id: str, wait_seconds: float) -> Turn:
+    """Claim a session's queued turn, or a new one; wait for the one that runs, no longer than told."""
+    loop = asyncio.get_running_loop()
+    store = caller.store
+    turn_id = new_id()
+    deadline = loop.time() + wait_seconds
+    while True:
+        try:
+            claimed = await caller.write(lambda tx: claim_turn(tx, session_id, turn_id, store.owner, store.is_alive))
+        except LeaseHeld:
+            if loop.time() >= deadline:
+                raise
+            await asyncio.sleep(WAIT_POLL_SECONDS)
+        else:
+            return Turn(caller, claimed)
+
+
+class Reply:
+    """An assistant's message while it is being said."""
+
+    def __init__(self, turn: Turn, caller: Caller, lease: Lease, message_id: str) -> None:
+        """Nothing is recorded before the context is entered."""
+        self.id = message_id
+        self._turn = turn
+        self._caller = caller
+        self._lease = lease
+        self._pieces: deque[Piece] = deque()
+        self._item: Item | None = None
+        self._end_bytes = 0
+        self._half = ""
+        self._half_part = "text"
+        self._parts: list[Part] = []
+        self._error: BaseException | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open the message, durably: whatever is said from now on has a place."""
+        abandoned = self._turn.abandoned
+        await self._caller.write(lambda tx: open_message(tx, self._lease, self.id, abandoned))
+        self._turn.settled(abandoned)
+        return self
+
+    async def write(self, text: str, *, part: str = "text") -> None:
+        """Queue a piece of text. It is shown once it is durable; an earlier piece's failure is raised here."""
+        if part not in PART_KINDS:
+            message = f"a reply streams {' or '.join(PART_KINDS)}, not {part!r}"
+            raise InvalidInput(message)
+        if self._error is not None:
+            raise self._error
+        if self._half and part != self._half_part:
+            self._queue(clean_text(self._half), self._half_part)
+            self._half = ""
+        whole, self._half = split_pending_surrogate(self._half + text)
+        self._half_part = part
+        self._queue(clean_text(whole), part)
+        await self._caller.room()
+
+    def add(self, part: Part) -> None:
+        """Add a part that is not streamed, such as a tool call; it is recorded with the seal."""
+        self._parts.append(clean_part(part))
+
+    def _queue(self, text: str, part: str) -> None:
+        size = len(text.encode())
+        if self._end_bytes + size > REPLY_BYTES_MAX:
+            message = f"a reply of more than {REPLY_BYTES_MAX} bytes; what came before is recorded"
+            raise TooLarge(message)
+        for start in range(0, len(text), CHUNK_BYTES_MAX // 4):
+            piece = text[start : start + CHUNK_BYTES_MAX // 4]
+            self._pieces.append(Piece(self.id, self._end_bytes, part, piece))
+            self._end_bytes += len(piece.encode())
+        if text and (self._item is None or self._item.state is not State.QUEUED):
+            self._submit(size)
+
+    def _submit(self, size: int) -> None:
+        taken: list[Piece] = []
+
+        def write_pieces(tx: Transaction) -> None:
+            while self._pieces:
+                taken.append(self._pieces.popleft())
+            for piece in join_pieces(taken):
+                write_chunk(tx, self._lease, piece)
+
+        self._item = Item(write_pieces, self._written, cost=size)
+        self._caller.store.writer.submit(self._item)
+
+    def _written(self, item: Item) -> None:
+        if item.error is not None:
+            self._error = item.error
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Seal the message as complete. Left by an exception, the turn's next commit seals it as interrupted."""
+        if error is not None:
+            self._turn.abandon(self.id)
+            return
+        try:
+            if self._half:
+                self._queue(clean_text(self._half), self._half_part)
+                self._half = ""
+            if self._error is not None:
+                raise self._error
+            parts = tuple(self._parts)
+            await self._caller.write(lambda tx: seal_message(tx, self._lease, self.id, parts), cost=self._end_bytes)
+        except BaseException:
+            self._turn.abandon(self.id)
+            raise
+
+
+def join_pieces(pieces: list[Piece]) -> list[Piece]:
+    """Return pieces that follow each other as one, so that a burst of tokens is one row."""
+    joined: list[Piece] = []
+    run: list[Piece] = []
+    for piece in pieces:
+        if run and piece.part != run[0].part:
+            joined.append(run[0]._replace(text="".join(each.text for each in run)))
+            run = []
+        run.append(piece)
+    if run:
+        joined.append(run[0]._replace(text="".join(each.text for each in run)))
+    return joined
+
+
+def check_blobs(caller: Caller, offered: Offered) -> None:
+    """Refuse a message that refers to a blob that is not there."""
+    for digest in offered.blobs:
+        caller.store.blobs.require(digest)

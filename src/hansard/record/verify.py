@@ -1,0 +1,299 @@
+"""Verify: prove that both legs agree, that the chains hold, and that every projection is the fold of its entries.
+
+Reads: everything. Writes: nothing.
+Invariants: the record stays in use; a difference is reported only when it is still there under the write lock, where
+nothing is in flight. On crash: nothing to do.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import msgspec
+
+from hansard.domain.entries import Body, MessageAdded, MessageSealed, check_kind, decode_body
+from hansard.domain.ids import HOME_JOURNAL
+from hansard.domain.limits import READ_ROWS_MAX
+from hansard.domain.messages import File, ToolResult
+from hansard.errors import HansardError, RecordUnavailable
+from hansard.record.database import list_logs
+from hansard.record.lines import Line, Row, decode_line, decode_part, log_name, part_name, row_digest, tail_name
+from hansard.record.locks import FairLock
+from hansard.record.projections import Place, project
+from hansard.record.reading import ReadConnection, ReplacedError, Snapshot
+from hansard.record.sqlite.connection import map_error
+from hansard.record.sqlite.queries import SQL
+from hansard.record.transaction import SEQ_BITS, Journal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hansard.record.store import Store
+
+DUMPS_OF_SESSION = ("session", "turn", "delivery")
+DUMPS_OF_HOME = ("route", "cursor", "intake")
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that is not as it must be."""
+
+    session_id: str
+    what: str
+    detail: str
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What a verification saw."""
+
+    findings: list[Finding]
+    notes: list[str]
+    sessions: int
+    entries: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything agrees."""
+        return not self.findings
+
+
+class Fold:
+    """An empty database of the same schema, to fold one journal's entries into."""
+
+    def __init__(self) -> None:
+        """Create the tables."""
+        self._connection = apsw.Connection(":memory:")
+        schema = resources.files("hansard.record.sqlite").joinpath("schema.sql").read_text(encoding="utf-8")
+        self._connection.execute(schema)
+        self.run = self._connection.cursor().execute
+
+    def begin(self) -> None:
+        """Start with empty tables."""
+        if self._connection.in_transaction:
+            self.run(SQL.rollback)
+        self.run(SQL.begin)
+
+    def dump(self, query: str, bindings: tuple[Any, ...]) -> list[Any]:
+        """Return a table's rows."""
+        return self.run(query, bindings).fetchall()
+
+
+class JournalCheck:
+    """Compares one journal with its log and its projections, in short snapshots."""
+
+    def __init__(self, store: Store, connection: ReadConnection, fold: Fold, journal_id: str) -> None:
+        """Check one journal."""
+        self._store = store
+        self._connection = connection
+        self._fold = fold
+        self._id = journal_id
+        self._lines = self._read_lines()
+        self._offset = 0
+        self._log_broken = False
+        self._seq = 0
+        self._digest = b""
+        self.findings: list[Finding] = []
+        self.entries = 0
+
+    def find(self, what: str, detail: str) -> None:
+        """Note a difference."""
+        self.findings.append(Finding(self._id, what, detail))
+
+    def run(self) -> None:
+        """Walk the entries in pages; the last page comes with head, projections and chunks of the same moment."""
+        self._fold.begin()
+        after: int | None = None
+        while after is None or after >= 0:
+            after = self._connection.snapshot(lambda snapshot: self._page(snapshot, after))  # noqa: B023
+
+    def _page(self, snapshot: Snapshot, after: int | None) -> int:
+        journal = Journal(snapshot.row(SQL.read_journal, (self._id,)))
+        if after is None:
+            self._seq, self._digest = journal.base_seq, journal.base_digest
+            self._check_base(snapshot, journal)
+        start = journal.entry_key(journal.base_seq if after is None else after)
+        rows = snapshot.rows(SQL.read_full_entries, (start, ((journal.key + 1) << SEQ_BITS) - 1, READ_ROWS_MAX))
+        for row in map(Row._make, rows):
+            self._check_entry(journal, row)
+        if len(rows) == READ_ROWS_MAX:
+            return self._seq
+        self._check_end(snapshot, journal)
+        return -1
+
+    def _check_base(self, snapshot: Snapshot, journal: Journal) -> None:
+        """A fork's chain must continue what its parent holds at that place."""
+        base_id, at = journal.base_id, journal.base_seq
+        while base_id is not None:
+            row = snapshot.row(SQL.read_journal, (base_id,))
+            if row is None:
+                self.find("lineage", f"the parent {base_id} is not in the record")
+                return
+            parent = Journal(row)
+            if at > parent.base_seq:
+                found = snapshot.row(SQL.read_digest, (parent.entry_key(at),))
+                if found is None or found[0] != journal.base_digest:
+                    self.find("lineage", f"the parent {base_id} has another entry {at} than the fork continues")
+                return
+            base_id = parent.base_id
+
+    def _check_entry(self, journal: Journal, row: Row) -> None:
+        self.entries += 1
+        if row.seq != self._seq + 1:
+            self.find("contiguity", f"seq {row.seq} follows {self._seq}")
+        if row_digest(journal.id, self._digest, row) != row.digest:
+            self.find("chain", f"the digest of seq {row.seq} ({row.id}) does not continue the one before")
+        self._seq, self._digest = row.seq, row.digest
+        self._check_line(row)
+        try:
+            body = decode_body(row.kind, row.version, row.body, ignorable=bool(row.ignorable))
+            project(self._fold.run, Place(journal.key, journal.id, row.seq, row.id, row.at), body)
+        except (HansardError, msgspec.MsgspecError, apsw.Error) as error:
+            self.find("entry", f"seq {row.seq} ({row.kind}): {error}")
+            return
+        self._check_blobs(row, body)
+
+    def _check_blobs(self, row: Row, body: Body) -> None:
+        parts = body.parts if isinstance(body, MessageAdded | MessageSealed) else ()
+        for part in parts:
+            if isinstance(part, File | ToolResult) and part.blob:
+                try:
+                    self._store.blobs.get(part.blob)
+                except HansardError as error:
+                    self.find("blob", f"seq {row.seq}: {error}")
+
+    # The log leg.
+
+    def _read_lines(self) -> Iterator[tuple[int, Line | None]]:
+        name = log_name(self._id)
+        for end, data in self._store.files.read_lines(name, 0, 1 << 62):
+            yield end, decode_line(data)
+
+    def _check_line(self, row: Row) -> None:
+        """Compare an entry with its log line; after the first difference there is no more to say."""
+        if self._log_broken:
+            return
+        end, line = next(self._lines, (self._offset, None))
+        if line is None:
+            self._log_broken = True
+            self.find(
+                "log", f"seq {row.seq} ({row.id}) is not in the log: missing or damaged after byte {self._offset}"
+            )
+        elif (line.seq, line.digest, line.id) != (row.seq, row.digest.hex(), row.id) or line.row().body != row.body:
+            self._log_broken = True
+            self.find("log", f"the log has another entry {line.seq} ({line.id}, {line.digest[:16]}) than seq {row.seq}")
+        self._offset = end
+
+    def _check_end(self, snapshot: Snapshot, journal: Journal) -> None:
+        if (journal.head_seq, journal.head_digest) != (self._seq, self._digest):
+            self.find("head", f"the head is seq {journal.head_seq}; the entries end at {self._seq}")
+        if not self._log_broken:
+            if self._offset != journal.log_end:
+                self.find("log", f"the log's lines end at byte {self._offset}, the database says {journal.log_end}")
+            elif (look := self._store.files.look(log_name(self._id))) is not None and look.size > journal.log_end:
+                self._find_more_lines()
+        names = DUMPS_OF_HOME if self._id == HOME_JOURNAL else DUMPS_OF_SESSION
+        for name in names:
+            query = getattr(SQL, f"dump_{name}")
+            bindings = () if self._id == HOME_JOURNAL else (journal.key,)
+            stored, folded = snapshot.rows(query, bindings), self._fold.dump(query, bindings)
+            if stored != folded:
+                self.find("projection", f"{name} is {stored!r:.300}; the entries give {folded!r:.300}")
+        self._check_part(snapshot, journal)
+
+    def _find_more_lines(self) -> None:
+        """Tell what the log holds beyond the database: another chain, or an unfinished write."""
+        _, line = next(self._lines, (0, None))
+        told = "lines that cannot be read" if line is None else f"entry {line.seq} ({line.id}, {line.digest[:16]})"
+        self.find("log", f"the log goes on after seq {self._seq} with {told}")
+
+    def _check_part(self, snapshot: Snapshot, journal: Journal) -> None:
+        session = snapshot.row(SQL.read_session, (self._id,))
+        chunks = snapshot.rows(SQL.read_chunks, (journal.key,))
+        open_message = session[13] if session is not None else None
+        if any(message_id != open_message for _, message_id, _, _ in chunks):
+            self.find("part", "there are chunks of a message that is not open")
+        stored = [(message_id, part, text.decode()) for _, message_id, part, text in chunks]
+        lines = list(self._store.files.read_lines(part_name(self._id), 0, journal.part_end))
+        parts = [decode_part(data) for _, data in lines]
+        logged = [(line.message, line.part, line.text) if line is not None else None for line in parts]
+        end = lines[-1][0] if lines else 0
+        if (end, logged) != (journal.part_end, stored):
+            self.find("part", f"the part file holds {len(logged)} chunks; the database {len(stored)}")
+
+
+def verify_record(store: Store) -> Report:
+    """Check every journal, and that nothing lies around that no journal accounts for. Blocking."""
+    connection = ReadConnection(store.home / "state.db")
+    try:
+        return _verify(store, connection)
+    except ReplacedError:
+        message = "state.db is missing or was replaced"
+        raise RecordUnavailable(message) from None
+    except apsw.Error as error:
+        raise map_error(error, "verifying") from error
+    except OSError as error:
+        raise RecordUnavailable(str(error)) from error
+    finally:
+        connection.close()
+
+
+def _verify(store: Store, connection: ReadConnection) -> Report:
+    findings = connection.snapshot(_check_database)
+    fold = Fold()
+    entries = sessions = 0
+    known = set()
+    after = 0
+    while rows := connection.snapshot(lambda s: s.rows(SQL.list_journals, (after, READ_ROWS_MAX))):  # noqa: B023
+        after = rows[-1][0]
+        for row in rows:
+            check = _check_journal(store, connection, fold, row[1])
+            known.add(row[1])
+            findings += check.findings
+            entries += check.entries
+            sessions += row[1] != HOME_JOURNAL
+    for suffix, journal_id, size in list_logs(store.files):
+        if suffix == "jsonl" and journal_id not in known and size and not _known_now(connection, journal_id):
+            findings.append(Finding(journal_id, "stray", f"{log_name(journal_id)} is no session's log"))
+    notes = [
+        f"{tail_name(journal_id)} keeps what a crash left unfinished"
+        for journal_id in sorted(known)
+        if os.path.exists(store.files.path(tail_name(journal_id)))
+    ]
+    return Report(findings=findings, notes=notes, sessions=sessions, entries=entries)
+
+
+def _known_now(connection: ReadConnection, journal_id: str) -> bool:
+    return connection.snapshot(lambda snapshot: snapshot.row(SQL.read_journal, (journal_id,))) is not None
+
+
+def _check_database(snapshot: Snapshot) -> list[Finding]:
+    findings = [Finding("", "database", problem) for (problem,) in snapshot.rows(SQL.quick_check) if problem != "ok"]
+    for kind, version, ignorable in snapshot.rows(SQL.list_kinds):
+        try:
+            check_kind(kind, version, ignorable=bool(ignorable))
+        except HansardError as error:
+            findings.append(Finding("", "kind", str(error)))
+    for (journal_id,) in snapshot.rows(SQL.stray_journals, (HOME_JOURNAL,)):
+        findings.append(Finding(journal_id, "stray", "a journal without a session"))
+    for journal, message_id in snapshot.rows(SQL.find_open_chunks):
+        findings.append(Finding(str(journal), "part", f"chunks of {message_id}, which is not open"))
+    return findings
+
+
+def _check_journal(store: Store, connection: ReadConnection, fold: Fold, journal_id: str) -> JournalCheck:
+    """Check a journal while it is in use; what seems wrong is looked at again under the write lock."""
+    check = JournalCheck(store, connection, fold, journal_id)
+    check.run()
+    if not check.findings:
+        return check
+    lock = FairLock(store.home / "locks")
+    lock.acquire()
+    try:
+        check = JournalCheck(store, connection, fold, journal_id)
+        check.run()
+    finally:
+        lock.release()
+        lock.close()
+    return check

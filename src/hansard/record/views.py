@@ -1,0 +1,261 @@
+"""What is read from a snapshot: sessions, transcripts, entries, pages for followers, routes, deliveries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain import entries as e
+from hansard.domain.limits import READ_ROWS_MAX
+from hansard.domain.positions import Position
+from hansard.domain.sessions import Route, Session
+from hansard.domain.transcript import fold_transcript, join_chunks, streamed_pieces
+from hansard.errors import Ambiguous, NotFound
+from hansard.record.operations.deliveries import delivery_value
+from hansard.record.operations.sessions import session_value
+from hansard.record.operations.turns import turn_value
+from hansard.record.sqlite.queries import SQL
+from hansard.record.transaction import SEQ_BITS, SessionRow
+
+if TYPE_CHECKING:
+    from hansard.domain.deliveries import Delivery
+    from hansard.domain.messages import Message
+    from hansard.domain.turns import TurnInfo
+    from hansard.record.reading import Snapshot
+
+CANDIDATES_MAX = 20
+
+
+class Stretch(NamedTuple):
+    """Entries of one journal that belong to a session: after one key, up to another."""
+
+    after: int
+    last: int
+
+
+def find_session(snapshot: Snapshot, session_id: str) -> SessionRow:
+    """Return a session's row."""
+    row = snapshot.row(SQL.read_session, (session_id,))
+    if row is None:
+        message = f"there is no session {session_id}"
+        raise NotFound(message)
+    return SessionRow(*row)
+
+
+def read_session(snapshot: Snapshot, session_id: str) -> Session:
+    """Return a session."""
+    return session_value(find_session(snapshot, session_id))
+
+
+class SessionFilter(NamedTuple):
+    """Which sessions to list."""
+
+    owner: str | None
+    source: str | None
+    state: str | None
+    before: str | None
+    limit: int
+
+
+def list_sessions(snapshot: Snapshot, wanted: SessionFilter) -> list[Session]:
+    """Return sessions, latest activity first."""
+    bindings = (wanted.owner, wanted.source, wanted.state, wanted.before, wanted.limit)
+    return [session_value(SessionRow(*row)) for row in snapshot.rows(SQL.list_sessions, bindings)]
+
+
+def resolve(snapshot: Snapshot, text: str) -> Session:
+    """Return the session that a text names: an id, a unique beginning of one, or a title."""
+    if text and snapshot.row(SQL.read_session, (text,)) is not None:
+        return read_session(snapshot, text)
+    by_prefix = [row[0] for row in snapshot.rows(SQL.resolve_prefix, (text.lower(), CANDIDATES_MAX))] if text else []
+    by_title = snapshot.rows(SQL.resolve_title, (text, CANDIDATES_MAX)) if text else []
+    exact = [session_id for session_id, title in by_title if title == text]
+    titled = exact or [session_id for session_id, _ in by_title]
+    found = titled or by_prefix
+    if not found:
+        message = f"no session has the id or title {text[:80]!r}"
+        raise NotFound(message)
+    if len(found) > 1:
+        message = f"{text[:80]!r} names several sessions: {', '.join(found)}"
+        raise Ambiguous(message, found)
+    return read_session(snapshot, found[0])
+
+
+def lineage(snapshot: Snapshot, session_id: str) -> list[Stretch]:
+    """Return where a session's entries lie, a fork's inherited ones first."""
+    stretches: list[Stretch] = []
+    row = snapshot.row(SQL.read_journal, (session_id,))
+    last = row[5] if row is not None else 0
+    while row is not None:
+        key, base_id, base_seq = row[0] << SEQ_BITS, row[2], row[3]
+        if last > base_seq:
+            stretches.append(Stretch(key + base_seq, key + last))
+        last = min(last, base_seq)
+        row = snapshot.row(SQL.read_journal, (base_id,)) if base_id is not None else None
+    return stretches[::-1]
+
+
+def page(snapshot: Snapshot, session_id: str, after: int, limit: int) -> list[tuple[int, str, str, int, int, e.Body]]:
+    """Return up to `limit` entries after a seq: (seq, id, kind, version, time, body)."""
+    found: list[tuple[int, str, str, int, int, e.Body]] = []
+    for stretch in lineage(snapshot, session_id):
+        start = max(stretch.after, (stretch.after >> SEQ_BITS << SEQ_BITS) + after)
+        if start >= stretch.last or len(found) >= limit:
+            continue
+        for seq, entry_id, kind, version, ignorable, at, data in snapshot.rows(
+            SQL.read_entries, (start, stretch.last, limit - len(found))
+        ):
+            body = e.decode_body(kind, version, data, ignorable=bool(ignorable))
+            found.append((seq, entry_id, kind, version, at, body))
+    return found
+
+
+def read_entries(snapshot: Snapshot, session_id: str, after: int, limit: int) -> list[e.Entry]:
+    """Return entries after a seq."""
+    find_session(snapshot, session_id)
+    return [
+        entry(session_id, seq, entry_id, kind, at, body)
+        for seq, entry_id, kind, _, at, body in page(snapshot, session_id, after, limit)
+    ]
+
+
+def entry(session_id: str, seq: int, entry_id: str, kind: str, at: int, body: e.Body, position: str = "") -> e.Entry:  # noqa: PLR0917
+    """Return an entry as callers see it."""
+    return e.Entry(
+        id=entry_id,
+        session_id=session_id,
+        seq=seq,
+        kind=kind,
+        body=body,
+        at_microseconds=at,
+        position=position or str(seq),
+    )
+
+
+class TranscriptPage(NamedTuple):
+    """A stretch of a session's entries, and, at its end, what is open."""
+
+    rows: list[tuple[int, str, str, int, int, e.Body]]
+    open_pieces: list[tuple[str, str]]
+    complete: bool
+
+
+def transcript_page(snapshot: Snapshot, session_id: str, after: int) -> TranscriptPage:
+    """Return a page of a transcript; the last page comes with the open message's text, of the same moment."""
+    session = find_session(snapshot, session_id)
+    rows = page(snapshot, session_id, after, READ_ROWS_MAX)
+    if len(rows) == READ_ROWS_MAX:
+        return TranscriptPage(rows, [], complete=False)
+    chunks = snapshot.rows(SQL.read_chunks, (session.journal,)) if session.open_message is not None else []
+    return TranscriptPage(rows, [(part, text.decode()) for _, _, part, text in chunks], complete=True)
+
+
+def fold_pages(pages: list[TranscriptPage]) -> list[Message]:
+    """Return the messages of a transcript's pages."""
+    rows = [(row[1], row[4], row[5]) for piece in pages for row in piece.rows]
+    return fold_transcript(rows, join_chunks(pages[-1].open_pieces))
+
+
+class FollowPage(NamedTuple):
+    """What a follower is given next, and where it then stands."""
+
+    items: list[e.Entry | e.Chunk]
+    position: Position
+    complete: bool
+
+
+def follow_page(snapshot: Snapshot, session_id: str, position: Position) -> FollowPage:
+    """Return what came after a position: entries and chunks of one moment (rule 13)."""
+    session = find_session(snapshot, session_id)
+    items: list[e.Entry | e.Chunk] = []
+    rows = page(snapshot, session_id, position.seq, READ_ROWS_MAX)
+    for seq, entry_id, kind, _, at, body in rows:
+        if isinstance(body, e.MessageSealed):
+            position = _remainder(items, position, body)
+            position = Position(seq)
+        elif isinstance(body, e.MessageOpened):
+            position = Position(seq, entry_id, 0)
+        else:
+            position = Position(seq, position.message_id, position.offset_bytes)
+        items.append(entry(session_id, seq, entry_id, kind, at, body, str(position)))
+    complete = len(rows) < READ_ROWS_MAX
+    if complete and session.open_message is not None:
+        position = _open_chunks(snapshot, session, items, position)
+    return FollowPage(items, position, complete)
+
+
+def _remainder(items: list[e.Entry | e.Chunk], position: Position, seal: e.MessageSealed) -> Position:
+    """Give what a sealed message has beyond the follower's offset, before the seal itself."""
+    offset = position.offset_bytes if position.message_id == seal.message_id else 0
+    start = 0
+    for part, text in streamed_pieces(seal.parts):
+        data = text.encode()
+        position = _give(items, Position(position.seq, seal.message_id, offset), start, part, data)
+        start += len(data)
+        offset = max(offset, start)
+    return position
+
+
+def _open_chunks(
+    snapshot: Snapshot, session: SessionRow, items: list[e.Entry | e.Chunk], position: Position
+) -> Position:
+    """Give what the open message has beyond the follower's offset."""
+    message_id = session.open_message or ""
+    if position.message_id != message_id:
+        position = Position(position.seq, message_id, 0)
+    for start, _, part, data in snapshot.rows(SQL.read_chunks_after, (session.journal, position.offset_bytes)):
+        position = _give(items, position, start, part, data)
+    return position
+
+
+def _give(items: list[e.Entry | e.Chunk], position: Position, start: int, part: str, data: bytes) -> Position:
+    skip = max(0, position.offset_bytes - start)
+    if skip >= len(data):
+        return position
+    here = Position(position.seq, position.message_id, start + len(data))
+    items.append(
+        e.Chunk(
+            message_id=position.message_id,
+            offset=start + skip,
+            text=data[skip:].decode(),
+            position=str(here),
+            part=part,
+        )
+    )
+    return here
+
+
+def list_turns(snapshot: Snapshot, session_id: str) -> list[TurnInfo]:
+    """Return a session's turns, oldest first."""
+    session = find_session(snapshot, session_id)
+    return [turn_value(session_id, row) for row in snapshot.rows(SQL.list_turns, (session.journal,))]
+
+
+def queued_turns(snapshot: Snapshot) -> list[TurnInfo]:
+    """Return the turns that wait to run, in every session, oldest first within each."""
+    return [turn_value(row[0], row[1:]) for row in snapshot.rows(SQL.queued_turns)]
+
+
+def find_route(snapshot: Snapshot, key: str) -> Route | None:
+    """Return where a session key leads, or None."""
+    row = snapshot.row(SQL.find_route, (key,))
+    return None if row is None else Route(key=row[0], session_id=row[1], generation=row[2], reason=row[3])
+
+
+def find_cursor(snapshot: Snapshot, channel: str, account: str) -> str | None:
+    """Return how far a platform's stream was received, or None."""
+    row = snapshot.row(SQL.find_cursor, (channel, account))
+    return None if row is None else row[0]
+
+
+class DeliveryFilter(NamedTuple):
+    """Which deliveries to list."""
+
+    session_id: str | None
+    state: str | None
+    channel: str | None
+    limit: int
+
+
+def list_deliveries(snapshot: Snapshot, wanted: DeliveryFilter) -> list[Delivery]:
+    """Return deliveries, by session and id."""
+    return [delivery_value(row[0], row[1:]) for row in snapshot.rows(SQL.list_deliveries, wanted)]

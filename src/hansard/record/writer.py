@@ -1,0 +1,315 @@
+"""The writer: one for each process and record. It takes what has gathered and commits it at once.
+
+Reads: the queue. Writes: whatever the operations write, in one transaction, with its log lines.
+Invariants: the lock first, then the items, so that whoever waits for the lock can still be withdrawn; an item fails
+alone; a waiter hears of its item only when it is durable, surely not written, or in doubt.
+On crash: the lock is released by the kernel, and the next writer reconciles what the log holds.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import threading
+from collections import deque
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from hansard.domain.limits import BATCH_BYTES_MAX, BATCH_ITEMS_MAX, RETRY_SECONDS_MAX, RETRY_SECONDS_MIN
+from hansard.errors import HansardError, RecordRefused, RecordUnavailable, UsedAfterFork
+from hansard.record.sqlite.connection import map_error
+from hansard.record.sqlite.queries import SQL
+from hansard.record.transaction import LogWriteError, MismatchError, Transaction, Written
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hansard.record.database import Database
+    from hansard.record.locks import FairLock
+    from hansard.record.reserve import Reserve
+
+logger = logging.getLogger("hansard.record")
+
+
+class State(Enum):
+    """Where an item is."""
+
+    QUEUED = auto()
+    TAKEN = auto()
+    DONE = auto()
+    WITHDRAWN = auto()
+
+
+class Item:
+    """One call that waits to be committed."""
+
+    __slots__ = ("cost", "done", "doubt", "ending", "error", "operation", "result", "state")
+
+    def __init__(
+        self,
+        operation: Callable[[Transaction], Any],
+        done: Callable[[Item], None],
+        *,
+        cost: int = 0,
+        ending: bool = False,
+    ) -> None:
+        """`done` is called once, on the writer's thread. `ending` items may use the reserve of a full disk."""
+        self.operation = operation
+        self.done = done
+        self.cost = cost
+        self.ending = ending
+        self.state = State.QUEUED
+        self.doubt = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class Writer:
+    """Group commit. A thread drives it by calling `step`; a simulator can do the same."""
+
+    def __init__(
+        self,
+        database: Database,
+        lock: FairLock,
+        reserve: Reserve,
+        *,
+        reach: Callable[[str], None],
+        committed: Callable[[list[str]], None],
+    ) -> None:
+        """`committed` hears which journals changed; `reach` hears each step, for crash tests."""
+        self._database = database
+        self._lock = lock
+        self._reserve = reserve
+        self._reach = reach
+        self._committed = committed
+        self._queue: deque[Item] = deque()
+        self._mutex = threading.Lock()
+        self._arrived = threading.Condition(self._mutex)
+        self._pause_seconds = 0.0
+        self._stopping = False
+        self._process = os.getpid()
+        self.queued_bytes = 0
+        self.queued_items = 0
+        self.trouble = ""
+
+    # The queue.
+
+    def submit(self, item: Item) -> None:
+        """Queue an item; order of submission is order of commit."""
+        if os.getpid() != self._process:
+            message = "this record was opened before fork(); its locks stayed with the parent process"
+            raise UsedAfterFork(message)
+        with self._arrived:
+            if self._stopping:
+                message = "the record is closed"
+                raise RecordUnavailable(message)
+            self._queue.append(item)
+            self.queued_bytes += item.cost
+            self.queued_items += 1
+            self._arrived.notify()
+
+    def withdraw(self, item: Item) -> bool:
+        """Take an item back; False when it is too late to say that it is not written."""
+        with self._mutex:
+            if item.state is not State.QUEUED:
+                return False
+            item.state = State.WITHDRAWN
+            self.queued_bytes -= item.cost
+            self.queued_items -= 1
+            return True
+
+    def wait(self) -> bool:
+        """Wait until there is something to do; return False when there is nothing left and the writer stops."""
+        with self._arrived:
+            if self._pause_seconds:
+                self._arrived.wait_for(lambda: self._stopping, self._pause_seconds)
+            self._arrived.wait_for(lambda: self._stopping or self._queue)
+            return bool(self._queue)
+
+    def stop(self) -> None:
+        """Take no new items; what is queued is still written."""
+        with self._arrived:
+            self._stopping = True
+            self._arrived.notify()
+
+    def abandon(self, error: HansardError) -> None:
+        """Answer everything that is still queued: the record is closed before it could be written."""
+        with self._mutex:
+            items = [item for item in self._queue if item.state is State.QUEUED]
+            self._queue.clear()
+        for item in items:
+            item.error = error
+        self._answer(items)
+
+    def _take(self) -> list[Item]:
+        """Take what has gathered, up to the limits of a batch. On a full disk, only what ends something."""
+        full = self._reserve.spent and not self._reserve.restore()
+        batch: list[Item] = []
+        kept: list[Item] = []
+        size = 0
+        with self._mutex:
+            while self._queue and len(batch) < BATCH_ITEMS_MAX and (not batch or size < BATCH_BYTES_MAX):
+                item = self._queue.popleft()
+                if item.state is State.WITHDRAWN:
+                    continue
+                if full and not item.ending:
+                    kept.append(item)
+                    continue
+                item.state = State.TAKEN
+                size += item.cost
+                batch.append(item)
+            self._queue.extendleft(reversed(kept))
+            self.queued_bytes -= size
+            self.queued_items -= len(batch)
+        if full and kept:
+            self.trouble = "the disk is full"
+            self._pause_seconds = RETRY_SECONDS_MIN
+        return batch
+
+    def _put_back(self, batch: list[Item], *, doubt: bool) -> None:
+        """Queue a batch again, in front: it is tried until it is written or nobody waits for it any more."""
+        with self._mutex:
+            for item in reversed(batch):
+                item.state = State.QUEUED
+                item.doubt = item.doubt or doubt
+                self.queued_bytes += item.cost
+                self.queued_items += 1
+                self._queue.appendleft(item)
+        pause = self._pause_seconds * 2
+        self._pause_seconds = min(max(pause, RETRY_SECONDS_MIN), RETRY_SECONDS_MAX)
+
+    # One group commit.
+
+    def step(self) -> None:
+        """Commit what has gathered. Failures leave the items queued; their waiters decide how long to wait."""
+        trouble = self.trouble
+        self.trouble = trouble or "another process holds the write lock"
+        self._lock.acquire()
+        self.trouble = trouble
+        self._reach("locked")
+        try:
+            batch, touched = self._commit_batch()
+        finally:
+            self._lock.release()
+        self._reach("released")
+        if batch:
+            self._answer(batch)
+            self._reach("acknowledged")
+        if touched:
+            self._committed(touched)
+
+    def _commit_batch(self) -> tuple[list[Item], list[str]]:
+        batch: list[Item] = []
+        written: list[Written] = []
+        committing = False
+        try:
+            connection = self._database.begin()
+            self._reach("begun")
+            batch = self._take()
+            if not batch:
+                connection.execute(SQL.rollback)
+                return [], []
+            tx = self._apply(connection, batch)
+            written = tx.finish(self._reach) if tx.changed() else []
+            committing = True
+            connection.execute(SQL.commit)
+            self._reach("committed")
+            if not self._database.same():
+                return self._recover(batch, written, "state.db was moved or replaced while it was written", lost=True)
+            tx.remove_parts()
+            self._reach("removed")
+        except LogWriteError as error:
+            return self._recover(batch, error.written, str(error), full=error.error.errno == errno.ENOSPC)
+        except (apsw.Error, OSError) as error:
+            full = isinstance(error, apsw.FullError) or getattr(error, "errno", 0) == errno.ENOSPC
+            trouble = str(map_error(error, "writing"))
+            return self._recover(batch, written, trouble, committing=committing, full=full)
+        except RecordRefused as error:
+            self._database.rollback()
+            return self._refuse(batch or self._take(), error), []
+        self.trouble = ""
+        self._pause_seconds = 0.0
+        return batch, [journal.id for journal in tx.changed()]
+
+    def _refuse(self, batch: list[Item], error: HansardError) -> list[Item]:
+        """Answer a batch that cannot be written as things stand."""
+        for item in batch:
+            item.error = error
+        return batch
+
+    def _apply(self, connection: apsw.Connection, batch: list[Item]) -> Transaction:
+        """Run the items; reconcile first whatever journal is not as the database says, and run them again."""
+        blocked: dict[str, HansardError] = {}
+        reconciled: set[str] = set()
+        while True:
+            tx = Transaction(connection, self._database.files, self._database.clock, blocked)
+            try:
+                for item in batch:
+                    self._run(tx, item)
+            except MismatchError as mismatch:
+                connection.execute(SQL.rollback)
+                again = mismatch.journal_id in reconciled
+                error = self._database.reconcile(connection, mismatch.journal_id)
+                reconciled.add(mismatch.journal_id)
+                if again and error is None:
+                    error = RecordUnavailable(f"the files of {mismatch.journal_id} change under the write lock")
+                if error is not None:
+                    blocked[mismatch.journal_id] = error
+                connection.execute(SQL.begin)
+            else:
+                return tx
+
+    def _run(self, tx: Transaction, item: Item) -> None:
+        """Run one item behind a savepoint: it fails alone (rule 6)."""
+        item.error = None
+        tx.run(SQL.savepoint)
+        try:
+            item.result = item.operation(tx)
+        except (MismatchError, apsw.IOError, apsw.FullError, apsw.CorruptError, OSError):
+            raise
+        except Exception as error:  # boundary: writer batch
+            if not isinstance(error, HansardError):
+                logger.exception("an operation failed in an unforeseen way")
+            item.error = error
+            tx.run(SQL.rollback_item)
+            tx.undo_unit()
+        else:
+            tx.finish_unit()
+        tx.run(SQL.release)
+
+    def _recover(
+        self,
+        batch: list[Item],
+        written: list[Written],
+        trouble: str,
+        *,
+        committing: bool = False,
+        full: bool = False,
+        lost: bool = False,
+    ) -> tuple[list[Item], list[str]]:
+        """After a failed commit: make sure that it is gone, take the log lines back, and queue the batch again."""
+        logger.error("the record could not be written: %s", trouble)
+        self.trouble = trouble
+        try:
+            self._database.rollback()
+        except apsw.Error:
+            self._database.close()
+        doubt = lost or (committing and not self._database.commit_nothing())
+        if full:
+            self._reserve.spend()
+        if not doubt:
+            try:
+                for name, size in written:
+                    self._database.files.cut(name, size)
+            except OSError:
+                doubt = True
+        self._put_back(batch, doubt=doubt)
+        return [], []
+
+    def _answer(self, batch: list[Item]) -> None:
+        for item in batch:
+            item.state = State.DONE
+            item.done(item)

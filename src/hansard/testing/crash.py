@@ -1,0 +1,58 @@
+"""Named crash points around each step of a commit: `Record.open(home, wiring=Wiring(reach=CrashPoint("logged")))`."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CRASH_POINTS = (
+    "locked",
+    "begun",
+    "applied",
+    "logging",
+    "logged",
+    "committed",
+    "removed",
+    "released",
+    "acknowledged",
+    "reconciling",
+    "reconciled",
+)
+"""locked: the write lock is held. begun: the transaction has begun. applied: rows are in, nothing is logged.
+logging: after each file that was logged. logged: all files are, COMMIT comes next. committed: durable, nobody knows.
+removed: part files of sealed messages are gone. released: the lock is free. acknowledged: waiters were told.
+reconciling, reconciled: before and after a journal's files were brought in line with the database."""
+
+
+class CrashPoint:
+    """Kills this process, with SIGKILL, when a step is reached for the n-th time."""
+
+    def __init__(self, name: str, occurrence: int = 1) -> None:
+        """Choose the step."""
+        if name not in CRASH_POINTS:
+            message = f"no crash point {name!r}: one of {', '.join(CRASH_POINTS)}"
+            raise ValueError(message)
+        self._name = name
+        self._left = occurrence
+
+    def __call__(self, step: str) -> None:
+        """Die here, or go on."""
+        if step == self._name:
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def count_steps() -> tuple[Counter[str], Callable[[str], None]]:
+    """Return a counter and the hook that fills it, to see which steps a scenario reaches."""
+    counter: Counter[str] = Counter()
+
+    def reach(step: str) -> None:
+        counter[step] += 1
+
+    return counter, reach

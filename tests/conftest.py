@@ -1,0 +1,54 @@
+"""What every ring of tests shares: one seed a run, one async backend, a home to write in."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+# A proof draws more examples than a test run; both print how to repeat a failure.
+hypothesis.settings.register_profile("test", print_blob=True, derandomize=False, deadline=None)
+hypothesis.settings.register_profile("prove", hypothesis.settings.get_profile("test"), max_examples=2_000)
+hypothesis.settings.load_profile("prove" if os.environ.get("HANSARD_PROVE") else "test")
+
+SEED_OPTION = "hypothesis_seed"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the seed of this run before hypothesis reads it; workers of pytest-xdist are given the controller's."""
+    if getattr(config.option, SEED_OPTION) is None:
+        chosen = os.environ.get("HANSARD_SEED") or str(random.SystemRandom().randrange(2**32))
+        setattr(config.option, SEED_OPTION, chosen)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Print the seed, so that any run can be repeated."""
+    return f"seed: {config.getoption(SEED_OPTION)} (repeat this run with HANSARD_SEED={config.getoption(SEED_OPTION)})"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
+    """Print the seed once more beside the failures, where a person looks."""
+    if exitstatus == pytest.ExitCode.TESTS_FAILED:
+        terminalreporter.write_line(pytest_report_header(config))
+
+
+@pytest.fixture(scope="session")
+def seed(pytestconfig: pytest.Config) -> int:
+    """The seed of this run; a test that draws by itself starts from it."""
+    return int(pytestconfig.getoption(SEED_OPTION))
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Hansard runs on asyncio, and so do its tests."""
+    return "asyncio"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home that does not exist yet, in a folder of this test's own."""
+    return tmp_path / "home"
