@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from hansard.domain.limits import POSITION_CHARACTERS_MAX
+from hansard.domain.text import INTEGER_MAX
 from hansard.errors import InvalidInput
 
 
@@ -29,4 +30,8 @@ class Position(msgspec.Struct, frozen=True):
         if len(whole) > POSITION_CHARACTERS_MAX or not all(n.isascii() and n.isdigit() for n in numbers):
             message = f"not a position of this record: {whole[:80]!r}"
             raise InvalidInput(message)
-        return cls(int(head), message_id, int(offset or 0))
+        position = cls(int(head), message_id, int(offset or 0))
+        if max(position.seq, position.offset_bytes) > INTEGER_MAX:
+            message = f"not a position of this record: {whole[:80]!r}"
+            raise InvalidInput(message)
+        return position

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,9 +21,9 @@ from hansard.domain.limits import (
     UNIT_ENTRIES_MAX,
 )
 from hansard.domain.positions import Position
-from hansard.domain.sessions import Parent
-from hansard.domain.text import clean_name, clean_text
-from hansard.errors import TooLarge
+from hansard.domain.sessions import Link, Parent, SessionState
+from hansard.domain.text import INTEGER_MAX, clean_name, clean_text
+from hansard.errors import InvalidInput, TooLarge
 from hansard.record import views
 from hansard.record.calls import Caller, close_in_thread, open_in_thread
 from hansard.record.operations import deliveries, messages, sessions, turns
@@ -44,14 +45,28 @@ OPEN_GRACE_SECONDS = 1.0
 Value = TypeVar("Value", Intake, Cursor, Delivery)
 
 
+State = TypeVar("State", bound=StrEnum)
+
+
 def clean_struct(value: Value) -> Value:
-    """Return a value of names with every text as it can be recorded."""
+    """Return a value of names with every text as it can be recorded; only fields with a default may be empty."""
     changes = {}
-    for name in value.__struct_fields__:
-        text = getattr(value, name)
-        if type(text) is str and text:
-            changes[name] = clean_name(text, f"a {name.replace('_', ' ')}", NAME_CHARACTERS_MAX)
+    for field in msgspec.structs.fields(value):
+        text = getattr(value, field.name)
+        if isinstance(text, str) and not isinstance(text, StrEnum) and (text or field.required):
+            changes[field.name] = clean_name(text, f"a {field.name.replace('_', ' ')}", NAME_CHARACTERS_MAX)
     return msgspec.structs.replace(value, **changes)
+
+
+def one_of(states: type[State], text: str | None) -> State | None:
+    """Return a state by its name."""
+    if text is None:
+        return None
+    try:
+        return states(text)
+    except ValueError:
+        message = f"{text!r} is none of {', '.join(states)}"
+        raise InvalidInput(message) from None
 
 
 def describe_session(
@@ -61,6 +76,9 @@ def describe_session(
     parent = Parent(session_id=parent) if isinstance(parent, str) else parent
     if parent is not None:
         check_session_id(parent.session_id)
+        if parent.link == Link.FORK:
+            message = "a fork is made by Record.fork, which shares the parent's entries"
+            raise InvalidInput(message)
     return sessions.NewSession(
         check_session_id(id),
         given,
@@ -147,7 +165,7 @@ class Record:
     ) -> list[Session]:
         """Return sessions, latest activity first; `before` is the id of the last one of the page before."""
         listed = SESSIONS_LISTED_MAX if limit is None else max(0, min(limit, SESSIONS_LISTED_MAX))
-        wanted = views.SessionFilter(owner, source, state, before, listed)
+        wanted = views.SessionFilter(owner, source, one_of(SessionState, state), before, listed)
         return await self._caller.read(lambda snapshot: views.list_sessions(snapshot, wanted))
 
     async def resolve(self, text: str) -> Session:
@@ -314,6 +332,9 @@ class Record:
         """Record that a message is to be shown on a channel; the same delivery again changes nothing."""
         check_entry_id(delivery.id)
         cleaned = clean_struct(delivery)
+        if not 0 <= delivery.start_bytes <= delivery.end_bytes <= INTEGER_MAX:
+            message = f"a delivery of the bytes {delivery.start_bytes} to {delivery.end_bytes}"
+            raise InvalidInput(message)
         return await self._caller.write(lambda tx: deliveries.create_delivery(tx, cleaned))
 
     async def move_delivery(
@@ -329,7 +350,7 @@ class Record:
         move = deliveries.DeliveryMove(
             session_id,
             delivery_id,
-            DeliveryState(state),
+            one_of(DeliveryState, state) or DeliveryState.PENDING,
             self._caller.store.owner,
             clean_text(receipt)[:NAME_CHARACTERS_MAX],
             clean_text(reason)[:REASON_CHARACTERS_MAX],
@@ -346,7 +367,7 @@ class Record:
         limit: int = READ_ROWS_MAX,
     ) -> list[Delivery]:
         """Return deliveries, by session and id."""
-        wanted = views.DeliveryFilter(session_id, state, channel, limit)
+        wanted = views.DeliveryFilter(session_id, one_of(DeliveryState, state), channel, limit)
         return await self._caller.read(lambda snapshot: views.list_deliveries(snapshot, wanted))
 
     # Blobs.

@@ -98,6 +98,10 @@ class OwnerLock:
         self._file = LockFile(folder / owner)
         self._file.acquire()
 
+    def drop(self) -> None:
+        """Let the lock fall and leave the file, as a process that is killed does."""
+        self._file.close()
+
     def close(self) -> None:
         """Say goodbye: the file of an owner that is gone serves nobody, and its name is never used again."""
         if self._file.descriptor >= 0:

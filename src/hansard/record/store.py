@@ -163,6 +163,22 @@ class Store:
         self._keeper_lock.close()
         self._owner_lock.close()
 
+    def abandon(self) -> None:
+        """Drop everything where it stands; the owner's lock file stays, as a killed process leaves it."""
+        self.writer.drop()
+        if self._writer_thread.is_alive():
+            self._writer_thread.join()
+        if self._keeper_thread.is_alive():
+            self._keeper_thread.stop()
+        self._stop_watching()
+        self.readers.close()
+        self.keeper.close()
+        self.database.close()
+        self.files.close()
+        self.lock.close()
+        self._keeper_lock.close()
+        self._owner_lock.drop()
+
     # The writer's thread and what follows a commit.
 
     def _write(self) -> None:
@@ -265,7 +281,22 @@ def close_store(store: Store, patience_seconds: float) -> None:
     """Leave a store; the last one closes it. Blocking."""
     with _mutex:
         store.users -= 1
-        if store.users == 0:
-            for key in [key for key, other in _stores.items() if other is store]:
-                del _stores[key]
+        if store.users == 0 and _remove(store):
             store.close(patience_seconds)
+
+
+def abandon_store(store: Store) -> None:
+    """Forget a store as a kill would: nothing queued is written or answered, the kernel's locks fall.
+
+    For simulators that crash inside one process.
+    """
+    with _mutex:
+        if _remove(store):
+            store.abandon()
+
+
+def _remove(store: Store) -> bool:
+    keys = [key for key, other in _stores.items() if other is store]
+    for key in keys:
+        del _stores[key]
+    return bool(keys)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Self
 
@@ -12,7 +13,7 @@ from hansard.domain.messages import Part, clean_part
 from hansard.domain.text import clean_text, split_pending_surrogate
 from hansard.domain.transcript import PART_KINDS
 from hansard.domain.turns import TurnInfo, TurnState
-from hansard.errors import InvalidInput, LeaseHeld, TooLarge
+from hansard.errors import HansardError, InvalidInput, LeaseHeld, OutcomeUnknown, TooLarge
 from hansard.record.operations.messages import Offered, offer
 from hansard.record.operations.turns import (
     Lease,
@@ -21,6 +22,7 @@ from hansard.record.operations.turns import (
     claim_turn,
     end_turn,
     open_message,
+    release_claim,
     seal_message,
     write_chunk,
 )
@@ -97,9 +99,8 @@ class Turn:
         elif error is not None:
             state, reason = TurnState.FAILED, f"{type(error).__name__}: {error}"
         reason = clean_text(reason)[:REASON_CHARACTERS_MAX]
-        abandoned = self._abandoned
         return await self._caller.write(
-            lambda tx: end_turn(tx, self._lease, state, reason, abandoned), cost=len(reason), ending=True
+            lambda tx: end_turn(tx, self._lease, state, reason), cost=len(reason), ending=True
         )
 
 
@@ -116,6 +117,11 @@ async def claim(caller: Caller, session_id: str, wait_seconds: float) -> Turn:
             if loop.time() >= deadline:
                 raise
             await asyncio.sleep(WAIT_POLL_SECONDS)
+        except (asyncio.CancelledError, OutcomeUnknown):
+            # The claim may have been written all the same: a turn that nobody runs must not hold the session.
+            with contextlib.suppress(HansardError):
+                await caller.write(lambda tx: release_claim(tx, session_id, turn_id), ending=True)
+            raise
         else:
             return Turn(caller, claimed)
 
@@ -140,12 +146,19 @@ class Reply:
     async def __aenter__(self) -> Self:
         """Open the message, durably: whatever is said from now on has a place."""
         abandoned = self._turn.abandoned
-        await self._caller.write(lambda tx: open_message(tx, self._lease, self.id, abandoned))
+        try:
+            await self._caller.write(lambda tx: open_message(tx, self._lease, self.id, abandoned))
+        except BaseException:
+            self._turn.abandon(self.id)
+            raise
         self._turn.settled(abandoned)
         return self
 
     async def write(self, text: str, *, part: str = "text") -> None:
         """Queue a piece of text. It is shown once it is durable; an earlier piece's failure is raised here."""
+        if not isinstance(text, str):
+            message = f"a reply streams text, not {type(text).__name__}"
+            raise InvalidInput(message)
         if part not in PART_KINDS:
             message = f"a reply streams {' or '.join(PART_KINDS)}, not {part!r}"
             raise InvalidInput(message)

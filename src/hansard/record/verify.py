@@ -214,6 +214,8 @@ class JournalCheck:
         open_message = session[13] if session is not None else None
         if any(message_id != open_message for _, message_id, _, _ in chunks):
             self.find("part", "there are chunks of a message that is not open")
+        if open_message is not None and not snapshot.rows(SQL.find_turn_in_state, (journal.key, "running")):
+            self.find("turn", f"message {open_message} is open and no turn runs")
         stored = [(message_id, part, text.decode()) for _, message_id, part, text in chunks]
         lines = list(self._store.files.read_lines(part_name(self._id), 0, journal.part_end))
         parts = [decode_part(data) for _, data in lines]

@@ -9,7 +9,7 @@ from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.positions import Position
 from hansard.domain.sessions import Route, Session
 from hansard.domain.transcript import fold_transcript, join_chunks, streamed_pieces
-from hansard.errors import Ambiguous, NotFound
+from hansard.errors import Ambiguous, InvalidInput, NotFound
 from hansard.record.operations.deliveries import delivery_value
 from hansard.record.operations.sessions import session_value
 from hansard.record.operations.turns import turn_value
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from hansard.record.reading import Snapshot
 
 CANDIDATES_MAX = 20
+CONTINUATION_BYTE = 0x80
+"""What a byte inside a UTF-8 character looks like under the mask 0xC0."""
 
 
 class Stretch(NamedTuple):
@@ -58,6 +60,8 @@ class SessionFilter(NamedTuple):
 
 def list_sessions(snapshot: Snapshot, wanted: SessionFilter) -> list[Session]:
     """Return sessions, latest activity first."""
+    if wanted.before is not None:
+        find_session(snapshot, wanted.before)
     bindings = (wanted.owner, wanted.source, wanted.state, wanted.before, wanted.limit)
     return [session_value(SessionRow(*row)) for row in snapshot.rows(SQL.list_sessions, bindings)]
 
@@ -212,6 +216,9 @@ def _give(items: list[e.Entry | e.Chunk], position: Position, start: int, part: 
     if skip >= len(data):
         return position
     here = Position(position.seq, position.message_id, start + len(data))
+    if data[skip] & 0xC0 == CONTINUATION_BYTE:
+        message = f"byte {position.offset_bytes} of {position.message_id} is inside a character"
+        raise InvalidInput(message)
     items.append(
         e.Chunk(
             message_id=position.message_id,
@@ -258,4 +265,6 @@ class DeliveryFilter(NamedTuple):
 
 def list_deliveries(snapshot: Snapshot, wanted: DeliveryFilter) -> list[Delivery]:
     """Return deliveries, by session and id."""
+    if wanted.session_id is not None:
+        find_session(snapshot, wanted.session_id)
     return [delivery_value(row[0], row[1:]) for row in snapshot.rows(SQL.list_deliveries, wanted)]

@@ -135,6 +135,14 @@ class Writer:
             self._stopping = True
             self._arrived.notify()
 
+    def drop(self) -> None:
+        """Forget everything that is queued, without an answer: what a kill does."""
+        with self._arrived:
+            self._stopping = True
+            self._queue.clear()
+            self.queued_bytes = self.queued_items = 0
+            self._arrived.notify()
+
     def abandon(self, error: HansardError) -> None:
         """Answer everything that is still queued: the record is closed before it could be written."""
         with self._mutex:

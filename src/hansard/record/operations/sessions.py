@@ -9,7 +9,7 @@ from hansard.domain.ids import new_session_id
 from hansard.domain.messages import Part, Status
 from hansard.domain.sessions import Link, Parent, Session, SessionState
 from hansard.domain.transcript import join_chunks
-from hansard.errors import HansardError, InvalidInput
+from hansard.errors import IdConflict, InvalidInput, NotFound
 from hansard.errors import SessionEnded as SessionEndedError
 from hansard.record.sqlite.queries import SQL
 
@@ -72,6 +72,8 @@ def create_session(tx: Transaction, new: NewSession) -> Session:
     session_id, exists = _choose_id(tx, new.id, new.token)
     if exists:
         return read_session(tx, session_id)
+    if new.parent is not None:
+        tx.session(new.parent.session_id)
     journal = tx.create_journal(session_id)
     body = e.SessionCreated(
         source=new.source,
@@ -99,6 +101,7 @@ def _fill_session(tx: Transaction, new: NewSession) -> Session:
     if row.title is None and new.title is not None:
         tx.add(journal, f"~title:{journal.head_seq + 1}", e.SessionTitled(title=new.title))
     if row.parent_id is None and new.parent is not None:
+        tx.session(new.parent.session_id)
         linked = e.SessionLinked(parent_id=new.parent.session_id, link=new.parent.link)
         tx.add(journal, f"~link:{journal.head_seq + 1}", linked)
     return read_session(tx, row.id)
@@ -142,12 +145,12 @@ class Fork(NamedTuple):
 def fork(tx: Transaction, new: Fork) -> Session:
     """Make a session that shares its parent's entries up to `at` and goes its own way after."""
     parent, parent_row = tx.session(new.parent_id)
+    if new.given and tx.find_journal(new.id) is not None:
+        return _existing_fork(tx, new)
     at = parent.head_seq if new.at is None else new.at
     if not 1 <= at <= parent.head_seq:
         message = f"session {parent.id} has entries 1 to {parent.head_seq}; there is no {at} to fork at"
         raise InvalidInput(message)
-    if new.given and tx.find_journal(new.id) is not None:
-        return _existing_fork(tx, new.id, parent.id, at)
     session_id, exists = _choose_id(tx, new.id, new.token)
     if exists:
         return read_session(tx, session_id)
@@ -169,11 +172,18 @@ def fork(tx: Transaction, new: Fork) -> Session:
     return read_session(tx, session_id)
 
 
-def _existing_fork(tx: Transaction, session_id: str, parent_id: str, at: int) -> Session:
-    session = read_session(tx, session_id)
-    if session.parent != Parent(session_id=parent_id, link=Link.FORK, at=at):
-        message = f"session {session_id} exists and is not this fork"
-        raise InvalidInput(message)
+def _existing_fork(tx: Transaction, new: Fork) -> Session:
+    """Return the fork that was made with this id before; an id that is something else is a conflict."""
+    session = read_session(tx, new.id)
+    parent = session.parent
+    if (
+        parent is None
+        or parent.link != Link.FORK
+        or parent.session_id != new.parent_id
+        or new.at not in {None, parent.at}
+    ):
+        message = f"session {new.id} exists and is not this fork"
+        raise IdConflict(message)
     return session
 
 
@@ -189,7 +199,7 @@ def trace_lineage(tx: Transaction, journal: Journal, at: int) -> list[tuple[int,
         base = tx.row(SQL.read_journal, (base_id,))
         if base is None:
             message = f"the parent {base_id} of session {journal.id} is not in the record"
-            raise HansardError(message)
+            raise NotFound(message)
         at = min(at, base_seq)
         key, base_id, base_seq = base[0], base[2], base[3]
     return stretches[::-1]

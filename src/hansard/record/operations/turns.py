@@ -68,6 +68,17 @@ def claim_turn(tx: Transaction, session_id: str, turn_id: str, owner: str, is_al
     return TurnInfo(id=started_id, session_id=session_id, state=TurnState.RUNNING, fence=started.seq, owner=owner)
 
 
+def release_claim(tx: Transaction, session_id: str, turn_id: str) -> None:
+    """End a turn that was claimed while its caller was going away, so that nobody waits for it."""
+    journal, _ = tx.session(session_id)
+    claimed = tx.find(journal, f"~claim:{turn_id}")
+    running = find_turn(tx, journal, TurnState.RUNNING)
+    if claimed is not None and running is not None and running.fence == claimed.seq:
+        reason = "its caller was cancelled while it started"
+        ended = e.TurnEnded(turn_id=running.id, state=TurnState.INTERRUPTED, reason=reason)
+        tx.add(journal, f"~ended:{running.id}", ended)
+
+
 def close_lost(tx: Transaction, session_id: str, is_alive: IsAlive) -> bool:
     """End a turn whose owner is dead, as what it is: its text sealed as interrupted, the turn lost (L6)."""
     journal, row = tx.session(session_id)
@@ -120,7 +131,8 @@ def open_message(tx: Transaction, lease: Lease, message_id: str, abandoned: str 
 
 
 def _seal_abandoned(tx: Transaction, journal: Journal, message_id: str) -> None:
-    if message_id and tx.find(journal, f"~seal:{message_id}") is None:
+    _, row = tx.session(journal.id)
+    if message_id and row.open_message == message_id:
         tx.seal(journal, message_id, Status.INTERRUPTED)
 
 
@@ -155,8 +167,8 @@ def seal_message(tx: Transaction, lease: Lease, message_id: str, more: tuple[Par
     tx.seal(journal, message_id, Status.COMPLETE, more)
 
 
-def end_turn(tx: Transaction, lease: Lease, state: TurnState, reason: str, abandoned: str = "") -> TurnInfo:
-    """End a turn, and with it its open message, in one commit. An ended session accepts this too."""
+def end_turn(tx: Transaction, lease: Lease, state: TurnState, reason: str) -> TurnInfo:
+    """End a turn, and with it whatever message is open, in one commit. An ended session accepts this too."""
     if state not in TURN_ENDS:
         message = f"a turn does not end as {state}"
         raise InvalidInput(message)
@@ -164,8 +176,8 @@ def end_turn(tx: Transaction, lease: Lease, state: TurnState, reason: str, aband
     row = tx.row(SQL.find_turn, (journal.key, lease.turn_id))
     if row is not None and row[1] == state and row[2] == lease.fence:
         return turn_value(journal.id, row)
-    check_fence(tx, lease)
-    _seal_abandoned(tx, journal, abandoned)
+    _, session = check_fence(tx, lease)
+    _seal_abandoned(tx, journal, session.open_message or "")
     ended = e.TurnEnded(turn_id=lease.turn_id, state=state, reason=reason)
     tx.add(journal, f"~ended:{lease.turn_id}", ended)
     return turn_value(journal.id, tx.row(SQL.find_turn, (journal.key, lease.turn_id)))
