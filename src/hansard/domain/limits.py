@@ -77,10 +77,13 @@ CHECKPOINT_WAL_BYTES: Final = 4 * MIB
 """The WAL is copied back into the database beyond this size, by the keeper, never by the writer."""
 
 WAL_BYTES_MAX: Final = 64 * MIB
-"""Beyond this the last part of a checkpoint runs under the writer lock, so that the WAL can start over."""
+"""A WAL that grew beyond this, because a reader held it, is cut back to it."""
 
 RESERVE_BYTES: Final = 256 * KIB
 """Kept aside on disk and given back when the disk is full, so that running turns can end."""
+
+JOURNALS_KEPT_MAX: Final = 4096
+"""Journals whose heads the writer remembers between its commits."""
 
 LOG_HANDLES_MAX: Final = 256
 """Log files that the writer keeps open between commits."""

@@ -141,6 +141,7 @@ class Caller:
         self.patience_seconds = patience_seconds
         self._loop = asyncio.get_running_loop()
         self._mailbox = Mailbox(self._loop)
+        self._ringing = False
         self._executor = ThreadPoolExecutor(READ_THREADS, "hansard-read")
 
     async def write(self, operation: Callable[[Transaction], Result], *, cost: int = 0, ending: bool = False) -> Result:
@@ -151,7 +152,8 @@ class Caller:
         await self.room()
         waiter = Waiter(self._loop.create_future())
         item = Item(operation, lambda _item: self._mailbox.put(waiter), cost=cost, ending=ending)
-        self.store.writer.submit(item)
+        self.store.writer.submit(item, ring=False)
+        self.ring_soon()
         timer = self._loop.call_later(self.patience_seconds, self._expire, item, waiter)
         try:
             await self._outcome(item, waiter)
@@ -161,6 +163,16 @@ class Caller:
             raise item.error
         result: Result = item.result
         return result
+
+    def ring_soon(self) -> None:
+        """Wake the writer once every task that is ready has queued its part: they are committed together."""
+        if not self._ringing:
+            self._ringing = True
+            self._loop.call_soon(self._ring)
+
+    def _ring(self) -> None:
+        self._ringing = False
+        self.store.writer.ring()
 
     async def _outcome(self, item: Item, waiter: Waiter) -> None:
         cancelled: asyncio.CancelledError | None = None

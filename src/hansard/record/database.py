@@ -28,7 +28,7 @@ from hansard.record.reconcile import Reconciler
 from hansard.record.sqlite.connection import fetch, immediate, open_connection
 from hansard.record.sqlite.migrate import SCHEMA_VERSION, check_version, create_schema, migrate, schema_version
 from hansard.record.sqlite.queries import SQL
-from hansard.record.transaction import Transaction
+from hansard.record.transaction import Kept, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,6 +55,9 @@ class Database:
         self.reach = reach
         self.identity: Identity = ()
         self._connection: apsw.Connection | None = None
+        self._doubtful = False
+        self._kept = Kept()
+        self.wal_pages = 0
 
     def look(self) -> Identity:
         """Return which files lie at the database's names now, without opening them."""
@@ -73,7 +76,10 @@ class Database:
 
     def same(self) -> bool:
         """Return whether the files that we are connected to are still the ones at the path."""
-        return self.look() == self.identity
+        try:
+            return self.look() == self.identity
+        except RecordDamaged:
+            return False
 
     def connection(self) -> apsw.Connection:
         """Return a connection to the database at the path; open, create or rebuild it when need be."""
@@ -87,6 +93,8 @@ class Database:
         with ExitStack() as stack:
             stack.callback(connection.close)
             self._prepare(connection)
+            self._make_durable(connection)
+            connection.set_wal_hook(self._note_wal)
             stack.pop_all()
         self._connection = connection
         return connection
@@ -110,6 +118,25 @@ class Database:
         if database_id:
             self._introduce(connection, database_id, rebuilt=rebuilt)
 
+    def _make_durable(self, connection: apsw.Connection) -> None:
+        """Put on the disk what opening found: a WAL's recovery also finds commits that were never fsynced (rule 3).
+
+        A real commit is an fsync of the whole WAL. After a failed fsync that proves nothing, because the kernel may
+        have dropped the pages: then everything is first copied into the database file.
+        """
+        if self._doubtful:
+            ((busy, frames, copied),) = fetch(connection, SQL.checkpoint)
+            if busy or copied < frames:
+                raise apsw.BusyError("the WAL could not be copied back after a failed fsync")
+        with immediate(connection):
+            fetch(connection, SQL.bump_commits)
+        self._doubtful = False
+
+    def _note_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        """Hear from SQLite, after each commit, how long the WAL is; the keeper acts on it."""
+        self.wal_pages = pages
+        return apsw.SQLITE_OK
+
     def _introduce(self, connection: apsw.Connection, database_id: str, *, rebuilt: bool) -> None:
         """Make a new database known in the home journal."""
         with immediate(connection):
@@ -120,6 +147,7 @@ class Database:
 
     def reconcile(self, connection: apsw.Connection, journal_id: str) -> HansardError | None:
         """Bring one journal's files in line, in a transaction of its own; return why it cannot be written to."""
+        self._kept.forget()
         try:
             with immediate(connection):
                 self.reach("reconciling")
@@ -133,9 +161,20 @@ class Database:
         self.reach("reconciled")
         return None
 
+    def known(self, connection: apsw.Connection) -> Kept:
+        """Return what the last commits left in memory; nothing when another process has committed since."""
+        ((version,),) = fetch(connection, SQL.data_version)
+        if version != self._kept.data_version:
+            self._kept.forget()
+            self._kept.data_version = version
+        return self._kept
+
     def begin(self) -> apsw.Connection:
-        """Begin a transaction on the database at the path, of the version that we know."""
-        connection = self.connection()
+        """Begin a transaction on the database at the path, of the version that we know.
+
+        Whether it is still the one at the path is looked at after COMMIT, before anyone is answered (rule 4).
+        """
+        connection = self._connection or self.connection()
         connection.execute(SQL.begin)
         version = schema_version(connection)
         if version != SCHEMA_VERSION:
@@ -154,17 +193,20 @@ class Database:
                 fetch(connection, SQL.bump_commits)
         except (apsw.Error, OSError, HansardError) as error:
             logger.error("the outcome of a commit is unknown: %s", error)  # noqa: TRY400
+            self._doubtful = True
             self.close()
             return False
         return self.same()
 
     def rollback(self) -> None:
         """Forget what was not committed."""
+        self._kept.forget()
         if self._connection is not None and self._connection.in_transaction:
             self._connection.execute(SQL.rollback)
 
     def close(self) -> None:
         """Close the connection; the WAL stays (rule 5)."""
+        self._kept.forget()
         if self._connection is not None:
             self._connection.close(True)  # noqa: FBT003 - force
             self._connection = None

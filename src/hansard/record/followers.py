@@ -54,6 +54,11 @@ class Followers:
             if not self._signals:
                 self._last()
 
+    def followed(self) -> list[str]:
+        """Return the journals that somebody follows."""
+        with self._mutex:
+            return list(self._signals)
+
     def ring(self, journal_ids: Iterable[str] | None) -> None:
         """Wake everybody who follows one of these journals, from any thread; None wakes everybody."""
         with self._mutex:

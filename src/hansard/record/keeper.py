@@ -1,6 +1,6 @@
 """The keeper: what has to be done soon but not by the writer. Log fsyncs, checkpoints, and watching other processes.
 
-Reads: log files, the WAL. Writes: fsyncs; checkpoints; `log_synced`, through the writer.
+Reads: log files. Writes: fsyncs; checkpoints; `log_synced`, through the writer.
 Invariants: `log_synced` moves only after fsync of the file and of its folder; a log whose fsync failed is written anew.
 On crash: `log_synced` is behind, and the next start compares what lies beyond it.
 """
@@ -10,11 +10,13 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import apsw
+import msgspec
 
-from hansard.domain.limits import CHECKPOINT_WAL_BYTES, FOLLOW_POLL_SECONDS, LOG_SYNC_SECONDS, WAL_BYTES_MAX
+from hansard.domain.limits import CHECKPOINT_WAL_BYTES, FOLLOW_POLL_SECONDS, LOG_SYNC_SECONDS
 from hansard.errors import HansardError
 from hansard.record.files import sync_descriptor, sync_folder
 from hansard.record.lines import log_name
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from hansard.record.files import LogFiles
+    from hansard.record.database import Database
+    from hansard.record.followers import Followers
     from hansard.record.locks import FairLock
     from hansard.record.reading import Snapshot
     from hansard.record.transaction import Transaction
@@ -40,23 +43,33 @@ FOLDERS_KNOWN_MAX = 50_000
 
 
 class Keeper:
-    """Syncs logs and checkpoints the WAL. A thread calls `step` about once a second."""
+    """Syncs logs and checkpoints the WAL. A thread calls `tick` again and again."""
 
-    def __init__(self, home: Path, files: LogFiles, writer: Writer, lock: FairLock) -> None:
+    def __init__(self, database: Database, writer: Writer, lock: FairLock) -> None:
         """The lock is the keeper's own handle on the write lock."""
-        self._files = files
+        self._database = database
+        self._files = database.files
         self._writer = writer
         self._lock = lock
-        self._wal = f"{home / 'state.db'}-wal"
-        self._connection = ReadConnection(home / "state.db", read_only=False)
+        self._connection = ReadConnection(database.path, read_only=False)
         self._mutex = threading.Lock()
         self._dirty: set[str] = set()
         self._in_folder: set[str] = set()
+        self._stepped = 0.0
 
     def note(self, journal_ids: Iterable[str]) -> None:
         """Remember logs that grew."""
         with self._mutex:
             self._dirty.update(journal_ids)
+
+    def tick(self) -> None:
+        """Do what is due: a long WAL at once, the logs twice a second."""
+        now = time.monotonic()
+        if now - self._stepped < KEEPER_SECONDS:
+            self.checkpoint()
+            return
+        self._stepped = now
+        self.step()
 
     def step(self) -> None:
         """Sync what grew since the last time, tell the record, and copy the WAL back when it is large."""
@@ -65,8 +78,19 @@ class Keeper:
         synced = {journal_id: end for journal_id in dirty if (end := self._sync(journal_id))}
         if synced:
             self._submit(lambda tx: mark_synced(tx, synced))
+        self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Copy a long WAL back: most of it while others write, the rest under the lock, so that it starts over."""
+        if self._database.wal_pages * PAGE_BYTES < CHECKPOINT_WAL_BYTES:
+            return
         try:
-            self._checkpoint()
+            self._copy_back()
+            self._lock.acquire()
+            try:
+                self._copy_back()
+            finally:
+                self._lock.release()
         except (apsw.Error, OSError, HansardError, ReplacedError) as error:
             logger.warning("the WAL could not be copied back: %s", error)
 
@@ -101,24 +125,8 @@ class Keeper:
         except HansardError as error:
             logger.warning("the keeper's note is not written: %s", error)
 
-    def _checkpoint(self) -> None:
-        try:
-            large = os.stat(self._wal).st_size > CHECKPOINT_WAL_BYTES
-        except FileNotFoundError:
-            return
-        if not large:
-            return
-        frames, copied = self._copy_back()
-        if frames * PAGE_BYTES > WAL_BYTES_MAX and copied < frames:
-            self._lock.acquire()
-            try:
-                self._copy_back()
-            finally:
-                self._lock.release()
-
-    def _copy_back(self) -> tuple[int, int]:
-        ((_busy, frames, copied),) = fetch(self._connection.get(), SQL.checkpoint)
-        return frames, copied
+    def _copy_back(self) -> None:
+        fetch(self._connection.get(), SQL.checkpoint)
 
     def close(self) -> None:
         """Close the connection."""
@@ -134,10 +142,10 @@ def mark_synced(tx: Transaction, synced: dict[str, int]) -> None:
 class Watcher:
     """Looks for commits of other processes while somebody follows. A thread calls `step` every few milliseconds."""
 
-    def __init__(self, home: Path, changed: Callable[[list[str] | None], None]) -> None:
-        """`changed` hears which journals were touched; None when any may have been."""
+    def __init__(self, home: Path, followers: Followers) -> None:
+        """Ring for those who follow."""
         self._connection = ReadConnection(home / "state.db")
-        self._changed = changed
+        self._followers = followers
         self._version = -1
         self._commits = -1
 
@@ -153,12 +161,15 @@ class Watcher:
             return
         self._version = version
         if journal_ids is None or journal_ids:
-            self._changed(journal_ids)
+            self._followers.ring(journal_ids)
 
     def _look(self, snapshot: Snapshot) -> list[str] | None:
         before = self._commits
         self._commits = snapshot.row(SQL.read_record)[1]
-        return None if before < 0 else [row[0] for row in snapshot.rows(SQL.touched_since, (before,))]
+        if before < 0:
+            return None
+        followed = msgspec.json.encode(self._followers.followed()).decode()
+        return [row[0] for row in snapshot.rows(SQL.touched_since, (before, followed))]
 
     def close(self) -> None:
         """Close the connection."""
@@ -197,4 +208,5 @@ class Ticker(threading.Thread):
 
 
 KEEPER_SECONDS = LOG_SYNC_SECONDS / 2
+TICK_SECONDS = 0.1
 WATCHER_SECONDS = FOLLOW_POLL_SECONDS

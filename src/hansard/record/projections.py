@@ -1,6 +1,7 @@
 """Projections: each entry's effect on the tables that are folds of the entries.
 
-Reads: nothing. Writes: session, turn, delivery, route, cursor, intake.
+Reads: nothing. Writes: session, turn, delivery, route, cursor, intake. (How many messages a journal has and when it was
+last active stand in its own row, which changes with every entry anyway.)
 Invariants: a pure function of (journal, entry); the same code serves commits, adoption, rebuild and verify (L9).
 On crash: nothing to do; projections commit with their entries.
 """
@@ -34,6 +35,13 @@ class Place:
         self.at = at
 
 
+def count_messages(body: e.Body) -> int:
+    """Return how many messages an entry adds to its session: a fork begins with those that it inherits."""
+    if isinstance(body, e.MessageAdded | e.MessageOpened):
+        return 1
+    return body.messages if isinstance(body, e.SessionCreated) else 0
+
+
 def project(run: Run, place: Place, body: e.Body) -> None:
     """Apply one entry. An ignorable entry of a newer version changes no table."""
     apply = APPLY.get(type(body))
@@ -54,53 +62,44 @@ def _session_created(run: Run, place: Place, body: e.SessionCreated) -> None:
             body.link,
             body.at,
             place.at,
-            place.at,
-            body.messages,
         ),
     )
 
 
 def _session_titled(run: Run, place: Place, body: e.SessionTitled) -> None:
-    run(SQL.set_session_title, (body.title, place.at, place.journal))
+    run(SQL.set_session_title, (body.title, place.journal))
 
 
 def _session_linked(run: Run, place: Place, body: e.SessionLinked) -> None:
-    run(SQL.set_session_parent, (body.parent_id, body.link, place.at, place.journal))
+    run(SQL.set_session_parent, (body.parent_id, body.link, place.journal))
 
 
 def _session_ended(run: Run, place: Place, body: e.SessionEnded) -> None:
-    run(SQL.set_session_state, ("ended", body.reason, place.at, place.journal))
+    run(SQL.set_session_state, ("ended", body.reason, place.journal))
 
 
 def _session_reopened(run: Run, place: Place, _body: e.SessionReopened) -> None:
-    run(SQL.set_session_state, ("open", None, place.at, place.journal))
-
-
-def _message_added(run: Run, place: Place, _body: e.MessageAdded) -> None:
-    run(SQL.add_session_message, (place.at, place.journal))
+    run(SQL.set_session_state, ("open", None, place.journal))
 
 
 def _message_opened(run: Run, place: Place, body: e.MessageOpened) -> None:
-    run(SQL.open_session_message, (place.at, place.entry_id, body.turn_id, place.journal))
+    run(SQL.open_session_message, (place.entry_id, body.turn_id, place.journal))
 
 
 def _message_sealed(run: Run, place: Place, _body: e.MessageSealed) -> None:
-    run(SQL.seal_session_message, (place.at, place.journal))
+    run(SQL.seal_session_message, (place.journal,))
 
 
 def _turn_queued(run: Run, place: Place, body: e.TurnQueued) -> None:
     run(SQL.put_turn, (place.journal, body.turn_id, TurnState.QUEUED, place.seq, ""))
-    run(SQL.touch_session, (place.at, place.journal))
 
 
 def _turn_started(run: Run, place: Place, body: e.TurnStarted) -> None:
     run(SQL.put_turn, (place.journal, body.turn_id, TurnState.RUNNING, place.seq, body.owner))
-    run(SQL.touch_session, (place.at, place.journal))
 
 
 def _turn_ended(run: Run, place: Place, body: e.TurnEnded) -> None:
     run(SQL.end_turn, (body.state, body.reason, place.journal, body.turn_id))
-    run(SQL.touch_session, (place.at, place.journal))
 
 
 def _delivery_created(run: Run, place: Place, body: e.DeliveryCreated) -> None:
@@ -141,7 +140,6 @@ APPLY: dict[type[e.Body], Callable[[Run, Place, Any], None]] = {
     e.SessionLinked: _session_linked,
     e.SessionEnded: _session_ended,
     e.SessionReopened: _session_reopened,
-    e.MessageAdded: _message_added,
     e.MessageOpened: _message_opened,
     e.MessageSealed: _message_sealed,
     e.TurnQueued: _turn_queued,

@@ -31,7 +31,7 @@ from hansard.record.lines import (
     tail_name,
 )
 from hansard.record.sqlite.queries import SQL
-from hansard.record.transaction import Journal, Transaction, read_body
+from hansard.record.transaction import Journal, SessionRow, Transaction, read_body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -200,8 +200,7 @@ class Reconciler:
         if journal is not None and (count > 0 or not tail.forked):
             journal.log_end = end
             (commits,) = self.tx.row(SQL.bump_commits)
-            head = (journal.head_seq, journal.head_digest, end, journal.part_end, commits, journal.key)
-            self.tx.run(SQL.update_journal, head)
+            self.tx.store_head(journal, commits)
 
     def _adopt_lines(self, tail: Tail, journal: Journal) -> int:
         """Store a tail's good entries; return the offset after the last of them."""
@@ -298,15 +297,18 @@ def reconcile_part(tx: Transaction, journal_id: str) -> None:
     row = tx.row(SQL.read_journal, (journal_id,))
     name = part_name(journal_id)
     look = tx.files.look(name)
-    if row is None or (look.size if look is not None else 0) == row[9]:
+    if row is None:
         return
     journal = Journal(row)
+    if (look.size if look is not None else 0) == journal.part_end:
+        return
     session = tx.row(SQL.read_session, (journal_id,))
-    message_id = session[13] if session is not None else None
+    message_id = SessionRow(*session).open_message if session is not None else None
     if message_id is None:
         tx.files.remove(name)
         size = 0
     else:
+        journal.part_seen = True
         for _, data in list(tx.files.read_lines(name, 0, look.size if look is not None else 0)):
             line = decode_part(data)
             if line is None or line.message != message_id or line.start > tx.chunk_end(journal):

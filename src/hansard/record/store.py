@@ -24,7 +24,7 @@ from hansard.record.database import Database
 from hansard.record.files import LogFiles, make_folder
 from hansard.record.filesystem import check_filesystem, check_locks
 from hansard.record.followers import Followers
-from hansard.record.keeper import KEEPER_SECONDS, WATCHER_SECONDS, Keeper, Ticker, Watcher
+from hansard.record.keeper import TICK_SECONDS, WATCHER_SECONDS, Keeper, Ticker, Watcher
 from hansard.record.locks import FairLock, OwnerLock, owner_is_alive, remove_owner
 from hansard.record.operations.deliveries import DeadDelivery, settle_dead_delivery
 from hansard.record.operations.turns import close_lost
@@ -80,9 +80,9 @@ class Store:
         self.followers = Followers(self._start_watching, self._stop_watching)
         reserve = Reserve(home)
         self.writer = Writer(self.database, self.lock, reserve, reach=wiring.reach, committed=self._committed)
-        self.keeper = Keeper(home, self.files, self.writer, self._keeper_lock)
+        self.keeper = Keeper(self.database, self.writer, self._keeper_lock)
         self._writer_thread = threading.Thread(target=self._write, name="hansard-writer", daemon=True)
-        self._keeper_thread = Ticker("hansard-keeper", self.keeper.step, KEEPER_SECONDS)
+        self._keeper_thread = Ticker("hansard-keeper", self.keeper.tick, TICK_SECONDS)
         self._watcher_thread: Ticker | None = None
         self.watcher: Watcher | None = None
         self.users = 0
@@ -199,7 +199,7 @@ class Store:
     # Watching other processes, only while somebody follows.
 
     def _start_watching(self) -> None:
-        watcher = Watcher(self.home, self.followers.ring)
+        watcher = Watcher(self.home, self.followers)
         self.watcher = watcher
         if self.wiring.threads:
             self._watcher_thread = Ticker("hansard-watcher", watcher.step, WATCHER_SECONDS, watcher.close)

@@ -8,6 +8,7 @@ On crash: the database rolls back; what was logged is found by the next writer, 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,17 +18,19 @@ from hansard.domain.entries import (
     KIND_OF,
     KINDS,
     Body,
+    Header,
     MessageAdded,
     MessageSealed,
+    chain_digest,
     chain_start,
     decode_body,
     same_body,
 )
-from hansard.domain.limits import ENTRY_BYTES_MAX
+from hansard.domain.limits import ENTRY_BYTES_MAX, JOURNALS_KEPT_MAX
 from hansard.domain.transcript import join_chunks, streamed_pieces
 from hansard.errors import IdConflict, NotFound, TooLarge, WrongState
-from hansard.record.lines import Row, encode_line, encode_part, log_name, part_name, place_mark, row_digest
-from hansard.record.projections import Place, project
+from hansard.record.lines import Row, encode_line, encode_part, log_name, part_name, place_mark
+from hansard.record.projections import Place, count_messages, project
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from hansard.record.files import LogFiles, Look
 
 SEQ_BITS = 32
+SALT_BYTES = 16
 
 
 class MismatchError(Exception):
@@ -76,17 +80,18 @@ class SessionRow(NamedTuple):
     parent_link: str | None
     parent_at: int
     created_at: int
-    active_at: int
-    messages: int
     open_message: str | None
     open_turn: str | None
+    messages: int
+    active_at: int
     head_seq: int
 
 
 class Journal:
-    """A journal for the length of one transaction."""
+    """A journal as it stands under the lock. The writer keeps it for as long as nobody else commits."""
 
     __slots__ = (
+        "active_at",
         "base_digest",
         "base_id",
         "base_seq",
@@ -98,10 +103,12 @@ class Journal:
         "log_end",
         "log_look",
         "log_synced",
+        "messages",
         "part",
         "part_end",
         "part_look",
         "part_reset",
+        "part_seen",
         "session",
     )
 
@@ -118,13 +125,20 @@ class Journal:
             self.log_end,
             self.log_synced,
             self.part_end,
+            self.messages,
+            self.active_at,
         ) = row
+        self.session: SessionRow | None = None
+        self.settle()
+
+    def settle(self) -> None:
+        """Begin a transaction: nothing is to be written, and no file was looked at."""
         self.log: list[bytes] = []
         self.part: list[bytes] = []
         self.part_reset = False
+        self.part_seen = False
         self.log_look: Look | None = None
         self.part_look: Look | None = None
-        self.session: SessionRow | None = None
 
     def entry_key(self, seq: int) -> int:
         """Return where an entry of this journal lies."""
@@ -139,6 +153,22 @@ class Written(NamedTuple):
     size_before: int
 
 
+class Kept:
+    """What the writer knows of the database from its last commits, for as long as nobody else commits."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.data_version = -1
+        self.journals: dict[str, Journal] = {}
+        self.kinds: set[tuple[str, int]] = set()
+
+    def forget(self) -> None:
+        """Read everything anew: another process committed, or a commit of ours failed."""
+        self.data_version = -1
+        self.journals = {}
+        self.kinds = set()
+
+
 class Transaction:
     """What one group commit, or one reconciliation, does."""
 
@@ -148,16 +178,17 @@ class Transaction:
         files: LogFiles,
         clock: Clock,
         blocked: Mapping[str, HansardError] | None = None,
+        kept: Kept | None = None,
     ) -> None:
         """The caller has begun the transaction and commits it."""
         self.run = connection.cursor().execute
         self.files = files
         self.clock = clock
         self.blocked = blocked or {}
+        self.kept = kept or Kept()
         self.journals: dict[str, Journal] = {}
-        self.kinds: set[tuple[str, int]] = set()
         self._unit: list[tuple[Journal, Row]] = []
-        self._before: dict[str, tuple[Any, ...] | None] = {}
+        self._wrote = False
 
     def rows(self, query: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
         """Return every row: no cursor stays half read (rule 12)."""
@@ -171,11 +202,14 @@ class Transaction:
     # Journals.
 
     def find_journal(self, journal_id: str) -> Journal | None:
-        """Return a journal whose files were compared with the database, or None when it does not exist."""
+        """Return a journal whose log was compared with the database, or None when it does not exist."""
         journal = self.journals.get(journal_id)
+        if journal is not None:
+            return journal
+        if (error := self.blocked.get(journal_id)) is not None:
+            raise error
+        journal = self.kept.journals.get(journal_id)
         if journal is None:
-            if (error := self.blocked.get(journal_id)) is not None:
-                raise error
             row = self.row(SQL.read_journal, (journal_id,))
             if row is None:
                 look = self.files.look(log_name(journal_id))
@@ -183,20 +217,19 @@ class Transaction:
                     raise MismatchError(journal_id)
                 return None
             journal = Journal(row)
-            self._compare_files(journal)
-            self.journals[journal_id] = journal
-        self._remember(journal)
+        journal.log_look = self.files.look(log_name(journal_id))
+        if (journal.log_look.size if journal.log_look else 0) != journal.log_end or journal_id in self.files.suspect:
+            raise MismatchError(journal_id)
+        self.journals[journal_id] = journal
         return journal
 
-    def _compare_files(self, journal: Journal) -> None:
-        if journal.id in self.files.suspect:
-            raise MismatchError(journal.id)
-        journal.log_look = self.files.look(log_name(journal.id))
-        if (journal.log_look.size if journal.log_look else 0) != journal.log_end:
-            raise MismatchError(journal.id)
-        journal.part_look = self.files.look(part_name(journal.id))
-        if (journal.part_look.size if journal.part_look else 0) != journal.part_end:
-            raise MismatchError(journal.id)
+    def _look_at_part(self, journal: Journal) -> None:
+        """Compare the part file with the database, before its first use in this transaction."""
+        if not journal.part_seen:
+            journal.part_look = self.files.look(part_name(journal.id))
+            if (journal.part_look.size if journal.part_look else 0) != journal.part_end:
+                raise MismatchError(journal.id)
+            journal.part_seen = True
 
     def create_journal(
         self, journal_id: str, base_id: str | None = None, base_seq: int = 0, base_digest: bytes = b""
@@ -204,21 +237,11 @@ class Transaction:
         """Return a new journal; a fork's continues its parent's chain."""
         digest = base_digest or chain_start(journal_id)
         row = (journal_id, base_id, base_seq, digest, base_seq, digest)
+        self._wrote = True
         (key,) = self.row(SQL.insert_journal, row)
-        journal = Journal((key, *row, 0, 0, 0))
-        self._before.setdefault(journal_id, None)
+        journal = Journal((key, *row, 0, 0, 0, 0, 0))
         self.journals[journal_id] = journal
         return journal
-
-    def _remember(self, journal: Journal) -> None:
-        if journal.id not in self._before:
-            self._before[journal.id] = (
-                journal.head_seq,
-                journal.head_digest,
-                journal.part_end,
-                journal.part_reset,
-                list(journal.part),
-            )
 
     def session(self, session_id: str) -> tuple[Journal, SessionRow]:
         """Return a session that exists."""
@@ -262,20 +285,13 @@ class Transaction:
         """Append one entry: its bytes, its place in the chain, and its effect on the projections."""
         data = data or encode_body(body)
         kind = KIND_OF[type(body)]
+        version = KINDS[kind][0]
         at = self.clock.now_microseconds()
-        row = Row(
-            journal.head_seq + 1,
-            entry_id,
-            kind,
-            KINDS[kind][0],
-            ignorable,
-            at,
-            DIGEST_FORMAT,
-            os.urandom(16),
-            b"",
-            data,
-        )
-        row = row._replace(digest=row_digest(journal.id, journal.head_digest, row))
+        seq = journal.head_seq + 1
+        salt = os.urandom(SALT_BYTES)
+        header = Header(journal.id, seq, entry_id, kind, version, ignorable, at)
+        digest = chain_digest(journal.head_digest, header, salt, data)
+        row = Row(seq, entry_id, kind, version, ignorable, at, DIGEST_FORMAT, salt, digest, data)
         self.insert(journal, row, body)
         self._unit.append((journal, row))
         return row
@@ -283,19 +299,23 @@ class Transaction:
     def insert(self, journal: Journal, row: Row, body: Body) -> None:
         """Store an entry that has its place in the chain already."""
         self.run(SQL.insert_entry, (journal.entry_key(row.seq), *row[1:]))
-        if (row.kind, row.version) not in self.kinds:
+        self._wrote = True
+        if (row.kind, row.version) not in self.kept.kinds:
             self.run(SQL.insert_kind, (row.kind, row.version, row.ignorable))
-            self.kinds.add((row.kind, row.version))
-        project(self.run, Place(journal.key, journal.id, row.seq, row.id, row.at), body)
+            self.kept.kinds.add((row.kind, row.version))
         journal.head_seq = row.seq
         journal.head_digest = row.digest
+        journal.active_at = row.at
+        journal.messages += count_messages(body)
         if type(body) is not MessageAdded:
+            project(self.run, Place(journal.key, journal.id, row.seq, row.id, row.at), body)
             journal.session = None
 
     # Open messages.
 
     def add_chunk(self, journal: Journal, message_id: str, start: int, part: str, text: str) -> int:
         """Append to the open message; what is there already is skipped. Return where the message ends."""
+        self._look_at_part(journal)
         data = text.encode()
         end = self.chunk_end(journal)
         if start + len(data) <= end:
@@ -306,6 +326,7 @@ class Transaction:
         if start < end:
             data = data[end - start :]
             text, start = data.decode(), end
+        self._wrote = True
         self.run(SQL.insert_chunk, (journal.key, start, message_id, part, data))
         line = encode_part(message_id, start, part, text)
         journal.part.append(line)
@@ -323,6 +344,7 @@ class Transaction:
 
     def seal(self, journal: Journal, message_id: str, status: Status, more: tuple[Part, ...] = ()) -> Row:
         """Finish the open message: its text is its chunks, byte for byte (rule 7)."""
+        self._look_at_part(journal)
         pieces = self.open_pieces(journal)
         parts = join_chunks(pieces) + more
         body = MessageSealed(message_id=message_id, status=status, parts=parts)
@@ -353,24 +375,31 @@ class Transaction:
             for journal, row in self._unit:
                 journal.log.append(encode_line(row, unit))
         self._unit = []
-        self._before = {}
+        self._wrote = False
 
-    def undo_unit(self) -> None:
-        """Forget what one call added, after its savepoint was rolled back."""
-        for journal_id, before in self._before.items():
-            if before is None:
-                self.journals.pop(journal_id, None)
-                continue
-            journal = self.journals[journal_id]
-            journal.head_seq, journal.head_digest, journal.part_end, journal.part_reset, journal.part = before
-            journal.session = None
-        self._unit = []
-        self._before = {}
-        self.kinds.clear()
+    def wrote(self) -> bool:
+        """Return whether the present call has written anything: if so, it cannot fail without the whole batch."""
+        return self._wrote
 
     def changed(self) -> list[Journal]:
         """Return the journals that have something to write."""
         return [journal for journal in self.journals.values() if journal.log or journal.part or journal.part_reset]
+
+    def store_head(self, journal: Journal, commits: int) -> None:
+        """Store where a journal stands."""
+        self.run(
+            SQL.update_journal,
+            (
+                journal.head_seq,
+                journal.head_digest,
+                journal.log_end,
+                journal.part_end,
+                journal.messages,
+                journal.active_at,
+                commits,
+                journal.key,
+            ),
+        )
 
     def finish(self, reach: Callable[[str], None]) -> list[Written]:
         """Store the journals' heads, then write the log: one write for each file, just before COMMIT."""
@@ -381,8 +410,7 @@ class Transaction:
             before = journal.log_end
             journal.log_end += len(data)
             ends.append((journal, data, before))
-            head = (journal.head_seq, journal.head_digest, journal.log_end, journal.part_end, commits, journal.key)
-            self.run(SQL.update_journal, head)
+            self.store_head(journal, commits)
         reach("applied")
         written: list[Written] = []
         try:
@@ -407,11 +435,16 @@ class Transaction:
             written.append(Written(name, journal.part_end - len(part)))
             self.files.append(name, part, journal.part_look)
 
-    def remove_parts(self) -> None:
-        """Remove the part files of messages whose seal is now in both legs."""
+    def settle(self) -> None:
+        """After COMMIT: remove the part files of messages whose seal is now in both legs, and keep what is known."""
         for journal in self.journals.values():
             if journal.part_reset and not journal.part:
-                self.files.remove(part_name(journal.id))
+                with contextlib.suppress(OSError):  # it stays behind, and the next touch finds it
+                    self.files.remove(part_name(journal.id))
+            journal.settle()
+        if len(self.kept.journals) + len(self.journals) > JOURNALS_KEPT_MAX:
+            self.kept.journals = {}
+        self.kept.journals.update(self.journals)
 
 
 class LogWriteError(Exception):

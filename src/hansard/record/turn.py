@@ -198,7 +198,8 @@ class Reply:
                 write_chunk(tx, self._lease, piece)
 
         self._item = Item(write_pieces, self._written, cost=size)
-        self._caller.store.writer.submit(self._item)
+        self._caller.store.writer.submit(self._item, ring=False)
+        self._caller.ring_soon()
 
     def _written(self, item: Item) -> None:
         if item.error is not None:

@@ -22,11 +22,11 @@ from hansard.errors import HansardError, RecordUnavailable
 from hansard.record.database import list_logs
 from hansard.record.lines import Line, Row, decode_line, decode_part, log_name, part_name, row_digest, tail_name
 from hansard.record.locks import FairLock
-from hansard.record.projections import Place, project
+from hansard.record.projections import Place, count_messages, project
 from hansard.record.reading import ReadConnection, ReplacedError, Snapshot
 from hansard.record.sqlite.connection import map_error
 from hansard.record.sqlite.queries import SQL
-from hansard.record.transaction import SEQ_BITS, Journal
+from hansard.record.transaction import SEQ_BITS, Journal, SessionRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,6 +94,8 @@ class JournalCheck:
         self._log_broken = False
         self._seq = 0
         self._digest = b""
+        self._messages = 0
+        self._active_at = 0
         self.findings: list[Finding] = []
         self.entries = 0
 
@@ -152,6 +154,8 @@ class JournalCheck:
         except (HansardError, msgspec.MsgspecError, apsw.Error) as error:
             self.find("entry", f"seq {row.seq} ({row.kind}): {error}")
             return
+        self._messages += count_messages(body)
+        self._active_at = row.at
         self._check_blobs(row, body)
 
     def _check_blobs(self, row: Row, body: Body) -> None:
@@ -186,6 +190,9 @@ class JournalCheck:
         self._offset = end
 
     def _check_end(self, snapshot: Snapshot, journal: Journal) -> None:
+        if (journal.messages, journal.active_at) != (self._messages, self._active_at):
+            told, counted = (journal.messages, journal.active_at), (self._messages, self._active_at)
+            self.find("projection", f"messages and last activity are {told}; the entries give {counted}")
         if (journal.head_seq, journal.head_digest) != (self._seq, self._digest):
             self.find("head", f"the head is seq {journal.head_seq}; the entries end at {self._seq}")
         if not self._log_broken:
@@ -211,7 +218,7 @@ class JournalCheck:
     def _check_part(self, snapshot: Snapshot, journal: Journal) -> None:
         session = snapshot.row(SQL.read_session, (self._id,))
         chunks = snapshot.rows(SQL.read_chunks, (journal.key,))
-        open_message = session[13] if session is not None else None
+        open_message = SessionRow(*session).open_message if session is not None else None
         if any(message_id != open_message for _, message_id, _, _ in chunks):
             self.find("part", "there are chunks of a message that is not open")
         if open_message is not None and not snapshot.rows(SQL.find_turn_in_state, (journal.key, "running")):

@@ -8,6 +8,7 @@ On crash: the lock is released by the kernel, and the next writer reconciles wha
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -41,6 +42,28 @@ class State(Enum):
     TAKEN = auto()
     DONE = auto()
     WITHDRAWN = auto()
+
+
+class Bell:
+    """Wakes one thread, cheaply; ringing twice is ringing once."""
+
+    def __init__(self) -> None:
+        """Begin silent."""
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def ring(self) -> None:
+        """Wake the thread that waits, or let the next wait pass."""
+        with contextlib.suppress(RuntimeError):  # it rings already
+            self._lock.release()
+
+    def wait(self, timeout_seconds: float = -1) -> bool:
+        """Wait for a ring."""
+        return self._lock.acquire(timeout=timeout_seconds)
+
+
+class ReplayError(Exception):
+    """An item failed after it had written: roll back and run the others again without it."""
 
 
 class Item:
@@ -87,9 +110,10 @@ class Writer:
         self._committed = committed
         self._queue: deque[Item] = deque()
         self._mutex = threading.Lock()
-        self._arrived = threading.Condition(self._mutex)
+        self._bell = Bell()
         self._pause_seconds = 0.0
         self._stopping = False
+        self._stopped = threading.Event()
         self._process = os.getpid()
         self.queued_bytes = 0
         self.queued_items = 0
@@ -97,19 +121,24 @@ class Writer:
 
     # The queue.
 
-    def submit(self, item: Item) -> None:
-        """Queue an item; order of submission is order of commit."""
+    def submit(self, item: Item, *, ring: bool = True) -> None:
+        """Queue an item; order of submission is order of commit. Who does not ring at once does so soon."""
         if os.getpid() != self._process:
             message = "this record was opened before fork(); its locks stayed with the parent process"
             raise UsedAfterFork(message)
-        with self._arrived:
+        with self._mutex:
             if self._stopping:
                 message = "the record is closed"
                 raise RecordUnavailable(message)
             self._queue.append(item)
             self.queued_bytes += item.cost
             self.queued_items += 1
-            self._arrived.notify()
+        if ring:
+            self._bell.ring()
+
+    def ring(self) -> None:
+        """Wake the writer's thread."""
+        self._bell.ring()
 
     def withdraw(self, item: Item) -> bool:
         """Take an item back; False when it is too late to say that it is not written."""
@@ -123,25 +152,27 @@ class Writer:
 
     def wait(self) -> bool:
         """Wait until there is something to do; return False when there is nothing left and the writer stops."""
-        with self._arrived:
-            if self._pause_seconds:
-                self._arrived.wait_for(lambda: self._stopping, self._pause_seconds)
-            self._arrived.wait_for(lambda: self._stopping or self._queue)
-            return bool(self._queue)
+        if self._pause_seconds and not self._stopping:
+            self._stopped.wait(self._pause_seconds)
+        while not self._queue and not self._stopping:
+            self._bell.wait()
+        return bool(self._queue)
 
     def stop(self) -> None:
         """Take no new items; what is queued is still written."""
-        with self._arrived:
+        with self._mutex:
             self._stopping = True
-            self._arrived.notify()
+        self._stopped.set()
+        self._bell.ring()
 
     def drop(self) -> None:
         """Forget everything that is queued, without an answer: what a kill does."""
-        with self._arrived:
+        with self._mutex:
             self._stopping = True
             self._queue.clear()
             self.queued_bytes = self.queued_items = 0
-            self._arrived.notify()
+        self._stopped.set()
+        self._bell.ring()
 
     def abandon(self, error: HansardError) -> None:
         """Answer everything that is still queued: the record is closed before it could be written."""
@@ -203,46 +234,57 @@ class Writer:
         finally:
             self._lock.release()
         self._reach("released")
+        if touched:
+            self._committed(touched)
         if batch:
             self._answer(batch)
             self._reach("acknowledged")
-        if touched:
-            self._committed(touched)
 
     def _commit_batch(self) -> tuple[list[Item], list[str]]:
+        """Run a batch and commit it; return who is to be answered and what changed."""
         batch: list[Item] = []
-        written: list[Written] = []
-        committing = False
         try:
             connection = self._database.begin()
             self._reach("begun")
             batch = self._take()
-            if not batch:
-                connection.execute(SQL.rollback)
-                return [], []
             tx = self._apply(connection, batch)
-            written = tx.finish(self._reach) if tx.changed() else []
-            committing = True
-            connection.execute(SQL.commit)
-            self._reach("committed")
-            if not self._database.same():
-                return self._recover(batch, written, "state.db was moved or replaced while it was written", lost=True)
-            tx.remove_parts()
-            self._reach("removed")
-        except LogWriteError as error:
-            return self._recover(batch, error.written, str(error), full=error.error.errno == errno.ENOSPC)
         except (apsw.Error, OSError) as error:
-            full = isinstance(error, apsw.FullError) or getattr(error, "errno", 0) == errno.ENOSPC
-            trouble = str(map_error(error, "writing"))
-            return self._recover(batch, written, trouble, committing=committing, full=full)
+            return self._recover(batch, [], error)
         except RecordRefused as error:
             self._database.rollback()
             return self._refuse(batch or self._take(), error), []
+        except Exception as error:  # boundary: writer batch
+            logger.exception("a batch failed in an unforeseen way")
+            self._database.rollback()
+            return self._refuse(batch, error), []
+        return self._commit(connection, tx, batch)
+
+    def _commit(self, connection: apsw.Connection, tx: Transaction, batch: list[Item]) -> tuple[list[Item], list[str]]:
+        """Write the log, commit, and make sure that it went into the file at the path."""
+        touched = [journal.id for journal in tx.changed()]
+        written: list[Written] = []
+        try:
+            if touched:
+                written = tx.finish(self._reach)
+        except LogWriteError as error:
+            return self._recover(batch, error.written, error.error)
+        except (apsw.Error, OSError) as error:
+            return self._recover(batch, [], error)
+        try:
+            connection.execute(SQL.commit)
+        except apsw.Error as error:
+            return self._recover(batch, written, error, committing=True)
+        self._reach("committed")
+        if not self._database.same():
+            self._database.close()
+            return self._recover(batch, [], OSError("state.db was moved or replaced while it was written"), doubt=True)
+        tx.settle()
+        self._reach("removed")
         self.trouble = ""
         self._pause_seconds = 0.0
-        return batch, [journal.id for journal in tx.changed()]
+        return batch, touched
 
-    def _refuse(self, batch: list[Item], error: HansardError) -> list[Item]:
+    def _refuse(self, batch: list[Item], error: Exception) -> list[Item]:
         """Answer a batch that cannot be written as things stand."""
         for item in batch:
             item.error = error
@@ -252,13 +294,21 @@ class Writer:
         """Run the items; reconcile first whatever journal is not as the database says, and run them again."""
         blocked: dict[str, HansardError] = {}
         reconciled: set[str] = set()
+        failed: set[Item] = set()
         while True:
-            tx = Transaction(connection, self._database.files, self._database.clock, blocked)
+            kept = self._database.known(connection)
+            tx = Transaction(connection, self._database.files, self._database.clock, blocked, kept)
             try:
                 for item in batch:
-                    self._run(tx, item)
+                    if item not in failed:
+                        item.error = None
+                        self._run(tx, item)
+            except ReplayError:
+                self._database.rollback()
+                failed.update(item for item in batch if item.error is not None)
+                connection.execute(SQL.begin)
             except MismatchError as mismatch:
-                connection.execute(SQL.rollback)
+                self._database.rollback()
                 again = mismatch.journal_id in reconciled
                 error = self._database.reconcile(connection, mismatch.journal_id)
                 reconciled.add(mismatch.journal_id)
@@ -271,9 +321,7 @@ class Writer:
                 return tx
 
     def _run(self, tx: Transaction, item: Item) -> None:
-        """Run one item behind a savepoint: it fails alone (rule 6)."""
-        item.error = None
-        tx.run(SQL.savepoint)
+        """Run one item. It fails alone (rule 6); operations check before they write, so little is ever undone."""
         try:
             item.result = item.operation(tx)
         except (MismatchError, apsw.IOError, apsw.FullError, apsw.CorruptError, OSError):
@@ -282,32 +330,30 @@ class Writer:
             if not isinstance(error, HansardError):
                 logger.exception("an operation failed in an unforeseen way")
             item.error = error
-            tx.run(SQL.rollback_item)
-            tx.undo_unit()
+            if tx.wrote():
+                raise ReplayError from error
         else:
             tx.finish_unit()
-        tx.run(SQL.release)
 
     def _recover(
         self,
         batch: list[Item],
         written: list[Written],
-        trouble: str,
+        error: Exception,
         *,
         committing: bool = False,
-        full: bool = False,
-        lost: bool = False,
+        doubt: bool = False,
     ) -> tuple[list[Item], list[str]]:
         """After a failed commit: make sure that it is gone, take the log lines back, and queue the batch again."""
-        logger.error("the record could not be written: %s", trouble)
-        self.trouble = trouble
+        self.trouble = str(map_error(error, "writing"))
+        logger.error("the record could not be written: %s", self.trouble)
         try:
             self._database.rollback()
         except apsw.Error:
             self._database.close()
-        doubt = lost or (committing and not self._database.commit_nothing())
-        if full:
+        if isinstance(error, apsw.FullError) or getattr(error, "errno", 0) == errno.ENOSPC:
             self._reserve.spend()
+        doubt = doubt or (committing and not self._database.commit_nothing())
         if not doubt:
             try:
                 for name, size in written:
@@ -315,6 +361,8 @@ class Writer:
             except OSError:
                 doubt = True
         self._put_back(batch, doubt=doubt)
+        if isinstance(error, apsw.BusyError):
+            self._pause_seconds = RETRY_SECONDS_MIN
         return [], []
 
     def _answer(self, batch: list[Item]) -> None:

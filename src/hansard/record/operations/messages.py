@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import apsw
+
 from hansard.domain import entries as e
 from hansard.domain.ids import check_entry_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX
 from hansard.domain.messages import File, Message, Role, Status, ToolResult, clean_part
 from hansard.domain.positions import Position
+from hansard.domain.sessions import SessionState
 from hansard.domain.text import clean_name
 from hansard.errors import InvalidInput
 from hansard.record.operations.sessions import check_open
@@ -65,6 +68,11 @@ def entry_value(journal_id: str, entry_id: str, found: Found, body: e.Body) -> e
 def append(tx: Transaction, session_id: str, offered: Offered) -> e.Entry:
     """Append a message to an open session; a repeat returns the first."""
     journal, row = tx.session(session_id)
+    if row.state == SessionState.OPEN and journal.base_id is None:
+        try:
+            return add_message(tx, journal, offered)
+        except apsw.ConstraintError:  # the id is there already: SQLite undid the insert
+            pass
     found = tx.find_same(journal, offered.id, offered.body, offered.data)
     if found is None:
         check_open(row)

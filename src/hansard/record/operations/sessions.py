@@ -55,7 +55,8 @@ def session_value(row: SessionRow) -> Session:
 def read_session(tx: Transaction, session_id: str) -> Session:
     """Return a session as it stands in this transaction."""
     journal, row = tx.session(session_id)
-    return session_value(row._replace(head_seq=journal.head_seq))
+    now = {"head_seq": journal.head_seq, "messages": journal.messages, "active_at": journal.active_at}
+    return session_value(row._replace(**now))
 
 
 def check_open(row: SessionRow) -> None:

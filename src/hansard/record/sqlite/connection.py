@@ -92,7 +92,7 @@ def open_connection(path: Path, *, read_only: bool = False) -> apsw.Connection:
     return connection
 
 
-def map_error(error: apsw.Error | OSError, doing: str) -> HansardError:
+def map_error(error: Exception, doing: str) -> HansardError:
     """Return our error for a foreign one; nothing of SQLite leaves this package."""
     if isinstance(error, apsw.NotADBError | apsw.CorruptError):
         return RecordDamaged(f"state.db is damaged ({error}) while {doing}")

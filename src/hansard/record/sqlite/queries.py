@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib import resources
+from typing import TYPE_CHECKING
 
 NAME = re.compile(r"^-- name: (\w+)\n(?:--.*\n)+", re.MULTILINE)
 
@@ -15,14 +16,13 @@ class Queries:
         """Split the file at its names."""
         starts = list(NAME.finditer(text))
         ends = [start.start() for start in starts[1:]] + [len(text)]
-        self._queries = {start[1]: text[start.end() : end].strip() for start, end in zip(starts, ends, strict=True)}
+        for start, end in zip(starts, ends, strict=True):
+            setattr(self, start[1], text[start.end() : end].strip())
 
-    def __getattr__(self, name: str) -> str:
-        """Return a query."""
-        try:
-            return self._queries[name]
-        except KeyError:
-            raise AttributeError(name) from None
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> str:
+            """Every query is text."""
 
 
 SQL = Queries(resources.files(__package__).joinpath("queries.sql").read_text(encoding="utf-8"))

@@ -14,18 +14,6 @@ COMMIT
 -- Forget an unfinished transaction.
 ROLLBACK
 
--- name: savepoint
--- One item of a group commit: it fails alone.
-SAVEPOINT item
-
--- name: release
--- The item is good.
-RELEASE item
-
--- name: rollback_item
--- The item is not: undo what it did and nothing else.
-ROLLBACK TO item
-
 -- name: schema_version
 -- Checked in each transaction, so that an old process notices a migration.
 PRAGMA user_version
@@ -64,12 +52,12 @@ UPDATE record SET commits = commits + 1 RETURNING commits
 
 -- name: read_journal
 -- A journal's head and the ends of its files.
-SELECT key, id, base_id, base_seq, base_digest, head_seq, head_digest, log_end, log_synced, part_end
+SELECT key, id, base_id, base_seq, base_digest, head_seq, head_digest, log_end, log_synced, part_end, messages, active_at
 FROM journal WHERE id = ?
 
 -- name: list_journals
 -- Every journal, in pages by key.
-SELECT key, id, base_id, base_seq, base_digest, head_seq, head_digest, log_end, log_synced, part_end
+SELECT key, id, base_id, base_seq, base_digest, head_seq, head_digest, log_end, log_synced, part_end, messages, active_at
 FROM journal WHERE key > ? ORDER BY key LIMIT ?
 
 -- name: insert_journal
@@ -79,23 +67,20 @@ VALUES (?, ?, ?, ?, ?, ?) RETURNING key
 
 -- name: update_journal
 -- Move a journal's head and the ends of its files, with the commit that moved them.
-UPDATE journal SET head_seq = ?, head_digest = ?, log_end = ?, part_end = ?, touched = ? WHERE key = ?
+UPDATE journal SET head_seq = ?, head_digest = ?, log_end = ?, part_end = ?, messages = ?, active_at = ?, touched = ?
+WHERE key = ?
 
 -- name: update_journal_log
 -- The log file was rewritten: its end moved, the journal did not.
 UPDATE journal SET log_end = ?, log_synced = ?, part_end = ? WHERE key = ?
-
--- name: update_journal_base
--- A new journal turned out to be a fork: its seq and digest continue the parent's.
-UPDATE journal SET base_id = ?, base_seq = ?, base_digest = ? WHERE key = ?
 
 -- name: update_log_synced
 -- The log is known to be on the disk up to here; never beyond what is accounted for.
 UPDATE journal SET log_synced = max(log_synced, min(log_end, ?)) WHERE id = ?
 
 -- name: touched_since
--- The journals that changed after a commit, for followers in other processes.
-SELECT id FROM journal WHERE touched > ?
+-- The journals, of those that somebody follows (a JSON array), that changed after a commit of another process.
+SELECT id FROM journal WHERE touched > ?1 AND id IN (SELECT value FROM json_each(?2))
 
 -- name: insert_entry
 -- One fact.
@@ -160,49 +145,40 @@ DELETE FROM chunk WHERE journal = ?
 
 -- name: insert_session
 -- A session begins.
-INSERT INTO session (journal, id, source, owner, title, state, parent_id, parent_link, parent_at,
-                     created_at, active_at, messages)
-VALUES (?, ?, ?, ?, ?, 'open', ?, ?, ?, ?, ?, ?)
+INSERT INTO session (journal, id, source, owner, title, state, parent_id, parent_link, parent_at, created_at)
+VALUES (?, ?, ?, ?, ?, 'open', ?, ?, ?, ?)
 
 -- name: set_session_title
 -- A title.
-UPDATE session SET title = ?, active_at = ? WHERE journal = ?
+UPDATE session SET title = ? WHERE journal = ?
 
 -- name: set_session_parent
 -- A parent that became known later.
-UPDATE session SET parent_id = ?, parent_link = ?, active_at = ? WHERE journal = ?
+UPDATE session SET parent_id = ?, parent_link = ? WHERE journal = ?
 
 -- name: set_session_state
 -- Ended or reopened.
-UPDATE session SET state = ?, end_reason = ?, active_at = ? WHERE journal = ?
-
--- name: add_session_message
--- A message more.
-UPDATE session SET messages = messages + 1, active_at = ? WHERE journal = ?
+UPDATE session SET state = ?, end_reason = ? WHERE journal = ?
 
 -- name: open_session_message
 -- A message is being streamed.
-UPDATE session SET messages = messages + 1, active_at = ?, open_message = ?, open_turn = ? WHERE journal = ?
+UPDATE session SET open_message = ?, open_turn = ? WHERE journal = ?
 
 -- name: seal_session_message
 -- It is finished.
-UPDATE session SET active_at = ?, open_message = NULL, open_turn = NULL WHERE journal = ?
-
--- name: touch_session
--- Something else happened in it.
-UPDATE session SET active_at = ? WHERE journal = ?
+UPDATE session SET open_message = NULL, open_turn = NULL WHERE journal = ?
 
 -- name: read_session
 -- A session by its id, with its journal's head.
 SELECT s.journal, s.id, s.source, s.owner, s.title, s.state, s.end_reason, s.parent_id, s.parent_link, s.parent_at,
-       s.created_at, s.active_at, s.messages, s.open_message, s.open_turn, j.head_seq
+       s.created_at, s.open_message, s.open_turn, j.messages, j.active_at, j.head_seq
 FROM session s JOIN journal j ON j.key = s.journal WHERE s.id = ?
 
 -- name: list_sessions
 -- Sessions, latest activity first: by commit, never by clock.
 SELECT s.journal, s.id, s.source, s.owner, s.title, s.state, s.end_reason, s.parent_id, s.parent_link, s.parent_at,
-       s.created_at, s.active_at, s.messages, s.open_message, s.open_turn, j.head_seq
-FROM journal j CROSS JOIN session s ON s.journal = j.key
+       s.created_at, s.open_message, s.open_turn, j.messages, j.active_at, j.head_seq
+FROM session s JOIN journal j ON j.key = s.journal
 WHERE (?1 IS NULL OR s.owner = ?1) AND (?2 IS NULL OR s.source = ?2) AND (?3 IS NULL OR s.state = ?3)
   AND (?4 IS NULL OR (j.touched, j.key) < (SELECT touched, key FROM journal WHERE id = ?4))
 ORDER BY j.touched DESC, j.key DESC LIMIT ?5

@@ -20,9 +20,10 @@ CREATE TABLE journal (
     log_end     INTEGER NOT NULL DEFAULT 0,           -- bytes of the log that this database accounts for
     log_synced  INTEGER NOT NULL DEFAULT 0,           -- bytes of the log that are known to be on the disk
     part_end    INTEGER NOT NULL DEFAULT 0,           -- bytes of the open message's part file
-    touched     INTEGER NOT NULL DEFAULT 0            -- the commit that last changed this journal
+    touched     INTEGER NOT NULL DEFAULT 0,           -- the commit that last changed this journal
+    messages    INTEGER NOT NULL DEFAULT 0,           -- a fold, kept here: one row changes with each message
+    active_at   INTEGER NOT NULL DEFAULT 0            -- a fold too: the time of the last entry
 ) STRICT;
-CREATE INDEX journal_touched ON journal (touched);
 
 -- The entries. The key is (journal << 32) + seq, so that a session's entries lie together and in order,
 -- and two entries with one seq cannot exist.
@@ -74,8 +75,6 @@ CREATE TABLE session (
     parent_link  TEXT CHECK (parent_link IN ('fork', 'reset', 'import')),
     parent_at    INTEGER NOT NULL,
     created_at   INTEGER NOT NULL,
-    active_at    INTEGER NOT NULL,
-    messages     INTEGER NOT NULL,
     open_message TEXT,
     open_turn    TEXT
 ) STRICT;

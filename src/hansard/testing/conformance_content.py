@@ -1,0 +1,244 @@
+"""Contracts of content: deliveries, blobs, limits, and text that JSON or UTF-8 cannot carry."""
+
+from __future__ import annotations
+
+from hansard.domain import limits
+from hansard.domain.deliveries import DELIVERY_MOVES, Delivery, DeliveryState, Operation
+from hansard.domain.messages import File, Message, Reasoning, Text, ToolCall, ToolOutcome, ToolResult
+from hansard.errors import IdConflict, InvalidInput, NotFound, TooLarge, WrongState
+from hansard.testing.conformance_kit import (
+    Backend,
+    contract,
+    fresh,
+    new_session,
+    require_equal,
+    require_error,
+    texts,
+)
+
+PENDING, SENDING, SENT = DeliveryState.PENDING, DeliveryState.SENDING, DeliveryState.SENT
+PATHS: dict[DeliveryState, tuple[DeliveryState, ...]] = {
+    PENDING: (),
+    SENDING: (SENDING,),
+    SENT: (SENDING, SENT),
+    DeliveryState.FAILED: (DeliveryState.FAILED,),
+    DeliveryState.UNKNOWN: (SENDING, DeliveryState.UNKNOWN),
+}
+"""How a new delivery gets into each state."""
+
+BROKEN_TEXTS = [
+    ("a\0b", "a\ufffdb"),
+    ("a\ud800b", "a\ufffdb"),
+    ("\udc00", "\ufffd"),
+    ("\ud834\udd1e", "\U0001d11e"),
+    ("\ud834x\udd1e", "\ufffdx\ufffd"),
+    ("é\0é", "é\ufffdé"),
+]
+"""Text that cannot be recorded as it is, and what becomes of it (the table of hansard.domain.text)."""
+
+
+@contract("deliveries")
+async def states_move_by_the_table(backend: Backend) -> None:
+    """From every state, every move that the table allows is made and every other one is WrongState."""
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        await record.append(session_id, Message.assistant("x", id="m1"))
+        for before, path in PATHS.items():
+            for after in DeliveryState:
+                name = fresh("delivery")
+                delivery = Delivery(id=name, session_id=session_id, channel="c", target="t", message_id="m1")
+                await record.create_delivery(delivery)
+                for state in path:
+                    await record.move_delivery(session_id, name, state)
+                if after in DELIVERY_MOVES[before]:
+                    moved = await record.move_delivery(session_id, name, after)
+                    require_equal(moved.state, after, f"{before} → {after}")
+                else:
+                    with require_error(WrongState, f"{before} → {after}"):
+                        await record.move_delivery(session_id, name, after)
+        with require_error(InvalidInput, "a state that does not exist"):
+            await record.move_delivery(session_id, name, "posted")
+
+
+@contract("deliveries")
+async def a_delivery_is_created_once(backend: Backend) -> None:
+    """The same delivery again changes nothing, wherever it stands by now; another one of the same id is IdConflict."""
+    async with backend.open_record() as record:
+        session_id, name = await new_session(record), fresh("delivery")
+        await record.append(session_id, Message.assistant("hello", id="m1"))
+        delivery = Delivery(
+            id=name, session_id=session_id, channel="matrix", target="!room", message_id="m1", end_bytes=5
+        )
+        created = await record.create_delivery(delivery)
+        require_equal((created.state, created.attempts, created.end_bytes), (PENDING, 0, 5), "the delivery")
+        await record.move_delivery(session_id, name, SENDING)
+        again = await record.create_delivery(delivery)
+        require_equal((again.state, again.attempts), (SENDING, 1), "created again")
+        other = Delivery(
+            id=name, session_id=session_id, channel="matrix", target="!x", message_id="m1", operation=Operation.EDIT
+        )
+        with require_error(IdConflict, "another delivery of the same id"):
+            await record.create_delivery(other)
+        for start, end in ((-1, 5), (5, 4), (0, 2**70)):
+            wrong = Delivery(
+                id=fresh("d"), session_id=session_id, channel="c", target="t", message_id="m1", start_bytes=start,
+                end_bytes=end,
+            )  # fmt: skip
+            with require_error(InvalidInput, f"a stretch from {start} to {end}"):
+                await record.create_delivery(wrong)
+
+
+@contract("deliveries")
+async def receipts_and_attempts_are_kept(backend: Backend) -> None:
+    """Attempts count; a receipt once known stays; an ended session still settles; lists filter (E3, E5)."""
+    name, channel = fresh("delivery"), fresh("channel")
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        await record.append(session_id, Message.assistant("hello", id="m1"))
+        await record.create_delivery(
+            Delivery(id=name, session_id=session_id, channel=channel, target="t", message_id="m1")
+        )
+        await record.end_session(session_id, "done")
+        await record.move_delivery(session_id, name, SENDING)
+        await record.move_delivery(session_id, name, PENDING, reason="rate limit")
+        await record.move_delivery(session_id, name, SENDING)
+        sent = await record.move_delivery(session_id, name, SENT, receipt="$event")
+        require_equal((sent.attempts, sent.receipt), (2, "$event"), "attempts and receipt")
+        with require_error(InvalidInput, "a list of a state that does not exist"):
+            await record.deliveries(state="posted")
+    async with backend.open_record() as record:
+        found = await record.deliveries(session_id=session_id, state=SENT, channel=channel)
+        require_equal([(each.id, each.receipt) for each in found], [(name, "$event")], "the list after reopening")
+        require_equal(await record.deliveries(channel=channel, state=PENDING), [], "what is pending")
+
+
+@contract("blobs")
+async def a_blob_is_its_bytes(backend: Backend) -> None:
+    """Bytes are stored once, under their digest, and come back as they were, also after reopening."""
+    data = b"\0\xff" * 5000 + fresh("blob").encode()
+    async with backend.open_record() as record:
+        digest = await record.put_blob(data)
+        require_equal(await record.put_blob(data), digest, "the digest of the same bytes")
+        session_id = await new_session(record)
+        parts: list[Text | Reasoning | ToolCall | ToolResult | File] = [
+            Text("see"),
+            File(blob=digest, name="a.bin", size_bytes=len(data)),
+        ]
+        await record.append(session_id, Message.user(parts, id="m1"))
+    async with backend.open_record() as record:
+        require_equal(await record.read_blob(digest), data, "the bytes")
+        (message,) = await record.load_transcript(session_id)
+        require_equal(message.parts, tuple(parts), "the parts")
+
+
+@contract("blobs")
+async def a_blob_must_be_there_before_it_is_named(backend: Backend) -> None:
+    """A message that names a blob that is not there is NotFound, and is not recorded."""
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        with require_error(NotFound, "a file without its blob"):
+            await record.append(session_id, Message.user([File(blob="0" * 64)]))
+        with require_error(InvalidInput, "a blob's name that is none"):
+            await record.append(session_id, Message.user([File(blob="../../etc/passwd")]))
+        with require_error(InvalidInput, "reading a name that is none"):
+            await record.read_blob("../../etc/passwd")
+        require_equal((await record.session(session_id)).head_seq, 1, "the head")
+
+
+@contract("content")
+async def every_kind_of_part_comes_back(backend: Backend) -> None:
+    """Reasoning with its signature, tool calls as they were written, results with their outcome: all as given (N3)."""
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        call = ToolCall(id="c1", name="search", arguments='{"q": not json')
+        parts: list[Text | Reasoning | ToolCall | ToolResult | File] = [
+            Reasoning("hm", signature="sig", model="m"),
+            Text("text"),
+            call,
+        ]
+        await record.append(session_id, Message.assistant(parts))
+        await record.append(session_id, Message.tool("c1", "nothing found", outcome=ToolOutcome.ERROR))
+        async with record.turn(session_id) as turn, turn.reply() as reply:
+            await reply.write("thinking", part="reasoning")
+            await reply.write("saying")
+            reply.add(call)
+        found = [message.parts for message in await record.load_transcript(session_id)]
+        result = ToolResult(call_id="c1", text="nothing found", outcome=ToolOutcome.ERROR)
+        streamed = (Reasoning("thinking"), Text("saying"), call)
+        require_equal(found, [tuple(parts), (result,), streamed], "the parts")
+
+
+@contract("limits")
+async def too_large_is_refused_before_anything_is_written(backend: Backend) -> None:
+    """Content over a limit is TooLarge, nothing of it is written, and the next append works."""
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        with require_error(TooLarge, "an entry"):
+            await record.append(session_id, Message.user("x" * (limits.ENTRY_BYTES_MAX + 1)))
+        with require_error(TooLarge, "an entry that grows by escapes"):
+            await record.append(session_id, Message.user("\n" * (limits.ENTRY_BYTES_MAX // 2 + 1)))
+        with require_error(TooLarge, "an entry id"):
+            await record.append(session_id, Message.user("x", id="x" * (limits.ID_CHARACTERS_MAX + 1)))
+        with require_error(TooLarge, "a title"):
+            await record.set_title(session_id, "x" * (limits.TITLE_CHARACTERS_MAX + 1))
+        with require_error(TooLarge, "an owner"):
+            await record.create_session(source="x", owner="x" * (limits.NAME_CHARACTERS_MAX + 1))
+        many = [(session_id, Message.user("x"))] * (limits.UNIT_ENTRIES_MAX + 1)
+        with require_error(TooLarge, "entries of one call"):
+            await record.accept(many)
+        require_equal((await record.session(session_id)).head_seq, 1, "the head")
+        await record.append(session_id, Message.user("next"))
+
+
+@contract("limits")
+async def a_reply_that_grows_too_long_is_kept_up_to_there(backend: Backend) -> None:
+    """A reply over its limit is refused at the write that exceeds it; what came before is recorded."""
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        most = "\x01" * (limits.REPLY_BYTES_MAX - 10)
+        with require_error(TooLarge, "a reply"):
+            async with record.turn(session_id) as turn, turn.reply() as reply:
+                await reply.write(most)
+                await reply.write("x" * 11)
+        require_equal(await texts(record, session_id), [most], "what came before")
+
+
+@contract("text")
+async def broken_text_is_replaced_by_the_table(backend: Backend) -> None:
+    """Lone surrogates and NUL become U+FFFD and split pairs their character, whole, streamed and cut in two (C11)."""
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        for given, _ in BROKEN_TEXTS:
+            await record.append(session_id, Message.user(given))
+            async with record.turn(session_id) as turn, turn.reply() as reply:
+                for character in given:
+                    await reply.write(character)
+        expected = [kept for _, kept in BROKEN_TEXTS for _ in range(2)]
+        require_equal(await texts(record, session_id), expected, "the texts")
+    async with backend.open_record() as record:
+        require_equal(await texts(record, session_id), expected, "the texts after reopening")
+
+
+@contract("text")
+async def any_other_text_is_kept_byte_for_byte(backend: Backend) -> None:
+    """Scripts, joiners, line separators, escapes, quotes and empty text come back as they were."""
+    given = [
+        "",
+        " ",
+        "\r\n\t",
+        "'; DROP TABLE entry; --",
+        "\u2028\u2029",
+        "👩‍👩‍👧",
+        "e\u0301",
+        "\x1b[31m",
+        '{"a":1}',
+        "\ufeff",
+    ]
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        for text in given:
+            await record.append(session_id, Message.user(text))
+        require_equal(await texts(record, session_id), given, "the texts")
+        for wrong in ("", "two\nlines", "\x1b[31m"):
+            with require_error(InvalidInput, f"the title {wrong!r}"):
+                await record.set_title(session_id, wrong)

@@ -1,0 +1,239 @@
+"""Contracts of concurrency and crashes: many tasks, many processes, and processes that die (L3, L4, L6)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from hansard.domain.deliveries import Cursor, Delivery, DeliveryState, Intake
+from hansard.domain.entries import Chunk
+from hansard.domain.messages import Message, Status
+from hansard.domain.turns import TurnState
+from hansard.errors import LeaseHeld
+from hansard.testing.conformance_elsewhere import die, tell
+from hansard.testing.conformance_kit import (
+    Backend,
+    all_entries,
+    contract,
+    fresh,
+    new_session,
+    require,
+    require_equal,
+    require_error,
+    texts,
+)
+
+if TYPE_CHECKING:
+    from hansard.record.api import Record
+
+TASKS = 16
+MESSAGES_A_TASK = 20
+PROCESSES = 3
+
+
+@contract("concurrency")
+async def many_tasks_share_a_session(backend: Backend) -> None:
+    """Everything that many tasks append to one session is there once; each task's messages are in its order."""
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        await asyncio.gather(*(append_many(record, session_id, f"t{task}") for task in range(TASKS)))
+        await require_whole(record, session_id, [f"t{task}" for task in range(TASKS)])
+
+
+async def append_many(record: Record, session_id: str, name: str) -> None:
+    """Append messages one after the other; runs here and in other processes."""
+    for number in range(MESSAGES_A_TASK):
+        await record.append(session_id, Message.user(f"{name} {number}", id=f"{name}-{number}"))
+
+
+async def require_whole(record: Record, session_id: str, names: list[str]) -> None:
+    """Break the contract unless every writer's messages are there, once, in its order, and seqs are contiguous."""
+    found = await texts(record, session_id)
+    for name in names:
+        own = [text for text in found if text.startswith(f"{name} ")]
+        require_equal(own, [f"{name} {number}" for number in range(MESSAGES_A_TASK)], f"what {name} appended")
+    require_equal(len(found), len(names) * MESSAGES_A_TASK, "the number of messages")
+    seqs = [entry.seq for entry in await all_entries(record, session_id)]
+    require_equal(seqs, list(range(1, len(seqs) + 1)), "the seqs")
+
+
+@contract("concurrency")
+async def many_tasks_use_many_sessions(backend: Backend) -> None:
+    """Tasks that each write to a session of their own, streaming included, never meet."""
+    async with backend.open_record() as record:
+
+        async def converse(session_id: str) -> None:
+            for number in range(4):
+                await record.append(session_id, Message.user(f"{session_id} {number}"))
+                async with record.turn(session_id) as turn, turn.reply() as reply:
+                    for _ in range(5):
+                        await reply.write(f"{session_id} ")
+
+        sessions = [await new_session(record) for _ in range(TASKS)]
+        await asyncio.gather(*map(converse, sessions))
+        for session_id in sessions:
+            found = await texts(record, session_id)
+            require_equal(found[::2], [f"{session_id} {number}" for number in range(4)], "the questions")
+            require_equal(found[1::2], [f"{session_id} " * 5] * 4, "the answers")
+
+
+@contract("concurrency")
+async def concurrent_creation_makes_one_session(backend: Backend) -> None:
+    """Many tasks that create the same id at once get the same session, and none of them an error."""
+    async with backend.open_record() as record:
+        session_id = fresh("created")
+        made = await asyncio.gather(*(record.create_session(id=session_id, source="x") for _ in range(TASKS)))
+        require_equal({session.id for session in made}, {session_id}, "the ids")
+        kinds = [entry.kind for entry in await all_entries(record, session_id)]
+        require_equal(kinds, ["session.created"], "the entries")
+
+
+@contract("concurrency")
+async def concurrent_repeats_are_one_entry(backend: Backend) -> None:
+    """Many tasks that append the same id at once, or take in the same event, get the same entry."""
+    async with backend.open_record() as record:
+        session_id, account = await new_session(record), fresh("account")
+        same = Message.user("hello", id="m1")
+        entries = await asyncio.gather(*(record.append(session_id, same) for _ in range(TASKS)))
+        require_equal({entry.seq for entry in entries}, {2}, "the seqs")
+        intake = Intake(channel="c", account=account, event_id="1")
+        accepted = await asyncio.gather(
+            *(record.accept([(session_id, Message.user("event", id=f"e{n}"))], intake) for n in range(TASKS))
+        )
+        require_equal(sorted(each.duplicate for each in accepted), [False] + [True] * (TASKS - 1), "duplicates")
+        require_equal(len({each.entries[0].id for each in accepted}), 1, "what the event became")
+        require_equal(await texts(record, session_id), ["hello", "event"], "the transcript")
+
+
+@contract("concurrency")
+async def a_bad_item_fails_alone(backend: Backend) -> None:
+    """Refused calls among many good ones are refused alone: their neighbours are written (B3)."""
+    async with backend.open_record() as record:
+        session_id, gone = await new_session(record), fresh("gone")
+        calls = [
+            record.append(gone if number % 3 == 0 else session_id, Message.user(f"{number}", id=f"m{number}"))
+            for number in range(30)
+        ]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        failed = [number for number, result in enumerate(results) if isinstance(result, BaseException)]
+        require_equal(failed, list(range(0, 30, 3)), "the refused ones")
+        require_equal(await texts(record, session_id), [str(number) for number in range(30) if number % 3], "the rest")
+
+
+@contract("concurrency", "elsewhere")
+async def many_processes_share_a_session(backend: Backend) -> None:
+    """Processes that append to one session at once, this one too, lose and double nothing."""
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        names = [f"p{number}" for number in range(PROCESSES)]
+        if backend.elsewhere is not None:
+            await asyncio.gather(
+                append_many(record, session_id, "here"),
+                *(backend.elsewhere(append_many, session_id, name) for name in names),
+            )
+        await require_whole(record, session_id, ["here", *names])
+
+
+@contract("concurrency", "elsewhere")
+async def a_lease_holds_between_processes(backend: Backend) -> None:
+    """A turn that runs here is LeaseHeld elsewhere, and the holder that is named there is the one here."""
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        async with record.turn(session_id):
+            told = await backend.elsewhere(try_turn, session_id) if backend.elsewhere is not None else []
+            require_equal(told, [(await record.turns(session_id))[-1].owner], "the holder that is named")
+
+
+async def try_turn(record: Record, session_id: str) -> None:
+    """Run in another process: try to begin a turn that somebody else holds."""
+    with require_error(LeaseHeld, "a turn that another process holds") as caught:
+        async with record.turn(session_id):
+            pass
+    tell(getattr(caught.error, "holder", ""))
+
+
+@contract("crash", "elsewhere")
+async def what_was_acknowledged_survives(backend: Backend) -> None:
+    """After a process was killed, everything that it was told is written is there once, and repeats are no-ops."""
+    session_id = fresh("crash")
+    for _ in range(2):
+        told = await backend.elsewhere(append_and_die, session_id) if backend.elsewhere is not None else []
+        async with backend.open_record() as record:
+            found = [message.id for message in await record.load_transcript(session_id)]
+            require_equal(found[: len(told)], told, "what was acknowledged")
+            require_equal(len(set(found)), len(found), "each message once")
+            route = await record.route(f"key:{session_id}")
+            require(route is not None and route.session_id == session_id, "the route")
+            require_equal(await record.cursor("crash", session_id), told[-1], "the cursor")
+    async with backend.open_record() as record:
+        await record.append(session_id, Message.user("the next healthy append works"))
+
+
+async def append_and_die(record: Record, session_id: str) -> None:
+    """Run in another process: append, tell what was acknowledged, and die with a call on its way."""
+    await record.create_session(id=session_id, source="crash")
+    if await record.route(f"key:{session_id}") is None:
+        await record.move_route(f"key:{session_id}", session_id)
+    for number in range(MESSAGES_A_TASK):
+        cursor = Cursor(channel="crash", account=session_id, value=f"m{number}")
+        intake = Intake(channel="crash", account=session_id, event_id=f"{number}")
+        message = Message.user(f"{number}", id=f"m{number}")
+        accepted = await record.accept([(session_id, message)], intake, cursor)
+        tell(accepted.entries[0].id)
+    die()
+
+
+@contract("crash", "elsewhere")
+async def a_dead_turn_is_lost_and_its_words_are_kept(backend: Backend) -> None:
+    """After its process was killed, a turn is lost, its message interrupted, and all that was shown is in it (L6)."""
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        told = await backend.elsewhere(stream_and_die, session_id) if backend.elsewhere is not None else []
+        async with record.turn(session_id) as turn, turn.reply() as reply:
+            await reply.write("the session is free")
+        lost, after = await record.turns(session_id)
+        require_equal((lost.state, after.state), (TurnState.LOST, TurnState.COMPLETED), "the turns")
+        message = (await record.load_transcript(session_id))[0]
+        require_equal(message.status, Status.INTERRUPTED, "the status of the message")
+        require(message.text.startswith("".join(told)), f"what was shown is recorded: {told}, not {message.text!r}")
+        require(told, "something was shown")
+        (delivery,) = await record.deliveries(session_id=session_id)
+        require(delivery.state in {DeliveryState.SENDING, DeliveryState.UNKNOWN}, "a post on its way is not forgotten")
+    async with backend.open_record() as record:
+        (delivery,) = await record.deliveries(session_id=session_id)
+        require_equal(delivery.state, DeliveryState.UNKNOWN, "what a dead process was sending")
+        require_equal((await record.turns(session_id))[0].state, TurnState.LOST, "the turn")
+
+
+async def stream_and_die(record: Record, session_id: str) -> None:
+    """Run in another process: stream a reply, tell what a follower was shown, and die in the middle."""
+    delivery = Delivery(id="d1", session_id=session_id, channel="c", target="t", message_id="r1")
+    async with record.turn(session_id) as turn, turn.reply(id="r1") as reply:
+        await record.create_delivery(delivery)
+        await record.move_delivery(session_id, "d1", DeliveryState.SENDING)
+        await reply.write("first ")
+        shown = 0
+        async for item in record.follow(session_id):
+            if isinstance(item, Chunk):
+                tell(item.text)
+                shown += 1
+                if shown > 5:  # noqa: PLR2004
+                    die()
+                await reply.write(f"word-{shown} ")
+
+
+@contract("crash", "elsewhere")
+async def a_queued_turn_survives(backend: Backend) -> None:
+    """A turn that was queued when its process died still waits afterwards, and can be run."""
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        told = await backend.elsewhere(queue_and_die, session_id) if backend.elsewhere is not None else []
+        async with record.turn(session_id) as turn:
+            require_equal([turn.id], told, "the turn that runs")
+
+
+async def queue_and_die(record: Record, session_id: str) -> None:
+    """Run in another process: queue a turn with a message, and die."""
+    accepted = await record.accept([(session_id, Message.user("x"))], None, None, queue_turn=True)
+    tell(accepted.turns[0].id)
+    die()
