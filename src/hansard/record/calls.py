@@ -149,6 +149,7 @@ class Caller:
 
         Cancelled before the writer took it, it is surely not written; later, it is waited for first.
         """
+        self.store.check_process()
         await self.room()
         waiter = Waiter(self._loop.create_future())
         item = Item(operation, lambda _item: self._mailbox.put(waiter), cost=cost, ending=ending)
@@ -231,6 +232,7 @@ class Caller:
         return await self._run(function, *arguments)
 
     async def _run(self, function: Callable[..., Result], *arguments: Any) -> Result:  # noqa: ANN401
+        self.store.check_process()
         if not self.store.wiring.threads:
             return function(*arguments)
         return await self._loop.run_in_executor(self._executor, function, *arguments)

@@ -104,7 +104,6 @@ class Database:
         database_id = ""
         if version == 0:
             database_id = create_schema(connection)
-            os.chmod(self.path, 0o600)
             sync_folder(str(self.home))
         elif version < SCHEMA_VERSION:
             migrate(connection, self.home / "backups")

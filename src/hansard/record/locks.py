@@ -7,10 +7,13 @@ On crash: the kernel releases every lock; an owner's file stays and reads as dea
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import weakref
 from typing import TYPE_CHECKING
+
+from hansard.record.files import make_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,6 +53,7 @@ class LockFile:
             if named is not None and (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino):
                 return
             self.close()
+            make_folder(os.path.dirname(self.path))
             self.descriptor = os.open(self.path, OPEN_FLAGS, 0o600)
 
     def release(self) -> None:
@@ -105,7 +109,7 @@ class OwnerLock:
     def close(self) -> None:
         """Say goodbye: the file of an owner that is gone serves nobody, and its name is never used again."""
         if self._file.descriptor >= 0:
-            remove_owner(self._file.path)
+            _unlink(self._file.path)
         self._file.close()
 
 
@@ -124,9 +128,21 @@ def owner_is_alive(folder: Path, owner: str) -> bool:
     return False
 
 
-def remove_owner(path: str) -> None:
-    """Remove a dead owner's file."""
+def remove_dead_owner(path: str) -> None:
+    """Remove an owner's file if its owner is gone, while holding its lock: an owner that is just starting sees that."""
     try:
-        os.unlink(path)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _unlink(path)
+    except BlockingIOError:
+        return
+    finally:
+        os.close(descriptor)
+
+
+def _unlink(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)

@@ -11,13 +11,14 @@ import os
 import socket
 import threading
 import time
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 
 from hansard.domain.ids import new_id, random_letters
-from hansard.errors import HansardError, RecordUnavailable, UsedAfterFork
+from hansard.errors import RecordUnavailable, UsedAfterFork
 from hansard.ports.clock import Clock, SystemClock
 from hansard.record.blobs import Blobs
 from hansard.record.database import Database
@@ -25,7 +26,7 @@ from hansard.record.files import LogFiles, make_folder
 from hansard.record.filesystem import check_filesystem, check_locks
 from hansard.record.followers import Followers
 from hansard.record.keeper import TICK_SECONDS, WATCHER_SECONDS, Keeper, Ticker, Watcher
-from hansard.record.locks import FairLock, OwnerLock, owner_is_alive, remove_owner
+from hansard.record.locks import FairLock, OwnerLock, owner_is_alive, remove_dead_owner
 from hansard.record.operations.deliveries import DeadDelivery, settle_dead_delivery
 from hansard.record.operations.turns import close_lost
 from hansard.record.reading import Readers
@@ -85,6 +86,7 @@ class Store:
         self._keeper_thread = Ticker("hansard-keeper", self.keeper.tick, TICK_SECONDS)
         self._watcher_thread: Ticker | None = None
         self.watcher: Watcher | None = None
+        self._process = os.getpid()
         self.users = 0
 
     # Opening and closing.
@@ -137,17 +139,16 @@ class Store:
     def _remove_dead_owners(self) -> None:
         """Remove the lock files of owners that are gone and whose turns are closed."""
         for entry in list(os.scandir(self._owners)):
-            if entry.name != self.owner and not self.is_alive(entry.name):
-                remove_owner(entry.path)
+            if entry.name != self.owner:
+                remove_dead_owner(entry.path)
 
     def close(self, patience_seconds: float) -> None:
         """Write what is queued, put the logs on the disk, let go of the locks. Blocking."""
         self._stop_watching()
-        if self.wiring.threads:
-            self._keeper_thread.stop()
+        self._keeper_thread.stop()
         self.keeper.step()
         self.writer.stop()
-        if self.wiring.threads:
+        if self._writer_thread.is_alive():
             self._writer_thread.join(patience_seconds)
         else:
             while self.writer.queued_items and not self.writer.trouble:
@@ -168,8 +169,7 @@ class Store:
         self.writer.drop()
         if self._writer_thread.is_alive():
             self._writer_thread.join()
-        if self._keeper_thread.is_alive():
-            self._keeper_thread.stop()
+        self._keeper_thread.stop()
         self._stop_watching()
         self.readers.close()
         self.keeper.close()
@@ -185,12 +185,19 @@ class Store:
         while self.writer.wait():
             try:
                 self.writer.step()
-            except Exception:  # boundary: writer batch
+            except Exception as error:  # boundary: writer batch
                 logger.exception("the writer failed in an unforeseen way; it goes on")
+                self.writer.stumble(error)
 
     def _committed(self, journal_ids: list[str]) -> None:
         self.keeper.note(journal_ids)
         self.followers.ring(journal_ids)
+
+    def check_process(self) -> None:
+        """Refuse a child of fork(): locks and connections stayed with its parent."""
+        if os.getpid() != self._process:
+            message = "this record was opened before fork(); its locks stayed with the parent process"
+            raise UsedAfterFork(message)
 
     def is_alive(self, owner: str) -> bool:
         """Return whether an owner's process lives."""
@@ -269,11 +276,10 @@ def _new_store(home: Path, wiring: Wiring, patience_seconds: float) -> Store:
     except OSError as error:
         message = f"the home {home} cannot be used: {error.strerror}"
         raise RecordUnavailable(message) from error
-    try:
+    with ExitStack() as stack:
+        stack.callback(store.abandon)
         store.open(patience_seconds)
-    except HansardError:
-        store.close(0)
-        raise
+        stack.pop_all()
     return store
 
 

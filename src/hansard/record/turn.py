@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 from collections import deque
 from typing import TYPE_CHECKING, Self
 
@@ -18,6 +19,7 @@ from hansard.record.operations.messages import Offered, offer
 from hansard.record.operations.turns import (
     Lease,
     Piece,
+    Said,
     append_in_turn,
     claim_turn,
     end_turn,
@@ -48,7 +50,7 @@ class Turn:
         """The turn was claimed."""
         self._caller = caller
         self._lease = Lease(claimed.session_id, claimed.id, claimed.fence)
-        self._abandoned = ""
+        self._abandoned: frozenset[str] = frozenset()
         self._end: tuple[TurnState, str] | None = None
         self.id = claimed.id
         self.session_id = claimed.session_id
@@ -71,17 +73,16 @@ class Turn:
 
     def abandon(self, message_id: str) -> None:
         """A reply was left by an exception: it is sealed as interrupted with the next thing this turn does."""
-        self._abandoned = message_id
+        self._abandoned |= {message_id}
 
     @property
-    def abandoned(self) -> str:
-        """The message that is to be sealed as interrupted."""
+    def abandoned(self) -> frozenset[str]:
+        """The messages that are to be sealed as interrupted, where they are open."""
         return self._abandoned
 
-    def settled(self, message_id: str) -> None:
-        """The abandoned message was sealed."""
-        if self._abandoned == message_id:
-            self._abandoned = ""
+    def settled(self, abandoned: frozenset[str]) -> None:
+        """Abandoned messages were sealed."""
+        self._abandoned -= abandoned
 
     def fail(self, reason: str) -> None:
         """Let the turn end as failed, without an exception."""
@@ -138,6 +139,7 @@ class Reply:
         self._pieces: deque[Piece] = deque()
         self._item: Item | None = None
         self._end_bytes = 0
+        self._hash = hashlib.sha256()
         self._half = ""
         self._half_part = "text"
         self._parts: list[Part] = []
@@ -177,10 +179,12 @@ class Reply:
         self._parts.append(clean_part(part))
 
     def _queue(self, text: str, part: str) -> None:
-        size = len(text.encode())
+        data = text.encode()
+        size = len(data)
         if self._end_bytes + size > REPLY_BYTES_MAX:
             message = f"a reply of more than {REPLY_BYTES_MAX} bytes; what came before is recorded"
             raise TooLarge(message)
+        self._hash.update(data)
         for start in range(0, len(text), CHUNK_BYTES_MAX // 4):
             piece = text[start : start + CHUNK_BYTES_MAX // 4]
             self._pieces.append(Piece(self.id, self._end_bytes, part, piece))
@@ -218,8 +222,8 @@ class Reply:
                 self._half = ""
             if self._error is not None:
                 raise self._error
-            parts = tuple(self._parts)
-            await self._caller.write(lambda tx: seal_message(tx, self._lease, self.id, parts), cost=self._end_bytes)
+            said = Said(self.id, self._hash.digest(), tuple(self._parts))
+            await self._caller.write(lambda tx: seal_message(tx, self._lease, said), cost=self._end_bytes)
         except BaseException:
             self._turn.abandon(self.id)
             raise

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import os
 import threading
 from collections import deque
 from enum import Enum, auto
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from hansard.domain.limits import BATCH_BYTES_MAX, BATCH_ITEMS_MAX, RETRY_SECONDS_MAX, RETRY_SECONDS_MIN
-from hansard.errors import HansardError, RecordRefused, RecordUnavailable, UsedAfterFork
+from hansard.errors import HansardError, RecordRefused, RecordUnavailable
 from hansard.record.sqlite.connection import map_error
 from hansard.record.sqlite.queries import SQL
 from hansard.record.transaction import LogWriteError, MismatchError, Transaction, Written
@@ -114,7 +113,6 @@ class Writer:
         self._pause_seconds = 0.0
         self._stopping = False
         self._stopped = threading.Event()
-        self._process = os.getpid()
         self.queued_bytes = 0
         self.queued_items = 0
         self.trouble = ""
@@ -123,9 +121,6 @@ class Writer:
 
     def submit(self, item: Item, *, ring: bool = True) -> None:
         """Queue an item; order of submission is order of commit. Who does not ring at once does so soon."""
-        if os.getpid() != self._process:
-            message = "this record was opened before fork(); its locks stayed with the parent process"
-            raise UsedAfterFork(message)
         with self._mutex:
             if self._stopping:
                 message = "the record is closed"
@@ -164,6 +159,11 @@ class Writer:
             self._stopping = True
         self._stopped.set()
         self._bell.ring()
+
+    def stumble(self, error: Exception) -> None:
+        """Note an error outside a batch, such as a lock file that cannot be opened; the next try is after a pause."""
+        self.trouble = str(map_error(error, "locking"))
+        self._pause_seconds = RETRY_SECONDS_MAX
 
     def drop(self) -> None:
         """Forget everything that is queued, without an answer: what a kill does."""

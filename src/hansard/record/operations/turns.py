@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain import entries as e
 from hansard.domain.messages import Part, Status
+from hansard.domain.transcript import streamed_pieces
 from hansard.domain.turns import TURN_ENDS, TurnInfo, TurnState
-from hansard.errors import InvalidInput, LeaseHeld, StaleLease
+from hansard.errors import IdConflict, InvalidInput, LeaseHeld, StaleLease
 from hansard.record.operations.messages import Offered, add_message, entry_value
 from hansard.record.operations.sessions import check_open
 from hansard.record.sqlite.queries import SQL
@@ -60,8 +62,8 @@ def claim_turn(tx: Transaction, session_id: str, turn_id: str, owner: str, is_al
     if running is not None and is_alive(running.owner):
         message = f"turn {running.id} of {running.owner} runs in session {session_id}"
         raise LeaseHeld(message, running.owner)
-    close_lost(tx, session_id, is_alive)
     check_open(row)
+    close_lost(tx, session_id, is_alive)
     waiting = find_turn(tx, journal, TurnState.QUEUED)
     started_id = waiting.id if waiting is not None else turn_id
     started = tx.add(journal, f"~claim:{turn_id}", e.TurnStarted(turn_id=started_id, owner=owner))
@@ -103,7 +105,7 @@ def check_fence(tx: Transaction, lease: Lease) -> tuple[Journal, SessionRow]:
     return journal, row
 
 
-def append_in_turn(tx: Transaction, lease: Lease, offered: Offered, abandoned: str = "") -> e.Entry:
+def append_in_turn(tx: Transaction, lease: Lease, offered: Offered, abandoned: frozenset[str] = frozenset()) -> e.Entry:
     """Append a message of the running turn: a tool's result, a notice."""
     journal, _ = tx.session(lease.session_id)
     found = tx.find_same(journal, offered.id, offered.body, offered.data)
@@ -114,7 +116,7 @@ def append_in_turn(tx: Transaction, lease: Lease, offered: Offered, abandoned: s
     return add_message(tx, journal, offered)
 
 
-def open_message(tx: Transaction, lease: Lease, message_id: str, abandoned: str = "") -> None:
+def open_message(tx: Transaction, lease: Lease, message_id: str, abandoned: frozenset[str] = frozenset()) -> None:
     """Begin a streamed message."""
     journal, _ = tx.session(lease.session_id)
     body = e.MessageOpened(turn_id=lease.turn_id)
@@ -130,10 +132,11 @@ def open_message(tx: Transaction, lease: Lease, message_id: str, abandoned: str 
     tx.add(journal, message_id, body, data)
 
 
-def _seal_abandoned(tx: Transaction, journal: Journal, message_id: str) -> None:
+def _seal_abandoned(tx: Transaction, journal: Journal, abandoned: frozenset[str]) -> None:
+    """Seal a message that its writer left by an exception, together with whatever the turn does next."""
     _, row = tx.session(journal.id)
-    if message_id and row.open_message == message_id:
-        tx.seal(journal, message_id, Status.INTERRUPTED)
+    if row.open_message is not None and row.open_message in abandoned:
+        tx.seal(journal, row.open_message, Status.INTERRUPTED)
 
 
 class Piece(NamedTuple):
@@ -156,15 +159,35 @@ def write_chunk(tx: Transaction, lease: Lease, piece: Piece) -> None:
     tx.add_chunk(journal, piece.message_id, piece.start, piece.part, piece.text)
 
 
-def seal_message(tx: Transaction, lease: Lease, message_id: str, more: tuple[Part, ...]) -> None:
-    """Finish a streamed message."""
+class Said(NamedTuple):
+    """What a reply said, as its writer knows it: compared with what the record has, before it is called complete."""
+
+    message_id: str
+    text_hash: bytes
+    more: tuple[Part, ...]
+
+
+def seal_message(tx: Transaction, lease: Lease, said: Said) -> None:
+    """Finish a streamed message. The same seal again changes nothing; another text under its id is an error."""
     journal, _ = tx.session(lease.session_id)
-    if tx.find(journal, f"~seal:{message_id}") is not None:
+    sealed = tx.find(journal, f"~seal:{said.message_id}")
+    if sealed is not None:
         own = tx.row(SQL.find_turn, (journal.key, lease.turn_id))
         if own is not None and own[1] != TurnState.LOST:
+            body = e.decode_body(sealed.kind, sealed.version, sealed.body)
+            pieces = streamed_pieces(body.parts) if isinstance(body, e.MessageSealed) else []
+            check_said(said, pieces)
             return
     check_fence(tx, lease)
-    tx.seal(journal, message_id, Status.COMPLETE, more)
+    check_said(said, tx.open_pieces(journal))
+    tx.seal(journal, said.message_id, Status.COMPLETE, said.more)
+
+
+def check_said(said: Said, pieces: list[tuple[str, str]]) -> None:
+    """Refuse to call a message complete whose recorded text is not what was said."""
+    if hashlib.sha256("".join(text for _, text in pieces).encode()).digest() != said.text_hash:
+        message = f"message {said.message_id} was recorded before with another text"
+        raise IdConflict(message)
 
 
 def end_turn(tx: Transaction, lease: Lease, state: TurnState, reason: str) -> TurnInfo:
@@ -177,7 +200,8 @@ def end_turn(tx: Transaction, lease: Lease, state: TurnState, reason: str) -> Tu
     if row is not None and row[1] == state and row[2] == lease.fence:
         return turn_value(journal.id, row)
     _, session = check_fence(tx, lease)
-    _seal_abandoned(tx, journal, session.open_message or "")
+    if session.open_message is not None:
+        tx.seal(journal, session.open_message, Status.INTERRUPTED)
     ended = e.TurnEnded(turn_id=lease.turn_id, state=state, reason=reason)
     tx.add(journal, f"~ended:{lease.turn_id}", ended)
     return turn_value(journal.id, tx.row(SQL.find_turn, (journal.key, lease.turn_id)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import apsw
 
@@ -73,8 +74,10 @@ def check_sqlite_version(version: str = "") -> None:
 def open_connection(path: Path, *, read_only: bool = False) -> apsw.Connection:
     """Return a connection with every pragma set and checked. The file must exist for a reader."""
     check_sqlite_version()
-    flags = apsw.SQLITE_OPEN_READWRITE | (0 if read_only else apsw.SQLITE_OPEN_CREATE)
-    connection = apsw.Connection(str(path), flags=flags)
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI | (0 if read_only else apsw.SQLITE_OPEN_CREATE)
+    # A new database is as private as its lock file; its WAL inherits that.
+    uri = f"file:{quote(str(path))}?modeof={quote(str(path.parent / 'locks' / 'write'))}"
+    connection = apsw.Connection(uri, flags=flags)
     with ExitStack() as stack:
         stack.callback(connection.close)
         connection.set_busy_timeout(round(BUSY_STEP_SECONDS * 1000))
