@@ -28,7 +28,7 @@ from hansard.record.reconcile import Reconciler
 from hansard.record.sqlite.connection import fetch, immediate, open_connection
 from hansard.record.sqlite.migrate import SCHEMA_VERSION, check_version, create_schema, migrate, schema_version
 from hansard.record.sqlite.queries import SQL
-from hansard.record.transaction import Kept, Transaction
+from hansard.record.transaction import Kept, MismatchError, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -101,9 +101,8 @@ class Database:
 
     def _prepare(self, connection: apsw.Connection) -> None:
         version = check_version(connection)
-        database_id = ""
         if version == 0:
-            database_id = create_schema(connection)
+            create_schema(connection)
             sync_folder(str(self.home))
         elif version < SCHEMA_VERSION:
             migrate(connection, self.home / "backups")
@@ -114,8 +113,7 @@ class Database:
         rebuilt = version == 0 and os.path.exists(self.files.path(log_name(HOME_JOURNAL)))
         for journal_id in find_differences(connection, self.files):
             self.reconcile(connection, journal_id)
-        if database_id:
-            self._introduce(connection, database_id, rebuilt=rebuilt)
+        self._introduce(connection, rebuilt=rebuilt)
 
     def _make_durable(self, connection: apsw.Connection) -> None:
         """Put on the disk what opening found: a WAL's recovery also finds commits that were never fsynced (rule 3).
@@ -136,13 +134,17 @@ class Database:
         self.wal_pages = pages
         return apsw.SQLITE_OK
 
-    def _introduce(self, connection: apsw.Connection, database_id: str, *, rebuilt: bool) -> None:
-        """Make a new database known in the home journal."""
-        with immediate(connection):
-            tx = Transaction(connection, self.files, self.clock)
-            home_journal(tx, database_id, rebuilt=rebuilt)
-            tx.finish_unit()
-            tx.finish(self.reach)
+    def _introduce(self, connection: apsw.Connection, *, rebuilt: bool) -> None:
+        """Make a new database known in the home journal. One whose home log cannot be written serves its sessions."""
+        try:
+            with immediate(connection):
+                tx = Transaction(connection, self.files, self.clock)
+                home_journal(tx, tx.row(SQL.read_record)[0], rebuilt=rebuilt)
+                tx.finish_unit()
+                if tx.changed():
+                    tx.finish(self.reach)
+        except (MismatchError, HansardError) as error:
+            logger.error("the home journal cannot be written to: %s", error)  # noqa: TRY400
 
     def reconcile(self, connection: apsw.Connection, journal_id: str) -> HansardError | None:
         """Bring one journal's files in line, in a transaction of its own; return why it cannot be written to."""

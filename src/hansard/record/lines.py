@@ -1,6 +1,7 @@
 """Lines of the log: one entry, or one chunk, as JSON.
 
-A line carries everything that its row in the database does. Lines that one call committed together form a unit: each
+A line carries everything that its row in the database does, and the number of the transaction that wrote it: what is
+followed by another transaction's line was committed. Lines that one call committed together form a unit: each
 of them then names, for every journal that shares it, the last entry there, so that a unit that was cut by a crash is
 told from a whole one by what the journals hold, however their files were rewritten since.
 """
@@ -45,6 +46,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     salt: str
     digest: str
     body: msgspec.Raw
+    tx: int = 0
     ignorable: bool = False
     digest_format: int = DIGEST_FORMAT
     unit: dict[str, str] = msgspec.field(default_factory=dict)
@@ -90,7 +92,7 @@ def read_mark(mark: str) -> tuple[int, bytes]:
     return int(seq), bytes.fromhex(digest)
 
 
-def encode_line(row: Row, unit: dict[str, str] | None = None) -> bytes:
+def encode_line(row: Row, tx: int, unit: dict[str, str] | None = None) -> bytes:
     """Return the log line of an entry."""
     line = Line(
         row.seq,
@@ -101,6 +103,7 @@ def encode_line(row: Row, unit: dict[str, str] | None = None) -> bytes:
         row.salt.hex(),
         row.digest.hex(),
         msgspec.Raw(row.body),
+        tx,
         bool(row.ignorable),
         row.digest_format,
         unit or {},

@@ -13,9 +13,9 @@ from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.entries import MessageSealed, SessionCreated, chain_start, check_kind
-from hansard.domain.limits import READ_ROWS_MAX
+from hansard.domain.limits import LINE_BYTES_MAX, READ_ROWS_MAX
 from hansard.domain.sessions import Link
-from hansard.errors import LogForked
+from hansard.errors import LogForked, RecordDamaged
 from hansard.record.lines import (
     MARK_BYTES,
     Line,
@@ -62,10 +62,19 @@ class Tail:
         self.base: SessionCreated | None = None
         self.marks = array("Q")
         self.constraints: list[Constraint] = []
+        self.tx = 0
+        self.tx_seq = 0
         self.forked = False
 
     def scan(self, files: LogFiles) -> None:
-        """Read as many lines as are whole and continue the chain, and note what their units ask for."""
+        """Read as many lines as are whole and continue the chain, and note what the last transaction's units ask for.
+
+        Only the last transaction in a file can be one that a crash cut short: whoever writes looks first.
+        """
+        self._scan(files)
+        self.constraints = [each for each in self.constraints if each.first_seq >= self.tx_seq]
+
+    def _scan(self, files: LogFiles) -> None:
         for _, data in files.read_lines(log_name(self.journal_id), self.start, self.size):
             line = decode_line(data)
             if line is None:
@@ -92,6 +101,8 @@ class Tail:
     def _note(self, line: Line, row: Row) -> None:
         self.end_seq = row.seq
         self.digest = row.digest
+        if line.tx != self.tx:
+            self.tx, self.tx_seq = line.tx, row.seq
         self.marks.append(int.from_bytes(row.digest[:MARK_BYTES]))
         if line.unit and not (self.constraints and self.constraints[-1].unit == line.unit):
             self.constraints.append(Constraint(row.seq, line.unit))
@@ -125,7 +136,8 @@ class Reconciler:
             self._keep_unknown_lines(journal, size)
             rewrite_log(self.tx, journal)
         elif size > accounted:
-            self._adopt(journal_id)
+            if journal is None or self._check_boundary(journal, size):
+                self._adopt(journal_id)
         elif journal is not None and journal.log_synced < journal.log_end:
             self._check_unsynced(journal)
         for touched in {journal_id, *self.tails}:
@@ -146,7 +158,7 @@ class Reconciler:
             if tail.forked and tail.journal_id == journal_id:
                 message = (
                     f"the log of {journal_id} does not continue the database's history after seq {tail.end_seq}; "
-                    f"nothing is written to it until `hansard verify` is clean"
+                    f"nothing is written to it until one of them is moved aside"
                 )
                 raise LogForked(message)
 
@@ -157,12 +169,21 @@ class Reconciler:
             name = waiting.pop()
             if name in self.tails:
                 continue
-            look = self.files.look(log_name(name))
-            tail = Tail(name, self._read(name), look.size if look is not None else 0)
+            tail = Tail(name, self._read(name), self._size(name, required=name == journal_id))
             tail.scan(self.files)
             self.tails[name] = tail
             for constraint in tail.constraints:
                 waiting.extend(other for other in constraint.unit if other not in self.tails)
+
+    def _size(self, journal_id: str, *, required: bool) -> int:
+        """Return a log's size; another journal's that is no file holds nothing."""
+        try:
+            look = self.files.look(log_name(journal_id))
+        except RecordDamaged:
+            if required:
+                raise
+            return 0
+        return look.size if look is not None else 0
 
     def _settle(self) -> None:
         """Cut tails at units that are not whole, until nothing changes."""
@@ -199,8 +220,9 @@ class Reconciler:
             set_aside(self.files, tail.journal_id, end, tail.size)
         if journal is not None and (count > 0 or not tail.forked):
             journal.log_end = end
-            (commits,) = self.tx.row(SQL.bump_commits)
-            self.tx.store_head(journal, commits)
+            touched = tail.tx if count > 0 else self.tx.row(SQL.read_touched, (journal.key,))[0]
+            self.tx.run(SQL.raise_commits, (touched,))
+            self.tx.store_head(journal, touched)
 
     def _adopt_lines(self, tail: Tail, journal: Journal) -> int:
         """Store a tail's good entries; return the offset after the last of them."""
@@ -220,23 +242,48 @@ class Reconciler:
         parent = tail.base.parent_id
         return self.tx.create_journal(tail.journal_id, parent, tail.base.at, bytes.fromhex(tail.base.digest))
 
+    def _check_boundary(self, journal: Journal, size: int) -> bool:
+        """Return whether the log, up to where the database accounts for it, ends with the database's head.
+
+        If not, it is another history, or damage that is written anew.
+        """
+        if journal.log_end == 0 or last_line_agrees(self.files, journal):
+            return True
+        self._refuse_foreign_lines(journal, size)
+        rewrite_log(self.tx, journal)
+        return False
+
+    def _refuse_foreign_lines(self, journal: Journal, size: int) -> None:
+        """Stop when a log holds whole lines that the database lacks: nobody can say which of the two is right."""
+        for _, data in self.files.read_lines(log_name(journal.id), 0, size):
+            line = decode_line(data)
+            if line is not None and not self._stored(journal, line):
+                message = (
+                    f"the log of {journal.id} tells another history than the database: entry {line.seq} ({line.id}); "
+                    f"nothing is written to it until one of them is moved aside"
+                )
+                raise LogForked(message)
+
+    def _stored(self, journal: Journal, line: Line) -> bool:
+        if not journal.base_seq < line.seq <= journal.head_seq:
+            return False
+        row = self.tx.row(SQL.read_digest, (journal.entry_key(line.seq),))
+        return row is not None and row[0].hex() == line.digest
+
     # Shorter, or of doubtful content after a power cut.
 
     def _check_unsynced(self, journal: Journal) -> None:
         """Compare the lines that were not known to be on the disk; rewrite the log when they differ (rule 2)."""
         if not lines_agree(self.tx, journal, journal.log_synced):
+            self._refuse_foreign_lines(journal, journal.log_end)
             logger.warning("the log of %s is damaged; it is rewritten from the database", journal.id)
-            self._keep_unknown_lines(journal, journal.log_end)
             rewrite_log(self.tx, journal)
 
     def _keep_unknown_lines(self, journal: Journal, size: int) -> None:
         """Before a log is rewritten, set aside whole lines that the database does not have."""
         for end, data in self.files.read_lines(log_name(journal.id), 0, size):
             line = decode_line(data)
-            if line is None:
-                continue
-            row = self.tx.row(SQL.read_digest, (journal.entry_key(line.seq),)) if line.seq < 1 << 32 else None
-            if row is None or row[0].hex() != line.digest:
+            if line is not None and not self._stored(journal, line):
                 set_aside(self.files, journal.id, end - len(data), end, cut=False)
 
 
@@ -270,11 +317,21 @@ def stored_rows(tx: Transaction, journal: Journal) -> Iterator[Row]:
 
 def rewrite_log(tx: Transaction, journal: Journal) -> None:
     """Write a journal's log anew from the database."""
-    size = tx.files.replace(log_name(journal.id), (encode_line(row) for row in stored_rows(tx, journal)))
+    (touched,) = tx.row(SQL.read_touched, (journal.key,))
+    lines = (encode_line(row, touched) for row in stored_rows(tx, journal))
+    size = tx.files.replace(log_name(journal.id), lines)
     tx.files.suspect.discard(journal.id)
     journal.log_end = journal.log_synced = size
     tx.run(SQL.update_journal_log, (size, size, journal.part_end, journal.key))
     logger.warning("rewrote the log of %s from the database (%d bytes)", journal.id, size)
+
+
+def last_line_agrees(files: LogFiles, journal: Journal) -> bool:
+    """Return whether the line that ends where the database's account of a log ends is its head."""
+    start = max(0, journal.log_end - LINE_BYTES_MAX)
+    *_, last = [data for _, data in files.read_lines(log_name(journal.id), start, journal.log_end)] or [b""]
+    line = decode_line(last)
+    return line is not None and (line.seq, line.digest) == (journal.head_seq, journal.head_digest.hex())
 
 
 def lines_agree(tx: Transaction, journal: Journal, start: int) -> bool:

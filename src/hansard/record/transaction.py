@@ -189,6 +189,13 @@ class Transaction:
         self.journals: dict[str, Journal] = {}
         self._unit: list[tuple[Journal, Row]] = []
         self._wrote = False
+        self._number = 0
+
+    def number(self) -> int:
+        """Return this transaction's number: it grows with each commit, and log lines carry it."""
+        if not self._number:
+            (self._number,) = self.row(SQL.bump_commits)
+        return self._number
 
     def rows(self, query: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
         """Return every row: no cursor stays half read (rule 12)."""
@@ -369,11 +376,11 @@ class Transaction:
         """Turn what one call added into log lines that stand or fall together."""
         if len(self._unit) == 1:
             journal, row = self._unit[0]
-            journal.log.append(encode_line(row))
+            journal.log.append(encode_line(row, self.number()))
         elif self._unit:
             unit = {journal.id: place_mark(row.seq, row.digest) for journal, row in self._unit}
             for journal, row in self._unit:
-                journal.log.append(encode_line(row, unit))
+                journal.log.append(encode_line(row, self.number(), unit))
         self._unit = []
         self._wrote = False
 
@@ -403,7 +410,7 @@ class Transaction:
 
     def finish(self, reach: Callable[[str], None]) -> list[Written]:
         """Store the journals' heads, then write the log: one write for each file, just before COMMIT."""
-        (commits,) = self.row(SQL.bump_commits)
+        commits = self.number()
         ends: list[tuple[Journal, bytes, int]] = []
         for journal in self.changed():
             data = b"".join(journal.log)

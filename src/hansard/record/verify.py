@@ -18,7 +18,7 @@ from hansard.domain.entries import Body, MessageAdded, MessageSealed, check_kind
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.messages import File, ToolResult
-from hansard.errors import HansardError, RecordUnavailable
+from hansard.errors import HansardError, RecordDamaged, RecordUnavailable
 from hansard.record.database import list_logs
 from hansard.record.lines import Line, Row, decode_line, decode_part, log_name, part_name, row_digest, tail_name
 from hansard.record.locks import FairLock
@@ -170,15 +170,21 @@ class JournalCheck:
     # The log leg.
 
     def _read_lines(self) -> Iterator[tuple[int, Line | None]]:
-        name = log_name(self._id)
-        for end, data in self._store.files.read_lines(name, 0, 1 << 62):
-            yield end, decode_line(data)
+        try:
+            self._store.files.look(log_name(self._id))
+            for end, data in self._store.files.read_lines(log_name(self._id), 0, 1 << 62):
+                yield end, decode_line(data)
+        except (RecordDamaged, OSError) as error:
+            self._log_broken = True
+            self.find("log", str(error))
 
     def _check_line(self, row: Row) -> None:
         """Compare an entry with its log line; after the first difference there is no more to say."""
         if self._log_broken:
             return
         end, line = next(self._lines, (self._offset, None))
+        if self._log_broken:
+            return
         if line is None:
             self._log_broken = True
             self.find(
@@ -224,7 +230,11 @@ class JournalCheck:
         if open_message is not None and not snapshot.rows(SQL.find_turn_in_state, (journal.key, "running")):
             self.find("turn", f"message {open_message} is open and no turn runs")
         stored = [(message_id, part, text.decode()) for _, message_id, part, text in chunks]
-        lines = list(self._store.files.read_lines(part_name(self._id), 0, journal.part_end))
+        try:
+            lines = list(self._store.files.read_lines(part_name(self._id), 0, journal.part_end))
+        except OSError as error:
+            self.find("part", str(error))
+            return
         parts = [decode_part(data) for _, data in lines]
         logged = [(line.message, line.part, line.text) if line is not None else None for line in parts]
         end = lines[-1][0] if lines else 0

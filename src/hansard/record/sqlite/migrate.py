@@ -46,15 +46,13 @@ def check_version(connection: apsw.Connection) -> int:
     return version
 
 
-def create_schema(connection: apsw.Connection) -> str:
-    """Fill an empty database in one transaction and return its new id."""
-    database_id = secrets.token_hex(8)
+def create_schema(connection: apsw.Connection) -> None:
+    """Fill an empty database in one transaction."""
     with immediate(connection):
         connection.execute(resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8"))
-        connection.execute(SQL.insert_record, (database_id,))
+        connection.execute(SQL.insert_record, (secrets.token_hex(8),))
         connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", SCHEMA_VERSION)
-    return database_id
 
 
 def migrate(connection: apsw.Connection, backups: Path, migrations: Sequence[str] = MIGRATIONS) -> list[Path]:

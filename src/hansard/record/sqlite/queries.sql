@@ -50,6 +50,14 @@ SELECT database_id, commits FROM record
 -- Count a commit; alone, it is the no-op that makes a failed commit final (rule 3).
 UPDATE record SET commits = commits + 1 RETURNING commits
 
+-- name: raise_commits
+-- A log holds transactions that this database has not seen: go on after them.
+UPDATE record SET commits = max(commits, ?)
+
+-- name: read_touched
+-- The commit that last changed a journal.
+SELECT touched FROM journal WHERE key = ?
+
 -- name: read_journal
 -- A journal's head and the ends of its files.
 SELECT key, id, base_id, base_seq, base_digest, head_seq, head_digest, log_end, log_synced, part_end, messages, active_at
