@@ -61,7 +61,7 @@ PATIENCE_SECONDS: Final = 30.0
 LOG_SYNC_SECONDS: Final = 1.0
 """The log is fsynced at least this often while it grows (rule 2)."""
 
-FOLLOW_POLL_SECONDS: Final = 0.02
+FOLLOW_POLL_SECONDS: Final = 0.01
 """How often a process with followers looks for commits of other processes; the promise is 50 ms."""
 
 BUSY_STEP_SECONDS: Final = 0.25

@@ -26,6 +26,7 @@ from hansard.domain.text import INTEGER_MAX, clean_name, clean_text
 from hansard.errors import InvalidInput, TooLarge
 from hansard.record import views
 from hansard.record.calls import Caller, close_in_thread, open_in_thread
+from hansard.record.followers import PageReader
 from hansard.record.operations import deliveries, messages, sessions, turns
 from hansard.record.operations import home as home_ops
 from hansard.record.store import Store, Wiring, close_store, open_store
@@ -96,6 +97,7 @@ class Record:
     def __init__(self, caller: Caller) -> None:
         """Use `Record.open`."""
         self._caller = caller
+        self._pages = PageReader(caller)
 
     @classmethod
     @asynccontextmanager
@@ -253,8 +255,7 @@ class Record:
         try:
             while True:
                 signal.event.clear()
-                here = position
-                page = await self._caller.read(lambda snapshot: views.follow_page(snapshot, session_id, here))  # noqa: B023
+                page = await self._pages.next(session_id, position)
                 position = page.position
                 for item in page.items:
                     yield item

@@ -6,8 +6,14 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING
 
+from hansard.errors import HansardError
+from hansard.record.views import FollowPage, follow_pages
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
+
+    from hansard.domain.positions import Position
+    from hansard.record.calls import Caller
 
 
 class Signal:
@@ -72,3 +78,40 @@ class Followers:
                 loop.call_soon_threadsafe(ring_all, group)
             except RuntimeError:  # its loop is closed: nobody listens any more
                 continue
+
+
+class PageReader:
+    """Reads for many followers at once: whoever asks within one turn of the loop shares a snapshot and a thread."""
+
+    def __init__(self, caller: Caller) -> None:
+        """Read through a caller, on its loop."""
+        self._caller = caller
+        self._waiting: list[tuple[str, Position, asyncio.Future[FollowPage]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def next(self, session_id: str, position: Position) -> FollowPage:
+        """Return what came after a position."""
+        future: asyncio.Future[FollowPage] = asyncio.get_running_loop().create_future()
+        self._waiting.append((session_id, position, future))
+        if self._task is None:
+            self._task = asyncio.create_task(self._read())
+        return await future
+
+    async def _read(self) -> None:
+        """Serve whoever waits, until nobody does."""
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            wanted = [(session_id, position) for session_id, position, _ in batch]
+            outcomes: Sequence[FollowPage | BaseException]
+            try:
+                outcomes = await self._caller.read(lambda snapshot: follow_pages(snapshot, wanted))  # noqa: B023
+            except HansardError as error:
+                outcomes = [error] * len(batch)
+            for (_, _, future), outcome in zip(batch, outcomes, strict=True):
+                if future.done():
+                    continue
+                if isinstance(outcome, BaseException):
+                    future.set_exception(outcome)
+                else:
+                    future.set_result(outcome)
+        self._task = None

@@ -33,7 +33,7 @@ from hansard.record.reading import Readers
 from hansard.record.reserve import Reserve
 from hansard.record.sqlite.connection import fetch, map_error
 from hansard.record.sqlite.queries import SQL
-from hansard.record.writer import Item, Writer
+from hansard.record.writer import Change, Item, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,9 +189,9 @@ class Store:
                 logger.exception("the writer failed in an unforeseen way; it goes on")
                 self.writer.stumble(error)
 
-    def _committed(self, journal_ids: list[str]) -> None:
-        self.keeper.note(journal_ids)
-        self.followers.ring(journal_ids)
+    def _committed(self, changes: list[Change]) -> None:
+        self.keeper.note(change.journal_id for change in changes if change.logged)
+        self.followers.ring([change.journal_id for change in changes])
 
     def check_process(self) -> None:
         """Refuse a child of fork(): locks and connections stayed with its parent."""

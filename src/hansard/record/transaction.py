@@ -104,11 +104,13 @@ class Journal:
         "log_look",
         "log_synced",
         "messages",
+        "open_end",
         "part",
         "part_end",
         "part_look",
         "part_reset",
         "part_seen",
+        "running",
         "session",
     )
 
@@ -128,8 +130,14 @@ class Journal:
             self.messages,
             self.active_at,
         ) = row
-        self.session: SessionRow | None = None
+        self.forget()
         self.settle()
+
+    def forget(self) -> None:
+        """Read again what entries of this transaction may have changed."""
+        self.session: SessionRow | None = None
+        self.running: tuple[Any, ...] | None = None
+        self.open_end = -1
 
     def settle(self) -> None:
         """Begin a transaction: nothing is to be written, and no file was looked at."""
@@ -316,7 +324,7 @@ class Transaction:
         journal.messages += count_messages(body)
         if type(body) is not MessageAdded:
             project(self.run, Place(journal.key, journal.id, row.seq, row.id, row.at), body)
-            journal.session = None
+            journal.forget()
 
     # Open messages.
 
@@ -338,12 +346,21 @@ class Transaction:
         line = encode_part(message_id, start, part, text)
         journal.part.append(line)
         journal.part_end += len(line)
-        return start + len(data)
+        journal.open_end = start + len(data)
+        return journal.open_end
 
     def chunk_end(self, journal: Journal) -> int:
         """Return how many bytes the open message has."""
-        last = self.row(SQL.last_chunk, (journal.key,))
-        return 0 if last is None else last[0] + len(last[3])
+        if journal.open_end < 0:
+            last = self.row(SQL.last_chunk, (journal.key,))
+            journal.open_end = 0 if last is None else last[0] + len(last[3])
+        return journal.open_end
+
+    def running_turn(self, journal: Journal) -> tuple[Any, ...] | None:
+        """Return the row of the turn that holds the session."""
+        if journal.running is None:
+            journal.running = self.row(SQL.find_turn_in_state, (journal.key, "running")) or ()
+        return journal.running or None
 
     def open_pieces(self, journal: Journal) -> list[tuple[str, str]]:
         """Return the open message's (part kind, text) pieces."""
@@ -369,6 +386,7 @@ class Transaction:
         journal.part = []
         journal.part_end = 0
         journal.part_reset = True
+        journal.open_end = -1
 
     # The ends of a unit and of the transaction.
 

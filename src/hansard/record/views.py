@@ -9,7 +9,7 @@ from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.positions import Position
 from hansard.domain.sessions import Route, Session
 from hansard.domain.transcript import fold_transcript, join_chunks, streamed_pieces
-from hansard.errors import Ambiguous, InvalidInput, NotFound
+from hansard.errors import Ambiguous, HansardError, InvalidInput, NotFound
 from hansard.record.operations.deliveries import delivery_value
 from hansard.record.operations.sessions import session_value
 from hansard.record.operations.turns import turn_value
@@ -159,6 +159,17 @@ def fold_pages(pages: list[TranscriptPage]) -> list[Message]:
     return fold_transcript(rows, join_chunks(pages[-1].open_pieces))
 
 
+def follow_pages(snapshot: Snapshot, wanted: list[tuple[str, Position]]) -> list[FollowPage | HansardError]:
+    """Return the next page of each follower, all of one moment; one that fails does so alone."""
+    pages: list[FollowPage | HansardError] = []
+    for session_id, position in wanted:
+        try:
+            pages.append(follow_page(snapshot, session_id, position))
+        except HansardError as error:
+            pages.append(error)
+    return pages
+
+
 class FollowPage(NamedTuple):
     """What a follower is given next, and where it then stands."""
 
@@ -169,9 +180,13 @@ class FollowPage(NamedTuple):
 
 def follow_page(snapshot: Snapshot, session_id: str, position: Position) -> FollowPage:
     """Return what came after a position: entries and chunks of one moment (rule 13)."""
-    session = find_session(snapshot, session_id)
+    tip = snapshot.row(SQL.read_tip, (session_id,))
+    if tip is None:
+        message = f"there is no session {session_id}"
+        raise NotFound(message)
+    journal, head_seq, open_message = tip
     items: list[e.Entry | e.Chunk] = []
-    rows = page(snapshot, session_id, position.seq, READ_ROWS_MAX)
+    rows = page(snapshot, session_id, position.seq, READ_ROWS_MAX) if head_seq > position.seq else []
     for seq, entry_id, kind, _, at, body in rows:
         if isinstance(body, e.MessageSealed):
             position = _remainder(items, position, body)
@@ -182,8 +197,11 @@ def follow_page(snapshot: Snapshot, session_id: str, position: Position) -> Foll
             position = Position(seq, position.message_id, position.offset_bytes)
         items.append(entry(session_id, seq, entry_id, kind, at, body, str(position)))
     complete = len(rows) < READ_ROWS_MAX
-    if complete and session.open_message is not None:
-        position = _open_chunks(snapshot, session, items, position)
+    if complete and open_message is not None:
+        if position.message_id != open_message:
+            position = Position(position.seq, open_message, 0)
+        for start, _, part, data in snapshot.rows(SQL.read_chunks_after, (journal, position.offset_bytes)):
+            position = _give(items, position, start, part, data)
     return FollowPage(items, position, complete)
 
 
@@ -196,18 +214,6 @@ def _remainder(items: list[e.Entry | e.Chunk], position: Position, seal: e.Messa
         position = _give(items, Position(position.seq, seal.message_id, offset), start, part, data)
         start += len(data)
         offset = max(offset, start)
-    return position
-
-
-def _open_chunks(
-    snapshot: Snapshot, session: SessionRow, items: list[e.Entry | e.Chunk], position: Position
-) -> Position:
-    """Give what the open message has beyond the follower's offset."""
-    message_id = session.open_message or ""
-    if position.message_id != message_id:
-        position = Position(position.seq, message_id, 0)
-    for start, _, part, data in snapshot.rows(SQL.read_chunks_after, (session.journal, position.offset_bytes)):
-        position = _give(items, position, start, part, data)
     return position
 
 

@@ -14,7 +14,7 @@ import logging
 import threading
 from collections import deque
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
@@ -41,6 +41,13 @@ class State(Enum):
     TAKEN = auto()
     DONE = auto()
     WITHDRAWN = auto()
+
+
+class Change(NamedTuple):
+    """A journal that a commit touched, and whether its log grew or only its open message."""
+
+    journal_id: str
+    logged: bool
 
 
 class Bell:
@@ -99,7 +106,7 @@ class Writer:
         reserve: Reserve,
         *,
         reach: Callable[[str], None],
-        committed: Callable[[list[str]], None],
+        committed: Callable[[list[Change]], None],
     ) -> None:
         """`committed` hears which journals changed; `reach` hears each step, for crash tests."""
         self._database = database
@@ -240,7 +247,7 @@ class Writer:
             self._answer(batch)
             self._reach("acknowledged")
 
-    def _commit_batch(self) -> tuple[list[Item], list[str]]:
+    def _commit_batch(self) -> tuple[list[Item], list[Change]]:
         """Run a batch and commit it; return who is to be answered and what changed."""
         batch: list[Item] = []
         try:
@@ -259,9 +266,11 @@ class Writer:
             return self._refuse(batch, error), []
         return self._commit(connection, tx, batch)
 
-    def _commit(self, connection: apsw.Connection, tx: Transaction, batch: list[Item]) -> tuple[list[Item], list[str]]:
+    def _commit(
+        self, connection: apsw.Connection, tx: Transaction, batch: list[Item]
+    ) -> tuple[list[Item], list[Change]]:
         """Write the log, commit, and make sure that it went into the file at the path."""
-        touched = [journal.id for journal in tx.changed()]
+        touched = [Change(journal.id, bool(journal.log)) for journal in tx.changed()]
         written: list[Written] = []
         try:
             if touched:
@@ -343,7 +352,7 @@ class Writer:
         *,
         committing: bool = False,
         doubt: bool = False,
-    ) -> tuple[list[Item], list[str]]:
+    ) -> tuple[list[Item], list[Change]]:
         """After a failed commit: make sure that it is gone, take the log lines back, and queue the batch again."""
         self.trouble = str(map_error(error, "writing"))
         logger.error("the record could not be written: %s", self.trouble)

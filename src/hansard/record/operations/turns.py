@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hansard.domain import entries as e
 from hansard.domain.messages import Part, Status
@@ -30,7 +30,7 @@ class Lease(NamedTuple):
     fence: int
 
 
-def turn_value(session_id: str, row: tuple[str, str, int, str, str]) -> TurnInfo:
+def turn_value(session_id: str, row: tuple[Any, ...]) -> TurnInfo:
     """Return the turn of a row."""
     turn_id, state, fence, owner, reason = row
     return TurnInfo(id=turn_id, session_id=session_id, state=TurnState(state), fence=fence, owner=owner, reason=reason)
@@ -97,8 +97,9 @@ def close_lost(tx: Transaction, session_id: str, is_alive: IsAlive) -> bool:
 def check_fence(tx: Transaction, lease: Lease) -> tuple[Journal, SessionRow]:
     """Refuse the write of a turn that does not hold the session any more, and name who does."""
     journal, row = tx.session(lease.session_id)
-    running = find_turn(tx, journal, TurnState.RUNNING)
-    if running is None or (running.id, running.fence) != (lease.turn_id, lease.fence):
+    holder = tx.running_turn(journal)
+    if holder is None or (holder[0], holder[2]) != (lease.turn_id, lease.fence):
+        running = turn_value(journal.id, holder) if holder is not None else None
         now = f"turn {running.id} of {running.owner} does" if running is not None else "no turn does"
         message = f"turn {lease.turn_id} does not hold session {lease.session_id} any more: {now}"
         raise StaleLease(message, running.owner if running is not None else "")

@@ -182,6 +182,10 @@ SELECT s.journal, s.id, s.source, s.owner, s.title, s.state, s.end_reason, s.par
        s.created_at, s.open_message, s.open_turn, j.messages, j.active_at, j.head_seq
 FROM session s JOIN journal j ON j.key = s.journal WHERE s.id = ?
 
+-- name: read_tip
+-- Where a session ends, for followers: its last entry and its open message.
+SELECT j.key, j.head_seq, s.open_message FROM session s JOIN journal j ON j.key = s.journal WHERE s.id = ?
+
 -- name: list_sessions
 -- Sessions, latest activity first: by commit, never by clock.
 SELECT s.journal, s.id, s.source, s.owner, s.title, s.state, s.end_reason, s.parent_id, s.parent_link, s.parent_at,
