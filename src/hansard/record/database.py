@@ -11,8 +11,7 @@ import json
 import logging
 import os
 import secrets
-import stat
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 import apsw
@@ -24,6 +23,7 @@ from hansard.errors import HansardError, LogForked, RecordDamaged, RecordTooNew
 from hansard.record.files import sync_folder, write_durably
 from hansard.record.lines import decode_line, log_name, part_name
 from hansard.record.operations.home import home_journal
+from hansard.record.reading import Gate, Identity, look_at
 from hansard.record.reconcile import Reconciler
 from hansard.record.sqlite.connection import fetch, immediate, open_connection
 from hansard.record.sqlite.migrate import SCHEMA_VERSION, check_version, create_schema, migrate, schema_version
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from hansard.record.files import LogFiles
 
 logger = logging.getLogger("hansard.record")
-
-SIDES = ("", "-wal", "-shm")
-Identity = tuple[tuple[int, int] | None, ...]
 
 
 class Database:
@@ -57,40 +54,27 @@ class Database:
         self._connection: apsw.Connection | None = None
         self._doubtful = False
         self._kept = Kept()
+        self.gate = Gate()
         self.wal_pages = 0
-
-    def look(self) -> Identity:
-        """Return which files lie at the database's names now, without opening them."""
-        found: list[tuple[int, int] | None] = []
-        for side in SIDES:
-            try:
-                seen = os.stat(f"{self.path}{side}", follow_symlinks=False)
-            except FileNotFoundError:
-                found.append(None)
-                continue
-            if not stat.S_ISREG(seen.st_mode):
-                message = f"{self.path.name}{side} is not a file: something else lies in its place"
-                raise RecordDamaged(message)
-            found.append((seen.st_dev, seen.st_ino))
-        return tuple(found)
 
     def same(self) -> bool:
         """Return whether the files that we are connected to are still the ones at the path."""
         try:
-            return self.look() == self.identity
+            return look_at(self.path) == self.identity
         except RecordDamaged:
             return False
 
     def connection(self) -> apsw.Connection:
         """Return a connection to the database at the path; open, create or rebuild it when need be."""
-        if self._connection is not None and self.same():
-            return self._connection
         if self._connection is not None:
-            logger.warning("state.db was moved or replaced under us; it is opened again")
+            if self.same():
+                return self._connection
+            logger.warning("state.db or its WAL was moved or replaced under us; it is opened again")
+        live = self.identity if self._connection is not None else ()
         self.close()
-        self._set_orphans_aside()
-        connection = open_connection(self.path)
-        with ExitStack() as stack:
+        with self.gate.emptied(), ExitStack() as stack:
+            self._set_orphans_aside(live)
+            connection = open_connection(self.path)
             stack.callback(connection.close)
             self._prepare(connection)
             self._make_durable(connection)
@@ -108,7 +92,7 @@ class Database:
             migrate(connection, self.home / "backups")
         for kind, kind_version, ignorable in fetch(connection, SQL.list_kinds):
             check_kind(kind, kind_version, ignorable=bool(ignorable))
-        self.identity = self.look()
+        self.identity = look_at(self.path)
         self._keep_identity()
         rebuilt = version == 0 and os.path.exists(self.files.path(log_name(HOME_JOURNAL)))
         for journal_id in find_differences(connection, self.files):
@@ -214,22 +198,35 @@ class Database:
 
     # A WAL that belongs to another database must never be replayed into this one.
 
-    def _set_orphans_aside(self) -> None:
-        database, wal, shm = self.look()
+    def _set_orphans_aside(self, live: Identity) -> None:
+        """Move away what does not belong together.
+
+        When a WAL or wal-index vanished under a connection that used it, the database may hold half of a checkpoint:
+        all of it is set aside, and rebuilt from the logs, which have everything.
+        """
+        now = look_at(self.path)
+        database, wal, shm = now
+        known = self._read_identity()
+        if live and database is not None and database == live[0]:
+            self._aside("", "-wal", "-shm")
+        elif wal is not None and (database is None or (known and database != known[0] and wal == known[1])):
+            self._aside("-wal", "-shm")
+        elif wal is None and shm is not None:
+            self._aside("-shm")
+
+    def _aside(self, *sides: str) -> None:
+        name = secrets.token_hex(4)
+        for side in sides:
+            with suppress(FileNotFoundError):
+                os.rename(f"{self.path}{side}", f"{self.path}{side}.orphan-{name}")
+        logger.warning("set aside %s as .orphan-%s", ", ".join(f"state.db{side}" for side in sides), name)
+
+    def _read_identity(self) -> Identity:
         try:
             known = json.loads((self.home / "locks" / "identity").read_text())
         except (OSError, ValueError):
-            known = None
-        known_database, known_wal = (known or [None, None])[:2]
-        replaced = known is not None and database is not None and list(database) != known_database
-        if wal is not None and (database is None or (replaced and list(wal) == known_wal)):
-            name = secrets.token_hex(4)
-            for side in ("-wal", "-shm"):
-                if os.path.exists(f"{self.path}{side}"):
-                    os.rename(f"{self.path}{side}", f"{self.path}{side}.orphan-{name}")
-            logger.warning("set aside a WAL that belongs to another database, as state.db-wal.orphan-%s", name)
-        elif database is None and shm is not None:
-            os.rename(f"{self.path}-shm", f"{self.path}-shm.orphan-{secrets.token_hex(4)}")
+            return ()
+        return tuple(tuple(each) if each else None for each in known)
 
     def _keep_identity(self) -> None:
         path = self.home / "locks" / "identity"

@@ -21,13 +21,11 @@ from hansard.errors import HansardError
 from hansard.record.files import sync_descriptor, sync_folder
 from hansard.record.lines import log_name
 from hansard.record.reading import ReadConnection, ReplacedError
-from hansard.record.sqlite.connection import fetch
 from hansard.record.sqlite.queries import SQL
 from hansard.record.writer import Item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
     from hansard.record.database import Database
     from hansard.record.followers import Followers
@@ -51,7 +49,7 @@ class Keeper:
         self._files = database.files
         self._writer = writer
         self._lock = lock
-        self._connection = ReadConnection(database.path, read_only=False)
+        self._connection = ReadConnection(database.path, database.gate, read_only=False)
         self._mutex = threading.Lock()
         self._dirty: set[str] = set()
         self._in_folder: set[str] = set()
@@ -126,7 +124,7 @@ class Keeper:
             logger.warning("the keeper's note is not written: %s", error)
 
     def _copy_back(self) -> None:
-        fetch(self._connection.get(), SQL.checkpoint)
+        self._connection.fetch(SQL.checkpoint)
 
     def close(self) -> None:
         """Close the connection."""
@@ -142,9 +140,9 @@ def mark_synced(tx: Transaction, synced: dict[str, int]) -> None:
 class Watcher:
     """Looks for commits of other processes while somebody follows. A thread calls `step` every few milliseconds."""
 
-    def __init__(self, home: Path, followers: Followers) -> None:
+    def __init__(self, database: Database, followers: Followers) -> None:
         """Ring for those who follow."""
-        self._connection = ReadConnection(home / "state.db")
+        self._connection = ReadConnection(database.path, database.gate)
         self._followers = followers
         self._version = -1
         self._commits = -1
@@ -152,7 +150,7 @@ class Watcher:
     def step(self) -> None:
         """Tell who changed since the last look."""
         try:
-            version = fetch(self._connection.get(), SQL.data_version)[0][0]
+            version = self._connection.fetch(SQL.data_version)[0][0]
             if version == self._version:
                 return
             journal_ids = self._connection.snapshot(self._look)

@@ -8,17 +8,20 @@ On crash: nothing to do.
 from __future__ import annotations
 
 import os
+import stat
 import threading
+import weakref
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
-from hansard.errors import RecordUnavailable
-from hansard.record.sqlite.connection import map_error, open_connection
+from hansard.errors import RecordDamaged, RecordUnavailable
+from hansard.record.sqlite.connection import fetch, map_error, open_connection
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 Result = TypeVar("Result")
@@ -48,41 +51,115 @@ class Snapshot:
         return rows[0] if rows else None
 
 
-class ReadConnection:
-    """A connection that notices when the file at the path is another one."""
+SIDES = ("", "-wal", "-shm")
+Identity = tuple[tuple[int, int] | None, ...]
 
-    def __init__(self, path: Path, *, read_only: bool = True) -> None:
+
+def look_at(path: Path) -> Identity:
+    """Return which files lie at a database's names now, without opening them (rule 5)."""
+    found: list[tuple[int, int] | None] = []
+    for side in SIDES:
+        try:
+            seen = os.stat(f"{path}{side}", follow_symlinks=False)
+        except FileNotFoundError:
+            found.append(None)
+            continue
+        if not stat.S_ISREG(seen.st_mode):
+            message = f"{path.name}{side} is not a file: something else lies in its place"
+            raise RecordDamaged(message)
+        found.append((seen.st_dev, seen.st_ino))
+    return tuple(found)
+
+
+class Gate:
+    """All connections of this process but the writer's.
+
+    SQLite shares locks and the wal-index inside a process, so before a database is opened in place of another, every
+    one of them must let go.
+    """
+
+    def __init__(self) -> None:
+        """Open."""
+        self._changed = threading.Condition()
+        self._users = 0
+        self._shut = False
+        self._connections: weakref.WeakSet[ReadConnection] = weakref.WeakSet()
+
+    def add(self, connection: ReadConnection) -> None:
+        """Know a connection."""
+        with self._changed:
+            self._connections.add(connection)
+
+    @contextmanager
+    def using(self) -> Iterator[None]:
+        """Use a connection for a moment."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._shut)
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._users -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def emptied(self) -> Iterator[None]:
+        """Wait until nobody uses a connection, close them all, and let nobody in meanwhile."""
+        with self._changed:
+            self._shut = True
+            self._changed.wait_for(lambda: self._users == 0)
+            connections = list(self._connections)
+        try:
+            for connection in connections:
+                connection.close()
+            yield
+        finally:
+            with self._changed:
+                self._shut = False
+                self._changed.notify_all()
+
+
+class ReadConnection:
+    """A connection that notices when the files at the path are others."""
+
+    def __init__(self, path: Path, gate: Gate, *, read_only: bool = True) -> None:
         """Nothing is opened before it is needed."""
         self._path = path
+        self._gate = gate
         self._read_only = read_only
         self._connection: apsw.Connection | None = None
-        self._identity: tuple[int, int] | None = None
+        self._identity: Identity = ()
+        gate.add(self)
 
-    def get(self) -> apsw.Connection:
-        """Return a connection to the file that lies at the path now."""
-        try:
-            seen = os.stat(self._path)
-        except FileNotFoundError:
-            self.close()
-            raise ReplacedError from None
-        identity = (seen.st_dev, seen.st_ino)
+    def _get(self) -> apsw.Connection:
+        identity = look_at(self._path)
         if self._connection is not None and self._identity != identity:
             self.close()
             raise ReplacedError
+        if identity[0] is None:
+            raise ReplacedError
         if self._connection is None:
             self._connection = open_connection(self._path, read_only=self._read_only)
-            self._identity = identity
+            fetch(self._connection, SQL.schema_version)
+            self._identity = look_at(self._path)
         return self._connection
+
+    def fetch(self, query: str) -> list[Any]:
+        """Run one statement by itself."""
+        with self._gate.using():
+            return fetch(self._get(), query)
 
     def snapshot(self, read: Callable[[Snapshot], Result]) -> Result:
         """Run a read in one snapshot and end it."""
-        connection = self.get()
-        connection.execute(SQL.begin_read)
-        try:
-            return read(Snapshot(connection))
-        finally:
-            if connection.in_transaction:
-                connection.execute(SQL.rollback)
+        with self._gate.using():
+            connection = self._get()
+            connection.execute(SQL.begin_read)
+            try:
+                return read(Snapshot(connection))
+            finally:
+                if connection.in_transaction:
+                    connection.execute(SQL.rollback)
 
     def close(self) -> None:
         """Close the connection."""
@@ -94,9 +171,10 @@ class ReadConnection:
 class Readers:
     """A few connections that the process's reads share."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, gate: Gate) -> None:
         """Nothing is opened before it is needed."""
         self._path = path
+        self._gate = gate
         self._idle: list[ReadConnection] = []
         self._mutex = threading.Lock()
         self._closed = False
@@ -107,7 +185,7 @@ class Readers:
             if self._closed:
                 message = "the record is closed"
                 raise RecordUnavailable(message)
-            connection = self._idle.pop() if self._idle else ReadConnection(self._path)
+            connection = self._idle.pop() if self._idle else ReadConnection(self._path, self._gate)
         try:
             result = connection.snapshot(read)
         except apsw.Error as error:

@@ -352,26 +352,31 @@ def lines_agree(tx: Transaction, journal: Journal, start: int) -> bool:
 def reconcile_part(tx: Transaction, journal_id: str) -> None:
     """Bring an open message's part file and chunks in line: what the file has beyond the chunks is adopted."""
     row = tx.row(SQL.read_journal, (journal_id,))
-    name = part_name(journal_id)
-    look = tx.files.look(name)
     if row is None:
         return
     journal = Journal(row)
-    if (look.size if look is not None else 0) == journal.part_end:
-        return
+    name = part_name(journal_id)
+    look = tx.files.look(name)
     session = tx.row(SQL.read_session, (journal_id,))
     message_id = SessionRow(*session).open_message if session is not None else None
+    found = [data for _, data in tx.files.read_lines(name, 0, look.size if look is not None else 0)]
     if message_id is None:
+        wanted = []
         tx.files.remove(name)
-        size = 0
     else:
-        journal.part_seen = True
-        for _, data in list(tx.files.read_lines(name, 0, look.size if look is not None else 0)):
-            line = decode_part(data)
-            if line is None or line.message != message_id or line.start > tx.chunk_end(journal):
-                break
-            tx.add_chunk(journal, message_id, line.start, line.part, line.text)
+        adopt_chunks(tx, journal, message_id, found)
         chunks = tx.rows(SQL.read_chunks, (journal.key,))
-        lines = [encode_part(message, start, part, text.decode()) for start, message, part, text in chunks]
-        size = tx.files.replace(name, lines)
-    tx.run(SQL.update_journal_log, (journal.log_end, journal.log_synced, size, journal.key))
+        wanted = [encode_part(message, start, part, text.decode()) for start, message, part, text in chunks]
+        if wanted != found:
+            tx.files.replace(name, wanted)
+    tx.run(SQL.update_journal_log, (journal.log_end, journal.log_synced, sum(map(len, wanted)), journal.key))
+
+
+def adopt_chunks(tx: Transaction, journal: Journal, message_id: str, found: list[bytes]) -> None:
+    """Store the chunks of the open message that only its part file has."""
+    journal.part_seen = True
+    for data in found:
+        line = decode_part(data)
+        if line is None or line.message != message_id or line.start > tx.chunk_end(journal):
+            return
+        tx.add_chunk(journal, message_id, line.start, line.part, line.text)

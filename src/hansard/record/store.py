@@ -77,7 +77,7 @@ class Store:
         self.lock = FairLock(home / "locks")
         self._keeper_lock = FairLock(home / "locks")
         self.blobs = Blobs(home)
-        self.readers = Readers(home / "state.db")
+        self.readers = Readers(self.database.path, self.database.gate)
         self.followers = Followers(self._start_watching, self._stop_watching)
         reserve = Reserve(home)
         self.writer = Writer(self.database, self.lock, reserve, reach=wiring.reach, committed=self._committed)
@@ -206,7 +206,7 @@ class Store:
     # Watching other processes, only while somebody follows.
 
     def _start_watching(self) -> None:
-        watcher = Watcher(self.home, self.followers)
+        watcher = Watcher(self.database, self.followers)
         self.watcher = watcher
         if self.wiring.threads:
             self._watcher_thread = Ticker("hansard-watcher", watcher.step, WATCHER_SECONDS, watcher.close)

@@ -244,7 +244,7 @@ class JournalCheck:
 
 def verify_record(store: Store) -> Report:
     """Check every journal, and that nothing lies around that no journal accounts for. Blocking."""
-    connection = ReadConnection(store.home / "state.db")
+    connection = ReadConnection(store.database.path, store.database.gate)
     try:
         return _verify(store, connection)
     except ReplacedError:
