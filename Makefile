@@ -52,9 +52,11 @@ check: setup ## formatting, lint, types and import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/reference.py --check
+	$(BIN)/python scripts/guarantees.py --check
 
-reference: setup ## write docs/reference.md from the code
+reference: setup ## write docs/reference.md and the loss table of docs/guarantees.md from the code
 	$(BIN)/python scripts/reference.py
+	$(BIN)/python scripts/guarantees.py
 
 format: setup ## let ruff format and repair what it can
 	$(BIN)/ruff format .

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import click
@@ -22,11 +24,13 @@ if TYPE_CHECKING:
     from hansard.record.turn import Turn
 
 WORD_SECONDS = 0.15
+READ_BYTES = 65536
 
 GREETING = """\
-This is a demonstration of Hansard's record. There is no model yet: your words come back, one by one,
-and each is printed only after it was read back from the record. Interrupt with Ctrl-C, kill the process,
-start again: what you saw is still there. An empty line leaves.
+This is a demonstration of Hansard's record. There is no model yet: your
+words come back one by one, each printed only after it was read back from
+the record. Interrupt with Ctrl-C, kill the process, start again: what you
+saw is still there. An empty line leaves.
 """
 
 
@@ -73,7 +77,8 @@ async def demo(home: Path) -> None:
         click.echo(f"session {session.id}, {session.messages} messages so far")
         follower = asyncio.create_task(follow(record, session.id, "0"))
         await asyncio.sleep(0.1)
-        while text := (await asyncio.to_thread(read_line)).strip():
+        lines = Lines()
+        while text := await lines.next():
             task = asyncio.create_task(speak(record, session.id, text))
             try:
                 await asyncio.shield(task)
@@ -89,11 +94,38 @@ async def demo(home: Path) -> None:
         click.echo(f"{report.entries} entries verified: {'everything agrees' if report.ok else report.findings}")
 
 
-def read_line() -> str:
-    """Ask for a line; the end of input is an empty one."""
-    click.echo("> ", nl=False)
-    sys.stdout.flush()
-    return sys.stdin.readline()
+class Lines:
+    """Lines of standard input, read by a thread that nobody has to wait for when the person leaves."""
+
+    def __init__(self) -> None:
+        """Begin with nothing read."""
+        self._rest = b""
+
+    async def next(self) -> str:
+        """Ask for a line; the end of input is an empty one."""
+        click.echo("> ", nl=False)
+        sys.stdout.flush()
+        loop = asyncio.get_running_loop()
+        while b"\n" not in self._rest:
+            future: asyncio.Future[bytes] = loop.create_future()
+            threading.Thread(target=self._read, args=(loop, future), daemon=True).start()
+            data = await future
+            if not data:
+                break
+            self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line.decode(errors="replace").strip()
+
+    def _read(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[bytes]) -> None:
+        data = os.read(sys.stdin.fileno(), READ_BYTES)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the person left
+            loop.call_soon_threadsafe(give, future, data)
+
+
+def give(future: asyncio.Future[bytes], data: bytes) -> None:
+    """Hand over what was read, if somebody still waits."""
+    if not future.done():
+        future.set_result(data)
 
 
 @click.command("demo")

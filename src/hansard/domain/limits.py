@@ -76,6 +76,9 @@ RETRY_SECONDS_MAX: Final = 1.0
 CHECKPOINT_WAL_BYTES: Final = 4 * MIB
 """The WAL is copied back into the database beyond this size, by the keeper, never by the writer."""
 
+SHRINK_WAL_BYTES: Final = 1 * MIB
+"""A WAL of this size is copied back and cut when a process leaves."""
+
 WAL_BYTES_MAX: Final = 64 * MIB
 """A WAL that grew beyond this, because a reader held it, is cut back to it."""
 

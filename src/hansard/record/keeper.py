@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import apsw
 import msgspec
 
-from hansard.domain.limits import CHECKPOINT_WAL_BYTES, FOLLOW_POLL_SECONDS, LOG_SYNC_SECONDS
+from hansard.domain.limits import CHECKPOINT_WAL_BYTES, FOLLOW_POLL_SECONDS, LOG_SYNC_SECONDS, SHRINK_WAL_BYTES
 from hansard.errors import HansardError
 from hansard.record.files import sync_descriptor, sync_folder
 from hansard.record.lines import log_name
@@ -125,6 +125,15 @@ class Keeper:
 
     def _copy_back(self) -> None:
         self._connection.fetch(SQL.checkpoint)
+
+    def shrink(self) -> None:
+        """Give the space of a long WAL back before this process leaves; whoever reads meanwhile prevents it."""
+        if self._database.wal_pages * PAGE_BYTES < SHRINK_WAL_BYTES:
+            return
+        try:
+            self._connection.fetch(SQL.checkpoint_truncate)
+        except (apsw.Error, OSError, HansardError, ReplacedError) as error:
+            logger.info("the WAL keeps its size: %s", error)
 
     def close(self) -> None:
         """Close the connection."""

@@ -156,11 +156,12 @@ class Store:
         if self._writer_thread.is_alive() or self.writer.queued_items:
             self.writer.abandon(RecordUnavailable("the record was closed before this could be written"))
         self.readers.close()
-        self.keeper.close()
         if not self._writer_thread.is_alive():
+            self.keeper.shrink()
             self.database.close()
             self.files.close()
             self.lock.close()
+        self.keeper.close()
         self._keeper_lock.close()
         self._owner_lock.close()
 

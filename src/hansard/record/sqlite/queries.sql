@@ -38,6 +38,10 @@ PRAGMA quick_check
 -- Copy the WAL back without waiting for anyone.
 PRAGMA wal_checkpoint(PASSIVE)
 
+-- name: checkpoint_truncate
+-- Copy the WAL back and give its space back, when a process leaves and nobody else reads.
+PRAGMA wal_checkpoint(TRUNCATE)
+
 -- name: insert_record
 -- The one row of a new database.
 INSERT INTO record (one, database_id, commits) VALUES (1, ?, 0)
@@ -187,13 +191,13 @@ FROM session s JOIN journal j ON j.key = s.journal WHERE s.id = ?
 SELECT j.key, j.head_seq, s.open_message FROM session s JOIN journal j ON j.key = s.journal WHERE s.id = ?
 
 -- name: list_sessions
--- Sessions, latest activity first: by commit, never by clock.
+-- Sessions, latest activity first: by commit, never by clock; within a commit by id, which no rebuild changes.
 SELECT s.journal, s.id, s.source, s.owner, s.title, s.state, s.end_reason, s.parent_id, s.parent_link, s.parent_at,
        s.created_at, s.open_message, s.open_turn, j.messages, j.active_at, j.head_seq
 FROM session s JOIN journal j ON j.key = s.journal
 WHERE (?1 IS NULL OR s.owner = ?1) AND (?2 IS NULL OR s.source = ?2) AND (?3 IS NULL OR s.state = ?3)
-  AND (?4 IS NULL OR (j.touched, j.key) < (SELECT touched, key FROM journal WHERE id = ?4))
-ORDER BY j.touched DESC, j.key DESC LIMIT ?5
+  AND (?4 IS NULL OR (j.touched, j.id) < (SELECT touched, id FROM journal WHERE id = ?4))
+ORDER BY j.touched DESC, j.id DESC LIMIT ?5
 
 -- name: resolve_prefix
 -- Ids that begin with a text.
