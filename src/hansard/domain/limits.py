@@ -16,7 +16,7 @@ CHUNK_BYTES_MAX: Final = 1 * MIB
 REPLY_BYTES_MAX: Final = 1 * MIB
 """The streamed text of one reply: with every byte escaped it still fits into the entry that seals it."""
 
-LINE_BYTES_MAX: Final = ENTRY_BYTES_MAX + 64 * KIB
+LINE_BYTES_MAX: Final = ENTRY_BYTES_MAX + 128 * KIB
 """One line of a log: a body and its header. A longer line is damage, and is not read into memory."""
 
 BATCH_BYTES_MAX: Final = 16 * MIB
@@ -31,7 +31,7 @@ QUEUE_BYTES_MAX: Final = 64 * MIB
 QUEUE_ITEMS_MAX: Final = 8192
 """Items that may wait for the writer before callers are held back."""
 
-UNIT_ENTRIES_MAX: Final = 1000
+UNIT_ENTRIES_MAX: Final = 100
 """Entries that one call may commit together."""
 
 ID_CHARACTERS_MAX: Final = 255

@@ -74,7 +74,7 @@ class Database:
         self.close()
         with self.gate.emptied(), ExitStack() as stack:
             self._set_orphans_aside(live)
-            connection = open_connection(self.path)
+            connection = open_connection(self.path, check=check_version)
             stack.callback(connection.close)
             self._prepare(connection)
             self._make_durable(connection)
@@ -84,7 +84,7 @@ class Database:
         return connection
 
     def _prepare(self, connection: apsw.Connection) -> None:
-        version = check_version(connection)
+        version = schema_version(connection)
         if version == 0:
             create_schema(connection)
             sync_folder(str(self.home))

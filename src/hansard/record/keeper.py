@@ -128,9 +128,9 @@ class Keeper:
 
     def shrink(self) -> None:
         """Give the space of a long WAL back before this process leaves; whoever reads meanwhile prevents it."""
-        if self._database.wal_pages * PAGE_BYTES < SHRINK_WAL_BYTES:
-            return
         try:
+            if os.stat(f"{self._database.path}-wal").st_size < SHRINK_WAL_BYTES:
+                return
             self._connection.fetch(SQL.checkpoint_truncate)
         except (apsw.Error, OSError, HansardError, ReplacedError) as error:
             logger.info("the WAL keeps its size: %s", error)

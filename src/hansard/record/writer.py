@@ -354,8 +354,9 @@ class Writer:
         doubt: bool = False,
     ) -> tuple[list[Item], list[Change]]:
         """After a failed commit: make sure that it is gone, take the log lines back, and queue the batch again."""
-        self.trouble = str(map_error(error, "writing"))
-        logger.error("the record could not be written: %s", self.trouble)
+        trouble, self.trouble = self.trouble, str(map_error(error, "writing"))
+        if self.trouble != trouble:
+            logger.error("the record could not be written: %s", self.trouble)
         try:
             self._database.rollback()
         except apsw.Error:

@@ -19,7 +19,7 @@ from hansard.errors import (
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 SQLITE_VERSION_MIN = (3, 51, 3)
@@ -71,8 +71,13 @@ def check_sqlite_version(version: str = "") -> None:
         raise UnsupportedSQLite(message)
 
 
-def open_connection(path: Path, *, read_only: bool = False) -> apsw.Connection:
-    """Return a connection with every pragma set and checked. The file must exist for a reader."""
+def open_connection(
+    path: Path, *, read_only: bool = False, check: Callable[[apsw.Connection], object] | None = None
+) -> apsw.Connection:
+    """Return a connection with every pragma set and checked. The file must exist for a reader.
+
+    `check` may refuse the database before anything about it is changed.
+    """
     check_sqlite_version()
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI | (0 if read_only else apsw.SQLITE_OPEN_CREATE)
     # A new database is as private as its lock file; its WAL inherits that.
@@ -84,6 +89,8 @@ def open_connection(path: Path, *, read_only: bool = False) -> apsw.Connection:
         # Rule 5: a closing process must not checkpoint and unlink the WAL under others.
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        if check is not None:
+            check(connection)
         for name, value, expected, reason in PRAGMAS + (PRAGMAS_DARWIN if sys.platform == "darwin" else ()):
             connection.pragma(name, value)
             if (found := connection.pragma(name)) != expected:
