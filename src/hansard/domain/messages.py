@@ -135,6 +135,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         status: Status = Status.COMPLETE,
     ) -> Self:
         """Return a message; without an id it gets a new one. It is checked and cleaned when it is appended."""
+        if not isinstance(content, str | list | tuple):
+            message = f"a message says text or parts, not {type(content).__name__}"
+            raise InvalidInput(message)
         return cls(
             id=new_id() if id is None else id,
             role=role,

@@ -34,7 +34,7 @@ from hansard.record.turn import Turn, check_blobs, claim
 from hansard.record.verify import Report, verify_record
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
     from hansard.domain.entries import Chunk, Entry
     from hansard.domain.messages import Message
@@ -247,7 +247,7 @@ class Record:
         bounded = max(0, min(limit, READ_ROWS_MAX))
         return await self._caller.read(lambda snapshot: views.read_entries(snapshot, session_id, after, bounded))
 
-    async def follow(self, session_id: str, after: str | int = 0) -> AsyncIterator[Entry | Chunk]:
+    async def follow(self, session_id: str, after: str | int = 0) -> AsyncGenerator[Entry | Chunk, None]:
         """Yield committed entries and chunks from a position on, and then live, without end."""
         position = Position.parse(after)
         followers = self._caller.store.followers

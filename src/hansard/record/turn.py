@@ -61,11 +61,9 @@ class Turn:
         offered = offer(message)
         await self._caller.run(check_blobs, self._caller, offered)
         abandoned = self._abandoned
-        entry = await self._caller.write(
+        return await self._caller.write(
             lambda tx: append_in_turn(tx, self._lease, offered, abandoned), cost=len(offered.data)
         )
-        self.settled(abandoned)
-        return entry
 
     def reply(self, *, id: str | None = None) -> Reply:
         """Return a message to be streamed: `async with turn.reply() as reply: await reply.write(…)`."""
@@ -79,10 +77,6 @@ class Turn:
     def abandoned(self) -> frozenset[str]:
         """The messages that are to be sealed as interrupted, where they are open."""
         return self._abandoned
-
-    def settled(self, abandoned: frozenset[str]) -> None:
-        """Abandoned messages were sealed."""
-        self._abandoned -= abandoned
 
     def fail(self, reason: str) -> None:
         """Let the turn end as failed, without an exception."""
@@ -153,7 +147,6 @@ class Reply:
         except BaseException:
             self._turn.abandon(self.id)
             raise
-        self._turn.settled(abandoned)
         return self
 
     async def write(self, text: str, *, part: str = "text") -> None:

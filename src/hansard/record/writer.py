@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hansard.record")
 
 
+FULL = "the disk is full"
+
+
 class State(Enum):
     """Where an item is."""
 
@@ -211,7 +214,7 @@ class Writer:
             self.queued_bytes -= size
             self.queued_items -= len(batch)
         if full and kept:
-            self.trouble = "the disk is full"
+            self.trouble = FULL
             self._pause_seconds = RETRY_SECONDS_MIN
         return batch
 
@@ -289,7 +292,7 @@ class Writer:
             return self._recover(batch, [], OSError("state.db was moved or replaced while it was written"), doubt=True)
         tx.settle()
         self._reach("removed")
-        self.trouble = ""
+        self.trouble = FULL if self._reserve.spent else ""
         self._pause_seconds = 0.0
         return batch, touched
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from hansard.domain.deliveries import Cursor, Intake
 from hansard.domain.ids import SESSION_ID
+from hansard.domain.limits import UNIT_ENTRIES_MAX
 from hansard.domain.messages import Message
 from hansard.domain.sessions import Link, Parent
 from hansard.domain.turns import TurnState
@@ -232,8 +233,9 @@ async def long_transcripts_are_whole_and_in_order(backend: Backend) -> None:
     session_id = fresh("long")
     async with backend.open_record() as record:
         await record.create_session(id=session_id, source="conformance")
-        for start in range(0, count, 275):
-            await record.accept([(session_id, Message.user(text)) for text in expected[start : start + 275]])
+        for start in range(0, count, UNIT_ENTRIES_MAX):
+            page = expected[start : start + UNIT_ENTRIES_MAX]
+            await record.accept([(session_id, Message.user(text)) for text in page])
         require_equal(await texts(record, session_id), expected, "the transcript")
     async with backend.open_record() as record:
         require_equal(await texts(record, session_id), expected, "the transcript after reopening")

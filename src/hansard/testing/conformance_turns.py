@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hansard.domain.messages import Message, Status
 from hansard.domain.turns import TurnInfo, TurnState
-from hansard.errors import LeaseHeld, SessionEnded, StaleLease
+from hansard.errors import IdConflict, LeaseHeld, SessionEnded, StaleLease
 from hansard.testing.conformance_kit import (
     Backend,
     all_entries,
@@ -185,6 +185,29 @@ async def a_turn_survives_a_broken_reply(backend: Backend) -> None:
                 await reply.write("second try")
         found = [(message.text, message.status) for message in await record.load_transcript(session_id)]
         require_equal(found, [("first try", Status.INTERRUPTED), ("second try", Status.COMPLETE)], "the transcript")
+        require_equal((await last_turn(record, session_id)).state, TurnState.COMPLETED, "the turn")
+
+
+@contract("fencing")
+async def a_reply_id_is_taken_once(backend: Backend) -> None:
+    """A reply under an id that names other words is IdConflict, and costs neither those words nor the turn."""
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        await record.append(session_id, Message.user("question", id="m1"))
+        async with record.turn(session_id) as turn:
+            async with turn.reply(id="r1") as reply:
+                await reply.write("first")
+            with suppress(Trouble):
+                async with turn.reply(id="r2") as reply:
+                    await reply.write("broken")
+                    raise Trouble
+            for taken in ("m1", "r1"):
+                with require_error(IdConflict, f"other words as {taken}"):
+                    async with turn.reply(id=taken) as reply:
+                        await reply.write("other words")
+            async with turn.reply(id="r3") as reply:
+                await reply.write("last")
+        require_equal(await texts(record, session_id), ["question", "first", "broken", "last"], "the transcript")
         require_equal((await last_turn(record, session_id)).state, TurnState.COMPLETED, "the turn")
 
 
