@@ -48,6 +48,11 @@ def check_session_id(session_id: str) -> str:
     return session_id
 
 
+def is_journal_id(text: str) -> bool:
+    """Return whether a text can name a journal at all: what cannot never becomes a path."""
+    return text == HOME_JOURNAL or SESSION_ID.match(text) is not None
+
+
 def check_entry_id(entry_id: str) -> str:
     """Return a caller's entry id, or refuse it."""
     if not isinstance(entry_id, str) or not entry_id or not entry_id.isprintable() or clean_text(entry_id) != entry_id:

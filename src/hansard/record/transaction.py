@@ -26,6 +26,7 @@ from hansard.domain.entries import (
     decode_body,
     same_body,
 )
+from hansard.domain.ids import is_journal_id
 from hansard.domain.limits import ENTRY_BYTES_MAX, JOURNALS_KEPT_MAX
 from hansard.domain.transcript import join_chunks, streamed_pieces
 from hansard.errors import IdConflict, NotFound, TooLarge, WrongState
@@ -221,6 +222,8 @@ class Transaction:
         journal = self.journals.get(journal_id)
         if journal is not None:
             return journal
+        if not is_journal_id(journal_id):
+            return None
         if (error := self.blocked.get(journal_id)) is not None:
             raise error
         journal = self.kept.journals.get(journal_id)

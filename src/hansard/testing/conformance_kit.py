@@ -147,7 +147,7 @@ async def follow_until(
     """Return what a follower is given until it has seen enough; too long a wait breaks the contract."""
     items: list[Item] = []
     try:
-        async with asyncio.timeout(FOLLOW_SECONDS_MAX), aclosing(record.follow(session_id, after)) as followed:  # type: ignore[type-var]
+        async with asyncio.timeout(FOLLOW_SECONDS_MAX), aclosing(record.follow(session_id, after)) as followed:
             async for item in followed:
                 items.append(item)
                 if done(items):

@@ -93,7 +93,7 @@ async def several_matches_are_listed(backend: Backend) -> None:
 
 async def follow_once(record: Record, session_id: str) -> None:
     """Follow a session until the first item."""
-    async with aclosing(record.follow(session_id)) as items:  # type: ignore[type-var]
+    async with aclosing(record.follow(session_id)) as items:
         async for _ in items:
             return
 
