@@ -18,6 +18,7 @@ async def test_a_strange_session_id_is_not_found_and_touches_no_file(home: Path,
     home.mkdir()
     outside.write_bytes(b"somebody else's\n")
     async with Record.open(home) as record:
+        await record.create_session(id="plain", source="test")  # so that sessions/other/ exists
         with pytest.raises(NotFound):
             await record.append(session_id, Message.user("hello"))
         with pytest.raises(NotFound):
