@@ -1,0 +1,233 @@
+"""Processes of the tests: workers on a record, strangers that lock its database, and strace as the weather."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Self
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WORKER = [sys.executable, "-m", "tests.record.helpers_worker"]
+PATIENCE_SECONDS = 30.0
+
+STRANGER = """
+import sys, time, apsw
+connection = apsw.Connection(sys.argv[1])
+connection.set_busy_timeout(10_000)
+connection.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+time.sleep(float(sys.argv[2]))
+connection.execute("ROLLBACK")
+"""
+"""A program that knows nothing of Hansard's lock and holds SQLite's."""
+
+
+class WorkerError(Exception):
+    """The worker answered with an error."""
+
+    def __init__(self, answer: dict[str, str]) -> None:
+        """Keep what it said."""
+        super().__init__(f"{answer['error']}: {answer['message']}")
+        self.name = answer["error"]
+        self.holder = answer["holder"]
+
+
+class Worker:
+    """A process that serves `helpers_worker`; killed at the end if it still runs."""
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
+        crash: str = "",
+        prefix: list[str] | None = None,
+        opened: bool = True,
+    ) -> None:
+        """Start it; `prefix` is a program that runs it, such as strace."""
+        command = [*(prefix or []), *WORKER, str(home), str(patience_seconds), crash]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+        )
+        self.owner = ""
+        if opened:
+            self.owner = self.ask("open")
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self.process.pid
+
+    def send(self, do: str, **order: object) -> None:
+        """Ask for something without waiting for the answer."""
+        stdin: IO[str] | None = self.process.stdin
+        assert stdin is not None
+        stdin.write(json.dumps({"do": do, **order}) + "\n")
+        stdin.flush()
+
+    def receive(self) -> Any:  # noqa: ANN401 - whatever the command gives
+        """Wait for the next answer; an error is raised."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise EOFError(self.stderr())
+        answer = json.loads(line)
+        if "error" in answer:
+            raise WorkerError(answer)
+        return answer["ok"]
+
+    def ask(self, do: str, **order: object) -> Any:  # noqa: ANN401
+        """Ask and wait."""
+        self.send(do, **order)
+        return self.receive()
+
+    async def ask_soon(self, do: str, **order: object) -> Any:  # noqa: ANN401
+        """Ask and let this process's loop go on meanwhile."""
+        return await asyncio.to_thread(self.ask, do, **order)
+
+    def stderr(self) -> str:
+        """What it logged, once it is dead."""
+        assert self.process.stderr is not None
+        return self.process.stderr.read()
+
+    def kill(self) -> None:
+        """Kill it, as the kernel does when memory is short."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def finish(self) -> int:
+        """Let it leave by itself."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        return self.process.wait(timeout=60)
+
+    def __enter__(self) -> Self:
+        """Nothing to do."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave no process and no pipe behind."""
+        try:
+            if self.process.stdin is not None and not self.process.stdin.closed and self.process.poll() is None:
+                self.process.stdin.close()
+                self.process.wait(timeout=20)
+        except (BrokenPipeError, subprocess.TimeoutExpired):
+            pass
+        finally:
+            self.process.kill()
+            self.process.wait()
+            for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+                if pipe is not None:
+                    try:
+                        pipe.close()
+                    except BrokenPipeError:
+                        continue
+
+
+@contextmanager
+def stranger(database: Path, seconds: float) -> Iterator[subprocess.Popen[str]]:
+    """Let another program hold SQLite's write lock for a while."""
+    command = [sys.executable, "-c", STRANGER, str(database), str(seconds)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def need_strace() -> None:
+    """Skip with the reason where system calls cannot be traced."""
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    tried = subprocess.run(["strace", "-qq", "-e", "trace=none", "true"], capture_output=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"strace may not trace here: {tried.stderr.decode().strip()[:200]}")
+
+
+@contextmanager
+def weather(pid: int, *options: str, output: Path | None = None) -> Iterator[None]:
+    """Let system calls of a running process fail, until the block is left."""
+    sink = ["-o", str(output)] if output else ["-o", os.devnull]
+    command = ["strace", "-f", "-y", "-p", str(pid), *options, *sink]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tracer:
+        try:
+            assert tracer.stderr is not None
+            said = tracer.stderr.readline()
+            if "attached" not in said:
+                pytest.skip(f"strace may not attach here: {said.strip()}")
+            yield
+        finally:
+            end_tracer(tracer)
+
+
+def end_tracer(tracer: subprocess.Popen[str]) -> None:
+    """Ask strace to let go; one that waits for a thread that was killed is killed too, which also lets go."""
+    tracer.terminate()
+    try:
+        tracer.wait(timeout=1)
+    except subprocess.TimeoutExpired:
+        tracer.kill()
+
+
+def failing(call: str, path: Path, error: str = "EIO", when: str = "") -> list[str]:
+    """Return strace's options that let a call on one path fail."""
+    return ["-e", f"trace={call}", "-P", str(path), "-e", f"inject={call}:error={error}{when}"]
+
+
+def need_mounts() -> None:
+    """Skip with the reason where nothing can be mounted."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """Mount a tmpfs of a given size, and unmount it whatever happens."""
+    need_mounts()
+    folder.mkdir(parents=True, exist_ok=True)
+    tried = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if tried.returncode:
+        pytest.skip(f"tmpfs cannot be mounted here: {tried.stderr.decode().strip()[:200]}")
+    try:
+        yield folder
+    finally:
+        unmount(folder)
+
+
+def remount(folder: Path, mode: str) -> None:
+    """Make a mount read-only or writable again."""
+    subprocess.run(["mount", "-o", f"remount,{mode}", str(folder)], check=True, capture_output=True)
+
+
+def unmount(folder: Path) -> None:
+    """Unmount, lazily when something still sits there."""
+    for attempt in range(20):
+        if subprocess.run(["umount", str(folder)], capture_output=True, check=False).returncode == 0:
+            return
+        time.sleep(0.02 * attempt)
+    subprocess.run(["umount", "-l", str(folder)], check=True, capture_output=True)
+
+
+def fill_disk(folder: Path, leave_bytes: int = 0) -> Path:
+    """Fill the disk but for some bytes; return the file to remove."""
+    ballast = folder / "ballast"
+    free = os.statvfs(folder)
+    size = free.f_bavail * free.f_frsize - leave_bytes
+    with ballast.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(size, 1))
+    return ballast

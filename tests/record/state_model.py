@@ -1,0 +1,339 @@
+"""A record as plain dicts and lists, written without looking at how the real one works: what it must equal."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+from hansard.errors import HansardError, IdConflict, InvalidInput, LeaseHeld, NotFound, SessionEnded, WrongState
+
+Fact = tuple[str, ...]
+"""One entry: its kind, and what the model knows of its body."""
+
+Line = tuple[str, str, str, str]
+"""One message: id, role, text, status."""
+
+MOVES = {
+    "pending": {"sending", "failed"},
+    "sending": {"sent", "failed", "unknown", "pending"},
+    "unknown": {"sending", "sent", "failed"},
+    "failed": {"pending"},
+    "sent": set(),
+}
+
+
+class Refused(Exception):
+    """The record must refuse this call, with that error, and change nothing."""
+
+    def __init__(self, error: type[HansardError]) -> None:
+        """Keep the class of the error."""
+        super().__init__(error.__name__)
+        self.error = error
+
+
+@dataclass
+class ModelSession:
+    """One session: its entries in order. A fork's first `base` entries are its parent's."""
+
+    source: str
+    owner: str
+    facts: list[Fact]
+    base: int = 0
+    parent: tuple[str, str, int] | None = None
+    open_text: str = ""
+    abandoned: bool = False
+
+    def own(self, kind: str) -> list[Fact]:
+        """Return the session's own entries of a kind."""
+        return [fact for fact in self.facts[self.base :] if fact[0] == kind]
+
+    @property
+    def title(self) -> str | None:
+        """The last title that was given."""
+        given = [fact[1] for fact in self.facts[self.base :] if fact[0] in {"session.created", "session.titled"}]
+        titles = [title for title in given if title]
+        return titles[-1] if titles else None
+
+    @property
+    def end_reason(self) -> str | None:
+        """Why the session is ended; None while it is open."""
+        reason = None
+        for fact in self.facts[self.base :]:
+            if fact[0] == "session.ended":
+                reason = fact[1]
+            elif fact[0] == "session.reopened":
+                reason = None
+        return reason
+
+    @property
+    def open_message(self) -> str | None:
+        """The message that is being said."""
+        sealed = {fact[1] for fact in self.own("message.sealed")}
+        return next((fact[1] for fact in self.own("message.opened") if fact[1] not in sealed), None)
+
+    def transcript(self) -> list[Line]:
+        """Return the messages: each where it began, as it ended."""
+        ends = {fact[1]: (fact[3], fact[2]) for fact in self.facts if fact[0] == "message.sealed"}
+        lines = []
+        for fact in self.facts:
+            if fact[0] == "message.added":
+                lines.append((fact[1], fact[2], fact[3], "complete"))
+            elif fact[0] == "message.opened":
+                text, status = ends.get(fact[1], (self.open_text, "open"))
+                lines.append((fact[1], "assistant", text, status))
+        return lines
+
+    def turns(self) -> list[str]:
+        """Return the states of the turns, in the order of their fences."""
+        turns: dict[int, str] = {}
+        for seq, fact in enumerate(self.facts[self.base :]):
+            if fact[0] == "turn.queued":
+                turns[seq] = "queued"
+            elif fact[0] == "turn.started":
+                waiting = next((fence for fence, state in turns.items() if state == "queued"), None)
+                turns.pop(waiting if waiting is not None else -1, None)
+                turns[seq] = "running"
+            elif fact[0] == "turn.ended":
+                turns[next(fence for fence, state in turns.items() if state == "running")] = fact[1]
+        return [turns[fence] for fence in sorted(turns)]
+
+    def deliveries(self) -> dict[str, tuple[str, int]]:
+        """Return each delivery's state and attempts."""
+        found = {fact[1]: ("pending", 0) for fact in self.own("delivery.created")}
+        for _, name, state in self.own("delivery.moved"):
+            found[name] = (state, found[name][1] + (state == "sending"))
+        return found
+
+    def spoken(self, facts: list[Fact] | None = None) -> set[str]:
+        """Return the ids of the messages."""
+        return {fact[1] for fact in facts or self.facts if fact[0] in {"message.added", "message.opened"}}
+
+    def seal(self, status: str) -> None:
+        """Finish the open message."""
+        message = self.open_message
+        assert message is not None
+        self.facts.append(("message.sealed", message, status, self.open_text))
+        self.open_text, self.abandoned = "", False
+
+    def seal_abandoned(self) -> None:
+        """Finish a message that was left by an exception: the next thing that its turn does takes it along."""
+        if self.abandoned:
+            self.seal("interrupted")
+
+    def end_turn(self, state: str) -> None:
+        """End the running turn, and its open message with it."""
+        if self.open_message is not None:
+            self.seal("interrupted")
+        self.facts.append(("turn.ended", state))
+
+
+@dataclass
+class Model:
+    """A whole record."""
+
+    sessions: dict[str, ModelSession] = field(default_factory=dict)
+    routes: dict[str, tuple[str, int]] = field(default_factory=dict)
+    cursors: dict[str, str] = field(default_factory=dict)
+    intakes: dict[str, list[str]] = field(default_factory=dict)
+
+    def copy(self) -> Model:
+        """Return a copy to try something on."""
+        return deepcopy(self)
+
+    def get(self, session_id: str) -> ModelSession:
+        """Return a session that exists."""
+        if session_id not in self.sessions:
+            raise Refused(NotFound)
+        return self.sessions[session_id]
+
+    def get_open(self, session_id: str) -> ModelSession:
+        """Return a session that takes new words."""
+        session = self.get(session_id)
+        if session.end_reason is not None:
+            raise Refused(SessionEnded)
+        return session
+
+    # Sessions.
+
+    def create(self, session_id: str, source: str, title: str | None, parent: str | None = None) -> str:
+        """Create a session, or fill the title of the one that is there."""
+        if session_id not in self.sessions:
+            created = ("session.created", title or "")
+            link = (parent, "reset", 0) if parent else None
+            self.sessions[session_id] = ModelSession(source, "person:admin", [created], parent=link)
+        elif title is not None and self.sessions[session_id].title is None:
+            self.sessions[session_id].facts.append(("session.titled", title))
+        return session_id
+
+    def set_title(self, session_id: str, title: str) -> str:
+        """Give a title."""
+        session = self.get(session_id)
+        if session.title != title:
+            session.facts.append(("session.titled", title))
+        return session_id
+
+    def end(self, session_id: str, reason: str) -> str:
+        """End a session; the first reason stays."""
+        if self.get(session_id).end_reason is None:
+            self.sessions[session_id].facts.append(("session.ended", reason))
+        return session_id
+
+    def reopen(self, session_id: str) -> str:
+        """Let words in again."""
+        if self.get(session_id).end_reason is not None:
+            self.sessions[session_id].facts.append(("session.reopened",))
+        return session_id
+
+    def fork(self, session_id: str, at: int, child_id: str) -> str:
+        """Share the first `at` entries with a new session; what was open there is interrupted."""
+        parent = self.get(session_id)
+        link = (session_id, "fork", at)
+        if child_id in self.sessions:
+            if self.sessions[child_id].parent != link:
+                raise Refused(IdConflict)
+            return child_id
+        if not 1 <= at <= len(parent.facts):
+            raise Refused(InvalidInput)
+        facts = [*parent.facts[:at], ("session.created", "")]
+        sealed = {fact[1] for fact in facts if fact[0] == "message.sealed"}
+        ends = {fact[1]: fact[3] for fact in parent.facts if fact[0] == "message.sealed"}
+        cut = [fact[1] for fact in parent.facts[:at] if fact[0] == "message.opened" and fact[1] not in sealed]
+        facts += [("message.sealed", message, "interrupted", ends.get(message, parent.open_text)) for message in cut]
+        self.sessions[child_id] = ModelSession(parent.source, parent.owner, facts, at, link)
+        return child_id
+
+    # Words.
+
+    def append(self, session_id: str, message_id: str, role: str, text: str) -> int:
+        """Append a message and return its seq; a repeat gives the first."""
+        session = self.get(session_id)
+        fact = ("message.added", message_id, role, text)
+        if message_id in session.spoken():
+            if fact not in session.facts:
+                raise Refused(IdConflict)
+            return session.facts.index(fact) + 1
+        self.get_open(session_id).facts.append(fact)
+        return len(session.facts)
+
+    def accept(
+        self, entries: list[tuple[str, str, str]], event: str | None, cursor: str | None, *, queue: bool
+    ) -> tuple[bool, list[str]]:
+        """Take in an event: all of it or nothing. Return whether it was a duplicate, and what it became."""
+        tried = self.copy()
+        duplicate = event is not None and event in tried.intakes
+        if not duplicate:
+            for session_id, message_id, text in entries:
+                tried.append(session_id, message_id, "user", text)
+            for session_id in dict.fromkeys(session_id for session_id, _, _ in entries) if queue else ():
+                tried.queue(session_id)
+        became = tried.intakes[event or ""] if duplicate else [message_id for _, message_id, _ in entries]
+        if event is not None:
+            tried.intakes[event] = became
+        if cursor is not None:
+            tried.cursors["account"] = cursor
+        self.__dict__.update(tried.__dict__)
+        return duplicate, became
+
+    # Turns.
+
+    def queue(self, session_id: str) -> None:
+        """Queue a turn, once."""
+        if "queued" not in self.get(session_id).turns():
+            self.get_open(session_id).facts.append(("turn.queued",))
+
+    def begin(self, session_id: str) -> None:
+        """Begin a turn."""
+        if "running" in self.get(session_id).turns():
+            raise Refused(LeaseHeld)
+        self.get_open(session_id).facts.append(("turn.started",))
+
+    def open_reply(self, session_id: str, message_id: str) -> None:
+        """Begin to say something."""
+        session = self.get(session_id)
+        if message_id in session.spoken():
+            raise Refused(IdConflict)
+        session.seal_abandoned()
+        session.facts.append(("message.opened", message_id))
+
+    def say(self, session_id: str, message_id: str, text: str) -> None:
+        """Append a whole message of the turn, whether or not its session has ended meanwhile."""
+        session = self.get(session_id)
+        fact = ("message.added", message_id, "assistant", text)
+        if message_id in session.spoken():
+            if fact not in session.facts:
+                raise Refused(IdConflict)
+            return
+        session.seal_abandoned()
+        session.facts.append(fact)
+
+    # Routes and deliveries.
+
+    def move_route(self, key: str, session_id: str, expect: int | None) -> int:
+        """Move a route and return its generation."""
+        self.get(session_id)
+        generation = self.routes.get(key, ("", 0))[1]
+        if expect is not None and expect != generation:
+            raise Refused(WrongState)
+        self.routes[key] = (session_id, generation + 1)
+        return generation + 1
+
+    def reset_route(self, key: str, new_id: str) -> str:
+        """End the routed session, begin its successor, move the route."""
+        if key not in self.routes:
+            raise Refused(NotFound)
+        old, generation = self.routes[key]
+        self.create(new_id, "reset", None, old)
+        self.end(old, "reset")
+        self.routes[key] = (new_id, generation + 1)
+        return new_id
+
+    def create_delivery(self, session_id: str, name: str, message_id: str) -> str:
+        """Create a delivery of a message; one that a fork inherits belongs to its parent."""
+        session = self.get(session_id)
+        if message_id not in session.spoken():
+            raise Refused(NotFound)
+        fact = ("delivery.created", name, message_id)
+        if fact in session.facts[session.base :]:
+            return name
+        if any(other[:2] == fact[:2] for other in session.facts):
+            raise Refused(IdConflict)
+        session.facts.append(fact)
+        return name
+
+    def move_delivery(self, session_id: str, name: str, state: str) -> str:
+        """Move a delivery by the table."""
+        session = self.get(session_id)
+        if name not in session.deliveries():
+            raise Refused(NotFound)
+        if state not in MOVES[session.deliveries()[name][0]]:
+            raise Refused(WrongState)
+        session.facts.append(("delivery.moved", name, state))
+        return name
+
+    # What opening does after a process is gone, and how to compare.
+
+    def recover(self) -> None:
+        """End what a process that is gone left: its turns are lost, what it was sending is unknown."""
+        for session in self.sessions.values():
+            if "running" in session.turns():
+                session.end_turn("lost")
+            for name, (state, _) in session.deliveries().items():
+                if state == "sending":
+                    session.facts.append(("delivery.moved", name, "unknown"))
+
+    def snapshot(self) -> dict[str, object]:
+        """Return everything that the real record must show, in plain values."""
+        shown: dict[str, object] = {"routes": dict(self.routes), "cursors": dict(self.cursors)}
+        for session_id, session in self.sessions.items():
+            shown[session_id] = {
+                "source": session.source,
+                "title": session.title,
+                "end_reason": session.end_reason,
+                "parent": session.parent,
+                "messages": len([fact for fact in session.facts if fact[0] in {"message.added", "message.opened"}]),
+                "kinds": [fact[0] for fact in session.facts],
+                "transcript": session.transcript(),
+                "turns": session.turns(),
+                "deliveries": session.deliveries(),
+            }
+        return shown

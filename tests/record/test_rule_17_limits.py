@@ -1,0 +1,226 @@
+"""Rule 17: every size has a limit, refused before anything is written; a full disk lets running turns end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from hansard import Message, Record, RecordUnavailable, Session, TooLarge, ToolCall, TurnState
+from hansard.domain.limits import (
+    BLOB_BYTES_MAX,
+    ENTRY_BYTES_MAX,
+    ID_CHARACTERS_MAX,
+    QUEUE_BYTES_MAX,
+    REPLY_BYTES_MAX,
+    RESERVE_BYTES,
+    TITLE_CHARACTERS_MAX,
+    UNIT_ENTRIES_MAX,
+)
+from hansard.record.locks import FairLock
+from tests.record.helpers_facts import (
+    SESSION,
+    assert_clean,
+    ids_of,
+    log_of,
+    new_session,
+    raw_rows,
+    retry_append,
+    say,
+)
+from tests.record.helpers_process import Worker, WorkerError, fill_disk, small_disk
+
+LARGE = "x" * (ENTRY_BYTES_MAX + 1)
+
+
+@asynccontextmanager
+async def unchanged(home: Path) -> AsyncIterator[tuple[Record, Session]]:
+    """Open a record, and check afterwards that nothing was added to either leg."""
+    async with Record.open(home) as record:
+        session = await new_session(record)
+        await say(record, "a")
+        before = raw_rows(home, "SELECT count(*), max(key) FROM entry"), log_of(home).read_bytes()
+        yield record, session
+        assert (raw_rows(home, "SELECT count(*), max(key) FROM entry"), log_of(home).read_bytes()) == before
+        await say(record, "b")
+        await assert_clean(record)
+
+
+@pytest.mark.loss("B3")
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message.user(LARGE),
+        Message.user("\x01" * (ENTRY_BYTES_MAX // 6 + 1)),
+        Message.user([ToolCall(id="1", name="t", arguments=LARGE)]),
+        Message.user("x", id="i" * (ID_CHARACTERS_MAX + 1)),
+        Message.user("x", author="a" * 1001),
+    ],
+    ids=["text", "escaped", "arguments", "id", "author"],
+)
+async def test_an_oversized_message_is_refused_before_anything_is_written(home: Path, message: Message) -> None:
+    """The text, its escaped form, a tool call's arguments or a name: TooLarge, and the record is unchanged."""
+    async with unchanged(home) as (record, _):
+        with pytest.raises(TooLarge):
+            await record.append(SESSION, message)
+
+
+@pytest.mark.loss("B3")
+async def test_other_limits_refuse_too(home: Path) -> None:
+    """Titles, many entries in one call, blobs: each has its limit."""
+    async with unchanged(home) as (record, session):
+        with pytest.raises(TooLarge):
+            await record.set_title(session.id, "t" * (TITLE_CHARACTERS_MAX + 1))
+        with pytest.raises(TooLarge):
+            await record.accept([(SESSION, Message.user("x")) for _ in range(UNIT_ENTRIES_MAX + 1)])
+        with pytest.raises(TooLarge):
+            await record.put_blob(bytes(BLOB_BYTES_MAX + 1))
+        with pytest.raises(TooLarge):
+            await record.create_session(source="s" * 1001)
+
+
+async def test_the_largest_allowed_message_is_recorded(home: Path) -> None:
+    """The limit itself is allowed, in both legs and through a rebuild."""
+    text = "x" * (ENTRY_BYTES_MAX - 200)
+    async with Record.open(home) as record:
+        await new_session(record)
+        await record.append(SESSION, Message.user(text, id="large"))
+        await assert_clean(record)
+    for name in ("state.db", "state.db-wal", "state.db-shm"):
+        (home / name).unlink()
+    async with Record.open(home) as record:
+        assert [message.text for message in await record.load_transcript(SESSION)] == [text]
+
+
+async def write_until_too_large(record: Record, piece: str) -> int:
+    """Stream one reply until it is refused; return how many pieces were taken."""
+    written = 0
+    try:
+        async with record.turn(SESSION) as turn, turn.reply() as reply:
+            while True:
+                await reply.write(piece)
+                written += 1
+    except TooLarge:
+        return written
+
+
+@pytest.mark.parametrize("character", ["x", "\x01", "é", "🙂"])
+async def test_a_reply_that_grows_too_long_keeps_what_came_before(home: Path, character: str) -> None:
+    """The write that would exceed the limit raises; what was shown is recorded, sealed as interrupted."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        piece = character * 10_000
+        written = await write_until_too_large(record, piece)
+        (message,) = await record.load_transcript(SESSION)
+        assert message.text == piece * written
+        assert message.status == "interrupted"
+        assert REPLY_BYTES_MAX - len(piece.encode()) < len(message.text.encode()) <= REPLY_BYTES_MAX
+        await assert_clean(record)
+
+
+async def test_the_queue_holds_callers_back(home: Path) -> None:
+    """More than the queue takes is offered while nothing can be written: it stays within its bound, and is refused."""
+    text = "x" * (ENTRY_BYTES_MAX - 1000)
+    async with Record.open(home, patience_seconds=1) as record:
+        await new_session(record)
+        lock = FairLock(home / "locks")
+        lock.acquire()
+        calls = [record.append(SESSION, Message.user(text, id=f"m{number}")) for number in range(12)]
+        many = asyncio.gather(*calls, return_exceptions=True)
+        await asyncio.sleep(0.1)
+        assert QUEUE_BYTES_MAX / 2 < record.store.writer.queued_bytes <= QUEUE_BYTES_MAX + ENTRY_BYTES_MAX
+        assert {type(each) for each in await many} == {RecordUnavailable}
+        assert record.store.writer.queued_bytes == 0
+        lock.release()
+        lock.close()
+        await say(record, "a")
+        assert await ids_of(record) == ["a"]
+
+
+@pytest.mark.alone
+@pytest.mark.loss("B22", "A14")
+async def test_a_running_turn_ends_on_a_full_disk(tmp_path: Path) -> None:
+    """New words are refused in time, the running turn still ends with its text, and freed space heals it."""
+    with small_disk(tmp_path / "disk", "4m") as disk:
+        home = disk / "home"
+        async with Record.open(home, patience_seconds=1) as record:
+            await new_session(record)
+            await say(record, "before")
+            async with record.turn(SESSION) as turn:
+                async with turn.reply(id="reply") as reply:
+                    await reply.write("said before the disk was full")
+                ballast = fill_disk(disk)
+                acknowledged = await append_until_refused(record)
+            (state,) = [info.state for info in await record.turns(SESSION)]
+            assert state is TurnState.COMPLETED
+            assert record.trouble
+            ballast.unlink()
+            await retry_append(record, "after")
+            found = await ids_of(record)
+            assert [id for id in found if not id.startswith("fill")] == ["before", "reply", "after"]
+            assert set(acknowledged) <= set(found)
+            assert not record.trouble
+            await assert_clean(record)
+        assert (home / "reserve").stat().st_blocks * 512 >= RESERVE_BYTES
+
+
+async def append_until_refused(record: Record) -> list[str]:
+    """Append until the disk is full; return what was acknowledged."""
+    acknowledged: list[str] = []
+    for number in range(10_000):
+        try:
+            await record.append(SESSION, Message.user("y" * 2000, id=f"fill-{number}"))
+        except RecordUnavailable:
+            return acknowledged
+        acknowledged.append(f"fill-{number}")
+    raise AssertionError("the disk never was full")
+
+
+@pytest.mark.alone
+@pytest.mark.loss("B22")
+@pytest.mark.parametrize("size", ["2m", "5m"])
+async def test_a_disk_that_runs_full_loses_nothing(tmp_path: Path, size: str) -> None:
+    """Written until full, also mid-reply, killed there and opened again: everything acknowledged is intact."""
+    with small_disk(tmp_path / "disk", size) as disk:
+        home = disk / "home"
+        (disk / "room").write_bytes(bytes(400_000))
+        with Worker(home, patience_seconds=1) as worker:
+            worker.ask("create", session=SESSION)
+            refusal = ""
+            acknowledged: list[str] = []
+            for number in range(10_000):
+                worker.send("append", session=SESSION, id=f"m{number}", text="z", times=3000)
+                try:
+                    worker.receive()
+                except WorkerError as error:
+                    refusal = error.name
+                    break
+                acknowledged.append(f"m{number}")
+            assert refusal == "RecordUnavailable"
+            worker.kill()
+        (disk / "room").unlink()
+        async with Record.open(home) as record:
+            found = await ids_of(record)
+            assert found[: len(acknowledged)] == acknowledged
+            assert len(found) <= len(acknowledged) + 1
+            await say(record, "after")
+            await assert_clean(record)
+
+
+@pytest.mark.alone
+@pytest.mark.loss("B19", "B22")
+async def test_a_home_cannot_be_made_on_a_full_disk_and_can_be_later(tmp_path: Path) -> None:
+    """No room for the first file: a typed error; with room, the half-made home opens."""
+    with small_disk(tmp_path / "disk", "1m") as disk:
+        ballast = fill_disk(disk)
+        with pytest.raises(RecordUnavailable):
+            async with Record.open(disk / "home", patience_seconds=0.3):
+                pass
+        ballast.unlink()
+        async with Record.open(disk / "home") as record:
+            await new_session(record)
+            await say(record, "a")
+            await assert_clean(record)

@@ -1,0 +1,137 @@
+"""Bad weather: a program that knows nothing of us holds SQLite's write lock."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from hansard import Record, RecordUnavailable
+from tests.record.helpers_facts import assert_clean, ids_of, new_session, outcome, say
+from tests.record.helpers_process import Worker, stranger
+
+SECONDS = [0.5, 2.0]
+
+
+@pytest.mark.loss("B2", "B5")
+@pytest.mark.parametrize("seconds", SECONDS)
+async def test_an_append_costs_nothing_but_the_wait(home: Path, seconds: float) -> None:
+    """Held while we append: the call waits, succeeds, and reads go on meanwhile."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        await say(record, "before")
+        with stranger(home / "state.db", seconds) as process:
+            call = asyncio.create_task(say(record, "during"))
+            await asyncio.sleep(seconds / 2)
+            assert not call.done()
+            assert process.poll() is None
+            assert await ids_of(record) == ["before"]
+            if seconds >= 2:  # the writer has given up waiting at least once, and says why
+                assert "lock" in record.trouble
+            await call
+        assert not record.trouble
+        assert await ids_of(record) == ["before", "during"]
+        await assert_clean(record)
+
+
+@pytest.mark.loss("B2", "H5")
+@pytest.mark.parametrize("seconds", SECONDS)
+async def test_opening_costs_nothing_but_the_wait(home: Path, seconds: float) -> None:
+    """Held before we start: opening, or the first append, waits; nothing is switched off for good."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        await say(record, "before")
+    with stranger(home / "state.db", seconds):
+        async with Record.open(home) as record:
+            await say(record, "after")
+            assert await ids_of(record) == ["before", "after"]
+            await assert_clean(record)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(90)
+@pytest.mark.loss("B2", "B5", "H5")
+async def test_twenty_seconds_cost_nothing_but_the_wait(home: Path) -> None:
+    """Held for 20 s, within the patience of 30: one process that appends and one that opens both succeed."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        await say(record, "before")
+        with Worker(home, opened=False) as worker, stranger(home / "state.db", 20) as process:
+            worker.send("open")
+            worker.send("append", session="talk", id="theirs")
+            ours = asyncio.create_task(say(record, "ours"))
+            await asyncio.sleep(10)
+            assert not ours.done()
+            assert process.poll() is None
+            assert await ids_of(record) == ["before"]
+            await ours
+            await asyncio.to_thread(worker.receive)
+            await asyncio.to_thread(worker.receive)
+            assert set(await ids_of(record)) == {"before", "ours", "theirs"}
+        await assert_clean(record)
+
+
+@pytest.mark.loss("B2", "B4")
+async def test_a_fresh_home_is_made_while_a_stranger_locks_it(home: Path) -> None:
+    """Not even the schema is there yet: creation waits and is not half done."""
+    home.mkdir()
+    with stranger(home / "state.db", 0.5):
+        async with Record.open(home) as record:
+            await new_session(record)
+            await say(record, "first")
+            await assert_clean(record)
+
+
+@pytest.mark.loss("B2", "B15")
+async def test_longer_than_the_patience_is_loud_and_heals(home: Path) -> None:
+    """The caller is told, nothing of it is written late, and without reopening the next append works."""
+    async with Record.open(home, patience_seconds=0.6) as record:
+        await new_session(record)
+        await say(record, "before")
+        with stranger(home / "state.db", 60):
+            for _ in range(2):
+                with pytest.raises(RecordUnavailable, match="locked"):
+                    await say(record, "refused")
+            assert await ids_of(record) == ["before"]
+        await asyncio.sleep(0.3)
+        assert await ids_of(record) == ["before"]
+        await say(record, "after")
+        assert await ids_of(record) == ["before", "after"]
+        assert not record.trouble
+        await assert_clean(record)
+
+
+@pytest.mark.loss("B2")
+async def test_opening_longer_than_the_patience_is_refused_and_possible_later(home: Path) -> None:
+    """A typed error from opening; the same process opens the home as soon as the lock is free."""
+    async with Record.open(home) as record:
+        await new_session(record)
+    with Worker(home, crash="logged:1") as doomed, pytest.raises(EOFError):
+        doomed.ask("append", session="talk", id="logged")  # leaves work for the next start
+    with stranger(home / "state.db", 60):
+        assert await outcome(open_once(home, 0.5)) == "RecordUnavailable"
+    assert await outcome(open_once(home, 5)) == ""
+    async with Record.open(home) as record:
+        assert await ids_of(record) == ["logged"]
+        await assert_clean(record)
+
+
+async def open_once(home: Path, patience_seconds: float) -> None:
+    """Open and close."""
+    async with Record.open(home, patience_seconds=patience_seconds):
+        pass
+
+
+@pytest.mark.loss("B2", "B5", "A6")
+async def test_a_reply_streams_through_a_short_lock(home: Path) -> None:
+    """Chunks written while the lock is held are queued in order and lose nothing; the caller is not held up."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        async with record.turn("talk") as turn, turn.reply(id="reply") as reply:
+            with stranger(home / "state.db", 0.7):
+                for number in range(100):
+                    await asyncio.wait_for(reply.write(f"{number} "), 0.5)
+        (message,) = await record.load_transcript("talk")
+        assert message.text == "".join(f"{number} " for number in range(100))
+        await assert_clean(record)

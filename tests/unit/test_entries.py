@@ -1,0 +1,163 @@
+"""Entries: bodies that come back as they were, a chain that shows every change, kinds of a newer version."""
+
+from __future__ import annotations
+
+import hashlib
+
+import hypothesis.strategies as st
+import msgspec
+import pytest
+from hypothesis import given
+
+from hansard.domain.deliveries import DeliveryState
+from hansard.domain.entries import (
+    ENCODER,
+    KIND_OF,
+    KINDS,
+    Body,
+    DeliveryMoved,
+    Entry,
+    Header,
+    MessageAdded,
+    MessageOpened,
+    MessageSealed,
+    SessionCreated,
+    TurnEnded,
+    Unknown,
+    chain_digest,
+    chain_start,
+    check_kind,
+    decode_body,
+    same_body,
+)
+from hansard.domain.messages import File, Reasoning, Role, Status, Text, ToolCall, ToolOutcome, ToolResult
+from hansard.domain.turns import TurnState
+from hansard.errors import RecordTooNew
+
+WORDS = st.text(st.characters(codec="utf-8"), max_size=10)
+PARTS = st.one_of(
+    st.builds(Text, WORDS),
+    st.builds(Reasoning, WORDS, signature=WORDS, model=WORDS),
+    st.builds(ToolCall, id=WORDS, name=WORDS, arguments=WORDS),
+    st.builds(ToolResult, call_id=WORDS, text=WORDS, outcome=st.sampled_from(ToolOutcome), blob=WORDS),
+    st.builds(File, blob=WORDS, name=WORDS, media_type=WORDS, size_bytes=st.integers(0, 2**53)),
+)
+MESSAGES = st.builds(
+    MessageAdded,
+    role=st.sampled_from(Role),
+    parts=st.lists(PARTS, max_size=4).map(tuple),
+    status=st.sampled_from([Status.COMPLETE, Status.INTERRUPTED]),
+    said_at=st.integers(0, 2**53),
+    author=WORDS,
+)
+HEADER = Header("s1", 3, "m1", "message.added", 1, False, 1_700_000_000_000_000)  # noqa: FBT003
+
+
+@given(MESSAGES)
+def test_a_body_comes_back(body: MessageAdded) -> None:
+    """What is decoded equals what was encoded, defaults that were left out included."""
+    assert decode_body("message.added", 1, ENCODER.encode(body)) == body
+
+
+def test_each_kind_has_a_body_of_its_own() -> None:
+    """The table of kinds is complete and one to one; names are noun and past participle."""
+    assert set(KIND_OF) == set(Body.__subclasses__()) - {Unknown}
+    assert len(KIND_OF) == len(KINDS)
+    assert all(version >= 1 and kind.count(".") == 1 for kind, (version, _) in KINDS.items())
+
+
+def test_the_words_of_an_entry() -> None:
+    """Only a whole message has a text; openings and seals have none."""
+    bodies: list[tuple[Body, str]] = [
+        (MessageAdded(role=Role.USER, parts=(Text("hello"),)), "hello"),
+        (MessageOpened(turn_id="t"), ""),
+        (MessageSealed(message_id="m", status=Status.COMPLETE, parts=(Text("hello"),)), ""),
+        (SessionCreated(source="x", owner="y", title="title"), ""),
+    ]
+    for body, text in bodies:
+        entry = Entry(id="m1", session_id="s1", seq=1, kind=KIND_OF[type(body)], body=body)
+        assert entry.text == text
+
+
+def digest(previous: bytes = b"p", header: Header = HEADER, salt: bytes = b"salt", body: bytes = b"{}") -> bytes:
+    """Return a digest, with one thing changed at a time."""
+    return chain_digest(previous, header, salt, body)
+
+
+def test_the_digest_covers_everything() -> None:
+    """A change of the digest before, of any field of the header, of the salt or the body changes the digest."""
+    changes = [msgspec.structs.replace(HEADER, **{name: value}) for name, value in {
+        "journal_id": "s2", "seq": 4, "id": "m2", "kind": "message.opened", "version": 2, "ignorable": True, "at": 5,
+    }.items()]  # fmt: skip
+    assert len(changes) == len(HEADER.__struct_fields__)
+    digests = [digest(), digest(previous=b"q"), digest(salt=b"sal"), digest(body=b"{} ")]
+    digests += [digest(header=header) for header in changes]
+    assert len(set(digests)) == len(digests)
+    assert len(digest()) == hashlib.sha256().digest_size
+
+
+def test_the_digest_is_what_was_written_once() -> None:
+    """The formula never changes for this format: a record of today must verify in ten years."""
+    head = b"s1\n3\nm1\nmessage.added\n1\n0\n1700000000000000\n"
+    expected = hashlib.sha256(b"p" + head + hashlib.sha256(b"salt{}").digest()).digest()
+    assert digest() == expected
+    assert chain_start("s1") == hashlib.sha256(b"hansard 1 s1").digest()
+
+
+@given(st.lists(st.binary(max_size=8), min_size=2, max_size=8), st.data())
+def test_a_chain_shows_every_change(bodies: list[bytes], data: st.DataObject) -> None:
+    """A changed, dropped or swapped body changes the head of the chain."""
+
+    def head(items: list[bytes]) -> bytes:
+        at = chain_start("s1")
+        for seq, body in enumerate(items, start=1):
+            at = chain_digest(at, msgspec.structs.replace(HEADER, seq=seq), b"", body)
+        return at
+
+    place = data.draw(st.integers(0, len(bodies) - 2))
+    dropped = bodies[:place] + bodies[place + 1 :]
+    changed = [*bodies[:place], bodies[place] + b"!", *bodies[place + 1 :]]
+    swapped = [*bodies[:place], bodies[place + 1], bodies[place], *bodies[place + 2 :]]
+    assert head(dropped) != head(bodies)
+    assert head(changed) != head(bodies)
+    assert head(swapped) != head(bodies) or bodies[place] == bodies[place + 1]
+
+
+@given(MESSAGES, st.integers(0, 2**53))
+def test_the_time_of_an_event_is_a_label(body: MessageAdded, said_at: int) -> None:
+    """Two messages that differ in time alone are the same (L3)."""
+    later = msgspec.structs.replace(body, said_at=said_at)
+    assert same_body("message.added", 1, ENCODER.encode(body), ENCODER.encode(later))
+
+
+@given(MESSAGES, MESSAGES)
+def test_other_words_are_another_body(one: MessageAdded, two: MessageAdded) -> None:
+    """Two messages are the same when everything but their time is."""
+    same = msgspec.structs.replace(one, said_at=0) == msgspec.structs.replace(two, said_at=0)
+    assert same_body("message.added", 1, ENCODER.encode(one), ENCODER.encode(two)) == same
+
+
+def test_sameness_is_of_meaning_not_of_bytes() -> None:
+    """The order of keys and spelled-out defaults make no difference; a field does."""
+    stored = ENCODER.encode(TurnEnded(turn_id="t", state=TurnState.LOST))
+    assert same_body("turn.ended", 1, stored, b'{"state": "lost", "reason": "", "turn_id": "t"}')
+    assert not same_body("turn.ended", 1, stored, b'{"state":"lost","turn_id":"u"}')
+
+
+@pytest.mark.loss("M8")
+def test_unknown_kinds_are_refused_unless_ignorable() -> None:
+    """A kind or version of a newer Hansard is RecordTooNew; one that says that it may be ignored is kept unread."""
+    for kind, version in (("message.hologram", 1), ("message.added", KINDS["message.added"][0] + 1)):
+        with pytest.raises(RecordTooNew, match=kind):
+            check_kind(kind, version, ignorable=False)
+        with pytest.raises(RecordTooNew):
+            decode_body(kind, version, b"{}")
+        assert check_kind(kind, version, ignorable=True) is False
+        assert decode_body(kind, version, b'{"new": 1}', ignorable=True) == Unknown()
+    assert check_kind("message.added", 1, ignorable=False) is True
+
+
+def test_a_field_of_a_newer_version_is_no_surprise() -> None:
+    """A field that this version does not know is left alone within a version that it knows."""
+    body = decode_body("delivery.moved", 1, b'{"delivery_id":"d","state":"sent","novel":1}')
+    assert body == DeliveryMoved(delivery_id="d", state=DeliveryState.SENT)
