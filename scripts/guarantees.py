@@ -1,6 +1,7 @@
 """Write the loss table of docs/guarantees.md: for each reported way to lose a conversation, what rules it out.
 
-A test names ids with @pytest.mark.loss("A1"). What cannot happen by construction, or is not built, is in NOTES.
+A test names ids with @pytest.mark.loss("A1"), or a table LOSSES does for groups of tests. What cannot happen by
+construction, or is not built, is in NOTES.
 """
 
 from __future__ import annotations
@@ -48,9 +49,11 @@ MODES = {
     "B24": "index upkeep or start-up check blocks service",
     "B26": "store swapped or restored under a live process",
     "C6": "order by wall clock splits pairs",
+    "C11": "binary or NUL output poisons the request",
     "D1": "broken parent chain hides entries",
     "D2": "side entries fork the chain",
     "D3": "client-supplied truncation deletes history",
+    "D4": "only the last few messages restored",
     "D7": "projection frozen behind the log",
     "D8": "index corruption hides intact transcripts",
     "D9": "stale or missing session index",
@@ -61,7 +64,16 @@ MODES = {
     "D15": "one session open in two processes",
     "D16": "whole-blob read-modify-write drops messages",
     "D17": "reply attached to a placeholder parent",
-    "F1": "inbound lost while restarting",
+    "D18": "a view's refresh replaces newer state",
+    "E1": "answer recorded but never delivered",
+    "E3": "false delivered status",
+    "E4": "ambiguous receipt suppresses the answer",
+    "E5": "restart sends a delivered reply again",
+    "F11": "dedupe memory lost on restart",
+    "F12": "replay without dedupe",
+    "F13": "dedupe scope too narrow",
+    "F14": "dedupe reserved before admission",
+    "F16": "two agents for one session after a restart",
     "H1": "cached agent keeps the old session",
     "H2": "route outlives the ended session",
     "H3": "restart makes a new session for the same chat",
@@ -82,9 +94,12 @@ MODES = {
     "I12": "write order decides replay",
     "I13": "recovery import duplicates",
     "I14": "replay flattened into one prompt",
+    "J9": "attachment bound to another session",
     "L1": "silent age-based deletion",
     "L3": "fix command archives valid history",
     "L5": "active sessions deleted on reload",
+    "M1": "new code reads before migrating",
+    "M4": "half-migrated history",
     "M7": "schema change with no migration",
     "M8": "renamed class loads as nothing",
     "N3": "tool calls not persisted",
@@ -95,7 +110,7 @@ MODES = {
 ENGINE = "not yet: the engine (models, tools, interrupts) is not built"
 CHANNEL = "not yet: channels are not built"
 NOTES = {
-    "A3": ENGINE,
+    "A3": "the record's part; the tool loop itself comes with the engine",
     "A5": "by construction: text is recorded as it is written; nothing waits for the end of a stream",
     "A8": ENGINE,
     "A10": "by construction: nothing is flushed by position; entries have ids",
@@ -112,7 +127,6 @@ NOTES = {
     "D3": "by construction: no call removes or truncates",
     "D10": "by construction: a session's place is a function of its id alone",
     "D17": "by construction: nobody names a parent message; the writer gives the seq",
-    "F1": CHANNEL,
     "H1": "by construction: no object keeps a session; a route is read for each message",
     "H2": ENGINE,
     "H5": "by construction: opening either works or is refused; nothing substitutes a blank session",
@@ -138,6 +152,10 @@ def find_tests() -> dict[str, list[str]]:
                 for decorator in node.decorator_list:
                     for loss in loss_ids(decorator):
                         tests[loss].append(f"`{path.relative_to(ROOT)}::{node.name}`")
+            elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "LOSSES":
+                for group, losses in ast.literal_eval(node.value).items():
+                    for loss in losses:
+                        tests[loss].append(f"`{path.relative_to(ROOT)}` ({group})")
     return tests
 
 
