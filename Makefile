@@ -66,7 +66,7 @@ format: setup ## let ruff format and repair what it can
 prove: setup ## the full counts of kills, cuts, faults and seeds; writes docs/proof.json
 	@scripts/system-packages
 	@status=0; \
-	HANSARD_PROVE=1 $(BIN)/python -m pytest tests/crash --timeout=3600 --junitxml=.prove/crash.xml || status=$$?; \
+	HANSARD_PROVE=1 $(BIN)/python -m pytest tests/crash tests/record/test_state_machine.py --timeout=3600 --junitxml=.prove/crash.xml || status=$$?; \
 	$(BIN)/python -m tests.proof && exit $$status
 
 bench: setup ## measure the record against floors and peers

@@ -74,7 +74,7 @@ def resolve(snapshot: Snapshot, text: str) -> Session:
     by_title = snapshot.rows(SQL.resolve_title, (text, CANDIDATES_MAX)) if text else []
     exact = [session_id for session_id, title in by_title if title == text]
     titled = exact or [session_id for session_id, _ in by_title]
-    found = titled or by_prefix
+    found = list(dict.fromkeys(titled + by_prefix))
     if not found:
         message = f"no session has the id or title {text[:80]!r}"
         raise NotFound(message)
