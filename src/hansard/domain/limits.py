@@ -10,9 +10,6 @@ MIB: Final = 1024 * KIB
 ENTRY_BYTES_MAX: Final = 8 * MIB
 """One entry's body. Larger content belongs into a blob; every reader holds one entry in memory."""
 
-CHUNK_BYTES_MAX: Final = 1 * MIB
-"""One chunk of an open message; `write` splits what is longer."""
-
 REPLY_BYTES_MAX: Final = 1 * MIB
 """The streamed text of one reply: with every byte escaped it still fits into the entry that seals it."""
 
@@ -76,6 +73,10 @@ RETRY_SECONDS_MAX: Final = 1.0
 CHECKPOINT_WAL_BYTES: Final = 4 * MIB
 """The WAL is copied back into the database beyond this size, by the keeper, never by the writer."""
 
+FINISH_WAL_BYTES: Final = 8 * MIB
+"""Beyond this the last part of a checkpoint runs under the write lock, so that the WAL starts over although others
+write all the time."""
+
 SHRINK_WAL_BYTES: Final = 1 * MIB
 """A WAL of this size is copied back and cut when a process leaves."""
 
@@ -88,7 +89,7 @@ RESERVE_BYTES: Final = 256 * KIB
 JOURNALS_KEPT_MAX: Final = 4096
 """Journals whose heads the writer remembers between its commits."""
 
-LOG_HANDLES_MAX: Final = 256
+LOG_HANDLES_MAX: Final = 512
 """Log files that the writer keeps open between commits."""
 
 POSITION_CHARACTERS_MAX: Final = 400

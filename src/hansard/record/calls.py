@@ -24,6 +24,9 @@ Result = TypeVar("Result")
 
 READ_THREADS = 2
 ROOM_POLL_SECONDS = 0.005
+PATIENCE_LOOKS = 20
+PATIENCE_PAUSE_SECONDS_MIN = 0.01
+PATIENCE_PAUSE_SECONDS_MAX = 0.5
 
 
 class Job(Generic[Result]):
@@ -132,6 +135,39 @@ class Mailbox:
                 future.set_result(None)
 
 
+class Patience:
+    """Tells waiters when their patience is over: one timer for all of them, because nearly none ever waits so long."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, expire: Callable[[Item, Waiter], None]) -> None:
+        """Look at the oldest waiter a few times within its patience."""
+        self._loop = loop
+        self._seconds = seconds
+        self._expire = expire
+        self._waiting: deque[tuple[float, Item, Waiter]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def watch(self, item: Item, waiter: Waiter) -> None:
+        """Begin to count."""
+        self._waiting.append((self._loop.time() + self._seconds, item, waiter))
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._pause(), self._look)
+
+    def _pause(self) -> float:
+        return min(max(self._seconds / PATIENCE_LOOKS, PATIENCE_PAUSE_SECONDS_MIN), PATIENCE_PAUSE_SECONDS_MAX)
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        while self._waiting and (self._waiting[0][1].state is State.DONE or self._waiting[0][0] <= now):
+            _, item, waiter = self._waiting.popleft()
+            self._expire(item, waiter)
+        self._timer = self._loop.call_later(self._pause(), self._look) if self._waiting else None
+
+    def close(self) -> None:
+        """Stop counting."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
 class Caller:
     """Calls into a store from one event loop."""
 
@@ -142,6 +178,7 @@ class Caller:
         self._loop = asyncio.get_running_loop()
         self._mailbox = Mailbox(self._loop)
         self._ringing = False
+        self._patience = Patience(self._loop, patience_seconds, self._expire)
         self._executor = ThreadPoolExecutor(READ_THREADS, "hansard-read")
 
     async def write(self, operation: Callable[[Transaction], Result], *, cost: int = 0, ending: bool = False) -> Result:
@@ -150,23 +187,24 @@ class Caller:
         Cancelled before the writer took it, it is surely not written; later, it is waited for first.
         """
         self.store.check_process()
-        await self.room()
+        if self.crowded():
+            await self.room()
         waiter = Waiter(self._loop.create_future())
         item = Item(operation, lambda _item: self._mailbox.put(waiter), cost=cost, ending=ending)
         self.store.writer.submit(item, ring=False)
         self.ring_soon()
-        timer = self._loop.call_later(self.patience_seconds, self._expire, item, waiter)
-        try:
-            await self._outcome(item, waiter)
-        finally:
-            timer.cancel()
+        self._patience.watch(item, waiter)
+        await self._outcome(item, waiter)
         if item.error is not None:
             raise item.error
         result: Result = item.result
         return result
 
     def ring_soon(self) -> None:
-        """Wake the writer once every task that is ready has queued its part: they are committed together."""
+        """Wake the writer once every task that is ready has queued its part.
+
+        Woken at once, its thread would fight the loop's for the interpreter, and commit their parts one by one.
+        """
         if not self._ringing:
             self._ringing = True
             self._loop.call_soon(self._ring)
@@ -191,7 +229,7 @@ class Caller:
 
     def _expire(self, item: Item, waiter: Waiter) -> None:
         """The patience is over: say what is known."""
-        if waiter.future.done():
+        if waiter.future.done() or item.state is State.DONE:
             return
         seconds, trouble = self.patience_seconds, self.store.writer.trouble or "the disk does not answer"
         error: HansardError
@@ -203,15 +241,17 @@ class Caller:
             error = RecordUnavailable(f"the record could not be written for {seconds:g} s: {trouble}")
         waiter.future.set_exception(error)
 
+    def crowded(self) -> bool:
+        """Return whether too much waits for the writer."""
+        writer = self.store.writer
+        return writer.queued_items >= QUEUE_ITEMS_MAX or writer.queued_bytes >= QUEUE_BYTES_MAX
+
     async def room(self) -> None:
         """Hold a caller back while too much waits for the writer."""
-        writer = self.store.writer
-        if writer.queued_items < QUEUE_ITEMS_MAX and writer.queued_bytes < QUEUE_BYTES_MAX:
-            return
         deadline = self._loop.time() + self.patience_seconds
-        while writer.queued_items >= QUEUE_ITEMS_MAX or writer.queued_bytes >= QUEUE_BYTES_MAX:
+        while self.crowded():
             if self._loop.time() > deadline:
-                message = f"too much waits to be written: {writer.trouble or 'the disk is slow'}"
+                message = f"too much waits to be written: {self.store.writer.trouble or 'the disk is slow'}"
                 raise RecordUnavailable(message)
             await asyncio.sleep(ROOM_POLL_SECONDS)
 
@@ -239,4 +279,5 @@ class Caller:
 
     def close(self) -> None:
         """Let the read threads go."""
+        self._patience.close()
         self._executor.shutdown(wait=False, cancel_futures=True)

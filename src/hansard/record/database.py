@@ -147,27 +147,26 @@ class Database:
         return None
 
     def known(self, connection: apsw.Connection) -> Kept:
-        """Return what the last commits left in memory; nothing when another process has committed since."""
+        """Return what the last commits left in memory; nothing when another process has committed since.
+
+        Then the schema is looked at too: it may have been migrated (rule 6).
+        """
         ((version,),) = fetch(connection, SQL.data_version)
         if version != self._kept.data_version:
             self._kept.forget()
+            if (schema := schema_version(connection)) != SCHEMA_VERSION:
+                message = f"state.db was migrated to schema version {schema} by a newer Hansard; restart this one"
+                raise RecordTooNew(message)
             self._kept.data_version = version
         return self._kept
 
     def begin(self) -> apsw.Connection:
-        """Begin a transaction on the database at the path, of the version that we know.
+        """Begin a transaction on the database at the path.
 
         Whether it is still the one at the path is looked at after COMMIT, before anyone is answered (rule 4).
         """
         connection = self._connection or self.connection()
         connection.execute(SQL.begin)
-        version = schema_version(connection)
-        if version != SCHEMA_VERSION:
-            connection.execute(SQL.rollback)
-            message = (
-                f"state.db was migrated to schema version {version} by a newer Hansard; this one must be restarted"
-            )
-            raise RecordTooNew(message)
         return connection
 
     def commit_nothing(self) -> bool:

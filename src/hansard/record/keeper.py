@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING
 import apsw
 import msgspec
 
-from hansard.domain.limits import CHECKPOINT_WAL_BYTES, FOLLOW_POLL_SECONDS, LOG_SYNC_SECONDS, SHRINK_WAL_BYTES
+from hansard.domain.limits import (
+    CHECKPOINT_WAL_BYTES,
+    FINISH_WAL_BYTES,
+    FOLLOW_POLL_SECONDS,
+    LOG_SYNC_SECONDS,
+    SHRINK_WAL_BYTES,
+)
 from hansard.errors import HansardError
 from hansard.record.files import sync_descriptor, sync_folder
 from hansard.record.lines import log_name
@@ -79,11 +85,14 @@ class Keeper:
         self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Copy a long WAL back: most of it while others write, the rest under the lock, so that it starts over."""
-        if self._database.wal_pages * PAGE_BYTES < CHECKPOINT_WAL_BYTES:
+        """Copy a long WAL back while others write; a very long one to its end, under the lock: it starts over."""
+        size = self._database.wal_pages * PAGE_BYTES
+        if size < CHECKPOINT_WAL_BYTES:
             return
         try:
             self._copy_back()
+            if size < FINISH_WAL_BYTES:
+                return
             self._lock.acquire()
             try:
                 self._copy_back()
@@ -112,7 +121,7 @@ class Keeper:
             logger.error("the log %s could not be synced (%s); it is written anew", name, error)  # noqa: TRY400
             self._in_folder.discard(name)
             self._files.suspect.add(journal_id)
-            self._submit(lambda tx: tx.find_journal(journal_id))
+            self._submit(lambda tx: look_again(tx, journal_id))
             self.note([journal_id])
             return 0
         return size
@@ -138,6 +147,13 @@ class Keeper:
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+
+def look_again(tx: Transaction, journal_id: str) -> None:
+    """Look at a log that failed to reach the disk: that alone makes it be written anew."""
+    journal = tx.find_journal(journal_id)
+    if journal is not None:
+        tx.look_at_log(journal)
 
 
 def mark_synced(tx: Transaction, synced: dict[str, int]) -> None:
@@ -215,5 +231,5 @@ class Ticker(threading.Thread):
 
 
 KEEPER_SECONDS = LOG_SYNC_SECONDS / 2
-TICK_SECONDS = 0.1
+TICK_SECONDS = 0.05
 WATCHER_SECONDS = FOLLOW_POLL_SECONDS

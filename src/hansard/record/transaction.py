@@ -1,8 +1,8 @@
 """One transaction: journals as they stand under the lock, entries added to them, and the log bytes to write.
 
 Reads: state.db; sizes of log files. Writes: state.db; then, at the very end, the log files.
-Invariants: a journal is touched only when its files are exactly as long as the database says (rule 1); a body is
-serialised once; what one call adds is one unit, in the log too; file writes are the last thing before COMMIT.
+Invariants: a file is appended to only when it is exactly as long as the database says (rule 1); a body is serialised
+once; what one call adds is one unit, in the log too; file writes are the last thing before COMMIT.
 On crash: the database rolls back; what was logged is found by the next writer, which adopts or sets it aside.
 """
 
@@ -28,6 +28,7 @@ from hansard.domain.entries import (
 )
 from hansard.domain.ids import is_journal_id
 from hansard.domain.limits import ENTRY_BYTES_MAX, JOURNALS_KEPT_MAX
+from hansard.domain.messages import Reasoning, Text
 from hansard.domain.transcript import join_chunks, streamed_pieces
 from hansard.errors import IdConflict, NotFound, TooLarge, WrongState
 from hansard.record.lines import Row, encode_line, encode_part, log_name, part_name, place_mark
@@ -103,6 +104,7 @@ class Journal:
         "log",
         "log_end",
         "log_look",
+        "log_seen",
         "log_synced",
         "messages",
         "open_end",
@@ -145,6 +147,7 @@ class Journal:
         self.log: list[bytes] = []
         self.part: list[bytes] = []
         self.part_reset = False
+        self.log_seen = False
         self.part_seen = False
         self.log_look: Look | None = None
         self.part_look: Look | None = None
@@ -218,7 +221,7 @@ class Transaction:
     # Journals.
 
     def find_journal(self, journal_id: str) -> Journal | None:
-        """Return a journal whose log was compared with the database, or None when it does not exist."""
+        """Return a journal, or None when neither the database nor a log knows it."""
         journal = self.journals.get(journal_id)
         if journal is not None:
             return journal
@@ -235,11 +238,17 @@ class Transaction:
                     raise MismatchError(journal_id)
                 return None
             journal = Journal(row)
-        journal.log_look = self.files.look(log_name(journal_id))
-        if (journal.log_look.size if journal.log_look else 0) != journal.log_end or journal_id in self.files.suspect:
-            raise MismatchError(journal_id)
         self.journals[journal_id] = journal
         return journal
+
+    def look_at_log(self, journal: Journal) -> None:
+        """Compare the log with the database, before its first entry in this transaction (rule 1)."""
+        if not journal.log_seen:
+            journal.log_look = self.files.look(log_name(journal.id))
+            size = journal.log_look.size if journal.log_look else 0
+            if size != journal.log_end or journal.id in self.files.suspect:
+                raise MismatchError(journal.id)
+            journal.log_seen = True
 
     def _look_at_part(self, journal: Journal) -> None:
         """Compare the part file with the database, before its first use in this transaction."""
@@ -301,6 +310,7 @@ class Transaction:
 
     def add(self, journal: Journal, entry_id: str, body: Body, data: bytes = b"", *, ignorable: bool = False) -> Row:
         """Append one entry: its bytes, its place in the chain, and its effect on the projections."""
+        self.look_at_log(journal)
         data = data or encode_body(body)
         kind = KIND_OF[type(body)]
         version = KINDS[kind][0]
@@ -371,14 +381,24 @@ class Transaction:
 
     def seal(self, journal: Journal, message_id: str, status: Status, more: tuple[Part, ...] = ()) -> Row:
         """Finish the open message: its text is its chunks, byte for byte (rule 7)."""
+        return self.seal_pieces(journal, message_id, status, self.open_pieces(journal), more)
+
+    def seal_pieces(
+        self,
+        journal: Journal,
+        message_id: str,
+        status: Status,
+        pieces: list[tuple[str, str]],
+        more: tuple[Part, ...] = (),
+    ) -> Row:
+        """Finish the open message with the pieces that were just read, and what was not streamed."""
         self._look_at_part(journal)
-        pieces = self.open_pieces(journal)
         parts = join_chunks(pieces) + more
-        body = MessageSealed(message_id=message_id, status=status, parts=parts)
         sealed = "".join(text for _, text in streamed_pieces(parts))
-        if sealed != "".join(text for _, text in pieces):
+        if len(sealed.encode()) != self.chunk_end(journal) or any(isinstance(part, Text | Reasoning) for part in more):
             message = f"the parts that seal {message_id} are not its chunks"
             raise WrongState(message)
+        body = MessageSealed(message_id=message_id, status=status, parts=parts)
         row = self.add(journal, f"~seal:{message_id}", body)
         self.drop_chunks(journal)
         return row

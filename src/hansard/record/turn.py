@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import hashlib
 from collections import deque
+from itertools import groupby
 from typing import TYPE_CHECKING, Self
 
 from hansard.domain.ids import check_entry_id, new_id
-from hansard.domain.limits import CHUNK_BYTES_MAX, REASON_CHARACTERS_MAX, REPLY_BYTES_MAX
-from hansard.domain.messages import Part, clean_part
+from hansard.domain.limits import REASON_CHARACTERS_MAX, REPLY_BYTES_MAX
+from hansard.domain.messages import Part, Reasoning, Text, clean_part
 from hansard.domain.text import clean_text, split_pending_surrogate
 from hansard.domain.transcript import PART_KINDS
 from hansard.domain.turns import TurnInfo, TurnState
@@ -165,24 +166,28 @@ class Reply:
         whole, self._half = split_pending_surrogate(self._half + text)
         self._half_part = part
         self._queue(clean_text(whole), part)
-        await self._caller.room()
+        if self._caller.crowded():
+            await self._caller.room()
 
     def add(self, part: Part) -> None:
         """Add a part that is not streamed, such as a tool call; it is recorded with the seal."""
+        if isinstance(part, Text | Reasoning):
+            message = "text and reasoning are streamed: reply.write(…)"
+            raise InvalidInput(message)
         self._parts.append(clean_part(part))
 
     def _queue(self, text: str, part: str) -> None:
         data = text.encode()
         size = len(data)
+        if not size:
+            return
         if self._end_bytes + size > REPLY_BYTES_MAX:
             message = f"a reply of more than {REPLY_BYTES_MAX} bytes; what came before is recorded"
             raise TooLarge(message)
         self._hash.update(data)
-        for start in range(0, len(text), CHUNK_BYTES_MAX // 4):
-            piece = text[start : start + CHUNK_BYTES_MAX // 4]
-            self._pieces.append(Piece(self.id, self._end_bytes, part, piece))
-            self._end_bytes += len(piece.encode())
-        if text and (self._item is None or self._item.state is not State.QUEUED):
+        self._pieces.append(Piece(self.id, self._end_bytes, part, text))
+        self._end_bytes += size
+        if self._item is None or self._item.state is not State.QUEUED:
             self._submit(size)
 
     def _submit(self, size: int) -> None:
@@ -224,15 +229,13 @@ class Reply:
 
 def join_pieces(pieces: list[Piece]) -> list[Piece]:
     """Return pieces that follow each other as one, so that a burst of tokens is one row."""
+    if len(pieces) <= 1:
+        return pieces
     joined: list[Piece] = []
-    run: list[Piece] = []
-    for piece in pieces:
-        if run and piece.part != run[0].part:
-            joined.append(run[0]._replace(text="".join(each.text for each in run)))
-            run = []
-        run.append(piece)
-    if run:
-        joined.append(run[0]._replace(text="".join(each.text for each in run)))
+    for part, run in groupby(pieces, key=lambda piece: piece.part):
+        first, *others = run
+        text = "".join([first.text, *(piece.text for piece in others)])
+        joined.append(Piece(first.message_id, first.start, part, text))
     return joined
 
 

@@ -97,13 +97,18 @@ def close_lost(tx: Transaction, session_id: str, is_alive: IsAlive) -> bool:
 def check_fence(tx: Transaction, lease: Lease) -> tuple[Journal, SessionRow]:
     """Refuse the write of a turn that does not hold the session any more, and name who does."""
     journal, row = tx.session(lease.session_id)
+    check_holder(tx, journal, lease)
+    return journal, row
+
+
+def check_holder(tx: Transaction, journal: Journal, lease: Lease) -> None:
+    """Refuse a turn that is not the one that runs."""
     holder = tx.running_turn(journal)
     if holder is None or (holder[0], holder[2]) != (lease.turn_id, lease.fence):
         running = turn_value(journal.id, holder) if holder is not None else None
         now = f"turn {running.id} of {running.owner} does" if running is not None else "no turn does"
         message = f"turn {lease.turn_id} does not hold session {lease.session_id} any more: {now}"
         raise StaleLease(message, running.owner if running is not None else "")
-    return journal, row
 
 
 def append_in_turn(tx: Transaction, lease: Lease, offered: Offered, abandoned: frozenset[str] = frozenset()) -> e.Entry:
@@ -156,7 +161,7 @@ def write_chunk(tx: Transaction, lease: Lease, piece: Piece) -> None:
         own = find_turn(tx, journal, TurnState.RUNNING)
         if own is not None and own.fence == lease.fence:
             return
-    check_fence(tx, lease)
+    check_holder(tx, journal, lease)
     tx.add_chunk(journal, piece.message_id, piece.start, piece.part, piece.text)
 
 
@@ -180,8 +185,9 @@ def seal_message(tx: Transaction, lease: Lease, said: Said) -> None:
             check_said(said, pieces)
             return
     check_fence(tx, lease)
-    check_said(said, tx.open_pieces(journal))
-    tx.seal(journal, said.message_id, Status.COMPLETE, said.more)
+    pieces = tx.open_pieces(journal)
+    check_said(said, pieces)
+    tx.seal_pieces(journal, said.message_id, Status.COMPLETE, pieces, said.more)
 
 
 def check_said(said: Said, pieces: list[tuple[str, str]]) -> None:
