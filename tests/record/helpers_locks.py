@@ -1,7 +1,7 @@
 """Programs that take locks, for the tests of rule 9. Run as `python -m tests.record.helpers_locks NAME …`.
 
 rival KIND FOLDER: for each line of input, take the lock, note "rival" in FOLDER/order, give it back.
-forker KIND FOLDER: hold the lock, fork a child that only sleeps, tell both process ids, sleep.
+forker KIND FOLDER: hold the lock, fork a child that tells its process id and sleeps, sleep.
 after-fork HOME: open a record, fork, and tell how each use of it ends in the child.
 """
 
@@ -66,9 +66,8 @@ def forker(kind: str, folder: Path) -> None:
     """Hold the lock and have a child."""
     lock = make_lock(kind, folder)
     lock.acquire()
-    child = os.fork()
-    if child:
-        tell(str(child))
+    if os.fork() == 0:
+        tell(str(os.getpid()))  # the child speaks, so that it has run whatever a fork runs
     signal.pause()
 
 

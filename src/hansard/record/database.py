@@ -21,6 +21,7 @@ from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.errors import HansardError, LogForked, RecordDamaged, RecordTooNew
 from hansard.record.files import sync_folder, write_durably
+from hansard.record.journals import Kept, MismatchError
 from hansard.record.lines import decode_line, log_name, part_name
 from hansard.record.operations.home import home_journal
 from hansard.record.reading import Gate, Identity, look_at
@@ -28,7 +29,7 @@ from hansard.record.reconcile import Reconciler
 from hansard.record.sqlite.connection import fetch, immediate, open_connection
 from hansard.record.sqlite.migrate import SCHEMA_VERSION, check_version, create_schema, migrate, schema_version
 from hansard.record.sqlite.queries import SQL
-from hansard.record.transaction import Kept, MismatchError, Transaction
+from hansard.record.transaction import Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -155,7 +156,9 @@ class Database:
         if version != self._kept.data_version:
             self._kept.forget()
             if (schema := schema_version(connection)) != SCHEMA_VERSION:
-                message = f"state.db was migrated to schema version {schema} by a newer Hansard; restart this one"
+                message = (
+                    f"state.db was migrated to schema version {schema} by a newer Hansard; this one must be restarted"
+                )
                 raise RecordTooNew(message)
             self._kept.data_version = version
         return self._kept

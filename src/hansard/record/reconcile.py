@@ -16,6 +16,7 @@ from hansard.domain.entries import MessageSealed, SessionCreated, chain_start, c
 from hansard.domain.limits import LINE_BYTES_MAX, READ_ROWS_MAX
 from hansard.domain.sessions import Link
 from hansard.errors import LogForked, RecordDamaged
+from hansard.record.journals import Journal, SessionRow
 from hansard.record.lines import (
     MARK_BYTES,
     Line,
@@ -31,7 +32,7 @@ from hansard.record.lines import (
     tail_name,
 )
 from hansard.record.sqlite.queries import SQL
-from hansard.record.transaction import Journal, SessionRow, Transaction, read_body
+from hansard.record.transaction import Transaction, read_body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

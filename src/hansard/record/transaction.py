@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hansard.domain.entries import (
     DIGEST_FORMAT,
@@ -28,9 +28,9 @@ from hansard.domain.entries import (
 )
 from hansard.domain.ids import is_journal_id
 from hansard.domain.limits import ENTRY_BYTES_MAX, JOURNALS_KEPT_MAX
-from hansard.domain.messages import Reasoning, Text
 from hansard.domain.transcript import join_chunks, streamed_pieces
 from hansard.errors import IdConflict, NotFound, TooLarge, WrongState
+from hansard.record.journals import Found, Journal, Kept, MismatchError, SessionRow, Written
 from hansard.record.lines import Row, encode_line, encode_part, log_name, part_name, place_mark
 from hansard.record.projections import Place, count_messages, project
 from hansard.record.sqlite.queries import SQL
@@ -43,142 +43,9 @@ if TYPE_CHECKING:
     from hansard.domain.messages import Part, Status
     from hansard.errors import HansardError
     from hansard.ports.clock import Clock
-    from hansard.record.files import LogFiles, Look
+    from hansard.record.files import LogFiles
 
-SEQ_BITS = 32
 SALT_BYTES = 16
-
-
-class MismatchError(Exception):
-    """A journal's files are not as the database says: reconcile them, then run the batch again."""
-
-    def __init__(self, journal_id: str) -> None:
-        """Keep which one."""
-        super().__init__(journal_id)
-        self.journal_id = journal_id
-
-
-class Found(NamedTuple):
-    """An entry that was recorded before."""
-
-    seq: int
-    kind: str
-    version: int
-    at: int
-    body: bytes
-
-
-class SessionRow(NamedTuple):
-    """A session as its projection stands."""
-
-    journal: int
-    id: str
-    source: str
-    owner: str
-    title: str | None
-    state: str
-    end_reason: str | None
-    parent_id: str | None
-    parent_link: str | None
-    parent_at: int
-    created_at: int
-    open_message: str | None
-    open_turn: str | None
-    messages: int
-    active_at: int
-    head_seq: int
-
-
-class Journal:
-    """A journal as it stands under the lock. The writer keeps it for as long as nobody else commits."""
-
-    __slots__ = (
-        "active_at",
-        "base_digest",
-        "base_id",
-        "base_seq",
-        "head_digest",
-        "head_seq",
-        "id",
-        "key",
-        "log",
-        "log_end",
-        "log_look",
-        "log_seen",
-        "log_synced",
-        "messages",
-        "open_end",
-        "part",
-        "part_end",
-        "part_look",
-        "part_reset",
-        "part_seen",
-        "running",
-        "session",
-    )
-
-    def __init__(self, row: tuple[Any, ...]) -> None:
-        """Take a row of `read_journal`."""
-        (
-            self.key,
-            self.id,
-            self.base_id,
-            self.base_seq,
-            self.base_digest,
-            self.head_seq,
-            self.head_digest,
-            self.log_end,
-            self.log_synced,
-            self.part_end,
-            self.messages,
-            self.active_at,
-        ) = row
-        self.forget()
-        self.settle()
-
-    def forget(self) -> None:
-        """Read again what entries of this transaction may have changed."""
-        self.session: SessionRow | None = None
-        self.running: tuple[Any, ...] | None = None
-        self.open_end = -1
-
-    def settle(self) -> None:
-        """Begin a transaction: nothing is to be written, and no file was looked at."""
-        self.log: list[bytes] = []
-        self.part: list[bytes] = []
-        self.part_reset = False
-        self.log_seen = False
-        self.part_seen = False
-        self.log_look: Look | None = None
-        self.part_look: Look | None = None
-
-    def entry_key(self, seq: int) -> int:
-        """Return where an entry of this journal lies."""
-        key: int = (self.key << SEQ_BITS) + seq
-        return key
-
-
-class Written(NamedTuple):
-    """A file that got bytes before COMMIT, and where they began."""
-
-    name: str
-    size_before: int
-
-
-class Kept:
-    """What the writer knows of the database from its last commits, for as long as nobody else commits."""
-
-    def __init__(self) -> None:
-        """Begin with nothing."""
-        self.data_version = -1
-        self.journals: dict[str, Journal] = {}
-        self.kinds: set[tuple[str, int]] = set()
-
-    def forget(self) -> None:
-        """Read everything anew: another process committed, or a commit of ours failed."""
-        self.data_version = -1
-        self.journals = {}
-        self.kinds = set()
 
 
 class Transaction:
@@ -220,10 +87,15 @@ class Transaction:
 
     # Journals.
 
-    def find_journal(self, journal_id: str) -> Journal | None:
-        """Return a journal, or None when neither the database nor a log knows it."""
+    def find_journal(self, journal_id: str, *, look: bool = True) -> Journal | None:
+        """Return a journal whose log is as the database says (rule 1), or None when neither of them knows it.
+
+        Chunks do not touch the log and do not look at it.
+        """
         journal = self.journals.get(journal_id)
         if journal is not None:
+            if look:
+                self.look_at_log(journal)
             return journal
         if not is_journal_id(journal_id):
             return None
@@ -233,11 +105,13 @@ class Transaction:
         if journal is None:
             row = self.row(SQL.read_journal, (journal_id,))
             if row is None:
-                look = self.files.look(log_name(journal_id))
-                if look is not None and look.size:
+                found = self.files.look(log_name(journal_id))
+                if found is not None and found.size:
                     raise MismatchError(journal_id)
                 return None
             journal = Journal(row)
+        if look:
+            self.look_at_log(journal)
         self.journals[journal_id] = journal
         return journal
 
@@ -270,9 +144,9 @@ class Transaction:
         self.journals[journal_id] = journal
         return journal
 
-    def session(self, session_id: str) -> tuple[Journal, SessionRow]:
+    def session(self, session_id: str, *, look: bool = True) -> tuple[Journal, SessionRow]:
         """Return a session that exists."""
-        journal = self.find_journal(session_id)
+        journal = self.find_journal(session_id, look=look)
         if journal is not None and journal.session is None:
             row = self.row(SQL.read_session, (session_id,))
             journal.session = SessionRow(*row) if row is not None else None
@@ -379,27 +253,22 @@ class Transaction:
         """Return the open message's (part kind, text) pieces."""
         return [(part, text.decode()) for _, _, part, text in self.rows(SQL.read_chunks, (journal.key,))]
 
-    def seal(self, journal: Journal, message_id: str, status: Status, more: tuple[Part, ...] = ()) -> Row:
-        """Finish the open message: its text is its chunks, byte for byte (rule 7)."""
-        return self.seal_pieces(journal, message_id, status, self.open_pieces(journal), more)
-
-    def seal_pieces(
+    def seal(
         self,
         journal: Journal,
         message_id: str,
         status: Status,
-        pieces: list[tuple[str, str]],
         more: tuple[Part, ...] = (),
+        pieces: list[tuple[str, str]] | None = None,
     ) -> Row:
-        """Finish the open message with the pieces that were just read, and what was not streamed."""
+        """Finish the open message: its text is its chunks, byte for byte (rule 7). `more` was not streamed."""
         self._look_at_part(journal)
-        parts = join_chunks(pieces) + more
+        parts = join_chunks(self.open_pieces(journal) if pieces is None else pieces) + more
         sealed = "".join(text for _, text in streamed_pieces(parts))
-        if len(sealed.encode()) != self.chunk_end(journal) or any(isinstance(part, Text | Reasoning) for part in more):
+        if len(sealed.encode()) != self.chunk_end(journal):
             message = f"the parts that seal {message_id} are not its chunks"
             raise WrongState(message)
-        body = MessageSealed(message_id=message_id, status=status, parts=parts)
-        row = self.add(journal, f"~seal:{message_id}", body)
+        row = self.add(journal, f"~seal:{message_id}", MessageSealed(message_id=message_id, status=status, parts=parts))
         self.drop_chunks(journal)
         return row
 
@@ -435,19 +304,7 @@ class Transaction:
 
     def store_head(self, journal: Journal, commits: int) -> None:
         """Store where a journal stands."""
-        self.run(
-            SQL.update_journal,
-            (
-                journal.head_seq,
-                journal.head_digest,
-                journal.log_end,
-                journal.part_end,
-                journal.messages,
-                journal.active_at,
-                commits,
-                journal.key,
-            ),
-        )
+        self.run(SQL.update_journal, journal.head_row(commits))
 
     def finish(self, reach: Callable[[str], None]) -> list[Written]:
         """Store the journals' heads, then write the log: one write for each file, just before COMMIT."""

@@ -20,13 +20,13 @@ from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.messages import File, ToolResult
 from hansard.errors import HansardError, RecordDamaged, RecordUnavailable
 from hansard.record.database import list_logs
+from hansard.record.journals import SEQ_BITS, Journal, SessionRow
 from hansard.record.lines import Line, Row, decode_line, decode_part, log_name, part_name, row_digest, tail_name
 from hansard.record.locks import FairLock
 from hansard.record.projections import Place, count_messages, project
 from hansard.record.reading import ReadConnection, ReplacedError, Snapshot
 from hansard.record.sqlite.connection import map_error
 from hansard.record.sqlite.queries import SQL
-from hansard.record.transaction import SEQ_BITS, Journal, SessionRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,11 +10,11 @@ from hansard.domain.positions import Position
 from hansard.domain.sessions import Route, Session
 from hansard.domain.transcript import fold_transcript, join_chunks, streamed_pieces
 from hansard.errors import Ambiguous, HansardError, InvalidInput, NotFound
+from hansard.record.journals import SEQ_BITS, SessionRow
 from hansard.record.operations.deliveries import delivery_value
 from hansard.record.operations.sessions import session_value
 from hansard.record.operations.turns import turn_value
 from hansard.record.sqlite.queries import SQL
-from hansard.record.transaction import SEQ_BITS, SessionRow
 
 if TYPE_CHECKING:
     from hansard.domain.deliveries import Delivery

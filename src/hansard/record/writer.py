@@ -20,9 +20,10 @@ import apsw
 
 from hansard.domain.limits import BATCH_BYTES_MAX, BATCH_ITEMS_MAX, RETRY_SECONDS_MAX, RETRY_SECONDS_MIN
 from hansard.errors import HansardError, RecordRefused, RecordUnavailable
+from hansard.record.journals import MismatchError, Written
 from hansard.record.sqlite.connection import map_error
 from hansard.record.sqlite.queries import SQL
-from hansard.record.transaction import LogWriteError, MismatchError, Transaction, Written
+from hansard.record.transaction import LogWriteError, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable

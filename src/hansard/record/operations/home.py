@@ -16,7 +16,8 @@ from hansard.record.sqlite.queries import SQL
 if TYPE_CHECKING:
     from hansard.domain.deliveries import Cursor, Intake
     from hansard.domain.turns import TurnInfo
-    from hansard.record.transaction import Journal, Transaction
+    from hansard.record.journals import Journal
+    from hansard.record.transaction import Transaction
 
 
 class Accepted(NamedTuple):

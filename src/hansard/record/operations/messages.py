@@ -18,7 +18,8 @@ from hansard.record.operations.sessions import check_open
 from hansard.record.transaction import encode_body
 
 if TYPE_CHECKING:
-    from hansard.record.transaction import Found, Journal, Transaction
+    from hansard.record.journals import Found, Journal
+    from hansard.record.transaction import Transaction
 
 
 class Offered(NamedTuple):

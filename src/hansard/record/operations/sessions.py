@@ -14,7 +14,8 @@ from hansard.errors import SessionEnded as SessionEndedError
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
-    from hansard.record.transaction import Journal, SessionRow, Transaction
+    from hansard.record.journals import Journal, SessionRow
+    from hansard.record.transaction import Transaction
 
 
 class NewSession(NamedTuple):

@@ -17,7 +17,8 @@ from hansard.record.sqlite.queries import SQL
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hansard.record.transaction import Journal, SessionRow, Transaction
+    from hansard.record.journals import Journal, SessionRow
+    from hansard.record.transaction import Transaction
 
     IsAlive = Callable[[str], bool]
 
@@ -156,7 +157,7 @@ class Piece(NamedTuple):
 
 def write_chunk(tx: Transaction, lease: Lease, piece: Piece) -> None:
     """Append a chunk to the open message; one that is there already is skipped."""
-    journal, row = tx.session(lease.session_id)
+    journal, row = tx.session(lease.session_id, look=False)
     if row.open_message != piece.message_id and tx.find(journal, f"~seal:{piece.message_id}") is not None:
         own = find_turn(tx, journal, TurnState.RUNNING)
         if own is not None and own.fence == lease.fence:
@@ -187,7 +188,7 @@ def seal_message(tx: Transaction, lease: Lease, said: Said) -> None:
     check_fence(tx, lease)
     pieces = tx.open_pieces(journal)
     check_said(said, pieces)
-    tx.seal_pieces(journal, said.message_id, Status.COMPLETE, pieces, said.more)
+    tx.seal(journal, said.message_id, Status.COMPLETE, said.more, pieces)
 
 
 def check_said(said: Said, pieces: list[tuple[str, str]]) -> None:
