@@ -340,7 +340,7 @@ def test_the_record_equals_its_model() -> None:
     run_state_machine_as_test(
         RecordMachine,
         settings=settings(
-            max_examples=1_000 if PROVE else 40,
+            max_examples=250 if PROVE else 40,
             stateful_step_count=50 if PROVE else 30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

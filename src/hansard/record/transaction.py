@@ -243,12 +243,6 @@ class Transaction:
             journal.open_end = 0 if last is None else last[0] + len(last[3])
         return journal.open_end
 
-    def running_turn(self, journal: Journal) -> tuple[Any, ...] | None:
-        """Return the row of the turn that holds the session."""
-        if journal.running is None:
-            journal.running = self.row(SQL.find_turn_in_state, (journal.key, "running")) or ()
-        return journal.running or None
-
     def open_pieces(self, journal: Journal) -> list[tuple[str, str]]:
         """Return the open message's (part kind, text) pieces."""
         return [(part, text.decode()) for _, _, part, text in self.rows(SQL.read_chunks, (journal.key,))]

@@ -102,9 +102,16 @@ def check_fence(tx: Transaction, lease: Lease) -> tuple[Journal, SessionRow]:
     return journal, row
 
 
+def _running_row(tx: Transaction, journal: Journal) -> tuple[Any, ...] | None:
+    """Return the row of the turn that holds the session; read once for as long as the journal is kept."""
+    if journal.running is None:
+        journal.running = tx.row(SQL.find_turn_in_state, (journal.key, TurnState.RUNNING)) or ()
+    return journal.running or None
+
+
 def check_holder(tx: Transaction, journal: Journal, lease: Lease) -> None:
     """Refuse a turn that is not the one that runs."""
-    holder = tx.running_turn(journal)
+    holder = _running_row(tx, journal)
     if holder is None or (holder[0], holder[2]) != (lease.turn_id, lease.fence):
         running = turn_value(journal.id, holder) if holder is not None else None
         now = f"turn {running.id} of {running.owner} does" if running is not None else "no turn does"
