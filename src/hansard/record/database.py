@@ -52,6 +52,7 @@ class Database:
         self.clock = clock
         self.reach = reach
         self.identity: Identity = ()
+        self._lost: Identity = ()
         self._connection: apsw.Connection | None = None
         self._doubtful = False
         self._kept = Kept()
@@ -70,11 +71,9 @@ class Database:
         if self._connection is not None:
             if self.same():
                 return self._connection
-            logger.warning("state.db or its WAL was moved or replaced under us; it is opened again")
-        live = self.identity if self._connection is not None else ()
-        self.close()
+            self.lose()
         with self.gate.emptied(), ExitStack() as stack:
-            self._set_orphans_aside(live)
+            self._set_orphans_aside(self._lost)
             connection = open_connection(self.path, check=check_version)
             stack.callback(connection.close)
             self._prepare(connection)
@@ -82,7 +81,14 @@ class Database:
             connection.set_wal_hook(self._note_wal)
             stack.pop_all()
         self._connection = connection
+        self._lost = ()
         return connection
+
+    def lose(self) -> None:
+        """Let go of files that are not at the path any more, and remember which they were until others are open."""
+        logger.warning("state.db or its WAL was moved or replaced under us; it is opened again")
+        self._lost = self.identity
+        self.close()
 
     def _prepare(self, connection: apsw.Connection) -> None:
         version = schema_version(connection)
@@ -200,16 +206,15 @@ class Database:
 
     # A WAL that belongs to another database must never be replayed into this one.
 
-    def _set_orphans_aside(self, live: Identity) -> None:
+    def _set_orphans_aside(self, lost: Identity) -> None:
         """Move away what does not belong together.
 
         When a WAL or wal-index vanished under a connection that used it, the database may hold half of a checkpoint:
         all of it is set aside, and rebuilt from the logs, which have everything.
         """
-        now = look_at(self.path)
-        database, wal, shm = now
+        database, wal, shm = look_at(self.path)
         known = self._read_identity()
-        if live and database is not None and database == live[0]:
+        if lost and database is not None and database == lost[0]:
             self._aside("", "-wal", "-shm")
         elif wal is not None and (database is None or (known and database != known[0] and wal == known[1])):
             self._aside("-wal", "-shm")

@@ -289,7 +289,7 @@ class Writer:
             return self._recover(batch, written, error, committing=True)
         self._reach("committed")
         if not self._database.same():
-            self._database.close()
+            self._database.lose()
             return self._recover(batch, [], OSError("state.db was moved or replaced while it was written"), doubt=True)
         tx.settle()
         self._reach("removed")
