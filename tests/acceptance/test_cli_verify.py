@@ -186,6 +186,16 @@ def test_no_home(tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
+def test_a_folder_that_is_no_home(tmp_path: Path) -> None:
+    """Somebody else's folder, named by mistake, is said to hold no record, and stays as it is."""
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "one.jpg").write_text("x")
+    found = verify(tmp_path / "photos")
+    assert found.returncode == EXIT_COULD_NOT_RUN
+    assert "there is no record at" in found.stderr
+    assert [path.name for path in (tmp_path / "photos").iterdir()] == ["one.jpg"]
+
+
 def test_a_file_as_home(tmp_path: Path) -> None:
     """A file in place of the home cannot be verified."""
     (tmp_path / "file").write_text("x")

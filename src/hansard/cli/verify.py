@@ -35,7 +35,7 @@ def command(options: dict[str, Path], *, as_json: bool) -> None:
     Exit code 0: everything agrees. 1: there are findings. 2: it could not run.
     """
     home = options["home"]
-    if not home.is_dir():
+    if not any((home / name).exists() for name in ("state.db", "home.jsonl", "sessions")):
         message = f"there is no record at {home}"
         raise NotFound(message)
     report = asyncio.run(verify(home))
