@@ -184,7 +184,7 @@ class Caller:
     async def write(self, operation: Callable[[Transaction], Result], *, cost: int = 0, ending: bool = False) -> Result:
         """Run an operation in a group commit and return its result once it is durable.
 
-        Cancelled before the writer took it, it is surely not written; later, it is waited for first.
+        Cancelled before the writer took it, it is surely not written; taken or in doubt, it is waited for first.
         """
         self.store.check_process()
         if self.crowded():
@@ -235,8 +235,6 @@ class Caller:
         error: HansardError
         if item.ending or not self.store.writer.withdraw(item):
             error = OutcomeUnknown(f"still unwritten after {seconds:g} s, it is written when that ends: {trouble}")
-        elif item.doubt:
-            error = OutcomeUnknown(f"the record could not be read back for {seconds:g} s: {trouble}")
         else:
             error = RecordUnavailable(f"the record could not be written for {seconds:g} s: {trouble}")
         waiter.future.set_exception(error)

@@ -94,6 +94,7 @@ class Store:
     def open(self, patience_seconds: float) -> None:
         """Open or rebuild the database, reconcile the logs, end what dead processes left. Blocking."""
         deadline = time.monotonic() + patience_seconds
+        told = ""
         while True:
             try:
                 self._recover()
@@ -102,7 +103,9 @@ class Store:
                 problem = map_error(error, "opening the record")
                 if isinstance(error, apsw.NotADBError | apsw.CorruptError) or time.monotonic() > deadline:
                     raise problem from error
-                logger.warning("%s; trying again", problem)
+                if str(problem) != told:
+                    told = str(problem)
+                    logger.warning("%s; trying again", problem)
                 time.sleep(0.05)
         if self.wiring.threads:
             self._writer_thread.start()
@@ -154,7 +157,7 @@ class Store:
             while self.writer.queued_items and not self.writer.trouble:
                 self.writer.step()
         if self._writer_thread.is_alive() or self.writer.queued_items:
-            self.writer.abandon(RecordUnavailable("the record was closed before this could be written"))
+            self.writer.abandon()
         self.readers.close()
         if not self._writer_thread.is_alive():
             self.keeper.shrink()

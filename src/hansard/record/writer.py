@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 
 from hansard.domain.limits import BATCH_BYTES_MAX, BATCH_ITEMS_MAX, RETRY_SECONDS_MAX, RETRY_SECONDS_MIN
-from hansard.errors import HansardError, RecordRefused, RecordUnavailable
+from hansard.errors import HansardError, OutcomeUnknown, RecordRefused, RecordUnavailable
 from hansard.record.journals import MismatchError, Written
 from hansard.record.sqlite.connection import map_error
 from hansard.record.sqlite.queries import SQL
@@ -147,9 +147,12 @@ class Writer:
         self._bell.ring()
 
     def withdraw(self, item: Item) -> bool:
-        """Take an item back; False when it is too late to say that it is not written."""
+        """Take an item back; False when it is too late to say that it is not written.
+
+        One in doubt stays: its lines may be in a log already, so only the writer can settle it.
+        """
         with self._mutex:
-            if item.state is not State.QUEUED:
+            if item.state is not State.QUEUED or item.doubt:
                 return False
             item.state = State.WITHDRAWN
             self.queued_bytes -= item.cost
@@ -185,13 +188,14 @@ class Writer:
         self._stopped.set()
         self._bell.ring()
 
-    def abandon(self, error: HansardError) -> None:
+    def abandon(self) -> None:
         """Answer everything that is still queued: the record is closed before it could be written."""
         with self._mutex:
             items = [item for item in self._queue if item.state is State.QUEUED]
             self._queue.clear()
         for item in items:
-            item.error = error
+            kind = OutcomeUnknown if item.doubt else RecordUnavailable
+            item.error = kind("the record was closed before this could be written")
         self._answer(items)
 
     def _take(self) -> list[Item]:

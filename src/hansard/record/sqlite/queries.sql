@@ -270,10 +270,6 @@ SELECT s.id, d.id, d.owner FROM delivery d JOIN session s ON s.journal = d.journ
 -- Where a session key leads.
 SELECT key, session_id, generation, reason FROM route WHERE key = ?
 
--- name: list_routes
--- Every route, in pages.
-SELECT key, session_id, generation, reason FROM route WHERE key > ? ORDER BY key LIMIT ?
-
 -- name: put_route
 -- A session key leads elsewhere.
 INSERT INTO route (key, session_id, generation, reason) VALUES (?, ?, ?, ?)

@@ -1,0 +1,29 @@
+"""An item in doubt is neither withdrawn nor called unwritten: only the writer can settle it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hansard.errors import OutcomeUnknown, RecordUnavailable
+from hansard.record.store import open_store
+from hansard.record.writer import Item
+from hansard.testing import Wiring, abandon_store
+
+
+def test_only_what_was_never_tried_can_be_taken_back(home: Path) -> None:
+    """What may be in a log stays queued when its caller leaves; closing answers it as unknown, not as refused."""
+    store = open_store(home, Wiring(threads=False), 5)
+    try:
+        answered: list[Item] = []
+        fresh, doubtful = (Item(lambda _tx: None, answered.append) for _ in range(2))
+        doubtful.doubt = True
+        store.writer.submit(fresh)
+        store.writer.submit(doubtful)
+        assert not store.writer.withdraw(doubtful)
+        store.writer.abandon()
+        assert [type(item.error) for item in answered] == [RecordUnavailable, OutcomeUnknown]
+        again = Item(lambda _tx: None, answered.append)
+        store.writer.submit(again)
+        assert store.writer.withdraw(again)
+    finally:
+        abandon_store(store)
