@@ -9,49 +9,65 @@ Nothing in the program can talk to a person. It can only append to the record, a
 
     errors    the whole error tree
     domain    pure values and rules: messages, entries, sessions, turns, deliveries, limits, ids
-    ports     what the outside must offer
+    ports     what the outside must offer: a clock, a model, a tool
     record    the only place that knows a database: writer, log, projections, follow, verify
-    testing   conformance suite for record backends, fake clock, crash points
-    cli       one file a command
+    models    OpenAI-compatible, Anthropic, the demo model, a scripted one; discovery
+    tools     what a model may call
+    intake    what people say and command, into the record
+    engine    turns: context, replies, tools, interrupts
+    testing   conformance suite for record backends, fake clock, crash points, test tools
+    app       configuration and wiring
+    cli       the terminal, and one file a command
 """
 
-from hansard.domain.deliveries import Cursor, Delivery, DeliveryState, Intake, Operation
-from hansard.domain.entries import Chunk, Entry
-from hansard.domain.messages import File, Message, Reasoning, Role, Status, Text, ToolCall, ToolOutcome, ToolResult
-from hansard.domain.sessions import Link, Parent, Route, Session, SessionState
-from hansard.domain.turns import TurnInfo, TurnState
-from hansard.errors import (
-    Ambiguous,
-    HansardError,
-    IdConflict,
-    InvalidInput,
-    LeaseHeld,
-    LogForked,
-    NotFound,
-    OutcomeUnknown,
-    RecordDamaged,
-    RecordRefused,
-    RecordTooNew,
-    RecordUnavailable,
-    SessionEnded,
-    StaleLease,
-    TooLarge,
-    UnsafeFilesystem,
-    UnsupportedSQLite,
-    UsedAfterFork,
-    WrongState,
-)
-from hansard.record.api import Record
-from hansard.record.operations.home import Accepted
-from hansard.record.turn import Reply, Turn
-from hansard.record.verify import Finding, Report
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hansard.domain.conversation import Conversation
+    from hansard.domain.deliveries import Cursor, Delivery, DeliveryState, Intake, Operation
+    from hansard.domain.entries import Chunk, Entry
+    from hansard.domain.messages import File, Message, Reasoning, Role, Status, Text, ToolCall, ToolOutcome, ToolResult
+    from hansard.domain.sessions import Link, Parent, Route, Session, SessionState
+    from hansard.domain.settings import Busy
+    from hansard.domain.turns import TurnInfo, TurnState
+    from hansard.errors import (
+        Ambiguous,
+        ConfigInvalid,
+        HansardError,
+        IdConflict,
+        InvalidInput,
+        LeaseHeld,
+        LogForked,
+        ModelMissing,
+        NotFound,
+        OutcomeUnknown,
+        RecordDamaged,
+        RecordRefused,
+        RecordTooNew,
+        RecordUnavailable,
+        SessionEnded,
+        StaleLease,
+        TooLarge,
+        UnsafeFilesystem,
+        UnsupportedSQLite,
+        UsedAfterFork,
+        WrongState,
+    )
+    from hansard.record.api import Record
+    from hansard.record.operations.home import Accepted
+    from hansard.record.turn import Reply, Turn
+    from hansard.record.verify import Finding, Report
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Accepted",
     "Ambiguous",
+    "Busy",
     "Chunk",
+    "ConfigInvalid",
+    "Conversation",
     "Cursor",
     "Delivery",
     "DeliveryState",
@@ -66,6 +82,7 @@ __all__ = [
     "Link",
     "LogForked",
     "Message",
+    "ModelMissing",
     "NotFound",
     "Operation",
     "OutcomeUnknown",
@@ -98,3 +115,75 @@ __all__ = [
     "UsedAfterFork",
     "WrongState",
 ]
+
+_HOMES = {
+    "Accepted": "hansard.record.operations.home",
+    "Ambiguous": "hansard.errors",
+    "Busy": "hansard.domain.settings",
+    "Chunk": "hansard.domain.entries",
+    "ConfigInvalid": "hansard.errors",
+    "Conversation": "hansard.domain.conversation",
+    "Cursor": "hansard.domain.deliveries",
+    "Delivery": "hansard.domain.deliveries",
+    "DeliveryState": "hansard.domain.deliveries",
+    "Entry": "hansard.domain.entries",
+    "File": "hansard.domain.messages",
+    "Finding": "hansard.record.verify",
+    "HansardError": "hansard.errors",
+    "IdConflict": "hansard.errors",
+    "Intake": "hansard.domain.deliveries",
+    "InvalidInput": "hansard.errors",
+    "LeaseHeld": "hansard.errors",
+    "Link": "hansard.domain.sessions",
+    "LogForked": "hansard.errors",
+    "Message": "hansard.domain.messages",
+    "ModelMissing": "hansard.errors",
+    "NotFound": "hansard.errors",
+    "Operation": "hansard.domain.deliveries",
+    "OutcomeUnknown": "hansard.errors",
+    "Parent": "hansard.domain.sessions",
+    "Reasoning": "hansard.domain.messages",
+    "Record": "hansard.record.api",
+    "RecordDamaged": "hansard.errors",
+    "RecordRefused": "hansard.errors",
+    "RecordTooNew": "hansard.errors",
+    "RecordUnavailable": "hansard.errors",
+    "Reply": "hansard.record.turn",
+    "Report": "hansard.record.verify",
+    "Role": "hansard.domain.messages",
+    "Route": "hansard.domain.sessions",
+    "Session": "hansard.domain.sessions",
+    "SessionEnded": "hansard.errors",
+    "SessionState": "hansard.domain.sessions",
+    "StaleLease": "hansard.errors",
+    "Status": "hansard.domain.messages",
+    "Text": "hansard.domain.messages",
+    "TooLarge": "hansard.errors",
+    "ToolCall": "hansard.domain.messages",
+    "ToolOutcome": "hansard.domain.messages",
+    "ToolResult": "hansard.domain.messages",
+    "Turn": "hansard.record.turn",
+    "TurnInfo": "hansard.domain.turns",
+    "TurnState": "hansard.domain.turns",
+    "UnsafeFilesystem": "hansard.errors",
+    "UnsupportedSQLite": "hansard.errors",
+    "UsedAfterFork": "hansard.errors",
+    "WrongState": "hansard.errors",
+}
+"""Where each public name lives. It is imported when it is first used: `hansard --help` needs none of them."""
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name."""
+    home = _HOMES.get(name)
+    if home is None:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return [*__all__, "__version__"]

@@ -2,7 +2,8 @@
 
     HansardError
     ├── InvalidInput             a value that cannot be recorded
-    │   └── TooLarge             over a limit of hansard.domain.limits
+    │   ├── TooLarge             over a limit of hansard.domain.limits
+    │   └── ConfigInvalid        a setting, or a file of settings, is not as it must be
     ├── IdConflict               the id is taken by something else
     ├── NotFound                 no such session, entry, blob, route or delivery
     ├── Ambiguous                several sessions match; carries the candidates
@@ -10,6 +11,7 @@
     ├── LeaseHeld                another turn runs in the session; names the holder
     ├── StaleLease               this turn was closed or replaced; names the new holder
     ├── WrongState               the move is not allowed from the present state
+    ├── ModelMissing             there is no model to talk to
     ├── UsedAfterFork            a record that was opened before fork() is used in the child
     ├── RecordUnavailable        not written, nothing lost; heals by itself
     ├── OutcomeUnknown           written or not: repeat with the same id to know
@@ -50,6 +52,12 @@ class TooLarge(InvalidInput):
     hint = "Split the content, or store it as a blob and refer to it. Nothing was written."
 
 
+class ConfigInvalid(InvalidInput):
+    """A setting is not as it must be; nothing was changed."""
+
+    hint = "Correct the setting that the message names; `hansard config check` lists all findings."
+
+
 class IdConflict(HansardError):
     """The same id was already recorded with another body."""
 
@@ -59,7 +67,7 @@ class IdConflict(HansardError):
 class NotFound(HansardError):
     """Nothing of that name is in the record."""
 
-    hint = "List what there is with `hansard sessions`."
+    hint = "Choose from a list of what there is with `hansard -r`."
 
 
 class Ambiguous(HansardError):
@@ -106,6 +114,15 @@ class WrongState(HansardError):
     """A state does not allow the move that was asked for."""
 
     hint = "Read the present state again and decide anew."
+
+
+class ModelMissing(HansardError):
+    """No model is configured, found in the environment, running on this machine or installed."""
+
+    hint = (
+        "Set OPENAI_API_KEY or ANTHROPIC_API_KEY, start Ollama or LM Studio, "
+        "or fetch the small demo model: hansard models install-demo"
+    )
 
 
 class UsedAfterFork(HansardError):

@@ -66,7 +66,8 @@ def too_long(source: Source) -> Iterator[str]:
 
 def hidden_imports(source: Source) -> Iterator[str]:
     """First-party imports inside functions, and modules of the project loaded by name."""
-    may_load_by_name = source.in_folder("src/hansard/cli") or source.in_folder("src/hansard/app")
+    loaders = ("src/hansard/cli", "src/hansard/app")
+    may_load_by_name = any(map(source.in_folder, loaders)) or str(source.path).endswith("src/hansard/__init__.py")
     for function in (node for node in ast.walk(source.tree) if isinstance(node, Function)):
         for node in ast.walk(function):
             if isinstance(node, ast.Import | ast.ImportFrom) and any(map(is_first_party, imported_modules(node))):

@@ -13,6 +13,7 @@ import msgspec
 
 from hansard.domain.deliveries import DeliveryState, Operation
 from hansard.domain.messages import Part, Role, Status, join_text
+from hansard.domain.requests import ToolSpec, Usage
 from hansard.domain.sessions import Link
 from hansard.domain.turns import TurnState
 from hansard.errors import RecordTooNew
@@ -61,6 +62,20 @@ class SessionReopened(Body, frozen=True):
     """The session takes new words again."""
 
 
+class SessionFrozen(Body, frozen=True):
+    """What the model is told in this session, from its first turn on: later requests begin with the same bytes."""
+
+    system: str
+    tools: tuple[ToolSpec, ...] = ()
+
+
+class SessionSet(Body, frozen=True):
+    """A setting of this session; the last one counts."""
+
+    name: str
+    value: str
+
+
 class MessageAdded(Body, frozen=True):
     """A whole message. `said_at` is the time of the event where it differs from the time of writing."""
 
@@ -86,6 +101,12 @@ class MessageSealed(Body, frozen=True):
     parts: tuple[Part, ...]
 
 
+class MessagesUndone(Body, frozen=True):
+    """Messages were taken back: they leave the transcript and the context, not the record."""
+
+    message_ids: tuple[str, ...]
+
+
 class TurnQueued(Body, frozen=True):
     """A turn waits to run."""
 
@@ -97,6 +118,28 @@ class TurnStarted(Body, frozen=True):
 
     turn_id: str
     owner: str
+
+
+class TurnStopping(Body, frozen=True):
+    """Somebody asks the running turn to stop; its holder does so."""
+
+    turn_id: str
+    reason: str = ""
+
+
+class TurnSteered(Body, frozen=True):
+    """A message goes into the running turn, with its next results, instead of waiting for the turn after it."""
+
+    turn_id: str
+    message_id: str
+
+
+class TurnUsed(Body, frozen=True):
+    """What one request of a turn took."""
+
+    turn_id: str
+    model: str
+    usage: Usage = Usage()
 
 
 class TurnEnded(Body, frozen=True):
@@ -169,11 +212,17 @@ KINDS: dict[str, tuple[int, type[Body]]] = {
     "session.linked": (1, SessionLinked),
     "session.ended": (1, SessionEnded),
     "session.reopened": (1, SessionReopened),
+    "session.frozen": (1, SessionFrozen),
+    "session.set": (1, SessionSet),
     "message.added": (1, MessageAdded),
     "message.opened": (1, MessageOpened),
     "message.sealed": (1, MessageSealed),
+    "messages.undone": (1, MessagesUndone),
     "turn.queued": (1, TurnQueued),
     "turn.started": (1, TurnStarted),
+    "turn.stopping": (1, TurnStopping),
+    "turn.steered": (1, TurnSteered),
+    "turn.used": (1, TurnUsed),
     "turn.ended": (1, TurnEnded),
     "delivery.created": (1, DeliveryCreated),
     "delivery.moved": (1, DeliveryMoved),

@@ -94,3 +94,9 @@ LOG_HANDLES_MAX: Final = 512
 
 POSITION_CHARACTERS_MAX: Final = 400
 """A follower's position: two numbers and an id."""
+
+CONVERSATIONS_MAX: Final = 256
+"""Conversations whose fold a process keeps, so that a turn reads only what is new."""
+
+CONVERSATION_MESSAGES_MAX: Final = 50_000
+"""Messages in all of those together."""

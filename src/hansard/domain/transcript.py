@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hansard.domain.entries import Body, MessageAdded, MessageOpened, MessageSealed
+from hansard.domain.entries import Body, MessageAdded, MessageOpened, MessageSealed, MessagesUndone
 from hansard.domain.messages import Message, Part, Reasoning, Status, Text
 
 if TYPE_CHECKING:
@@ -34,9 +34,13 @@ def streamed_pieces(parts: Sequence[Part]) -> list[tuple[str, str]]:
 
 
 def fold_transcript(entries: Iterable[tuple[str, int, Body]], open_parts: tuple[Part, ...] = ()) -> list[Message]:
-    """Return the messages of (id, time, body) entries; `open_parts` is what an unsealed message has so far."""
+    """Return the messages of (id, time, body) entries; `open_parts` is what an unsealed message has so far.
+
+    Messages that were undone are left out.
+    """
     messages: list[Message] = []
     open_at: dict[str, int] = {}
+    undone: set[str] = set()
     for entry_id, at, body in entries:
         if isinstance(body, MessageAdded):
             messages.append(
@@ -64,4 +68,6 @@ def fold_transcript(entries: Iterable[tuple[str, int, Body]], open_parts: tuple[
                 status=body.status,
                 at_microseconds=opened.at_microseconds,
             )
-    return messages
+        elif isinstance(body, MessagesUndone):
+            undone.update(body.message_ids)
+    return [message for message in messages if message.id not in undone] if undone else messages

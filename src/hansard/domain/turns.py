@@ -21,7 +21,7 @@ class TurnState(StrEnum):
 TURN_ENDS = frozenset({TurnState.COMPLETED, TurnState.INTERRUPTED, TurnState.FAILED, TurnState.LOST})
 
 TURN_MOVES: dict[TurnState, frozenset[TurnState]] = {
-    TurnState.QUEUED: frozenset({TurnState.RUNNING}),
+    TurnState.QUEUED: frozenset({TurnState.RUNNING, TurnState.INTERRUPTED}),
     TurnState.RUNNING: TURN_ENDS,
     TurnState.COMPLETED: frozenset(),
     TurnState.INTERRUPTED: frozenset(),

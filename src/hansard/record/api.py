@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from hansard.domain.conversation import Conversation
 from hansard.domain.deliveries import Cursor, Delivery, DeliveryState, Intake
-from hansard.domain.ids import check_entry_id, check_session_id, new_id, new_session_id
+from hansard.domain.entries import SessionFrozen
+from hansard.domain.ids import new_id, new_session_id
 from hansard.domain.limits import (
-    NAME_CHARACTERS_MAX,
     PATIENCE_SECONDS,
     READ_ROWS_MAX,
     REASON_CHARACTERS_MAX,
     SESSIONS_LISTED_MAX,
     TITLE_CHARACTERS_MAX,
-    UNIT_ENTRIES_MAX,
 )
 from hansard.domain.positions import Position
-from hansard.domain.sessions import Link, Parent, SessionState
-from hansard.domain.text import INTEGER_MAX, clean_name, clean_text
-from hansard.errors import InvalidInput, TooLarge
+from hansard.domain.sessions import Parent, SessionState
+from hansard.domain.settings import Busy
+from hansard.domain.text import clean_name, clean_text
 from hansard.record import views
+from hansard.record.asking import (
+    check_delivery,
+    describe_delivery_move,
+    describe_fork,
+    describe_inbound,
+    describe_route_move,
+    describe_session,
+    describe_setting,
+    one_of,
+)
 from hansard.record.calls import Caller, close_in_thread, open_in_thread
+from hansard.record.conversations import Conversations
 from hansard.record.followers import PageReader
-from hansard.record.operations import deliveries, messages, sessions, turns
+from hansard.record.operations import deliveries, messages, sessions, talk, turns
 from hansard.record.operations import home as home_ops
 from hansard.record.store import Store, Wiring, close_store, open_store
 from hansard.record.turn import Turn, check_blobs, claim
@@ -43,53 +53,6 @@ if TYPE_CHECKING:
 
 OPEN_GRACE_SECONDS = 1.0
 
-Value = TypeVar("Value", Intake, Cursor, Delivery)
-
-
-State = TypeVar("State", bound=StrEnum)
-
-
-def clean_struct(value: Value) -> Value:
-    """Return a value of names with every text as it can be recorded; only fields with a default may be empty."""
-    changes = {}
-    for field in msgspec.structs.fields(value):
-        text = getattr(value, field.name)
-        if isinstance(text, str) and not isinstance(text, StrEnum) and (text or field.required):
-            changes[field.name] = clean_name(text, f"a {field.name.replace('_', ' ')}", NAME_CHARACTERS_MAX)
-    return msgspec.structs.replace(value, **changes)
-
-
-def one_of(states: type[State], text: str | None) -> State | None:
-    """Return a state by its name."""
-    if text is None:
-        return None
-    try:
-        return states(text)
-    except ValueError:
-        message = f"{text!r} is none of {', '.join(states)}"
-        raise InvalidInput(message) from None
-
-
-def describe_session(
-    id: str, source: str, owner: str, title: str | None, parent: str | Parent | None, *, given: bool
-) -> sessions.NewSession:
-    """Check and clean what a caller says of a session."""
-    parent = Parent(session_id=parent) if isinstance(parent, str) else parent
-    if parent is not None:
-        check_session_id(parent.session_id)
-        if parent.link == Link.FORK:
-            message = "a fork is made by Record.fork, which shares the parent's entries"
-            raise InvalidInput(message)
-    return sessions.NewSession(
-        check_session_id(id),
-        given,
-        new_id(),
-        clean_name(source, "a source", NAME_CHARACTERS_MAX),
-        clean_name(owner, "an owner", NAME_CHARACTERS_MAX),
-        None if title is None else clean_name(title, "a title", TITLE_CHARACTERS_MAX),
-        parent,
-    )
-
 
 class Record:
     """An open record: `async with Record.open(home) as record`."""
@@ -98,6 +61,7 @@ class Record:
         """Use `Record.open`."""
         self._caller = caller
         self._pages = PageReader(caller)
+        self._conversations = Conversations()
 
     @classmethod
     @asynccontextmanager
@@ -170,9 +134,9 @@ class Record:
         wanted = views.SessionFilter(owner, source, one_of(SessionState, state), before, listed)
         return await self._caller.read(lambda snapshot: views.list_sessions(snapshot, wanted))
 
-    async def resolve(self, text: str) -> Session:
-        """Return the session that an id, a unique beginning of one, or a title names."""
-        return await self._caller.read(lambda snapshot: views.resolve(snapshot, text))
+    async def resolve(self, text: str, *, owner: str | None = None) -> Session:
+        """Return the session that an id, a unique beginning of one, or a title names; of one owner, if that is said."""
+        return await self._caller.read(lambda snapshot: views.resolve(snapshot, text, owner))
 
     async def set_title(self, session_id: str, title: str) -> Session:
         """Give a session a title."""
@@ -192,14 +156,7 @@ class Record:
         self, session_id: str, at: int | None = None, *, id: str | None = None, title: str | None = None
     ) -> Session:
         """Return a new session that shares the entries of this one up to `at`, or all of them."""
-        new = sessions.Fork(
-            session_id,
-            at,
-            self._suggest_id() if id is None else check_session_id(id),
-            id is not None,
-            new_id(),
-            None if title is None else clean_name(title, "a title", TITLE_CHARACTERS_MAX),
-        )
+        new = describe_fork(session_id, at, self._suggest_id() if id is None else id, title, given=id is not None)
         return await self._caller.write(lambda tx: sessions.fork(tx, new))
 
     # Words.
@@ -217,19 +174,17 @@ class Record:
         intake: Intake | None = None,
         cursor: Cursor | None = None,
         queue_turn: bool = False,  # noqa: FBT001, FBT002 - the shape of the design
+        busy: Busy = Busy.QUEUE,
     ) -> home_ops.Accepted:
-        """Record an inbound event with what it says, the turn it asks for and the platform's cursor: one commit."""
-        if len(entries) > UNIT_ENTRIES_MAX:
-            message = f"{len(entries)} entries in one call; the limit is {UNIT_ENTRIES_MAX}"
-            raise TooLarge(message)
-        offered = tuple((session_id, messages.offer(each)) for session_id, each in entries)
-        for _, each in offered:
+        """Record an inbound event with what it says, the turn it asks for and the platform's cursor: one commit.
+
+        `busy` says what becomes of a turn that runs meanwhile.
+        """
+        inbound = describe_inbound(entries, intake, cursor, busy, queue_turn=queue_turn)
+        for _, each in inbound.entries:
             if each.blobs:
                 await self._caller.run(check_blobs, self._caller, each)
-        inbound = home_ops.Inbound(
-            offered, clean_struct(intake) if intake else None, clean_struct(cursor) if cursor else None, queue_turn
-        )
-        cost = sum(len(each.data) for _, each in offered)
+        cost = sum(len(each.data) for _, each in inbound.entries)
         return await self._caller.write(lambda tx: home_ops.accept(tx, inbound), cost=cost)
 
     async def load_transcript(self, session_id: str) -> list[Message]:
@@ -247,7 +202,13 @@ class Record:
         bounded = max(0, min(limit, READ_ROWS_MAX))
         return await self._caller.read(lambda snapshot: views.read_entries(snapshot, session_id, after, bounded))
 
-    async def follow(self, session_id: str, after: str | int = 0) -> AsyncGenerator[Entry | Chunk, None]:
+    async def conversation(self, session_id: str) -> Conversation:
+        """Return what the conversation stands at: a fold that is kept, and grown by what came since."""
+        return await self._conversations.read(session_id, self.read_entries)
+
+    async def follow(
+        self, session_id: str, after: str | int = 0, *, chunks: bool = True
+    ) -> AsyncGenerator[Entry | Chunk, None]:
         """Yield committed entries and chunks from a position on, and then live, without end."""
         position = Position.parse(after)
         followers = self._caller.store.followers
@@ -255,7 +216,7 @@ class Record:
         try:
             while True:
                 signal.event.clear()
-                page = await self._pages.next(session_id, position)
+                page = await self._pages.next(session_id, position, chunks=chunks)
                 position = page.position
                 for item in page.items:
                     yield item
@@ -267,9 +228,9 @@ class Record:
     # Turns.
 
     @asynccontextmanager
-    async def turn(self, session_id: str, *, wait_seconds: float = 0) -> AsyncIterator[Turn]:
+    async def turn(self, session_id: str, *, wait_seconds: float = 0, queued_only: bool = False) -> AsyncIterator[Turn]:
         """Hold a session for one turn: its queued one, or a new one. Leaving ends the turn, whatever happened."""
-        turn = await claim(self._caller, session_id, wait_seconds)
+        turn = await claim(self._caller, session_id, wait_seconds, queued_only=queued_only)
         try:
             yield turn
         except BaseException as error:
@@ -282,6 +243,28 @@ class Record:
         """Queue a turn; the one that waits already is returned."""
         turn_id = new_id()
         return await self._caller.write(lambda tx: turns.queue_turn(tx, session_id, turn_id))
+
+    async def stop_turns(self, session_id: str, reason: str, *, queued: bool = False) -> list[TurnInfo]:
+        """Ask the running turn to stop, in whichever process it runs; `queued` ends the one that waits as well."""
+        cleaned = clean_text(reason)[:REASON_CHARACTERS_MAX]
+        return await self._caller.write(lambda tx: talk.stop_turns(tx, session_id, cleaned, queued=queued))
+
+    async def undo(self, session_id: str, message_ids: Sequence[str]) -> None:
+        """Take messages back: they leave the transcript and the context, and stay in the record."""
+        ids, token = tuple(message_ids), new_id()
+        if ids:
+            await self._caller.write(lambda tx: talk.undo(tx, session_id, ids, token))
+
+    async def freeze(self, session_id: str, frozen: SessionFrozen) -> SessionFrozen:
+        """Fix what the model is told in this session; what was fixed first stays, and is returned."""
+        cleaned = msgspec.structs.replace(frozen, system=clean_text(frozen.system))
+        return await self._caller.write(lambda tx: talk.freeze(tx, session_id, cleaned))
+
+    async def set_setting(self, session_id: str, name: str, value: str) -> None:
+        """Change a setting of a session."""
+        setting = describe_setting(name, value)
+        token = new_id()
+        await self._caller.write(lambda tx: talk.set_setting(tx, session_id, setting, token))
 
     async def turns(self, session_id: str) -> list[TurnInfo]:
         """Return a session's turns, oldest first."""
@@ -299,13 +282,7 @@ class Record:
 
     async def move_route(self, key: str, session_id: str, *, reason: str = "", expect: int | None = None) -> Route:
         """Let a session key lead to a session; with `expect`, only if nobody moved it since that generation."""
-        move = home_ops.RouteMove(
-            clean_name(key, "a session key", NAME_CHARACTERS_MAX),
-            check_session_id(session_id),
-            clean_text(reason)[:REASON_CHARACTERS_MAX],
-            expect,
-            new_id(),
-        )
+        move = describe_route_move(key, session_id, reason, expect)
         return await self._caller.write(lambda tx: home_ops.move_route(tx, move))
 
     async def reset_route(
@@ -331,11 +308,7 @@ class Record:
 
     async def create_delivery(self, delivery: Delivery) -> Delivery:
         """Record that a message is to be shown on a channel; the same delivery again changes nothing."""
-        check_entry_id(delivery.id)
-        cleaned = clean_struct(delivery)
-        if not 0 <= delivery.start_bytes <= delivery.end_bytes <= INTEGER_MAX:
-            message = f"a delivery of the bytes {delivery.start_bytes} to {delivery.end_bytes}"
-            raise InvalidInput(message)
+        cleaned = check_delivery(delivery)
         return await self._caller.write(lambda tx: deliveries.create_delivery(tx, cleaned))
 
     async def move_delivery(
@@ -348,15 +321,7 @@ class Record:
         reason: str = "",
     ) -> Delivery:
         """Move a delivery to another state, by the table of allowed moves."""
-        move = deliveries.DeliveryMove(
-            session_id,
-            delivery_id,
-            one_of(DeliveryState, state) or DeliveryState.PENDING,
-            self._caller.store.owner,
-            clean_text(receipt)[:NAME_CHARACTERS_MAX],
-            clean_text(reason)[:REASON_CHARACTERS_MAX],
-            new_id(),
-        )
+        move = describe_delivery_move(session_id, delivery_id, state, receipt, reason, self._caller.store.owner)
         return await self._caller.write(lambda tx: deliveries.move_delivery(tx, move), ending=True)
 
     async def deliveries(

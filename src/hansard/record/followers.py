@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from hansard.errors import HansardError
-from hansard.record.views import FollowPage, follow_pages
+from hansard.record.views import FollowPage, Wanted, follow_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -86,13 +86,13 @@ class PageReader:
     def __init__(self, caller: Caller) -> None:
         """Read through a caller, on its loop."""
         self._caller = caller
-        self._waiting: list[tuple[str, Position, asyncio.Future[FollowPage]]] = []
+        self._waiting: list[tuple[Wanted, asyncio.Future[FollowPage]]] = []
         self._task: asyncio.Task[None] | None = None
 
-    async def next(self, session_id: str, position: Position) -> FollowPage:
+    async def next(self, session_id: str, position: Position, *, chunks: bool) -> FollowPage:
         """Return what came after a position."""
         future: asyncio.Future[FollowPage] = asyncio.get_running_loop().create_future()
-        self._waiting.append((session_id, position, future))
+        self._waiting.append((Wanted(session_id, position, chunks), future))
         if self._task is None:
             self._task = asyncio.create_task(self._read())
         return await future
@@ -101,13 +101,13 @@ class PageReader:
         """Serve whoever waits, until nobody does."""
         while self._waiting:
             batch, self._waiting = self._waiting, []
-            wanted = [(session_id, position) for session_id, position, _ in batch]
+            wanted = [each for each, _ in batch]
             outcomes: Sequence[FollowPage | BaseException]
             try:
                 outcomes = await self._caller.read(lambda snapshot: follow_pages(snapshot, wanted))  # noqa: B023
             except HansardError as error:
                 outcomes = [error] * len(batch)
-            for (_, _, future), outcome in zip(batch, outcomes, strict=True):
+            for (_, future), outcome in zip(batch, outcomes, strict=True):
                 if future.done():
                     continue
                 if isinstance(outcome, BaseException):

@@ -9,8 +9,9 @@ from collections import deque
 from itertools import groupby
 from typing import TYPE_CHECKING, Self
 
+from hansard.domain.entries import TurnUsed
 from hansard.domain.ids import check_entry_id, new_id
-from hansard.domain.limits import REASON_CHARACTERS_MAX, REPLY_BYTES_MAX
+from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX, REPLY_BYTES_MAX
 from hansard.domain.messages import Part, Reasoning, Text, clean_part
 from hansard.domain.text import clean_text, split_pending_surrogate
 from hansard.domain.transcript import PART_KINDS
@@ -18,6 +19,9 @@ from hansard.domain.turns import TurnInfo, TurnState
 from hansard.errors import HansardError, InvalidInput, LeaseHeld, OutcomeUnknown, TooLarge
 from hansard.record.operations.messages import Offered, offer
 from hansard.record.operations.turns import (
+    Claim,
+    Ending,
+    Kept,
     Lease,
     Piece,
     Said,
@@ -32,10 +36,12 @@ from hansard.record.operations.turns import (
 from hansard.record.writer import Item, State
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
     from hansard.domain.entries import Entry
     from hansard.domain.messages import Message
+    from hansard.domain.requests import Usage
     from hansard.record.calls import Caller
     from hansard.record.transaction import Transaction
 
@@ -51,7 +57,8 @@ class Turn:
         """The turn was claimed."""
         self._caller = caller
         self._lease = Lease(claimed.session_id, claimed.id, claimed.fence)
-        self._abandoned: frozenset[str] = frozenset()
+        self._kept = Kept()
+        self.settled: tuple[Message, ...] = ()
         self._end: tuple[TurnState, str] | None = None
         self.id = claimed.id
         self.session_id = claimed.session_id
@@ -61,10 +68,12 @@ class Turn:
         """Append a whole message of this turn; durable when it returns."""
         offered = offer(message)
         await self._caller.run(check_blobs, self._caller, offered)
-        abandoned = self._abandoned
-        return await self._caller.write(
-            lambda tx: append_in_turn(tx, self._lease, offered, abandoned), cost=len(offered.data)
+        kept = self._kept
+        entry = await self._caller.write(
+            lambda tx: append_in_turn(tx, self._lease, offered, kept), cost=len(offered.data)
         )
+        self.wrote(kept)
+        return entry
 
     def reply(self, *, id: str | None = None) -> Reply:
         """Return a message to be streamed: `async with turn.reply() as reply: await reply.write(…)`."""
@@ -72,12 +81,25 @@ class Turn:
 
     def abandon(self, message_id: str) -> None:
         """A reply was left by an exception: it is sealed as interrupted with the next thing this turn does."""
-        self._abandoned |= {message_id}
+        self._kept = self._kept._replace(abandoned=self._kept.abandoned | {message_id})
+
+    def use(self, model: str, usage: Usage) -> None:
+        """Note what a request took; recorded with the next thing this turn does."""
+        used = TurnUsed(turn_id=self.id, model=clean_text(model)[:NAME_CHARACTERS_MAX], usage=usage)
+        self._kept = self._kept._replace(used=(*self._kept.used, (f"~used:{new_id()}", used)))
+
+    def settle(self, results: Sequence[Message]) -> None:
+        """Let these be recorded with the turn's end, where their ids are not there: results of unfinished calls."""
+        self.settled = tuple(results)
 
     @property
-    def abandoned(self) -> frozenset[str]:
-        """The messages that are to be sealed as interrupted, where they are open."""
-        return self._abandoned
+    def kept(self) -> Kept:
+        """What is to be recorded with the next thing this turn does."""
+        return self._kept
+
+    def wrote(self, kept: Kept) -> None:
+        """What was kept is recorded; what came since is not."""
+        self._kept = Kept(self._kept.abandoned, self._kept.used[len(kept.used) :])
 
     def fail(self, reason: str) -> None:
         """Let the turn end as failed, without an exception."""
@@ -95,20 +117,22 @@ class Turn:
         elif error is not None:
             state, reason = TurnState.FAILED, f"{type(error).__name__}: {error}"
         reason = clean_text(reason)[:REASON_CHARACTERS_MAX]
-        return await self._caller.write(
-            lambda tx: end_turn(tx, self._lease, state, reason), cost=len(reason), ending=True
-        )
+        settled = tuple(offer(message) for message in self.settled)
+        ending = Ending(state, reason, self._kept, settled)
+        cost = len(reason) + sum(len(offered.data) for offered in settled)
+        return await self._caller.write(lambda tx: end_turn(tx, self._lease, ending), cost=cost, ending=True)
 
 
-async def claim(caller: Caller, session_id: str, wait_seconds: float) -> Turn:
+async def claim(caller: Caller, session_id: str, wait_seconds: float, *, queued_only: bool = False) -> Turn:
     """Claim a session's queued turn, or a new one; wait for the one that runs, no longer than told."""
     loop = asyncio.get_running_loop()
     store = caller.store
     turn_id = new_id()
+    wanted = Claim(session_id, turn_id, store.owner, queued_only)
     deadline = loop.time() + wait_seconds
     while True:
         try:
-            claimed = await caller.write(lambda tx: claim_turn(tx, session_id, turn_id, store.owner, store.is_alive))
+            claimed = await caller.write(lambda tx: claim_turn(tx, wanted, store.is_alive))
         except LeaseHeld:
             if loop.time() >= deadline:
                 raise
@@ -142,9 +166,10 @@ class Reply:
 
     async def __aenter__(self) -> Self:
         """Open the message, durably: whatever is said from now on has a place."""
-        abandoned = self._turn.abandoned
+        kept = self._turn.kept
         try:
-            await self._caller.write(lambda tx: open_message(tx, self._lease, self.id, abandoned))
+            await self._caller.write(lambda tx: open_message(tx, self._lease, self.id, kept))
+            self._turn.wrote(kept)
         except BaseException:
             self._turn.abandon(self.id)
             raise

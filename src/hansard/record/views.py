@@ -66,12 +66,15 @@ def list_sessions(snapshot: Snapshot, wanted: SessionFilter) -> list[Session]:
     return [session_value(SessionRow(*row)) for row in snapshot.rows(SQL.list_sessions, bindings)]
 
 
-def resolve(snapshot: Snapshot, text: str) -> Session:
+def resolve(snapshot: Snapshot, text: str, owner: str | None = None) -> Session:
     """Return the session that a text names: an id, a unique beginning of one, or a title."""
-    if text and snapshot.row(SQL.read_session, (text,)) is not None:
+    exactly = snapshot.row(SQL.read_session, (text,)) if text else None
+    if exactly is not None and owner in {None, SessionRow(*exactly).owner}:
         return read_session(snapshot, text)
-    by_prefix = [row[0] for row in snapshot.rows(SQL.resolve_prefix, (text.lower(), CANDIDATES_MAX))] if text else []
-    by_title = snapshot.rows(SQL.resolve_title, (text, CANDIDATES_MAX)) if text else []
+    by_prefix = (
+        [row[0] for row in snapshot.rows(SQL.resolve_prefix, (text.lower(), CANDIDATES_MAX, owner))] if text else []
+    )
+    by_title = snapshot.rows(SQL.resolve_title, (text, CANDIDATES_MAX, owner)) if text else []
     exact = [session_id for session_id, title in by_title if title == text]
     titled = exact or [session_id for session_id, _ in by_title]
     found = list(dict.fromkeys(titled + by_prefix))
@@ -159,12 +162,20 @@ def fold_pages(pages: list[TranscriptPage]) -> list[Message]:
     return fold_transcript(rows, join_chunks(pages[-1].open_pieces))
 
 
-def follow_pages(snapshot: Snapshot, wanted: list[tuple[str, Position]]) -> list[FollowPage | HansardError]:
+class Wanted(NamedTuple):
+    """What a follower asks for: what came after a position, with the chunks or the entries only."""
+
+    session_id: str
+    position: Position
+    chunks: bool = True
+
+
+def follow_pages(snapshot: Snapshot, wanted: list[Wanted]) -> list[FollowPage | HansardError]:
     """Return the next page of each follower, all of one moment; one that fails does so alone."""
     pages: list[FollowPage | HansardError] = []
-    for session_id, position in wanted:
+    for each in wanted:
         try:
-            pages.append(follow_page(snapshot, session_id, position))
+            pages.append(follow_page(snapshot, each.session_id, each.position, chunks=each.chunks))
         except HansardError as error:
             pages.append(error)
     return pages
@@ -178,7 +189,7 @@ class FollowPage(NamedTuple):
     complete: bool
 
 
-def follow_page(snapshot: Snapshot, session_id: str, position: Position) -> FollowPage:
+def follow_page(snapshot: Snapshot, session_id: str, position: Position, *, chunks: bool = True) -> FollowPage:
     """Return what came after a position: entries and chunks of one moment (rule 13)."""
     tip = snapshot.row(SQL.read_tip, (session_id,))
     if tip is None:
@@ -189,7 +200,8 @@ def follow_page(snapshot: Snapshot, session_id: str, position: Position) -> Foll
     rows = page(snapshot, session_id, position.seq, READ_ROWS_MAX) if head_seq > position.seq else []
     for seq, entry_id, kind, _, at, body in rows:
         if isinstance(body, e.MessageSealed):
-            position = _remainder(items, position, body)
+            if chunks:
+                _remainder(items, position, body)
             position = Position(seq)
         elif isinstance(body, e.MessageOpened):
             position = Position(seq, entry_id, 0)
@@ -197,7 +209,7 @@ def follow_page(snapshot: Snapshot, session_id: str, position: Position) -> Foll
             position = Position(seq, position.message_id, position.offset_bytes)
         items.append(entry(session_id, seq, entry_id, kind, at, body, str(position)))
     complete = len(rows) < READ_ROWS_MAX
-    if complete and open_message is not None:
+    if chunks and complete and open_message is not None:
         if position.message_id != open_message:
             position = Position(position.seq, open_message, 0)
         for start, _, part, data in snapshot.rows(SQL.read_chunks_after, (journal, position.offset_bytes)):
@@ -205,16 +217,15 @@ def follow_page(snapshot: Snapshot, session_id: str, position: Position) -> Foll
     return FollowPage(items, position, complete)
 
 
-def _remainder(items: list[e.Entry | e.Chunk], position: Position, seal: e.MessageSealed) -> Position:
+def _remainder(items: list[e.Entry | e.Chunk], position: Position, seal: e.MessageSealed) -> None:
     """Give what a sealed message has beyond the follower's offset, before the seal itself."""
     offset = position.offset_bytes if position.message_id == seal.message_id else 0
     start = 0
     for part, text in streamed_pieces(seal.parts):
         data = text.encode()
-        position = _give(items, Position(position.seq, seal.message_id, offset), start, part, data)
+        _give(items, Position(position.seq, seal.message_id, offset), start, part, data)
         start += len(data)
         offset = max(offset, start)
-    return position
 
 
 def _give(items: list[e.Entry | e.Chunk], position: Position, start: int, part: str, data: bytes) -> Position:

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain import entries as e
 from hansard.domain.ids import HOME_JOURNAL, new_id
+from hansard.domain.messages import Role
 from hansard.domain.sessions import Link, Parent, Route
+from hansard.domain.settings import Busy
 from hansard.errors import NotFound, WrongState
 from hansard.record.operations.messages import Offered, append, entry_value
 from hansard.record.operations.sessions import NewSession, create_session, end_session
+from hansard.record.operations.talk import meet_running_turn
 from hansard.record.operations.turns import queue_turn, turn_value
 from hansard.record.sqlite.queries import SQL
 
@@ -35,6 +38,7 @@ class Inbound(NamedTuple):
     intake: Intake | None
     cursor: Cursor | None
     queue_turn: bool
+    busy: Busy = Busy.QUEUE
 
 
 def home_journal(tx: Transaction, database_id: str = "", *, rebuilt: bool = False) -> Journal:
@@ -44,6 +48,11 @@ def home_journal(tx: Transaction, database_id: str = "", *, rebuilt: bool = Fals
         body = e.DatabaseCreated(database_id=database_id, rebuilt=rebuilt)
         tx.add(journal, f"~database:{database_id}", body)
     return journal
+
+
+def is_said(entry: e.Entry) -> bool:
+    """Return whether an entry is what a person said."""
+    return isinstance(entry.body, e.MessageAdded) and entry.body.role == Role.USER
 
 
 def accept(tx: Transaction, inbound: Inbound) -> Accepted:
@@ -56,6 +65,9 @@ def accept(tx: Transaction, inbound: Inbound) -> Accepted:
     else:
         entries = tuple(append(tx, session_id, offered) for session_id, offered in inbound.entries)
         sessions = dict.fromkeys(session_id for session_id, _ in inbound.entries) if inbound.queue_turn else ()
+        for session_id in sessions:
+            said = tuple(entry.id for entry in entries if entry.session_id == session_id and is_said(entry))
+            meet_running_turn(tx, session_id, said, inbound.busy)
         turns = tuple(queue_turn(tx, session_id, new_id()) for session_id in sessions)
         accepted = Accepted(entries, turns, duplicate=False)
     if intake is not None and before is None:

@@ -9,6 +9,7 @@ from hansard.domain.ids import new_session_id
 from hansard.domain.messages import Part, Status
 from hansard.domain.sessions import Link, Parent, Session, SessionState
 from hansard.domain.transcript import join_chunks
+from hansard.domain.turns import TurnState
 from hansard.errors import IdConflict, InvalidInput, NotFound
 from hansard.errors import SessionEnded as SessionEndedError
 from hansard.record.sqlite.queries import SQL
@@ -121,8 +122,17 @@ def end_session(tx: Transaction, session_id: str, reason: str) -> Session:
     """End a session; the first reason stays."""
     journal, row = tx.session(session_id)
     if row.state == SessionState.OPEN:
+        _end_queued(tx, journal)
         tx.add(journal, f"~end:{journal.head_seq + 1}", e.SessionEnded(reason=reason))
     return read_session(tx, session_id)
+
+
+def _end_queued(tx: Transaction, journal: Journal) -> None:
+    """A turn that waits in a session that ends will never run: say so (L6). One that runs finishes where it is."""
+    waiting = tx.row(SQL.find_turn_in_state, (journal.key, TurnState.QUEUED))
+    if waiting is not None:
+        ended = e.TurnEnded(turn_id=waiting[0], state=TurnState.INTERRUPTED, reason="the session ended before it began")
+        tx.add(journal, f"~ended:{waiting[0]}", ended)
 
 
 def reopen_session(tx: Transaction, session_id: str) -> Session:

@@ -9,7 +9,7 @@ from hansard.domain import entries as e
 from hansard.domain.messages import Part, Status
 from hansard.domain.transcript import streamed_pieces
 from hansard.domain.turns import TURN_ENDS, TurnInfo, TurnState
-from hansard.errors import IdConflict, InvalidInput, LeaseHeld, StaleLease
+from hansard.errors import IdConflict, InvalidInput, LeaseHeld, NotFound, StaleLease
 from hansard.record.operations.messages import Offered, add_message, entry_value
 from hansard.record.operations.sessions import check_open
 from hansard.record.sqlite.queries import SQL
@@ -54,8 +54,27 @@ def queue_turn(tx: Transaction, session_id: str, turn_id: str) -> TurnInfo:
     return TurnInfo(id=turn_id, session_id=session_id, state=TurnState.QUEUED, fence=queued.seq)
 
 
-def claim_turn(tx: Transaction, session_id: str, turn_id: str, owner: str, is_alive: IsAlive) -> TurnInfo:
+def end_queued(tx: Transaction, journal: Journal, reason: str) -> TurnInfo | None:
+    """End a turn before it began; return it."""
+    waiting = find_turn(tx, journal, TurnState.QUEUED)
+    if waiting is not None:
+        ended = e.TurnEnded(turn_id=waiting.id, state=TurnState.INTERRUPTED, reason=reason)
+        tx.add(journal, f"~ended:{waiting.id}", ended)
+    return waiting
+
+
+class Claim(NamedTuple):
+    """Who wants to run which turn: the queued one or a new one, or the queued one only."""
+
+    session_id: str
+    turn_id: str
+    owner: str
+    queued_only: bool = False
+
+
+def claim_turn(tx: Transaction, claim: Claim, is_alive: IsAlive) -> TurnInfo:
     """Start the session's queued turn, or a new one. The seq of the start entry is the fence."""
+    session_id, turn_id, owner, _ = claim
     journal, row = tx.session(session_id)
     running = find_turn(tx, journal, TurnState.RUNNING)
     if running is not None and running.owner == owner and tx.find(journal, f"~claim:{turn_id}") is not None:
@@ -66,6 +85,9 @@ def claim_turn(tx: Transaction, session_id: str, turn_id: str, owner: str, is_al
     check_open(row)
     close_lost(tx, session_id, is_alive)
     waiting = find_turn(tx, journal, TurnState.QUEUED)
+    if waiting is None and claim.queued_only:
+        message = f"no turn waits in session {session_id}"
+        raise NotFound(message)
     started_id = waiting.id if waiting is not None else turn_id
     started = tx.add(journal, f"~claim:{turn_id}", e.TurnStarted(turn_id=started_id, owner=owner))
     return TurnInfo(id=started_id, session_id=session_id, state=TurnState.RUNNING, fence=started.seq, owner=owner)
@@ -119,18 +141,25 @@ def check_holder(tx: Transaction, journal: Journal, lease: Lease) -> None:
         raise StaleLease(message, running.owner if running is not None else "")
 
 
-def append_in_turn(tx: Transaction, lease: Lease, offered: Offered, abandoned: frozenset[str] = frozenset()) -> e.Entry:
+class Kept(NamedTuple):
+    """What a turn has to record with the next thing that it does: messages to seal, and what its requests took."""
+
+    abandoned: frozenset[str] = frozenset()
+    used: tuple[tuple[str, e.TurnUsed], ...] = ()
+
+
+def append_in_turn(tx: Transaction, lease: Lease, offered: Offered, kept: Kept = Kept()) -> e.Entry:  # noqa: B008
     """Append a message of the running turn: a tool's result, a notice."""
     journal, _ = tx.session(lease.session_id)
     found = tx.find_same(journal, offered.id, offered.body, offered.data)
     if found is not None:
         return entry_value(journal.id, offered.id, found, offered.body)
     check_fence(tx, lease)
-    _seal_abandoned(tx, journal, abandoned)
+    _write_kept(tx, journal, kept)
     return add_message(tx, journal, offered)
 
 
-def open_message(tx: Transaction, lease: Lease, message_id: str, abandoned: frozenset[str] = frozenset()) -> None:
+def open_message(tx: Transaction, lease: Lease, message_id: str, kept: Kept = Kept()) -> None:  # noqa: B008
     """Begin a streamed message."""
     journal, _ = tx.session(lease.session_id)
     body = e.MessageOpened(turn_id=lease.turn_id)
@@ -138,7 +167,7 @@ def open_message(tx: Transaction, lease: Lease, message_id: str, abandoned: froz
     if tx.find_same(journal, message_id, body, data) is not None:
         return
     check_fence(tx, lease)
-    _seal_abandoned(tx, journal, abandoned)
+    _write_kept(tx, journal, kept)
     _, row = tx.session(lease.session_id)
     if row.open_message is not None:
         message = f"message {row.open_message} of session {journal.id} is still open"
@@ -146,11 +175,14 @@ def open_message(tx: Transaction, lease: Lease, message_id: str, abandoned: froz
     tx.add(journal, message_id, body, data)
 
 
-def _seal_abandoned(tx: Transaction, journal: Journal, abandoned: frozenset[str]) -> None:
-    """Seal a message that its writer left by an exception, together with whatever the turn does next."""
+def _write_kept(tx: Transaction, journal: Journal, kept: Kept) -> None:
+    """Seal a message that its writer left by an exception, and note what was used, with whatever the turn does next."""
     _, row = tx.session(journal.id)
-    if row.open_message is not None and row.open_message in abandoned:
+    if row.open_message is not None and row.open_message in kept.abandoned:
         tx.seal(journal, row.open_message, Status.INTERRUPTED)
+    for entry_id, used in kept.used:
+        if tx.find(journal, entry_id) is None:
+            tx.add(journal, entry_id, used)
 
 
 class Piece(NamedTuple):
@@ -205,18 +237,31 @@ def check_said(said: Said, pieces: list[tuple[str, str]]) -> None:
         raise IdConflict(message)
 
 
-def end_turn(tx: Transaction, lease: Lease, state: TurnState, reason: str) -> TurnInfo:
+class Ending(NamedTuple):
+    """How a turn ends, and what is recorded with its end: results for calls that have none."""
+
+    state: TurnState
+    reason: str
+    kept: Kept = Kept()
+    settled: tuple[Offered, ...] = ()
+
+
+def end_turn(tx: Transaction, lease: Lease, ending: Ending) -> TurnInfo:
     """End a turn, and with it whatever message is open, in one commit. An ended session accepts this too."""
-    if state not in TURN_ENDS:
-        message = f"a turn does not end as {state}"
+    if ending.state not in TURN_ENDS:
+        message = f"a turn does not end as {ending.state}"
         raise InvalidInput(message)
     journal, _ = tx.session(lease.session_id)
     row = tx.row(SQL.find_turn, (journal.key, lease.turn_id))
-    if row is not None and row[1] == state and row[2] == lease.fence:
+    if row is not None and row[1] == ending.state and row[2] == lease.fence:
         return turn_value(journal.id, row)
     _, session = check_fence(tx, lease)
     if session.open_message is not None:
         tx.seal(journal, session.open_message, Status.INTERRUPTED)
-    ended = e.TurnEnded(turn_id=lease.turn_id, state=state, reason=reason)
+    _write_kept(tx, journal, ending.kept)
+    for offered in ending.settled:
+        if tx.find(journal, offered.id) is None:
+            add_message(tx, journal, offered)
+    ended = e.TurnEnded(turn_id=lease.turn_id, state=ending.state, reason=ending.reason)
     tx.add(journal, f"~ended:{lease.turn_id}", ended)
     return turn_value(journal.id, tx.row(SQL.find_turn, (journal.key, lease.turn_id)))

@@ -200,12 +200,12 @@ WHERE (?1 IS NULL OR s.owner = ?1) AND (?2 IS NULL OR s.source = ?2) AND (?3 IS 
 ORDER BY j.touched DESC, j.id DESC LIMIT ?5
 
 -- name: resolve_prefix
--- Ids that begin with a text.
-SELECT id FROM session WHERE id >= ?1 AND id < ?1 || '~' ORDER BY id LIMIT ?2
+-- Ids that begin with a text, of one owner or of all.
+SELECT id FROM session WHERE id >= ?1 AND id < ?1 || '~' AND (?3 IS NULL OR owner = ?3) ORDER BY id LIMIT ?2
 
 -- name: resolve_title
--- Sessions with that title, in any case.
-SELECT id, title FROM session WHERE title = ? COLLATE NOCASE ORDER BY id LIMIT ?
+-- Sessions with that title, in any case, of one owner or of all.
+SELECT id, title FROM session WHERE title = ?1 COLLATE NOCASE AND (?3 IS NULL OR owner = ?3) ORDER BY id LIMIT ?2
 
 -- name: find_turn
 -- A turn by its id.

@@ -1,0 +1,223 @@
+"""What a conversation stands at: the fold of a session's entries that engine and commands decide on.
+
+The order here is the order in which the model was given things, which is not always the order of `seq`: what a person
+says while a turn runs waits for the next turn, or, steered, for the turn's next results. Where a message entered is
+told by the entries alone, so that a later request begins with what an earlier one sent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from hansard.domain import entries as e
+from hansard.domain.messages import Message, Role, Status, ToolCall, ToolResult
+from hansard.domain.requests import Usage
+from hansard.domain.turns import TurnState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+
+class Placed(NamedTuple):
+    """A message where the model was given it, or gave it.
+
+    The turn is the one that it was part of; "" outside of turns. `seq` is where its entry stands in the journal.
+    """
+
+    message: Message
+    turn_id: str
+    seq: int
+
+
+class End(NamedTuple):
+    """How a turn ended."""
+
+    state: TurnState
+    reason: str
+
+
+class Conversation:
+    """A fold that grows by `add`. Readers look and decide at once; they keep nothing of it across an await."""
+
+    def __init__(self) -> None:
+        """Begin before the first entry."""
+        self.seq = 0
+        self.placed: list[Placed] = []
+        self.waiting: list[Placed] = []
+        self.frozen: e.SessionFrozen | None = None
+        self.settings: dict[str, str] = {}
+        self.running: str = ""
+        self.queued: str = ""
+        self.ends: dict[str, End] = {}
+        self.usage: dict[str, Usage] = {}
+        self.requests = 0
+        self._steered: set[str] = set()
+        self._open_calls: set[str] = set()
+
+    def add(self, entry: e.Entry) -> None:
+        """Take the next entry in."""
+        if entry.seq <= self.seq:
+            return
+        self.seq = entry.seq
+        apply = APPLY.get(type(entry.body))
+        if apply is not None:
+            apply(self, entry, entry.body)
+
+    @property
+    def wants_reply(self) -> bool:
+        """Whether somebody waits for the model: the last that it was given is not its own words."""
+        return bool(self.placed) and self.placed[-1].message.role != Role.ASSISTANT
+
+    def _place_waiting(self, turn_id: str, *, steered_only: bool = False) -> None:
+        """Let messages that wait enter."""
+        staying = []
+        for waiting in self.waiting:
+            if steered_only and waiting.message.id not in self._steered:
+                staying.append(waiting)
+            else:
+                self.placed.append(waiting._replace(turn_id=turn_id))
+        self.waiting = staying
+
+    def _session_created(self, _entry: e.Entry, _body: e.SessionCreated) -> None:
+        """A fork begins: the turns of its parent are not its own."""
+        self.running = self.queued = ""
+
+    def _message_added(self, entry: e.Entry, body: e.MessageAdded) -> None:
+        message = Message(
+            id=entry.id,
+            role=body.role,
+            parts=body.parts,
+            status=body.status,
+            at_microseconds=body.said_at or entry.at_microseconds,
+            author=body.author,
+        )
+        if body.role in {Role.USER, Role.SYSTEM}:
+            self.waiting.append(Placed(message, "", entry.seq))
+        elif body.role == Role.ASSISTANT:
+            if not self.running:
+                self._place_waiting("")
+            self.placed.append(Placed(message, self.running, entry.seq))
+            self._open_calls = calls_of(message)
+        elif body.role == Role.TOOL:
+            self.placed.append(Placed(message, self.running, entry.seq))
+            self._results_came(message)
+
+    def _results_came(self, message: Message) -> None:
+        """With the last result of a step, what steers the turn enters."""
+        self._open_calls -= {part.call_id for part in message.parts if isinstance(part, ToolResult)}
+        if self.running and not self._open_calls:
+            self._place_waiting(self.running, steered_only=True)
+
+    def _message_opened(self, entry: e.Entry, body: e.MessageOpened) -> None:
+        opened = Message(
+            id=entry.id, role=body.role, parts=(), status=Status.OPEN, at_microseconds=entry.at_microseconds
+        )
+        self.placed.append(Placed(opened, body.turn_id, entry.seq))
+
+    def _message_sealed(self, _entry: e.Entry, body: e.MessageSealed) -> None:
+        for index in range(len(self.placed) - 1, -1, -1):
+            placed = self.placed[index]
+            if placed.message.id == body.message_id:
+                sealed = msgspec.structs.replace(placed.message, parts=body.parts, status=body.status)
+                self.placed[index] = placed._replace(message=sealed)
+                self._open_calls = calls_of(sealed)
+                return
+
+    def _undone(self, _entry: e.Entry, body: e.MessagesUndone) -> None:
+        gone = set(body.message_ids)
+        self.placed = [placed for placed in self.placed if placed.message.id not in gone]
+        self.waiting = [waiting for waiting in self.waiting if waiting.message.id not in gone]
+
+    def _turn_queued(self, _entry: e.Entry, body: e.TurnQueued) -> None:
+        self.queued = body.turn_id
+
+    def _turn_started(self, _entry: e.Entry, body: e.TurnStarted) -> None:
+        if self.queued == body.turn_id:
+            self.queued = ""
+        self.running = body.turn_id
+        self._open_calls = set()
+        self._place_waiting(body.turn_id)
+
+    def _turn_steered(self, _entry: e.Entry, body: e.TurnSteered) -> None:
+        self._steered.add(body.message_id)
+
+    def _turn_used(self, _entry: e.Entry, body: e.TurnUsed) -> None:
+        self.usage[body.model] = add_usage(self.usage.get(body.model), body.usage)
+        self.requests += 1
+
+    def _turn_ended(self, _entry: e.Entry, body: e.TurnEnded) -> None:
+        if self.queued == body.turn_id:
+            self.queued = ""
+        if self.running == body.turn_id:
+            self.running = ""
+        self.ends[body.turn_id] = End(body.state, body.reason)
+
+    def _frozen(self, _entry: e.Entry, body: e.SessionFrozen) -> None:
+        self.frozen = self.frozen or body
+
+    def _set(self, _entry: e.Entry, body: e.SessionSet) -> None:
+        self.settings[body.name] = body.value
+
+
+APPLY: dict[type[e.Body], Callable[[Conversation, e.Entry, Any], None]] = {
+    e.SessionCreated: Conversation._session_created,  # noqa: SLF001 - the table stands beside its class
+    e.MessageAdded: Conversation._message_added,  # noqa: SLF001
+    e.MessageOpened: Conversation._message_opened,  # noqa: SLF001
+    e.MessageSealed: Conversation._message_sealed,  # noqa: SLF001
+    e.MessagesUndone: Conversation._undone,  # noqa: SLF001
+    e.TurnQueued: Conversation._turn_queued,  # noqa: SLF001
+    e.TurnStarted: Conversation._turn_started,  # noqa: SLF001
+    e.TurnSteered: Conversation._turn_steered,  # noqa: SLF001
+    e.TurnUsed: Conversation._turn_used,  # noqa: SLF001
+    e.TurnEnded: Conversation._turn_ended,  # noqa: SLF001
+    e.SessionFrozen: Conversation._frozen,  # noqa: SLF001
+    e.SessionSet: Conversation._set,  # noqa: SLF001
+}
+
+
+def calls_of(message: Message) -> set[str]:
+    """Return the ids of the tools that a message calls."""
+    return {part.id for part in message.parts if isinstance(part, ToolCall)}
+
+
+def add_usage(before: Usage | None, more: Usage) -> Usage:
+    """Return the sum; the cost of a sum is known when any of it is."""
+    if before is None:
+        return more
+    costs = [usage.cost_micros for usage in (before, more) if usage.cost_micros is not None]
+    return Usage(
+        input_tokens=before.input_tokens + more.input_tokens,
+        output_tokens=before.output_tokens + more.output_tokens,
+        cache_read_tokens=before.cache_read_tokens + more.cache_read_tokens,
+        cache_write_tokens=before.cache_write_tokens + more.cache_write_tokens,
+        cost_micros=sum(costs) if costs else None,
+    )
+
+
+def last_exchange(conversation: Conversation, count: int = 1) -> list[Placed]:
+    """Return the last exchanges: what people said, and all that came of it."""
+    everything = conversation.placed + conversation.waiting
+    start = len(everything)
+    said = False
+    for index in range(len(everything) - 1, -1, -1):
+        is_user = everything[index].message.role in {Role.USER, Role.SYSTEM}
+        if said and not is_user:
+            count -= 1
+            said = False
+            if count == 0:
+                break
+        if is_user:
+            start = index
+            said = True
+    return everything[start:]
+
+
+def last_answer(conversation: Conversation) -> list[Placed]:
+    """Return what came after the last that people said and the model was given."""
+    start = len(conversation.placed)
+    while start and conversation.placed[start - 1].message.role not in {Role.USER, Role.SYSTEM}:
+        start -= 1
+    return conversation.placed[start:]

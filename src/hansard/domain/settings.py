@@ -1,0 +1,275 @@
+"""Every setting, with its default, its bounds and its meaning: one nested value, which `config.toml` mirrors.
+
+The engine is given `TurnLimits` and `Busy`; where a value came from is the business of `hansard.app.config`.
+Each field's description is what the documentation says about it, and a test compares the two.
+Bounds hold for what people write. Code that makes these values itself, a test for example, may go below them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin
+
+import msgspec
+from msgspec import Meta
+
+from hansard.domain.limits import KIB, MIB
+
+PREFIX: Final = "HANSARD_"
+"""How the name of an environment variable starts that sets something here."""
+
+DAY_SECONDS: Final = 86_400
+
+MODEL_FORMS: Final = ("openai:NAME", "anthropic:NAME", "google:NAME", "scripted:FILE", "demo")
+"""How a model can be named: the part before the colon says who answers."""
+
+MODEL_PATTERN: Final = r"\A(?:(?:openai|anthropic|google):[^\x00-\x20\x7f]+|scripted:[^\x00-\x1f\x7f]+|demo)\Z"
+"""The forms above, without control characters, which have no business in a name that is shown."""
+
+ModelName = Annotated[
+    str, Meta(pattern=MODEL_PATTERN, max_length=500, extra={"allowed": f"one of {', '.join(MODEL_FORMS)}"})
+]
+
+
+class Busy(StrEnum):
+    """What becomes of a running turn when a new message comes."""
+
+    INTERRUPT = "interrupt"
+    """It is interrupted, and the new message is answered."""
+    QUEUE = "queue"
+    """It goes on, and the new message is answered afterwards."""
+    STEER = "steer"
+    """It goes on, and the model is told the new message at its next step."""
+
+
+class LeftSessions(StrEnum):
+    """What becomes of a session that is left by resuming another."""
+
+    END = "end"
+    """It is ended; resuming it opens it again."""
+    KEEP = "keep"
+    """It stays open."""
+
+
+class Colour(StrEnum):
+    """When the terminal is written to in colour."""
+
+    AUTO = "auto"
+    """On a terminal, unless NO_COLOR is set."""
+    ALWAYS = "always"
+    """Into a pipe as well."""
+    NEVER = "never"
+    """Not at all."""
+
+
+class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one turn may use. A turn that reaches a limit ends, and says which."""
+
+    steps_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1000,
+            description="Requests to the model in one turn: a model that calls tools for ever is stopped.",
+        ),
+    ] = 40
+    turn_seconds_max: Annotated[
+        float, Meta(gt=0, le=DAY_SECONDS, description="How long one turn may take: nobody waits for it after that.")
+    ] = 900.0
+    turn_tokens_max: Annotated[
+        int, Meta(ge=1, le=1_000_000_000, description="Tokens in and out in one turn: they bound what it can cost.")
+    ] = 500_000
+    output_tokens_max: (
+        Annotated[
+            int,
+            Meta(ge=1, le=10_000_000, description="Tokens of one answer. Not set: what the provider gives a model."),
+        ]
+        | None
+    ) = None
+    tool_seconds_max: Annotated[
+        float, Meta(gt=0, le=DAY_SECONDS, description="How long one tool call may take: a tool that hangs is given up.")
+    ] = 120.0
+    tool_output_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=KIB,
+            le=MIB,
+            description="What the model is shown of a tool's output: more would crowd out the rest. All is kept.",
+        ),
+    ] = 16 * KIB
+    attempts_max: Annotated[
+        int, Meta(ge=1, le=20, description="Tries of one request, as long as nothing of an answer has come.")
+    ] = 4
+    retry_seconds_max: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=3600,
+            description="The longest pause between two tries of a request.",
+        ),
+    ] = 30.0
+    stall_seconds: Annotated[
+        float, Meta(gt=0, le=3600, description="How long a provider may be silent before its stream counts as broken.")
+    ] = 90.0
+    continuations_max: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=10,
+            description="How often an answer that the provider cut is continued, in a new message that says so.",
+        ),
+    ] = 1
+
+
+class Provider(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a provider is reached."""
+
+    base_url: (
+        Annotated[
+            str,
+            Meta(
+                max_length=2000,
+                description="Where the provider is reached. Not set: its own address.",
+                extra={
+                    "allowed": "an https address without a password in it; http on this machine, or with allow_http"
+                },
+            ),
+        ]
+        | None
+    ) = None
+    allow_http: Annotated[
+        bool, Meta(description="Whether http may leave this machine: others on the way can then read keys and words.")
+    ] = False
+
+
+class Providers(msgspec.Struct, frozen=True, kw_only=True):
+    """The providers that have an address."""
+
+    openai: Provider = Provider()
+    anthropic: Provider = Provider()
+
+
+class Terminal(msgspec.Struct, frozen=True, kw_only=True):
+    """How the terminal looks."""
+
+    reasoning: Annotated[bool, Meta(description="Whether the model's reasoning is shown.")] = False
+    colour: Annotated[
+        Colour,
+        Meta(description="`auto`: on a terminal, unless `NO_COLOR` is set. `always`: into a pipe as well. `never`."),
+    ] = Colour.AUTO
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """All settings. A section of `config.toml` is a struct in here, a key is a field."""
+
+    model: (
+        Annotated[
+            ModelName, Meta(description="The model to talk to. Not set: the first that is found on this machine.")
+        ]
+        | None
+    ) = None
+    fallback_models: Annotated[
+        tuple[ModelName, ...],
+        Meta(
+            max_length=10,
+            description="Asked in this order when `model` does not answer.",
+            extra={"allowed": f"a list of at most 10 models, each one of {', '.join(MODEL_FORMS)}"},
+        ),
+    ] = ()
+    busy: Annotated[
+        Busy,
+        Meta(
+            description="What a new message does to a running turn. `interrupt`: ends it. `queue`: waits. "
+            "`steer`: is told to the model at its next step."
+        ),
+    ] = Busy.INTERRUPT
+    left_sessions: Annotated[
+        LeftSessions,
+        Meta(description="What becomes of a session when another is resumed. `end`: it ends. `keep`: it stays open."),
+    ] = LeftSessions.END
+    system_prompt: Annotated[
+        str,
+        Meta(
+            max_length=100_000,
+            description="Added to Hansard's own instructions to the model, in sessions that start from now on.",
+            extra={"allowed": "text of at most 100000 characters"},
+        ),
+    ] = ""
+    limits: TurnLimits = TurnLimits()
+    providers: Providers = Providers()
+    terminal: Terminal = Terminal()
+
+
+class Setting(NamedTuple):
+    """One key of the schema."""
+
+    key: str
+    type: Any
+    default: object
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it."""
+        return PREFIX + self.key.upper().replace(".", "__")
+
+    @property
+    def meaning(self) -> str:
+        """What it does, for the documentation."""
+        return [meta.description for meta in metas(self.type) if meta.description][-1]
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it holds several values, which a variable gives with commas between them."""
+        return get_origin(bare_type(self.type)) is tuple
+
+    @property
+    def allowed(self) -> str:
+        """What may be written, to follow "must be"."""
+        found = list(metas(self.type))
+        texts = [meta.extra["allowed"] for meta in found if meta.extra]
+        if texts:
+            return str(texts[-1])
+        kind = bare_type(self.type)
+        if kind is bool:
+            return "true or false"
+        if issubclass(kind, StrEnum):
+            return f"one of {', '.join(kind)}"
+        bounds = found[-1]
+        noun = "a whole number" if kind is int else "a number"
+        least = f"above {bounds.gt:g} and at most" if bounds.gt is not None else f"from {bounds.ge} to"
+        return f"{noun} {least} {bounds.le}"
+
+
+def metas(annotation: object) -> Iterator[msgspec.Meta]:
+    """The constraints and descriptions in a type, those of the whole after those of its parts."""
+    for argument in get_args(annotation):
+        if isinstance(argument, msgspec.Meta):
+            yield argument
+        else:
+            yield from metas(argument)
+
+
+def bare_type(annotation: Any) -> Any:  # noqa: ANN401 - an annotation may be anything
+    """A type without its constraints and without None."""
+    while get_args(annotation) and get_origin(annotation) is not tuple:
+        annotation = get_args(annotation)[0]
+    return annotation
+
+
+def is_section(annotation: object) -> bool:
+    """Whether a field of the schema is a section of the file."""
+    return isinstance(annotation, type) and issubclass(annotation, msgspec.Struct)
+
+
+def settings_of(schema: type[msgspec.Struct], prefix: str = "") -> Iterator[Setting]:
+    """Every setting of a schema, those of its sections included."""
+    for field in msgspec.structs.fields(schema):
+        if is_section(field.type):
+            yield from settings_of(field.type, f"{prefix}{field.name}.")
+        else:
+            yield Setting(prefix + field.name, field.type, field.default)
+
+
+SETTINGS: Final = {setting.key: setting for setting in settings_of(Settings)}
+SECTIONS: Final = frozenset(key[:dot] for key in SETTINGS for dot in range(len(key)) if key[dot] == ".")

@@ -1,0 +1,1 @@
+"""Turns: claim, context, model, tools, end. The engine talks to nobody; it appends to the record."""

@@ -1,0 +1,161 @@
+"""The context: what a model is asked, as a pure function of the conversation.
+
+Reads: a folded conversation. Writes: nothing.
+Invariants: the messages of one request begin those of the next, until something is undone; roles alternate, people
+first; every call has its result in the message after it; no text is empty (L8). What is missing is said in the view,
+never changed in the record.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hansard.domain.messages import File, Message, Role, Status, Text, ToolCall, ToolOutcome, ToolResult
+from hansard.domain.requests import AssistantSaid, Request, Said, ToolsSaid, UserSaid
+from hansard.engine import prompts
+
+if TYPE_CHECKING:
+    from hansard.domain.conversation import Conversation, End, Placed
+    from hansard.domain.entries import SessionFrozen
+
+CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What every provider accepts as the id of a call."""
+
+
+def build_request(
+    conversation: Conversation, frozen: SessionFrozen, *, uses_tools: bool, output_tokens_max: int | None
+) -> Request:
+    """Return the next request of a conversation."""
+    return Request(
+        system=frozen.system,
+        tools=frozen.tools if uses_tools else (),
+        messages=tuple(render(conversation.placed, conversation.ends)),
+        output_tokens_max=output_tokens_max,
+    )
+
+
+def render(placed: list[Placed], ends: dict[str, End]) -> list[Said]:
+    """Return the messages that a model is given; they end with something to reply to."""
+    rendering = Rendering(ends)
+    for message, turn_id, _ in placed:
+        if message.status != Status.OPEN:
+            rendering.take(message, turn_id)
+    return rendering.finish()
+
+
+class Rendering:
+    """Messages on their way to a model."""
+
+    def __init__(self, ends: dict[str, End]) -> None:
+        """Begin with none."""
+        self.said: list[Said] = []
+        self._ends = ends
+        self._turn_id = ""
+        self._notes: list[str] = []
+        self._calls: dict[str, ToolCall] = {}
+        self._results: dict[str, ToolResult] = {}
+        self._used_ids: set[str] = set()
+        self._cut = False
+
+    def take(self, message: Message, turn_id: str) -> None:
+        """Add a message."""
+        if message.role == Role.TOOL:
+            self._take_results(message)
+        elif message.role == Role.ASSISTANT:
+            self._close_calls()
+            self._take_reply(message, turn_id)
+        else:
+            self._close_calls()
+            self._take_words(message, turn_id)
+        self._turn_id = turn_id
+
+    def finish(self) -> list[Said]:
+        """Return all of it."""
+        self._close_calls()
+        if not self.said or isinstance(self.said[-1], AssistantSaid):
+            self._say_between()
+        return self.said
+
+    def _take_words(self, message: Message, turn_id: str) -> None:
+        last = self.said[-1] if self.said else None
+        if last is not None and not isinstance(last, AssistantSaid) and turn_id != self._turn_id:
+            end = self._ends.get(self._turn_id)
+            self.said.append(AssistantSaid(prompts.NO_REPLY))
+            self._notes = [prompts.turn_without_reply(end.state if end else None, end.reason if end else "")]
+            last = None
+        text = "\n\n".join([*self._notes, words_of(message)])
+        self._notes = []
+        if isinstance(last, UserSaid):
+            self.said[-1] = UserSaid(f"{last.text}\n\n{text}")
+        else:
+            self.said.append(UserSaid(text))
+
+    def _take_reply(self, message: Message, turn_id: str) -> None:
+        text = "".join(part.text for part in message.parts if isinstance(part, Text))
+        calls = tuple(self._own_id(part) for part in message.parts if isinstance(part, ToolCall))
+        if not text.strip() and not calls:
+            return
+        if not self.said or isinstance(self.said[-1], AssistantSaid):
+            self._say_between()
+        self.said.append(AssistantSaid(text, calls))
+        self._cut = message.status == Status.INTERRUPTED
+        end = self._ends.get(turn_id)
+        self._notes = [prompts.reply_interrupted(end.reason if end else "")] if self._cut else []
+
+    def _say_between(self) -> None:
+        """Put a note where a person would have spoken."""
+        between = prompts.BEGIN if not self.said else prompts.CONTINUE if self._cut else prompts.GO_ON
+        self.said.append(UserSaid(between))
+        self._notes = []
+
+    def _own_id(self, call: ToolCall) -> ToolCall:
+        """Return a call with an id that is valid and the only one of its name; its result is found by the old one."""
+        own = call.id
+        if not CALL_ID.fullmatch(own) or own in self._used_ids:
+            own = f"call_{len(self._used_ids)}"
+        self._used_ids.add(own)
+        renamed = msgspec.structs.replace(call, id=own)
+        self._calls[call.id] = renamed
+        return renamed
+
+    def _take_results(self, message: Message) -> None:
+        for part in message.parts:
+            if not isinstance(part, ToolResult):
+                continue
+            call = self._calls.get(part.call_id)
+            if call is None:
+                self._notes.append(prompts.orphan_result(part.text))
+            else:
+                self._results[call.id] = msgspec.structs.replace(
+                    part, call_id=call.id, text=part.text or prompts.NO_TEXT
+                )
+
+    def _close_calls(self) -> None:
+        """Give every call of the last reply its result; one that has none gets one that says so."""
+        last = self.said[-1] if self.said else None
+        if not isinstance(last, AssistantSaid) or not last.calls:
+            return
+        self.said.append(ToolsSaid(tuple(self._results.get(call.id) or unknown_result(call) for call in last.calls)))
+        self._calls, self._results = {}, {}
+
+
+def unknown_result(call: ToolCall) -> ToolResult:
+    """Return the result of a call of which nothing is known."""
+    return ToolResult(call_id=call.id, text=prompts.RESULT_UNKNOWN, outcome=ToolOutcome.UNKNOWN)
+
+
+def words_of(message: Message) -> str:
+    """Return what somebody said, as a model reads it."""
+    pieces = []
+    for part in message.parts:
+        if isinstance(part, Text):
+            pieces.append(part.text)
+        elif isinstance(part, File):
+            pieces.append(f"[Hansard: a file: {part.name or 'unnamed'}, {part.media_type}, {part.size_bytes} bytes]")
+    text = "\n".join(pieces)
+    if message.author and text:
+        text = f"{message.author}: {text}"
+    return text if text.strip() else prompts.NO_TEXT

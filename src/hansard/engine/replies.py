@@ -1,0 +1,132 @@
+"""Asking a model: one streamed answer, again before its first word where that may help, then another model.
+
+Reads: a request. Writes: the open message and its chunks, then its seal; notices about waits and changes of model.
+Invariants: nothing of an answer is shown before it is recorded; after the first word there is no second try (A6, A7).
+On crash: recovery seals what was recorded as interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import AsyncExitStack, aclosing
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hansard.domain.messages import Message, ToolCall
+from hansard.domain.requests import Called, Delta, Failure, FailureKind, Finished, FinishReason, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from hansard.domain.requests import ModelEvent, Request
+    from hansard.domain.settings import TurnLimits
+    from hansard.ports.model import Model
+    from hansard.record.turn import Reply, Turn
+
+RETRY_SECONDS = 0.5
+"""The first pause; each further one is twice as long."""
+
+TELL_SECONDS = 3.0
+"""A pause longer than this is told to the person."""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a request. `message_id` is empty when nothing was said."""
+
+    message_id: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    reason: FinishReason = FinishReason.STOP
+    failure: Failure | None = None
+    usage: Usage = Usage()
+
+
+class AnswerCutError(Exception):
+    """Leaves a reply that the provider cut, so that it is sealed as interrupted."""
+
+
+async def ask(
+    turn: Turn, models: Sequence[Model], make_request: Callable[[Model], Request], limits: TurnLimits
+) -> Answer:
+    """Return the first answer that says anything; without one, the failure of the last model."""
+    answer = Answer(failure=Failure(kind=FailureKind.MISSING, text="no model is configured"))
+    for index, model in enumerate(models):
+        if index:
+            failed = answer.failure.text if answer.failure else ""
+            await turn.append(
+                Message.notice(f"{models[index - 1].name} could not answer ({failed}). Asking {model.name}.")
+            )
+        answer = await ask_one(turn, model, make_request(model), limits)
+        if answer.failure is None or answer.message_id:
+            return answer
+    return answer
+
+
+async def ask_one(turn: Turn, model: Model, request: Request, limits: TurnLimits) -> Answer:
+    """Ask one model, as often as it may help."""
+    for attempt in range(1, limits.attempts_max + 1):
+        answer = await stream_answer(turn, model, request)
+        failure = answer.failure
+        if failure is None or answer.usage != Usage():
+            turn.use(model.name, answer.usage)
+        if failure is None or answer.message_id or not failure.retryable or attempt == limits.attempts_max:
+            return answer
+        seconds = pause_seconds(attempt, failure, limits)
+        if seconds > TELL_SECONDS:
+            await turn.append(Message.notice(f"{model.name}: {failure.text}. Trying again in {seconds:.0f} s."))
+        await asyncio.sleep(seconds)
+    return answer
+
+
+def pause_seconds(attempt: int, failure: Failure, limits: TurnLimits) -> float:
+    """Return how long to wait: what the provider asks for, or twice as long each time, with some jitter."""
+    if failure.retry_after_seconds is not None:
+        return min(failure.retry_after_seconds, limits.retry_seconds_max)
+    jitter = random.uniform(0.75, 1.25)  # noqa: S311 - spreads retries, keeps no secret
+    return float(min(RETRY_SECONDS * 2 ** (attempt - 1) * jitter, limits.retry_seconds_max))
+
+
+async def stream_answer(turn: Turn, model: Model, request: Request) -> Answer:
+    """Ask once. The message opens with the first word; it is sealed when the answer is whole."""
+    writer = AnswerWriter(turn)
+    try:
+        async with aclosing(model.stream(request)) as events, AsyncExitStack() as stack:
+            await writer.take(events, stack)
+    except AnswerCutError:
+        pass
+    return writer.answer
+
+
+class AnswerWriter:
+    """Writes one answer into the record."""
+
+    def __init__(self, turn: Turn) -> None:
+        """Nothing is said yet."""
+        self._turn = turn
+        self._reply: Reply | None = None
+        self.answer = Answer()
+
+    async def take(self, events: AsyncIterator[ModelEvent], stack: AsyncExitStack) -> None:
+        """Record every event; leave by AnswerCutError when the stream failed."""
+        async for event in events:
+            if isinstance(event, Delta):
+                if event.text:
+                    await (await self._open(stack)).write(event.text, part=event.part)
+            elif isinstance(event, Called):
+                (await self._open(stack)).add(event.call)
+                self._change(calls=(*self.answer.calls, event.call))
+            elif isinstance(event, Finished):
+                self._change(reason=event.reason, usage=event.usage)
+            else:
+                self._change(failure=event.failure, usage=event.usage, calls=())
+                raise AnswerCutError
+
+    async def _open(self, stack: AsyncExitStack) -> Reply:
+        if self._reply is None:
+            self._reply = await stack.enter_async_context(self._turn.reply())
+            self._change(message_id=self._reply.id)
+        return self._reply
+
+    def _change(self, **changes: object) -> None:
+        self.answer = msgspec.structs.replace(self.answer, **changes)

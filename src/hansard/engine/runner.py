@@ -1,0 +1,124 @@
+"""Which sessions have a turn to run: one task each, in this process.
+
+Reads: queued turns. Writes: nothing; turns write.
+Invariants: what waits is in the record, so a restart, or another process, finds it; this is only who runs it now.
+On crash: nothing to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from hansard.domain.entries import Entry, MessageAdded
+from hansard.engine.tasks import cancel_all
+from hansard.engine.turns import Agent, run_turn
+from hansard.errors import HansardError, LeaseHeld, NotFound, SessionEnded, StaleLease
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+GATHER_SECONDS = 0.3
+"""After an interruption, how long nobody must have spoken before the next turn begins: a burst is answered together."""
+
+GATHER_SECONDS_MAX = 2.0
+"""Somebody who never pauses is answered all the same."""
+
+LOOK_SECONDS = 1.0
+"""How often to look whether the process that runs a turn elsewhere is still alive."""
+
+HEAL_SECONDS = 1.0
+"""Pause before another try while the record cannot be written."""
+
+
+class Runner:
+    """Runs turns of any number of sessions, one at a time in each."""
+
+    def __init__(self, agent: Agent, report: Callable[[str, BaseException], None]) -> None:
+        """`report` hears of what went wrong beyond a turn's own failure, which is in the record."""
+        self._agent = agent
+        self._report = report
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._wanted: set[str] = set()
+
+    def wake(self, session_id: str) -> None:
+        """A turn was queued."""
+        self._wanted.add(session_id)
+        if session_id not in self._tasks:
+            self._tasks[session_id] = asyncio.create_task(self._serve(session_id))
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything runs here."""
+        return bool(self._tasks)
+
+    async def settled(self, session_id: str) -> None:
+        """Wait until this process has nothing left to run in a session."""
+        while (task := self._tasks.get(session_id)) is not None:
+            await asyncio.wait({task})
+
+    async def close(self) -> None:
+        """Interrupt what runs and wait until it has ended, in the record."""
+        await cancel_all(*self._tasks.values())
+
+    async def _serve(self, session_id: str) -> None:
+        try:
+            while session_id in self._wanted:
+                self._wanted.discard(session_id)
+                await self._serve_queue(session_id)
+        except Exception as error:  # noqa: BLE001  # boundary: process edge
+            self._report(session_id, error)
+        finally:
+            del self._tasks[session_id]
+
+    async def _serve_queue(self, session_id: str) -> None:
+        """Run what waits until nothing does."""
+        while True:
+            try:
+                ran = await run_turn(self._agent, session_id)
+            except (NotFound, SessionEnded):
+                return
+            except LeaseHeld:
+                await self._wait_for_end(session_id)
+            except StaleLease as error:
+                self._report(session_id, error)
+            except HansardError as error:
+                self._report(session_id, error)
+                if not error.retryable:
+                    return
+                await asyncio.sleep(HEAL_SECONDS)
+            else:
+                if ran.stopped:
+                    await self._gather(session_id)
+
+    async def _wait_for_end(self, session_id: str) -> None:
+        """Wait until the turn that runs elsewhere has ended, or a while."""
+        seq = (await self._agent.record.conversation(session_id)).seq
+        await self._next_entry(session_id, seq, "turn.ended", LOOK_SECONDS)
+
+    async def _gather(self, session_id: str) -> None:
+        """Let somebody who is still speaking finish."""
+        deadline = asyncio.get_running_loop().time() + GATHER_SECONDS_MAX
+        seq: int | None = (await self._agent.record.conversation(session_id)).seq
+        while seq is not None and asyncio.get_running_loop().time() < deadline:
+            seq = await self._next_entry(session_id, seq, "message.added", GATHER_SECONDS)
+
+    async def _next_entry(self, session_id: str, after: int, kind: str, seconds: float) -> int | None:
+        """Return the seq of the next entry of a kind, or None when none came in time."""
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                aclosing(self._agent.record.follow(session_id, after, chunks=False)) as items,
+            ):
+                async for item in items:
+                    if isinstance(item, Entry) and item.kind == kind and is_said(item):
+                        return item.seq
+        except TimeoutError:
+            pass
+        return None
+
+
+def is_said(entry: Entry) -> bool:
+    """Return whether an entry counts as somebody speaking; everything but notices does."""
+    return not isinstance(entry.body, MessageAdded) or entry.body.role == "user"

@@ -1,0 +1,177 @@
+"""A turn, from its claim to its end.
+
+Reads: the conversation, and requests to stop. Writes: replies, results, notices, what was used, the turn's end.
+Invariants: every step is recorded before its effect is visible; the turn ends in one commit with whatever it left open,
+under a shield (L6). Nothing of a session is kept between turns but its fold, which cannot be stale.
+On crash: recovery ends the turn as lost; a turn that waits in the record is claimed by whoever runs next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain.entries import Entry, SessionFrozen, TurnStopping
+from hansard.domain.messages import Message
+from hansard.domain.requests import Failure, FinishReason
+from hansard.engine import prompts
+from hansard.engine.calls import Calls
+from hansard.engine.context import build_request
+from hansard.engine.replies import Answer, ask
+from hansard.engine.tasks import cancel_all
+from hansard.errors import HansardError, OutcomeUnknown, RecordRefused, RecordUnavailable, StaleLease
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from hansard.domain.conversation import Conversation
+    from hansard.domain.requests import Request
+    from hansard.domain.settings import TurnLimits
+    from hansard.ports.model import Model
+    from hansard.ports.tool import Tool
+    from hansard.record.api import Record
+    from hansard.record.turn import Turn
+
+
+RECORD_ERRORS = (RecordUnavailable, OutcomeUnknown, StaleLease, RecordRefused)
+"""What a turn cannot end by itself: its runner hears of it."""
+
+
+class Agent(NamedTuple):
+    """What a turn needs. The models are asked for when the first turn runs: they may take a while to be found."""
+
+    record: Record
+    models: Callable[[], Awaitable[Sequence[Model]]]
+    tools: Mapping[str, Tool]
+    limits: TurnLimits
+    instructions: str = ""
+
+
+class Ran(NamedTuple):
+    """What became of a turn, as far as its runner has to know."""
+
+    turn_id: str
+    stopped: str = ""
+
+
+async def converse(agent: Agent, turn: Turn) -> None:
+    """Ask; run the tools that are called; ask again; until the model calls no more."""
+    record, limits = agent.record, agent.limits
+    conversation = await record.conversation(turn.session_id)
+    if not conversation.wants_reply:
+        return
+    frozen = conversation.frozen or await record.freeze(turn.session_id, freeze(agent))
+    models = await agent.models()
+    tokens, continued, step = 0, 0, 0
+    while True:
+        step += 1
+        answer = await ask(turn, models, requests_of(conversation, frozen, limits), limits)
+        tokens += answer.usage.input_tokens + answer.usage.output_tokens
+        calls = Calls(answer.message_id, answer.calls)
+        turn.settle(calls.unfinished())
+        if answer.failure is not None and answer.message_id and continued < limits.continuations_max:
+            continued += 1
+            await turn.append(Message.notice(f"{answer.failure.text}. The answer goes on in a new message."))
+        elif answer.failure is not None:
+            fail(turn, answer.failure, said=bool(answer.message_id))
+            return
+        elif not answer.calls:
+            await close(turn, answer)
+            return
+        elif step >= limits.steps_max or tokens >= limits.turn_tokens_max:
+            reach_limit(turn, calls, f"{step} steps" if step >= limits.steps_max else f"{tokens} tokens")
+            return
+        else:
+            try:
+                await calls.run(turn, record, agent.tools, limits)
+            finally:
+                turn.settle(calls.unfinished())
+        conversation = await record.conversation(turn.session_id)
+
+
+def freeze(agent: Agent) -> SessionFrozen:
+    """Return what a session that begins now tells its model."""
+    system = "\n\n".join(part for part in (prompts.BASE_PROMPT, agent.instructions) if part)
+    return SessionFrozen(system=system, tools=tuple(tool.spec for _, tool in sorted(agent.tools.items())))
+
+
+def requests_of(conversation: Conversation, frozen: SessionFrozen, limits: TurnLimits) -> Callable[[Model], Request]:
+    """Return the request of this moment, for whichever model is asked."""
+    requests = {
+        uses_tools: build_request(
+            conversation, frozen, uses_tools=uses_tools, output_tokens_max=limits.output_tokens_max
+        )
+        for uses_tools in (True, False)
+    }
+    return lambda model: requests[model.uses_tools]
+
+
+def fail(turn: Turn, failure: Failure, *, said: bool) -> None:
+    """End the turn as failed, and tell the person."""
+    kept = "What was said is recorded" if said else "Your message is recorded"
+    turn.settle([Message.notice(f"The model could not answer: {failure.text}. {kept}; /retry asks again.")])
+    turn.fail(f"{failure.kind}: {failure.text}")
+
+
+def reach_limit(turn: Turn, calls: Calls, reached: str) -> None:
+    """End the turn at a limit; the calls that it would have run are not started."""
+    text = f"This turn reached its limit ({reached}) and was ended. Say “go on” to let it continue."
+    turn.settle([*calls.unfinished(), Message.notice(text)])
+    turn.fail(f"limit: {reached}")
+
+
+async def close(turn: Turn, answer: Answer) -> None:
+    """Say what the person has to know about how the answer ended."""
+    if not answer.message_id:
+        turn.settle([Message.notice("The model gave an empty answer. /retry asks again.")])
+        turn.fail("empty answer")
+    elif answer.reason is FinishReason.LENGTH:
+        await turn.append(Message.notice("The answer ended at its length limit. Say “go on” for more."))
+    elif answer.reason is FinishReason.FILTER:
+        await turn.append(Message.notice("The provider's content filter ended the answer."))
+
+
+async def run_turn(agent: Agent, session_id: str) -> Ran:
+    """Run the turn that waits in a session. NotFound when none does, LeaseHeld when another one runs."""
+    async with agent.record.turn(session_id, queued_only=True) as turn:
+        work = asyncio.create_task(converse(agent, turn))
+        stop = asyncio.create_task(stop_asked(agent.record, turn))
+        try:
+            await asyncio.wait({work, stop}, timeout=agent.limits.turn_seconds_max, return_when=asyncio.FIRST_COMPLETED)
+            finished = work.done()
+        finally:
+            await cancel_all(work, stop)
+        if finished:
+            tell_failure(turn, work)
+            return Ran(turn.id)
+        if stop.cancelled():
+            seconds = f"{agent.limits.turn_seconds_max:g} s"
+            turn.settle([*turn.settled, Message.notice(f"This turn took longer than {seconds} and was ended.")])
+            turn.fail(f"limit: {seconds}")
+            return Ran(turn.id)
+        reason = stop.result()
+        turn.interrupt(reason)
+        return Ran(turn.id, reason)
+
+
+def tell_failure(turn: Turn, work: asyncio.Task[None]) -> None:
+    """End the turn as failed when its work raised, and tell the person what is safe; the record's own errors go on."""
+    error = work.exception()
+    if error is None:
+        return
+    known = isinstance(error, HansardError)
+    text = f"{error}. {error.hint}" if isinstance(error, HansardError) else f"{type(error).__name__}: {error}"
+    turn.settle([*turn.settled, Message.notice(f"The turn failed: {text}\nWhat was said is recorded.")])
+    if not known or isinstance(error, RECORD_ERRORS):
+        raise error
+    turn.fail(f"{type(error).__name__}: {error}")
+
+
+async def stop_asked(record: Record, turn: Turn) -> str:
+    """Wait until somebody asks this turn to stop, in whichever process, and return why."""
+    async with aclosing(record.follow(turn.session_id, turn.fence, chunks=False)) as items:
+        async for item in items:
+            if isinstance(item, Entry) and isinstance(item.body, TurnStopping) and item.body.turn_id == turn.id:
+                return item.body.reason
+    return ""

@@ -1,0 +1,1 @@
+"""Inbound: what people say and command, into the record."""

@@ -1,0 +1,123 @@
+"""Slash commands: one registry and one help text, for the terminal and for every channel.
+
+Reads: the record, as far as the owner may see it (L11). Writes: what the command does, the command itself and its
+reply, as notices (L1).
+Invariants: a text is a command only if its first word is a slash and letters; everything else is said to the model.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain.messages import Message
+from hansard.errors import Ambiguous, HansardError, SessionEnded
+from hansard.intake import handlers
+from hansard.intake.handlers import Outcome, Scene
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+FIRST_WORD = re.compile(r"/([A-Za-z]+)(?:\s+(.*))?\Z", re.DOTALL)
+
+
+class Command(NamedTuple):
+    """One command: its name, what may follow it, what it does."""
+
+    name: str
+    arguments: str
+    summary: str
+    run: Callable[[Scene, str], Awaitable[Outcome]]
+
+
+COMMANDS: dict[str, Command] = {
+    command.name: command
+    for command in (
+        Command("new", "[title]", "Begin a new session; the present one ends.", handlers.new),
+        Command("resume", "[n|id|title]", "Go on with another session; alone, lists them.", handlers.resume),
+        Command("sessions", "", "List your sessions, the latest first.", handlers.sessions),
+        Command("title", "[title]", "Give this session a title; alone, shows it.", handlers.title),
+        Command("undo", "[n]", "Take back the last exchange, or the last n.", handlers.undo),
+        Command("retry", "", "Take back the last answer and ask again.", handlers.retry),
+        Command("fork", "[title]", "Go on in a copy; this session stays as it is.", handlers.fork),
+        Command("stop", "", "Stop the answer that runs and what waits.", handlers.stop),
+        Command(
+            "queue", "[text]", "Say something after the answer that runs; alone, shows what waits.", handlers.queue
+        ),
+        Command("steer", "text", "Tell the running answer something at its next step.", handlers.steer),
+        Command("busy", "[mode]", "What a message does to a running answer: interrupt, queue or steer.", handlers.busy),
+        Command("status", "", "Show session, model and the state of the record.", handlers.status),
+        Command("usage", "", "Show tokens and cost of this session.", handlers.usage),
+    )
+}
+"""Every command but /help, which lists them."""
+
+
+class Parsed(NamedTuple):
+    """A line that is a command."""
+
+    name: str
+    argument: str
+
+
+def parse(text: str) -> Parsed | None:
+    """Return the command that a text is, or None when it is meant for the model."""
+    match = FIRST_WORD.fullmatch(text.strip())
+    return None if match is None else Parsed(match[1].lower(), (match[2] or "").strip())
+
+
+def names() -> list[str]:
+    """Return every command's name, for completion."""
+    return sorted([*COMMANDS, "help"])
+
+
+def help_text() -> str:
+    """Return the one help text."""
+    shown = [(f"/{command.name} {command.arguments}".strip(), command.summary) for command in COMMANDS.values()]
+    shown.append(("/help", "Show this."))
+    width = max(len(name) for name, _ in shown)
+    return "\n".join(f"{name:<{width}}  {summary}" for name, summary in shown)
+
+
+def suggestion(name: str) -> str:
+    """Return what to say about a command that does not exist."""
+    near = difflib.get_close_matches(name, names(), n=1, cutoff=0.5)
+    return f"There is no command /{name}. " + (f"Did you mean /{near[0]}?" if near else "/help lists them.")
+
+
+async def run_command(scene: Scene, text: str, parsed: Parsed) -> Outcome:
+    """Run a command. The command and its reply are recorded, the reply where the conversation then is."""
+    asked = Message.notice(text.strip())
+    await append_open(scene, scene.session_id, asked_by(asked, scene.owner))
+    command = COMMANDS.get(parsed.name)
+    try:
+        if parsed.name == "help":
+            outcome = Outcome(help_text(), scene.session_id)
+        elif command is None:
+            outcome = Outcome(suggestion(parsed.name), scene.session_id)
+        else:
+            outcome = await command.run(scene, parsed.argument)
+    except Ambiguous as error:
+        outcome = Outcome(await handlers.candidates(scene, error), scene.session_id)
+    except HansardError as error:
+        if error.retryable:
+            raise
+        outcome = Outcome(f"{error}. {error.hint}", scene.session_id)
+    if outcome.text:
+        await append_open(scene, outcome.session_id, Message.notice(outcome.text))
+    return outcome
+
+
+def asked_by(asked: Message, owner: str) -> Message:
+    """Return a notice that a person wrote: a command."""
+    return Message.make(asked.role, asked.text, id=asked.id, author=owner)
+
+
+async def append_open(scene: Scene, session_id: str, message: Message) -> None:
+    """Append a notice; a session that ended meanwhile takes it too, and says that it is open again."""
+    try:
+        await scene.record.append(session_id, message)
+    except SessionEnded:
+        await scene.record.reopen_session(session_id)
+        await scene.record.append(session_id, message)

@@ -1,0 +1,275 @@
+"""What each slash command does. A handler returns its reply and where the conversation is afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain.conversation import add_usage, last_answer, last_exchange
+from hansard.domain.entries import Entry, MessageAdded
+from hansard.domain.messages import Message, Role
+from hansard.domain.requests import Usage
+from hansard.domain.sessions import Link, Parent, SessionState
+from hansard.domain.settings import Busy, LeftSessions
+from hansard.intake.speak import busy_of, speak
+
+if TYPE_CHECKING:
+    from hansard.domain.sessions import Session
+    from hansard.errors import Ambiguous
+    from hansard.record.api import Record
+
+LISTED_MAX = 20
+"""Sessions in one list: what fits on a screen."""
+
+FIRST_WORDS_CHARACTERS = 60
+FIRST_ENTRIES = 40
+"""How far into a session its first words are looked for."""
+
+STOP_SECONDS_MAX = 10.0
+"""How long a command waits for the turn that it asked to stop."""
+
+
+class Scene(NamedTuple):
+    """Where a command is given: by whom, in which session, with which settings."""
+
+    record: Record
+    session_id: str
+    owner: str = "person:admin"
+    source: str = "cli"
+    busy: Busy = Busy.INTERRUPT
+    left_sessions: LeftSessions = LeftSessions.END
+    model: str = ""
+    listed: tuple[str, ...] = ()
+    """The sessions that were listed last: what a number means."""
+
+
+class Outcome(NamedTuple):
+    """A command's reply, and where the conversation is now. `wake`: a turn waits to be run there."""
+
+    text: str
+    session_id: str
+    wake: bool = False
+    listed: tuple[str, ...] = ()
+
+
+async def new(scene: Scene, argument: str) -> Outcome:
+    """Begin a new session. A turn that runs is interrupted in the session that it belongs to."""
+    old = scene.session_id
+    await scene.record.stop_turns(old, "the session was left by /new", queued=True)
+    parent = Parent(session_id=old, link=Link.RESET)
+    child = await scene.record.create_session(
+        source=scene.source, owner=scene.owner, title=argument or None, parent=parent
+    )
+    await scene.record.end_session(old, "new")
+    return Outcome(f"A new session: {child.id}. The one before stays as {old}.", child.id)
+
+
+async def resume(scene: Scene, argument: str) -> Outcome:
+    """Go on with another session."""
+    if not argument:
+        outcome = await sessions(scene, "")
+        return outcome._replace(text=f"{outcome.text}\n/resume NUMBER goes on with one of them.")
+    listed = scene.listed or tuple(each.id for each in await list_sessions(scene))
+    if argument.isdecimal() and 0 < int(argument) <= len(listed):
+        found = await scene.record.session(listed[int(argument) - 1])
+    else:
+        found = await scene.record.resolve(argument, owner=scene.owner)
+    if found.id == scene.session_id:
+        return Outcome("You are in that session already.", scene.session_id)
+    await leave(scene.record, scene.session_id, scene.left_sessions)
+    return Outcome(await take_up(scene.record, found), found.id, wake=True)
+
+
+async def leave(record: Record, session_id: str, left_sessions: LeftSessions) -> None:
+    """Leave a session for another: its turn ends where it is, and so does the session unless it is to stay open."""
+    await record.stop_turns(session_id, "the session was left for another", queued=True)
+    if left_sessions is LeftSessions.END:
+        await record.end_session(session_id, "resumed_other")
+
+
+async def take_up(record: Record, session: Session) -> str:
+    """Open a session again and return what to say about it."""
+    if session.state == SessionState.ENDED:
+        await record.reopen_session(session.id)
+    count = len([message for message in await record.load_transcript(session.id) if message.role != Role.NOTICE])
+    title = f" “{session.title}”" if session.title else ""
+    return f"Resumed {session.id}{title}: {count} {'message' if count == 1 else 'messages'}."
+
+
+async def sessions(scene: Scene, argument: str) -> Outcome:
+    """List the owner's sessions."""
+    del argument
+    found = await list_sessions(scene)
+    lines = [f"{number:>2}. {await describe(scene, each)}" for number, each in enumerate(found, 1)]
+    return Outcome(
+        "\n".join(lines) or "There are no sessions yet.", scene.session_id, listed=tuple(s.id for s in found)
+    )
+
+
+async def list_sessions(scene: Scene) -> list[Session]:
+    """Return the owner's latest sessions."""
+    return await scene.record.sessions(owner=scene.owner, limit=LISTED_MAX)
+
+
+async def describe(scene: Scene, session: Session) -> str:
+    """Return one line about a session."""
+    words = session.title or await first_words(scene.record, session.id) or "(nothing said)"
+    state = "this one" if session.id == scene.session_id else "ended" if session.state == SessionState.ENDED else "open"
+    return f"{session.id}  {words}  ({session.messages} messages, {state})"
+
+
+async def first_words(record: Record, session_id: str) -> str:
+    """Return how a session begins."""
+    for entry in await record.read_entries(session_id, limit=FIRST_ENTRIES):
+        if isinstance(entry.body, MessageAdded) and entry.body.role == Role.USER:
+            words = " ".join(entry.text.split())
+            return words if len(words) <= FIRST_WORDS_CHARACTERS else f"{words[: FIRST_WORDS_CHARACTERS - 1]}…"
+    return ""
+
+
+async def candidates(scene: Scene, error: Ambiguous) -> str:
+    """Return what an ambiguous name may mean."""
+    lines = [await describe(scene, await scene.record.session(each)) for each in error.candidates]
+    return "\n".join(["Several sessions match:", *lines, error.hint])
+
+
+async def title(scene: Scene, argument: str) -> Outcome:
+    """Give this session a title."""
+    if not argument:
+        session = await scene.record.session(scene.session_id)
+        return Outcome(f"Title: {session.title}" if session.title else "This session has no title.", scene.session_id)
+    session = await scene.record.set_title(scene.session_id, argument)
+    return Outcome(f"Title: {session.title}", scene.session_id)
+
+
+async def undo(scene: Scene, argument: str) -> Outcome:
+    """Take back the last exchanges."""
+    count = int(argument) if argument.isdecimal() else 1
+    await end_running(scene)
+    conversation = await scene.record.conversation(scene.session_id)
+    taken = last_exchange(conversation, max(1, count))
+    await scene.record.undo(scene.session_id, [placed.message.id for placed in taken])
+    said = next((placed.message.text for placed in taken if placed.message.role == Role.USER), "")
+    if not taken:
+        return Outcome("There is nothing to take back.", scene.session_id)
+    return Outcome(
+        f"Taken back: {len(taken)} messages, from “{shorten(said)}” on. They stay in the record.", scene.session_id
+    )
+
+
+def shorten(text: str) -> str:
+    """Return the beginning of a text, on one line."""
+    words = " ".join(text.split())
+    return words if len(words) <= FIRST_WORDS_CHARACTERS else f"{words[: FIRST_WORDS_CHARACTERS - 1]}…"
+
+
+async def retry(scene: Scene, argument: str) -> Outcome:
+    """Take back the last answer and ask again."""
+    del argument
+    await end_running(scene)
+    conversation = await scene.record.conversation(scene.session_id)
+    if not conversation.placed and not conversation.waiting:
+        return Outcome("There is nothing to ask again.", scene.session_id)
+    await scene.record.undo(scene.session_id, [placed.message.id for placed in last_answer(conversation)])
+    await scene.record.queue_turn(scene.session_id)
+    return Outcome("Asking again.", scene.session_id, wake=True)
+
+
+async def fork(scene: Scene, argument: str) -> Outcome:
+    """Go on in a copy that shares everything up to here."""
+    child = await scene.record.fork(scene.session_id, title=argument or None)
+    return Outcome(f"A fork of {scene.session_id}: {child.id}.", child.id)
+
+
+async def stop(scene: Scene, argument: str) -> Outcome:
+    """Stop what runs and what waits."""
+    del argument
+    stopped = await scene.record.stop_turns(scene.session_id, "stopped by the person", queued=True)
+    return Outcome("Stopped." if stopped else "Nothing runs.", scene.session_id)
+
+
+async def queue(scene: Scene, argument: str) -> Outcome:
+    """Say something that is answered after what runs."""
+    if not argument:
+        waiting = (await scene.record.conversation(scene.session_id)).waiting
+        lines = [f"- {shorten(placed.message.text)}" for placed in waiting]
+        return Outcome("\n".join(["Waiting to be answered:", *lines]) if lines else "Nothing waits.", scene.session_id)
+    return await say(scene, argument, Busy.QUEUE, "Queued.")
+
+
+async def steer(scene: Scene, argument: str) -> Outcome:
+    """Tell the running turn something."""
+    if not argument:
+        return Outcome("Say what to steer with: /steer TEXT", scene.session_id)
+    return await say(scene, argument, Busy.STEER, "The model is told at its next step.")
+
+
+async def say(scene: Scene, text: str, mode: Busy, reply: str) -> Outcome:
+    """Record a message in a mode of its own; the reply is only given when something runs."""
+    runs = bool((await scene.record.conversation(scene.session_id)).running)
+    await speak(scene.record, scene.session_id, [Message.user(text)], mode)
+    return Outcome(reply if runs else "", scene.session_id, wake=True)
+
+
+async def busy(scene: Scene, argument: str) -> Outcome:
+    """Show or change what a message does to a running turn, in this session."""
+    if argument in set(Busy):
+        await scene.record.set_setting(scene.session_id, "busy", argument)
+    elif argument:
+        return Outcome(f"{argument!r} is none of {', '.join(Busy)}.", scene.session_id)
+    mode = await busy_of(scene.record, scene.session_id, scene.busy)
+    return Outcome(f"A message that comes while an answer runs: {mode}.", scene.session_id)
+
+
+async def status(scene: Scene, argument: str) -> Outcome:
+    """Show where the conversation stands."""
+    del argument
+    record = scene.record
+    session = await record.session(scene.session_id)
+    conversation = await record.conversation(scene.session_id)
+    turn = "an answer runs" if conversation.running else "idle"
+    lines = [
+        f"Session  {session.id}" + (f" “{session.title}”" if session.title else ""),
+        f"Messages {session.messages}, {len(conversation.waiting)} waiting; {turn}",
+        f"Model    {scene.model or 'none yet'}",
+        f"Busy     {await busy_of(record, scene.session_id, scene.busy)}",
+        f"Record   {record.trouble or 'in order'}, {record.home}",
+    ]
+    return Outcome("\n".join(lines), scene.session_id)
+
+
+async def usage(scene: Scene, argument: str) -> Outcome:
+    """Show what this session took."""
+    del argument
+    conversation = await scene.record.conversation(scene.session_id)
+    lines = [f"{model}: {usage_text(used)}" for model, used in conversation.usage.items()]
+    if len(lines) > 1:
+        total = Usage()
+        for used in conversation.usage.values():
+            total = add_usage(total, used)
+        lines.append(f"together: {usage_text(total)}")
+    return Outcome("\n".join(lines) or "Nothing was used yet.", scene.session_id)
+
+
+def usage_text(used: Usage) -> str:
+    """Return tokens and cost for people."""
+    cached = f" ({used.cache_read_tokens} from cache)" if used.cache_read_tokens else ""
+    cost = "cost not known" if used.cost_micros is None else f"${used.cost_micros / 1_000_000:.4f}"
+    return f"{used.input_tokens} tokens in{cached}, {used.output_tokens} out, {cost}"
+
+
+async def end_running(scene: Scene) -> None:
+    """Stop what runs and wait until it has ended, so that what it said can be taken back."""
+    conversation = await scene.record.conversation(scene.session_id)
+    seq, running = conversation.seq, conversation.running
+    await scene.record.stop_turns(scene.session_id, "stopped by the person", queued=True)
+    if not running:
+        return
+    async with (
+        asyncio.timeout(STOP_SECONDS_MAX),
+        aclosing(scene.record.follow(scene.session_id, seq, chunks=False)) as items,
+    ):
+        async for item in items:
+            if isinstance(item, Entry) and item.kind == "turn.ended":
+                return

@@ -1,0 +1,36 @@
+"""What a model must offer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from hansard.domain.requests import ModelEvent, Request
+
+
+class Model(Protocol):
+    """A model behind one name, such as `openai:gpt-5` or `demo`.
+
+    A stream ends with exactly one `Finished` or `Failed`, and raises nothing but CancelledError: failures are values.
+    It makes one attempt; whether to try again is the engine's to decide. Leaving the generator ends the request.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name that people gave it."""
+        ...
+
+    @property
+    def uses_tools(self) -> bool:
+        """Whether it can be offered tools."""
+        ...
+
+    def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        """Ask once, and give the answer as it comes."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections and processes."""
+        ...

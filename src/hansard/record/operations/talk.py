@@ -1,0 +1,77 @@
+"""What people do to a conversation: stop and steer its turns, take messages back, set it up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hansard.domain import entries as e
+from hansard.domain.settings import Busy
+from hansard.domain.turns import TurnInfo, TurnState
+from hansard.errors import LeaseHeld, NotFound
+from hansard.record.operations.turns import end_queued, find_turn, turn_value
+from hansard.record.sqlite.queries import SQL
+
+if TYPE_CHECKING:
+    from hansard.record.transaction import Transaction
+
+
+def stop_turns(tx: Transaction, session_id: str, reason: str, *, queued: bool) -> list[TurnInfo]:
+    """Ask the running turn to stop, and end the queued one where that is meant too; return those that it concerns."""
+    journal, _ = tx.session(session_id)
+    stopped = []
+    running = find_turn(tx, journal, TurnState.RUNNING)
+    if running is not None:
+        stopped.append(running)
+        if tx.find(journal, f"~stop:{running.id}") is None:
+            tx.add(journal, f"~stop:{running.id}", e.TurnStopping(turn_id=running.id, reason=reason))
+    waiting = end_queued(tx, journal, reason) if queued else None
+    if waiting is not None:
+        stopped.append(waiting)
+    return [turn_value(session_id, tx.row(SQL.find_turn, (journal.key, turn.id))) for turn in stopped]
+
+
+def meet_running_turn(tx: Transaction, session_id: str, message_ids: tuple[str, ...], busy: Busy) -> None:
+    """Say what new messages mean for the turn that runs: it is interrupted, or steered, or goes on."""
+    if busy is Busy.INTERRUPT:
+        stop_turns(tx, session_id, "a new message came", queued=False)
+    elif busy is Busy.STEER:
+        journal, _ = tx.session(session_id)
+        running = find_turn(tx, journal, TurnState.RUNNING)
+        for message_id in message_ids if running is not None else ():
+            if running is not None and tx.find(journal, f"~steer:{message_id}") is None:
+                steered = e.TurnSteered(turn_id=running.id, message_id=message_id)
+                tx.add(journal, f"~steer:{message_id}", steered)
+
+
+def undo(tx: Transaction, session_id: str, message_ids: tuple[str, ...], token: str) -> None:
+    """Take messages back. A running turn builds on them, so it has to end first."""
+    journal, _ = tx.session(session_id)
+    if tx.find(journal, f"~undo:{token}") is not None:
+        return
+    running = find_turn(tx, journal, TurnState.RUNNING)
+    if running is not None:
+        message = f"turn {running.id} of {running.owner} runs in session {session_id}"
+        raise LeaseHeld(message, running.owner)
+    for message_id in message_ids:
+        if tx.find(journal, message_id) is None:
+            message = f"there is no message {message_id} in session {session_id}"
+            raise NotFound(message)
+    tx.add(journal, f"~undo:{token}", e.MessagesUndone(message_ids=message_ids))
+
+
+def freeze(tx: Transaction, session_id: str, frozen: e.SessionFrozen) -> e.SessionFrozen:
+    """Fix what the model is told in this session; what was fixed first stays, and is returned."""
+    journal, _ = tx.session(session_id)
+    found = tx.find(journal, "~frozen")
+    if found is not None:
+        body = e.decode_body(found.kind, found.version, found.body)
+        return body if isinstance(body, e.SessionFrozen) else frozen
+    tx.add(journal, "~frozen", frozen)
+    return frozen
+
+
+def set_setting(tx: Transaction, session_id: str, setting: e.SessionSet, token: str) -> None:
+    """Change a setting of a session."""
+    journal, _ = tx.session(session_id)
+    if tx.find(journal, f"~set:{token}") is None:
+        tx.add(journal, f"~set:{token}", setting)
