@@ -80,14 +80,20 @@ async def run_call(call: ToolCall, tools: Mapping[str, Tool], limits: TurnLimits
         return ToolOutcome.ERROR, f"There is no tool {call.name!r}. There are: {', '.join(sorted(tools)) or 'none'}."
     try:
         arguments = msgspec.json.decode(call.arguments or "{}", type=dict[str, object])
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
         return ToolOutcome.ERROR, f"The arguments are not a JSON object: {error}"
     try:
-        async with asyncio.timeout(limits.tool_seconds_max):
+        async with asyncio.timeout(limits.tool_seconds_max) as deadline:
             return ToolOutcome.OK, await tool.run(arguments)
-    except TimeoutError:
-        return ToolOutcome.UNKNOWN, f"No result within {limits.tool_seconds_max:g} s; it may still have had an effect."
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        return ToolOutcome.ERROR, "The tool cancelled itself."
     except Exception as error:  # noqa: BLE001  # boundary: tool call
+        if isinstance(error, TimeoutError) and deadline.expired():
+            late = f"No result within {limits.tool_seconds_max:g} s; it may still have had an effect."
+            return ToolOutcome.UNKNOWN, late
         return ToolOutcome.ERROR, f"{type(error).__name__}: {error}"
 
 

@@ -55,7 +55,7 @@ class Rendering:
         self._ends = ends
         self._turn_id = ""
         self._notes: list[str] = []
-        self._calls: dict[str, ToolCall] = {}
+        self._open: list[tuple[str, str]] = []
         self._results: dict[str, ToolResult] = {}
         self._used_ids: set[str] = set()
         self._cut = False
@@ -100,7 +100,7 @@ class Rendering:
             return
         if not self.said or isinstance(self.said[-1], AssistantSaid):
             self._say_between()
-        self.said.append(AssistantSaid(text, calls))
+        self.said.append(AssistantSaid(text if text.strip() else "", calls))
         self._cut = message.status == Status.INTERRUPTED
         end = self._ends.get(turn_id)
         self._notes = [prompts.reply_interrupted(end.reason if end else "")] if self._cut else []
@@ -113,25 +113,24 @@ class Rendering:
 
     def _own_id(self, call: ToolCall) -> ToolCall:
         """Return a call with an id that is valid and the only one of its name; its result is found by the old one."""
-        own = call.id
-        if not CALL_ID.fullmatch(own) or own in self._used_ids:
-            own = f"call_{len(self._used_ids)}"
+        own, number = call.id, len(self._used_ids)
+        while not CALL_ID.fullmatch(own) or own in self._used_ids:
+            own, number = f"call_{number}", number + 1
         self._used_ids.add(own)
-        renamed = msgspec.structs.replace(call, id=own)
-        self._calls[call.id] = renamed
-        return renamed
+        self._open.append((call.id, own))
+        return msgspec.structs.replace(call, id=own)
 
     def _take_results(self, message: Message) -> None:
         for part in message.parts:
             if not isinstance(part, ToolResult):
                 continue
-            call = self._calls.get(part.call_id)
-            if call is None:
+            meant = next((each for each in self._open if each[0] == part.call_id), None)
+            if meant is None:
                 self._notes.append(prompts.orphan_result(part.text))
-            else:
-                self._results[call.id] = msgspec.structs.replace(
-                    part, call_id=call.id, text=part.text or prompts.NO_TEXT
-                )
+                continue
+            self._open.remove(meant)
+            text = part.text if part.text.strip() else prompts.NO_TEXT
+            self._results[meant[1]] = msgspec.structs.replace(part, call_id=meant[1], text=text)
 
     def _close_calls(self) -> None:
         """Give every call of the last reply its result; one that has none gets one that says so."""
@@ -139,7 +138,7 @@ class Rendering:
         if not isinstance(last, AssistantSaid) or not last.calls:
             return
         self.said.append(ToolsSaid(tuple(self._results.get(call.id) or unknown_result(call) for call in last.calls)))
-        self._calls, self._results = {}, {}
+        self._open, self._results = [], {}
 
 
 def unknown_result(call: ToolCall) -> ToolResult:

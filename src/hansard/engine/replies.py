@@ -16,6 +16,7 @@ import msgspec
 
 from hansard.domain.messages import Message, ToolCall
 from hansard.domain.requests import Called, Delta, Failure, FailureKind, Finished, FinishReason, Usage
+from hansard.domain.text import clean_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -33,9 +34,10 @@ TELL_SECONDS = 3.0
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a request. `message_id` is empty when nothing was said."""
+    """What became of a request. `message_id` is empty when nothing came, `has_words` false when nothing can be read."""
 
     message_id: str = ""
+    has_words: bool = False
     calls: tuple[ToolCall, ...] = ()
     reason: FinishReason = FinishReason.STOP
     failure: Failure | None = None
@@ -98,6 +100,11 @@ async def stream_answer(turn: Turn, model: Model, request: Request) -> Answer:
     return writer.answer
 
 
+def clean_call(call: ToolCall) -> ToolCall:
+    """Return a call with every text as it can be recorded."""
+    return ToolCall(id=clean_text(call.id), name=clean_text(call.name), arguments=clean_text(call.arguments))
+
+
 class AnswerWriter:
     """Writes one answer into the record."""
 
@@ -113,14 +120,26 @@ class AnswerWriter:
             if isinstance(event, Delta):
                 if event.text:
                     await (await self._open(stack)).write(event.text, part=event.part)
+                    if not self.answer.has_words and event.part == "text" and event.text.strip():
+                        self._change(has_words=True)
             elif isinstance(event, Called):
-                (await self._open(stack)).add(event.call)
-                self._change(calls=(*self.answer.calls, event.call))
+                call = self._own_call(event.call)
+                (await self._open(stack)).add(call)
+                self._change(calls=(*self.answer.calls, call))
             elif isinstance(event, Finished):
                 self._change(reason=event.reason, usage=event.usage)
             else:
                 self._change(failure=event.failure, usage=event.usage, calls=())
                 raise AnswerCutError
+
+    def _own_call(self, call: ToolCall) -> ToolCall:
+        """Return a call as it is recorded, with an id of its own: results are found by it."""
+        cleaned = clean_call(call)
+        taken = {each.id for each in self.answer.calls}
+        own, number = cleaned.id, len(taken) + 1
+        while not own or own in taken:
+            own, number = f"{cleaned.id or 'call'}-{number}", number + 1
+        return msgspec.structs.replace(cleaned, id=own)
 
     async def _open(self, stack: AsyncExitStack) -> Reply:
         if self._reply is None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hansard.domain.entries import Entry, MessageAdded
 from hansard.engine.tasks import cancel_all
 from hansard.engine.turns import Agent, run_turn
-from hansard.errors import HansardError, LeaseHeld, NotFound, SessionEnded, StaleLease
+from hansard.errors import HansardError, LeaseHeld, NotFound, SessionEnded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +30,10 @@ LOOK_SECONDS = 1.0
 
 HEAL_SECONDS = 1.0
 """Pause before another try while the record cannot be written."""
+
+
+FAILURES_MAX = 5
+"""Failures in a row, beyond those of models and tools, after which a session is left alone until somebody speaks."""
 
 
 class Runner:
@@ -67,28 +71,27 @@ class Runner:
             while session_id in self._wanted:
                 self._wanted.discard(session_id)
                 await self._serve_queue(session_id)
-        except Exception as error:  # noqa: BLE001  # boundary: process edge
-            self._report(session_id, error)
         finally:
             del self._tasks[session_id]
 
     async def _serve_queue(self, session_id: str) -> None:
-        """Run what waits until nothing does."""
-        while True:
+        """Run what waits until nothing does, or until nothing works."""
+        failures = 0
+        while failures < FAILURES_MAX:
             try:
                 ran = await run_turn(self._agent, session_id)
             except (NotFound, SessionEnded):
                 return
             except LeaseHeld:
                 await self._wait_for_end(session_id)
-            except StaleLease as error:
+            except Exception as error:  # noqa: BLE001  # boundary: process edge
                 self._report(session_id, error)
-            except HansardError as error:
-                self._report(session_id, error)
-                if not error.retryable:
-                    return
-                await asyncio.sleep(HEAL_SECONDS)
+                if isinstance(error, HansardError) and error.retryable:
+                    await asyncio.sleep(HEAL_SECONDS)
+                else:
+                    failures += 1
             else:
+                failures = 0
                 if ran.stopped:
                     await self._gather(session_id)
 

@@ -123,7 +123,7 @@ def reach_limit(turn: Turn, calls: Calls, reached: str) -> None:
 
 async def close(turn: Turn, answer: Answer) -> None:
     """Say what the person has to know about how the answer ended."""
-    if not answer.message_id:
+    if not answer.has_words:
         turn.settle([Message.notice("The model gave an empty answer. /retry asks again.")])
         turn.fail("empty answer")
     elif answer.reason is FinishReason.LENGTH:
