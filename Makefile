@@ -33,8 +33,10 @@ $(VENV)/.package: $(VENV)/.requirements pyproject.toml
 	$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
+# Without a model in the environment or on this machine, the small demo model is fetched first.
 chat: setup ## talk to Hansard
-	@$(BIN)/python -m hansard.cli.main demo
+	@$(BIN)/hansard models install-demo --if-needed
+	@$(BIN)/hansard
 
 # Tests that need the machine to themselves go first, in one process; the rest share the cores.
 test: setup ## run every ring of tests; HANSARD_SEED=n repeats a run

@@ -1,4 +1,4 @@
-"""Write docs/reference.md from the code: commands, errors, entry kinds, limits, crash points, the schema."""
+"""Write docs/reference.md from the code: commands, slash commands, errors, entry kinds, limits, crash points, the schema."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from hansard import errors
 from hansard.cli.main import cli
 from hansard.domain import limits
 from hansard.domain.entries import KINDS
+from hansard.intake.commands import help_text
 from hansard.testing import crash
 
 TARGET = Path(__file__).parents[1] / "docs" / "reference.md"
@@ -79,6 +80,12 @@ Generated from the code by `make reference`; a test keeps it true.
 ## Commands
 
 {command_section()}
+
+## In a chat
+
+```
+{help_text()}
+```
 
 ## Errors
 

@@ -25,6 +25,7 @@ LOSSES = {
     "identity": ("I1", "I2", "I13", "A10"),
     "order": ("I4", "I5", "C6", "D4"),
     "duplicates": ("F11", "F12", "F13", "F14", "I1"),
+    "talk": ("D3", "D19", "A13", "I7"),
     "fencing": ("A7", "A13", "I7", "I9", "B5", "F16"),
     "follow": ("D18", "A5", "A6"),
     "concurrency": ("B7", "B20", "D15", "D16", "I10"),

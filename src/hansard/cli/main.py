@@ -1,20 +1,17 @@
-"""The `hansard` command: options that all commands share, and the table of commands."""
+"""The `hansard` command: options that all commands share, talking, and the table of commands."""
 
 from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 
+from hansard.cli.options import Options
+from hansard.cli.table import COMMANDS, TALKS, load
 from hansard.errors import HansardError
-
-COMMANDS = {
-    "demo": "hansard.cli.demo",
-    "verify": "hansard.cli.verify",
-}
 
 EXIT_COULD_NOT_RUN = 2
 
@@ -35,18 +32,53 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
         del ctx
-        module = COMMANDS.get(cmd_name)
-        return None if module is None else import_module(module).command
+        row = COMMANDS.get(cmd_name)
+        return None if row is None else load(row[0]).command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands into the help, from the table: none has to be imported for that."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in sorted(COMMANDS.items())])
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--home", type=click.Path(path_type=Path), help="Where the record lives; $HANSARD_HOME or ~/.hansard.")
+@click.option(
+    "-r",
+    "--resume",
+    is_flag=False,
+    flag_value="",
+    metavar="[ID|TITLE]",
+    help="Go on with a session; alone, choose one.",
+)
+@click.option("-c", "--continue", "continued", is_flag=True, help="Go on with the latest session.")
+@click.option(
+    "-p", "--prompt", is_flag=False, flag_value="", metavar="[TEXT]", help="One turn, plain output; reads stdin too."
+)
+@click.option("--json", is_flag=True, help="With -p: every followed item, one a line.")
+@click.option("-m", "--model", metavar="MODEL", help="openai:NAME, anthropic:NAME, demo, scripted:FILE.")
+@click.option(
+    "--busy", type=click.Choice(["interrupt", "queue", "steer"]), help="What a message does to a running answer."
+)
+@click.option("--follow", is_flag=True, help="With -r: show the session live, and change nothing by that.")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
 @click.version_option(package_name="hansard", message="hansard %(version)s")
 @click.pass_context
-def cli(ctx: click.Context, home: Path | None, *, debug: bool) -> None:
+def cli(ctx: click.Context, /, home: Path | None, **given: Any) -> None:  # noqa: ANN401 - click's values
     """Talk to an agent whose record never loses a word that anyone was shown."""
-    ctx.obj = {"home": home or default_home(), "debug": debug}
+    options = Options(home=(home or default_home()).expanduser(), **given)
+    ctx.obj = {"home": options.home, "debug": options.debug}
+    if ctx.invoked_subcommand is None:
+        sys.exit(load(TALKS[way_to_talk(options)]).main(options))
+
+
+def way_to_talk(options: Options) -> str:
+    """Return whether to ask once, to talk in a terminal, or through pipes."""
+    if options.prompt is not None:
+        return "once"
+    in_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    return "chat" if in_terminal else "lines"
 
 
 def main(arguments: list[str] | None = None) -> None:

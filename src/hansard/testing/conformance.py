@@ -25,6 +25,7 @@ from hansard.testing import (
     conformance_identity,
     conformance_processes,
     conformance_sessions,
+    conformance_talk,
     conformance_turns,
 )
 from hansard.testing.conformance_elsewhere import elsewhere
@@ -39,6 +40,7 @@ GROUPS = (
     conformance_sessions,
     conformance_content,
     conformance_processes,
+    conformance_talk,
 )
 """The modules whose contracts are in the table; importing them entered them."""
 

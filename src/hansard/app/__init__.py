@@ -1,0 +1,1 @@
+"""Configuration, wiring and life cycle: the only place that knows everyone."""

@@ -1,0 +1,99 @@
+"""The models of this process: found and opened when they are first wanted, or ahead of it while a person types."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.app.keys import find_key
+from hansard.errors import ModelMissing
+from hansard.models.demo import DemoModel
+from hansard.models.demo_files import demo_folder
+from hansard.models.discovery import discover
+from hansard.models.pydantic import open_provider, preload
+from hansard.models.scripted import ScriptedModel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from hansard.domain.settings import Settings
+    from hansard.ports.model import Model
+
+
+class Chosen(NamedTuple):
+    """A model by its name, and where it is reached when it was found on this machine."""
+
+    name: str
+    base_url: str | None = None
+
+
+class Models:
+    """The configured model and its fallbacks, or what was found."""
+
+    def __init__(self, home: Path, settings: Settings, environment: Mapping[str, str]) -> None:
+        """Nothing is opened yet."""
+        self._home = home
+        self._settings = settings
+        self._environment = environment
+        self._opening: asyncio.Task[list[Model]] | None = None
+        self._warming: asyncio.Task[None] | None = None
+        self.name = settings.model or ""
+
+    async def __call__(self) -> Sequence[Model]:
+        """Return the models, opened once; a failure is tried anew the next time."""
+        if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
+            self._opening = asyncio.create_task(self._open())
+        return await asyncio.shield(self._opening)
+
+    async def _open(self) -> list[Model]:
+        names = [Chosen(self._settings.model)] if self._settings.model else [await self._discover()]
+        names += [Chosen(name) for name in self._settings.fallback_models]
+        self.name = names[0].name
+        return [self._open_one(chosen) for chosen in names]
+
+    async def _discover(self) -> Chosen:
+        found = await discover(self._environment)
+        if found is None:
+            raise ModelMissing("there is no model to talk to")
+        return Chosen(found.name, found.base_url)
+
+    def _open_one(self, chosen: Chosen) -> Model:
+        provider, _, rest = chosen.name.partition(":")
+        if provider == "demo":
+            return DemoModel(demo_folder(self._environment), stall_seconds=self._settings.limits.stall_seconds)
+        if provider == "scripted":
+            return ScriptedModel(rest)
+        key = find_key(provider, self._home, self._environment)
+        configured = getattr(self._settings.providers, provider, None)
+        return open_provider(
+            chosen.name,
+            key=key.reveal() if key is not None else None,
+            base_url=chosen.base_url or (configured.base_url if configured is not None else None),
+            stall_seconds=self._settings.limits.stall_seconds,
+        )
+
+    def warm(self) -> None:
+        """Begin to open the models and to import what they need, in the background; a failure shows when one is asked."""
+        if self._warming is None:
+            self._warming = asyncio.create_task(self._warm())
+
+    async def _warm(self) -> None:
+        try:
+            models = await self()
+        except ModelMissing:
+            return
+        if not isinstance(models[0], ScriptedModel):
+            await asyncio.to_thread(preload)
+        if isinstance(models[0], DemoModel):
+            await models[0].warm()
+
+    async def close(self) -> None:
+        """Let go of connections and processes."""
+        tasks = [task for task in (self._warming, self._opening) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._opening is not None and not self._opening.cancelled() and self._opening.exception() is None:
+            for model in self._opening.result():
+                await model.close()

@@ -1,0 +1,189 @@
+"""`hansard` in a terminal: what is on the screen is what a follower read from the record."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from hansard.cli.opening import opened
+from hansard.cli.process import EXIT_DONE, run
+from hansard.cli.talk import OWNER, Talk, find_session
+from hansard.cli.terminal.completion import Completion, SessionLine, complete
+from hansard.cli.terminal.picker import pick
+from hansard.cli.terminal.screen import Handlers, Screen
+from hansard.domain.conversation import add_usage
+from hansard.domain.requests import Usage
+from hansard.domain.settings import Colour
+from hansard.errors import HansardError
+from hansard.intake import commands
+from hansard.intake.handlers import first_words
+
+if TYPE_CHECKING:
+    from hansard.app.wiring import App
+    from hansard.cli.options import Options
+
+PICKED_MAX = 200
+"""Sessions offered by the picker."""
+
+COMPLETED_MAX = 50
+"""Sessions offered as completions."""
+
+LOOK_SECONDS = 0.5
+"""How often the status line is brought up to date when nothing else changes the screen."""
+
+WELCOME = "Hansard. /help lists the commands; Ctrl-C interrupts, twice leaves."
+DEMO = "This is a small demo model without tools: it talks, and knows little. hansard models shows how to use another."
+NOT_TAKEN = "Your message was not taken; the arrow key up brings it back."
+"""Fixed notices without words of a conversation: all that is shown without being in the record."""
+
+
+def wants_colour(colour: Colour) -> bool:
+    """Return whether to write in colour."""
+    if colour is Colour.AUTO:
+        return not os.environ.get("NO_COLOR")
+    return colour is Colour.ALWAYS
+
+
+class Chat:
+    """A conversation in a terminal."""
+
+    def __init__(self, app: App, options: Options) -> None:
+        """Nothing is on the screen yet."""
+        self._app = app
+        self._typed: asyncio.Queue[str] = asyncio.Queue()
+        self._stopping: set[asyncio.Task[None]] = set()
+        self._labelled = False
+        self.screen = Screen(
+            handlers=Handlers(submit=self._typed.put_nowait, interrupt=self._interrupt, leave=self._leave),
+            status=self._status,
+            completions=self._complete,
+            history_path=options.home / "history",
+            colour=wants_colour(app.settings.terminal.colour),
+            reasoning=app.settings.terminal.reasoning,
+        )
+        self.talk = Talk(app, self.screen.show)
+
+    async def run(self) -> None:
+        """Talk until the person leaves."""
+        tasks = [
+            asyncio.create_task(self.screen.run()),
+            asyncio.create_task(self._work()),
+            asyncio.create_task(self._look()),
+            asyncio.create_task(self.talk.failed()),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.talk.close()
+
+    async def _work(self) -> None:
+        """Take what is typed, one after the other."""
+        while True:
+            text = await self._typed.get()
+            try:
+                await self.talk.take(text)
+            except HansardError as error:
+                self.screen.note(f"{error}. {error.hint} {NOT_TAKEN}")
+
+    async def _look(self) -> None:
+        """Keep the status line true, and say once what the model is when it is the demo."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._app.models.name == "demo" and not self._labelled:
+                self._labelled = True
+                self.screen.note(DEMO)
+            self.screen.refresh()
+
+    def report(self, error: BaseException) -> None:
+        """Show what went wrong beyond a turn's own failure, which is in the record."""
+        self.screen.note(f"{error}")
+
+    def _interrupt(self) -> bool:
+        if not self.talk.answering:
+            return False
+        task = asyncio.create_task(self.talk.interrupt())
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+        return True
+
+    def _leave(self) -> None:
+        self.screen.leave()
+
+    def _status(self) -> str:
+        """Return the status line: model, tokens, cost, session, state of the record."""
+        used = Usage()
+        if self.talk.conversation is not None:
+            for each in self.talk.conversation.usage.values():
+                used = add_usage(used, each)
+        tokens = used.input_tokens + used.output_tokens
+        shown = ["answering"] if self.talk.answering else []
+        shown.append(self._app.models.name or "looking for a model")
+        if tokens:
+            shown.append(f"{tokens:,} tokens")
+        if used.cost_micros is not None and tokens:
+            shown.append(f"${used.cost_micros / 1_000_000:.4f}")
+        shown.append(self.talk.session_id or "a new session")
+        shown.append(f"record: {self._app.record.trouble or 'in order'}")
+        return " · ".join(shown)
+
+    async def _complete(self, text: str) -> list[Completion]:
+        """Return what a line may become: commands, and after /resume the sessions."""
+        wants_sessions = text.startswith("/resume ")
+        sessions = await session_lines(self._app, COMPLETED_MAX, words=False) if wants_sessions else []
+        return complete(text, commands=commands.summaries(), sessions=sessions)
+
+
+async def session_lines(app: App, limit: int, *, words: bool) -> list[SessionLine]:
+    """Return the latest sessions as lines of a list, with their first words where there is time for that."""
+    return [
+        SessionLine(
+            id=session.id,
+            title=session.title or "",
+            text=await first_words(app.record, session.id) if words else "",
+            when=session.active_at.astimezone().strftime("%Y-%m-%d %H:%M"),
+            messages=session.messages,
+            source=session.source,
+        )
+        for session in await app.record.sessions(owner=OWNER, limit=limit)
+    ]
+
+
+async def choose(app: App) -> str | None:
+    """Let the person choose a session; None when they do not want one."""
+    return await pick(await session_lines(app, PICKED_MAX, words=True), title="Resume a session")
+
+
+async def chat(options: Options) -> int:
+    """Talk in a terminal."""
+    chats: list[Chat] = []
+
+    def report(session_id: str, error: BaseException) -> None:
+        del session_id
+        for each in chats:
+            each.report(error)
+
+    async with opened(options, report) as app:
+        resume = options.resume
+        if resume == "":
+            resume = await choose(app)
+            if resume is None:
+                return EXIT_DONE
+        conversation = Chat(app, options)
+        chats.append(conversation)
+        if resume or options.continued:
+            await conversation.talk.enter(await find_session(app, resume, follow=options.follow))
+        else:
+            conversation.screen.note(WELCOME)
+        await conversation.run()
+    return EXIT_DONE
+
+
+def main(options: Options) -> int:
+    """Run `hansard` in a terminal."""
+    return run(lambda: chat(options))

@@ -1,0 +1,117 @@
+"""`hansard config`: every setting and where it comes from, and what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hansard.app.config import Finding, load_config, place, printable, read_config
+from hansard.app.keys import VARIABLES, check_keys, exposure, find_key
+from hansard.errors import ConfigInvalid
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EXIT_OK, EXIT_FINDINGS = 0, 1
+VALUE_CHARACTERS_MAX = 60
+HOME_MODE = 0o700
+
+
+@click.group("config", invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_context
+def command(ctx: click.Context, *, as_json: bool) -> None:
+    """Show every setting and where it comes from.
+
+    Settings are read from config.toml in the home, from environment variables and from options; keys from the
+    environment or from keys.toml.
+    """
+    ctx.obj = {**ctx.obj, "json": as_json}
+    if ctx.invoked_subcommand is None:
+        show_settings(ctx.obj["home"], as_json=as_json)
+
+
+@command.command("show")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_obj
+def show(options: dict[str, Any], *, as_json: bool) -> None:
+    """Show every setting and where it comes from, the same as `hansard config`."""
+    show_settings(options["home"], as_json=as_json or options["json"])
+
+
+@command.command("check")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_obj
+def check(options: dict[str, Any], *, as_json: bool) -> None:
+    """Check the settings, the keys and who may read them.
+
+    Exit code 0: all is well. 1: there are findings, and all of them are listed.
+    """
+    home = options["home"]
+    findings = [*check_home(home), *read_config(home, os.environ, {})[1], *check_keys(home, os.environ)]
+    if as_json or options["json"]:
+        fields = [{"where": finding.where, "what": finding.what} for finding in findings]
+        click.echo(json.dumps({"ok": not findings, "findings": fields}))
+    else:
+        click.echo("\n".join(map(str, findings)) or "ok")
+    sys.exit(EXIT_FINDINGS if findings else EXIT_OK)
+
+
+@command.command("path")
+@click.pass_obj
+def path(options: dict[str, Path]) -> None:
+    """Print where config.toml is, or would be."""
+    click.echo(os.fsencode(options["home"] / "config.toml"))
+
+
+def show_settings(home: Path, *, as_json: bool) -> None:
+    """Print the settings for a person, or for a script."""
+    config = load_config(home, os.environ, {})
+    keys = {provider: describe_key(provider, home) for provider in VARIABLES}
+    if as_json:
+        values = {value.key: {"value": value.value, "source": str(value.source)} for value in config.values()}
+        click.echo(json.dumps({"path": printable(str(config.path)), "settings": values, "keys": keys}))
+        return
+    rows = [(value.key, written(value.value), str(value.source)) for value in config.values()]
+    key_width, value_width = (max(len(row[column]) for row in rows) for column in (0, 1))
+    for key, value, source in rows:
+        click.echo(f"{key:{key_width}}  {value:{value_width}}  {source}")
+    for provider, state in keys.items():
+        click.echo(f"{'key of ' + provider:{key_width}}  {state}")
+
+
+def describe_key(provider: str, home: Path) -> str:
+    """Whether there is a key, and where; nothing of the key itself."""
+    try:
+        return str(find_key(provider, home, os.environ) or "not set")
+    except ConfigInvalid:
+        return "cannot be used: run `hansard config check`"
+
+
+def written(value: object) -> str:
+    """A value on one line, as config.toml would have it."""
+    if value is None:
+        return "not set"
+    if isinstance(value, float):
+        return f"{value:g}"
+    text = printable(json.dumps(value, ensure_ascii=False))
+    return text if len(text) <= VALUE_CHARACTERS_MAX else f"{text[: VALUE_CHARACTERS_MAX - 1]}…"
+
+
+def check_home(home: Path) -> list[Finding]:
+    """What is wrong with the home itself. One that is not there yet is made, private, when it is needed."""
+    try:
+        look = home.stat()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        return [Finding(place(home), f"it cannot be read: {error.strerror}")]
+    if not stat.S_ISDIR(look.st_mode):
+        return [Finding(place(home), "it is not a folder")]
+    exposed = exposure(home, look, HOME_MODE)
+    return [Finding(place(home), exposed)] if exposed else []

@@ -1,0 +1,103 @@
+"""`hansard` without a terminal: a line of standard input is a message, and is answered before the next is read.
+
+Standard output is the assistant's text, as with `-p`; all else goes to standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from hansard.cli.once import EXIT_READER_GONE, Output, silence_stdout
+from hansard.cli.opening import opened
+from hansard.cli.process import EXIT_DONE, run
+from hansard.cli.talk import Talk, find_session
+from hansard.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from hansard.app.wiring import App
+    from hansard.cli.options import Options
+    from hansard.domain.entries import Chunk, Entry
+
+
+async def next_line() -> str | None:
+    """Return the next line of standard input, or None at its end. A daemon thread reads: nobody has to wait for it."""
+    loop = asyncio.get_running_loop()
+    line: asyncio.Future[str | None] = loop.create_future()
+
+    def give(text: str | None) -> None:
+        if not line.done():
+            line.set_result(text)
+
+    def read() -> None:
+        data = sys.stdin.buffer.readline()
+        loop.call_soon_threadsafe(give, data.decode(errors="replace").rstrip("\r\n") if data else None)
+
+    threading.Thread(target=read, daemon=True).start()
+    return await line
+
+
+class Shown:
+    """Items on their way to standard output, in order; `idle` when all of them are there."""
+
+    def __init__(self, output: Output) -> None:
+        """Write to an output."""
+        self._output = output
+        self._items: asyncio.Queue[Entry | Chunk] = asyncio.Queue()
+
+    def put(self, item: Entry | Chunk) -> None:
+        """Take an item."""
+        self._items.put_nowait(item)
+
+    async def write(self) -> None:
+        """Write items as they come."""
+        while True:
+            item = await self._items.get()
+            await self._output.show(item)
+            self._items.task_done()
+
+    async def idle(self) -> None:
+        """Wait until everything that was taken is written."""
+        await self._items.join()
+
+
+async def converse_in_lines(app: App, talk: Talk, shown: Shown) -> None:
+    """Answer line after line."""
+    while (line := await next_line()) is not None:
+        await talk.take(line)
+        await app.runner.settled(talk.session_id)
+        await talk.caught_up()
+        await shown.idle()
+
+
+async def lines(options: Options) -> int:
+    """Talk through pipes until the input ends."""
+    async with opened(options) as app:
+        shown = Shown(Output(json=options.json))
+        talk = Talk(app, shown.put)
+        tasks: list[asyncio.Task[None]] = [asyncio.create_task(shown.write()), asyncio.create_task(talk.failed())]
+        try:
+            if options.resume == "":
+                raise InvalidInput("name the session to resume: hansard -r ID")
+            if options.resume or options.continued:
+                await talk.enter(await find_session(app, options.resume, follow=options.follow))
+            tasks.append(asyncio.create_task(converse_in_lines(app, talk, shown)))
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        except BrokenPipeError:
+            silence_stdout()
+            return EXIT_READER_GONE
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await talk.close()
+    return EXIT_DONE
+
+
+def main(options: Options) -> int:
+    """Run `hansard` without a terminal."""
+    return run(lambda: lines(options))

@@ -1,0 +1,138 @@
+"""`hansard -p`: one turn. Standard output is the assistant's text, byte for byte; all else goes to standard error."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from hansard.cli.opening import opened
+from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
+from hansard.cli.talk import OWNER, SOURCE, find_session
+from hansard.cli.terminal.sanitize import safe
+from hansard.domain.entries import Chunk, Entry, MessageAdded, MessageOpened, TurnEnded
+from hansard.domain.limits import ENTRY_BYTES_MAX
+from hansard.domain.messages import Message, Role
+from hansard.domain.turns import TurnState
+from hansard.errors import InvalidInput, TooLarge
+from hansard.intake.speak import busy_of, speak
+
+if TYPE_CHECKING:
+    from hansard.app.wiring import App
+    from hansard.cli.options import Options
+
+EXIT_READER_GONE = 141
+"""As a shell reports a program that was ended by a closed pipe."""
+
+
+def read_question(prompt: str) -> str:
+    """Return what is asked: the option's text, and standard input where that is no terminal."""
+    given = ""
+    if not sys.stdin.isatty():
+        data = sys.stdin.buffer.read(ENTRY_BYTES_MAX + 1)
+        if len(data) > ENTRY_BYTES_MAX:
+            raise TooLarge(f"standard input holds more than {ENTRY_BYTES_MAX} bytes")
+        given = data.decode(errors="replace")
+    question = "\n\n".join(part for part in (prompt, given.strip("\n")) if part)
+    if not question.strip():
+        raise InvalidInput("nothing is asked: hansard -p TEXT, or text on standard input")
+    return question
+
+
+class Output:
+    """Where the answer goes. Writing may block, so a thread does it: a slow reader holds up nothing else."""
+
+    def __init__(self, *, json: bool) -> None:
+        """Text to a terminal is made harmless; to anything else it is given as it is."""
+        self._json = json
+        self._to_terminal = sys.stdout.isatty()
+        self._open_line = False
+
+    async def show(self, item: Entry | Chunk) -> None:
+        """Write what a follower was given."""
+        if self._json:
+            await self._write(line_of(item))
+        elif isinstance(item, Chunk):
+            if item.part == "text":
+                self._open_line = True
+                await self._write((safe(item.text) if self._to_terminal else item.text).encode())
+        elif item.kind == "message.sealed" and self._open_line:
+            self._open_line = False
+            await self._write(b"\n")
+        elif isinstance(item.body, MessageAdded) and item.body.role == Role.NOTICE:
+            click.echo(safe(item.text), err=True)
+
+    async def finish(self) -> None:
+        """End a line that is open, so that what follows on the terminal begins its own."""
+        if self._open_line and self._to_terminal:
+            await self._write(b"\n")
+
+    @staticmethod
+    async def _write(data: bytes) -> None:
+        def write() -> None:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+
+        await asyncio.to_thread(write)
+
+
+def line_of(item: Entry | Chunk) -> bytes:
+    """Return a followed item as a line of JSON."""
+    kind = "chunk" if isinstance(item, Chunk) else "entry"
+    fields = {"type": kind} | {name: getattr(item, name) for name in item.__struct_fields__}
+    return msgspec.json.encode(fields) + b"\n"
+
+
+async def answer(app: App, session_id: str, question: str, output: Output) -> int:
+    """Ask, and show the answer until the turn that gives it has ended."""
+    busy = await busy_of(app.record, session_id, app.settings.busy)
+    spoken = await speak(app.record, session_id, [Message.user(question)], busy)
+    app.runner.wake(session_id)
+    own: set[str] = set()
+    async with aclosing(app.record.follow(session_id, spoken.after)) as items:
+        async for item in items:
+            if isinstance(item, Chunk):
+                if item.message_id in own:
+                    await output.show(item)
+                continue
+            if isinstance(item.body, MessageOpened) and item.body.turn_id == spoken.turn_id:
+                own.add(item.id)
+            await output.show(item)
+            if isinstance(item.body, TurnEnded) and item.body.turn_id == spoken.turn_id:
+                return EXIT_DONE if item.body.state == TurnState.COMPLETED else EXIT_FAILED
+    return EXIT_FAILED
+
+
+def silence_stdout() -> None:
+    """Nobody reads standard output any more: let what Python still flushes at its end go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+async def once(options: Options, question: str) -> int:
+    """One question, one turn."""
+    output = Output(json=options.json)
+    async with opened(options) as app:
+        if options.resume == "":
+            raise InvalidInput("name the session to resume: hansard -r ID -p TEXT")
+        if options.resume or options.continued:
+            session_id = (await find_session(app, options.resume, follow=True)).session_id
+        else:
+            session_id = (await app.record.create_session(source=SOURCE, owner=OWNER)).id
+        try:
+            return await answer(app, session_id, question, output)
+        except BrokenPipeError:
+            silence_stdout()
+            return EXIT_READER_GONE
+        finally:
+            await output.finish()
+
+
+def main(options: Options) -> int:
+    """Run `hansard -p`."""
+    question = read_question(options.prompt or "")
+    return run(lambda: once(options, question))

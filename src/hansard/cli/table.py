@@ -1,0 +1,25 @@
+"""What is imported only when it is called: commands, and ways to talk. Most calls need one of them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+COMMANDS: Final = {
+    "config": ("hansard.cli.config", "Show or check the settings, and where each comes from."),
+    "models": ("hansard.cli.models", "Show which model would answer; install the demo model."),
+    "verify": ("hansard.cli.verify", "Prove that database, logs and projections agree."),
+}
+"""Each command's module, and what help says of it without importing it."""
+
+TALKS: Final = {
+    "once": "hansard.cli.once",
+    "chat": "hansard.cli.chat",
+    "lines": "hansard.cli.lines",
+}
+"""What `hansard` does without a command: one question, a conversation in a terminal, or one through pipes."""
+
+
+def load(module: str) -> Any:  # noqa: ANN401 - a module
+    """Import a module of the tables."""
+    return import_module(module)

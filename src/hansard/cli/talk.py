@@ -1,0 +1,172 @@
+"""A conversation at the command line: what is typed goes into the record, what is shown comes out of it.
+
+The same for a terminal, a pipe and one question: only the function that shows an item differs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain.conversation import last_exchange
+from hansard.domain.entries import Entry
+from hansard.domain.messages import Message
+from hansard.errors import NotFound
+from hansard.intake.commands import parse, run_command
+from hansard.intake.handlers import Scene, take_up
+from hansard.intake.speak import busy_of, speak
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hansard.app.wiring import App
+    from hansard.domain.conversation import Conversation
+    from hansard.domain.entries import Chunk
+
+OWNER = "person:admin"
+SOURCE = "cli"
+
+
+class Found(NamedTuple):
+    """A session to go on with, and the position from which on it is shown."""
+
+    session_id: str
+    after: str
+
+
+async def find_session(app: App, text: str | None, *, follow: bool) -> Found:
+    """Return the session that a text names, or the latest one, opened again; its last exchange is to be shown.
+
+    Who only follows changes nothing.
+    """
+    if text:
+        session = await app.record.resolve(text)
+    else:
+        latest = await app.record.sessions(owner=OWNER, limit=1)
+        if not latest:
+            raise NotFound("there is no session to continue")
+        session = latest[0]
+    after = await before_last_exchange(app, session.id)
+    if not follow:
+        notice = await take_up(app.record, session)
+        await app.record.append(session.id, Message.notice(notice))
+        app.runner.wake(session.id)
+    return Found(session.id, after)
+
+
+async def before_last_exchange(app: App, session_id: str) -> str:
+    """Return the position before the last exchange of a session; its end when nothing was said."""
+    conversation = await app.record.conversation(session_id)
+    exchange = last_exchange(conversation)
+    return str(min(placed.seq for placed in exchange) - 1 if exchange else conversation.seq)
+
+
+class Talk:
+    """Somebody talks: in one session at a time, which a command may change."""
+
+    def __init__(self, app: App, show: Callable[[Entry | Chunk], None]) -> None:
+        """Nobody has said anything, and no session exists for it."""
+        self.app = app
+        self.session_id = ""
+        self.conversation: Conversation | None = None
+        self._show = show
+        self._listed: tuple[str, ...] = ()
+        self._following: asyncio.Task[None] | None = None
+        self._shown_seq = 0
+        self._moved = asyncio.Event()
+        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def enter(self, found: Found) -> None:
+        """Go on in a session: show it from a position on."""
+        await self._stop_following()
+        self.session_id = found.session_id
+        self._shown_seq = int(found.after)
+        self.conversation = await self.app.record.conversation(found.session_id)
+        self._following = asyncio.create_task(self._follow(found))
+
+    async def take(self, text: str) -> None:
+        """Record what was typed, and do what it asks for."""
+        if not text.strip():
+            return
+        if not self.session_id:
+            session = await self.app.record.create_session(source=SOURCE, owner=OWNER)
+            await self.enter(Found(session.id, "0"))
+        parsed = parse(text)
+        if parsed is not None:
+            outcome = await run_command(self._scene(), text, parsed)
+            self._listed = outcome.listed or self._listed
+            if outcome.session_id != self.session_id:
+                await self.enter(Found(outcome.session_id, await before_last_exchange(self.app, outcome.session_id)))
+            if outcome.wake:
+                self.app.runner.wake(self.session_id)
+            return
+        busy = await busy_of(self.app.record, self.session_id, self.app.settings.busy)
+        await speak(self.app.record, self.session_id, [Message.user(unescaped(text))], busy)
+        self.app.runner.wake(self.session_id)
+
+    @property
+    def answering(self) -> bool:
+        """Whether a turn runs in this session, here or elsewhere."""
+        return self.conversation is not None and bool(self.conversation.running)
+
+    async def interrupt(self) -> None:
+        """Ask the turn that runs to stop."""
+        if self.session_id:
+            await self.app.record.stop_turns(self.session_id, "interrupted by the person")
+
+    async def caught_up(self) -> None:
+        """Wait until everything that is recorded in this session now was shown."""
+        if self.session_id:
+            seq = (await self.app.record.conversation(self.session_id)).seq
+            while self._shown_seq < seq and self._following is not None and not self._following.done():
+                self._moved.clear()
+                await self._moved.wait()
+
+    async def failed(self) -> None:
+        """Wait until following fails; raises why."""
+        await asyncio.shield(self._failed)
+
+    async def close(self) -> None:
+        """Stop showing."""
+        await self._stop_following()
+        self._failed.cancel()
+
+    def _scene(self) -> Scene:
+        settings = self.app.settings
+        return Scene(
+            self.app.record,
+            self.session_id,
+            OWNER,
+            SOURCE,
+            settings.busy,
+            settings.left_sessions,
+            self.app.models.name,
+            self._listed,
+        )
+
+    async def _follow(self, found: Found) -> None:
+        try:
+            async with aclosing(self.app.record.follow(found.session_id, found.after)) as items:
+                async for item in items:
+                    if isinstance(item, Entry) and item.kind.startswith("turn."):
+                        self.conversation = await self.app.record.conversation(found.session_id)
+                    self._show(item)
+                    if isinstance(item, Entry):
+                        self._shown_seq = item.seq
+                        self._moved.set()
+        except Exception as error:  # noqa: BLE001  # boundary: process edge
+            if not self._failed.done():
+                self._failed.set_exception(error)
+        finally:
+            self._moved.set()
+
+    async def _stop_following(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait({self._following})
+
+
+def unescaped(text: str) -> str:
+    """Return a text as it is meant: two slashes at its beginning stand for one that begins no command."""
+    return text[1:] if text.startswith("//") else text

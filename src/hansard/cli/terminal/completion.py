@@ -1,0 +1,56 @@
+"""What the input may become: commands by their name, sessions by their title or id."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+CANDIDATES_MAX: Final = 50
+"""More than this is no help to anyone."""
+
+
+class Completion(NamedTuple):
+    """One way to go on: the whole text before the cursor becomes `text`."""
+
+    text: str
+    display: str = ""
+    about: str = ""
+
+
+class SessionLine(NamedTuple):
+    """A session as one line of a list. `text` is how it began; `when` is a time as a person reads it."""
+
+    id: str
+    title: str = ""
+    text: str = ""
+    when: str = ""
+    messages: int = 0
+    source: str = ""
+
+
+def complete(
+    text: str,
+    *,
+    commands: Mapping[str, str],
+    sessions: Sequence[SessionLine] = (),
+    naming_sessions: Collection[str] = ("/resume",),
+) -> list[Completion]:
+    """Return how a command that is being typed may go on. `commands` maps names, with their stroke, to what they do."""
+    command, space, argument = text.partition(" ")
+    if not text.startswith("/") or "\n" in text:
+        return []
+    if not space:
+        named = [Completion(name, name, about) for name, about in commands.items() if name.startswith(command)]
+        return named[:CANDIDATES_MAX]
+    if command not in naming_sessions:
+        return []
+    found = _named(command, argument.strip().casefold(), sessions)
+    return [candidate for candidate, _ in zip(found, range(CANDIDATES_MAX), strict=False)]
+
+
+def _named(command: str, sought: str, sessions: Sequence[SessionLine]) -> Iterator[Completion]:
+    """Give the sessions whose id begins with what is sought, or whose title has it. The id is what is filled in."""
+    for session in sessions:
+        if session.id.startswith(sought) or sought in session.title.casefold():
+            about = " · ".join(filter(None, (session.when, session.id if session.title else "")))
+            yield Completion(f"{command} {session.id}", session.title or session.id, about)

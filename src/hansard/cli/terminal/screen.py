@@ -1,0 +1,389 @@
+"""The screen: printed text above, what is being written below it, then the input and a status line.
+
+Reads: items of the record, in order, by `show`. Writes: the terminal. What a person types appears only as the entry
+that was read back; the input is erased when it is sent. Invariants: finished text is printed once and never drawn
+again; each drawing is one write; whatever ends `run`, the terminal is restored and nothing that was taken by `show` is
+left unprinted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer
+from prompt_toolkit.completion import Completion as Candidate
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition, has_completions
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import (
+    BufferControl,
+    ConditionalContainer,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    VerticalAlign,
+    Window,
+)
+from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.styles import Style
+
+from hansard.cli.terminal.completion import Completion
+from hansard.cli.terminal.history import open_history
+from hansard.cli.terminal.output import Terminal, fragments, is_dumb, reflows, rows_gained, tail_rows
+from hansard.cli.terminal.plain import run_plain
+from hansard.cli.terminal.sanitize import safe_line
+from hansard.cli.terminal.view import MARKER, RENDER, View
+from hansard.cli.terminal.wrap import cut
+from hansard.domain.entries import Chunk, Entry
+from hansard.errors import HansardError
+
+DRAWINGS_PER_SECOND_MAX: Final = 20
+DRAWING_SHARE_MAX: Final = 0.25
+"""Drawing takes about this part of the time: what is slow to draw is drawn less often."""
+
+DRAWINGS_PER_SECOND_MIN: Final = 4
+"""While something changes; one slow drawing, such as the first in colour, does not hold up the next for long."""
+
+LEAVE_SECONDS: Final = 2.0
+"""A second Ctrl-C within this time leaves."""
+
+ROWS_BESIDE_LIVE: Final = 6
+"""Rows that stay for the input, the status and a look at what was printed."""
+
+INPUT_ROWS_MAX: Final = 10
+MENU_ROWS_MAX: Final = 8
+
+STYLE: Final = Style.from_dict(
+    {
+        "prompt": "bold ansicyan",
+        "status": "dim",
+        "completion-menu": "noinherit",
+        "completion-menu.completion": "noinherit",
+        "completion-menu.completion.current": "noinherit reverse",
+        "completion-menu.meta.completion": "noinherit dim",
+        "completion-menu.meta.completion.current": "noinherit reverse",
+        "scrollbar.background": "noinherit",
+        "scrollbar.button": "noinherit",
+    }
+)
+
+
+class Handlers(NamedTuple):
+    """What a person's keys do."""
+
+    submit: Callable[[str], None]
+    """Enter. The text may have many lines."""
+    interrupt: Callable[[], bool]
+    """Ctrl-C with nothing typed. Whether something was interrupted; if nothing was, the person leaves."""
+    leave: Callable[[], None]
+    """The person leaves: Ctrl-D with nothing typed, a second Ctrl-C, the end of the input. `run` returns after it."""
+
+
+class Screen:
+    """A conversation in a terminal. It belongs to one event loop, and every method is called on it."""
+
+    def __init__(
+        self,
+        *,
+        handlers: Handlers,
+        status: Callable[[], str],
+        completions: Callable[[str], Awaitable[list[Completion]]],
+        history_path: Path | None,
+        colour: bool,
+        reasoning: bool = False,
+        input: Input | None = None,
+        output: Terminal | None = None,
+    ) -> None:
+        """`input` and `output` are the standard ones unless they are given."""
+        self._handlers = handlers
+        self._status = status
+        self._plain = output is None and is_dumb()
+        self._output = output or Terminal.on(sys.stdout, colour=colour)
+        self._view = View(width=self._output.get_size().columns, colour=colour and not self._plain, reasoning=reasoning)
+        self._pending: list[str] = []
+        self._left = asyncio.Event()
+        self._interrupted_at = -LEAVE_SECONDS
+        self._timer: asyncio.TimerHandle | None = None
+        self._running = False
+        self._ended = False
+        self._input = Buffer(
+            multiline=True,
+            history=open_history(history_path),
+            completer=Suggestions(completions),
+            complete_while_typing=Condition(lambda: self._input.text.startswith("/")),
+        )
+        self._app = Drawn(
+            layout=self._layout(),
+            key_bindings=self._keys(),
+            style=STYLE if colour else Style([]),
+            include_default_pygments_style=False,
+            output=self._output,
+            input=input,
+            erase_when_done=True,
+            terminal_size_polling_interval=None,
+            before_render=lambda _: self._before_drawing(),
+        )
+
+    def show(self, item: Entry | Chunk) -> None:
+        """Take the next item of the record."""
+        self._print(self._view.feed(item))
+
+    def note(self, text: str) -> None:
+        """Print a fixed notice, dimmed."""
+        self._print(self._view.note(text))
+
+    def refresh(self) -> None:
+        """Draw again soon: the status changed."""
+        if self._running and self._timer is None and not self._plain:
+            loop = asyncio.get_running_loop()
+            pause = min(self._app.drawing_seconds / DRAWING_SHARE_MAX, 1 / DRAWINGS_PER_SECOND_MIN)
+            pause = max(pause, 1 / DRAWINGS_PER_SECOND_MAX)
+            delay = max(0.0, self._app.drawn_at + pause - time.monotonic())
+            self._timer = loop.call_later(delay, self._draw)
+
+    def leave(self) -> None:
+        """Let `run` return."""
+        self._left.set()
+        self._app.end()
+
+    async def run(self) -> None:
+        """Be the screen until somebody leaves or the input ends. An error of a handler ends it, and is raised."""
+        self._running = True
+        # The first answer is not to wait for this: it takes longer than drawing the prompt.
+        loading = asyncio.create_task(asyncio.to_thread(import_module, RENDER))
+        try:
+            if self._plain:
+                self._print([])
+                await run_plain(self._submit, self._interrupt, self._leave, self._left)
+            elif not self._left.is_set():
+                # Ctrl-C is a key here; signals and unhandled errors stay with whoever runs the process.
+                await self._app.run_async(pre_run=self._app.watch, handle_sigint=False, set_exception_handler=False)
+        except EOFError:
+            self._leave()
+        finally:
+            self._running, self._ended = False, True
+            if self._timer is not None:
+                self._timer.cancel()
+            # A terminal that went away takes nothing; what it would have shown is in the record.
+            with suppress(OSError):
+                self._print(self._view.flush())
+            loading.cancel()
+
+    # Printing.
+
+    def _print(self, pieces: list[str]) -> None:
+        """Print now, or above the next drawing."""
+        self._pending += pieces
+        if self._running and not self._plain:
+            self.refresh()
+        elif self._running or self._ended:
+            self._write_pending()
+            self._output.flush()
+
+    def _write_pending(self) -> None:
+        """Write what is finished. In raw mode a newline alone would not go back to the left."""
+        text = "".join(self._pending)
+        self._pending.clear()
+        self._output.write_raw(text.replace("\n", "\r\n") if self._running and not self._plain else text)
+
+    def _draw(self) -> None:
+        self._timer = None
+        self._app.invalidate()
+
+    def _before_drawing(self) -> None:
+        """Print what is finished where the drawing stood; the drawing follows below it, in the same write."""
+        size = self._output.get_size()
+        self._view.resize(size.columns)
+        drawn = self._app.renderer.last_rendered_screen
+        wanted = self._app.layout.container.preferred_height(size.columns, size.rows).preferred
+        if self._pending or (drawn is not None and wanted < drawn.height):
+            self._app.renderer.erase()
+        self._write_pending()
+
+    # The layout.
+
+    def _layout(self) -> Layout:
+        live = Window(FormattedTextControl(self._live), wrap_lines=True, dont_extend_height=True)
+        typed = Window(
+            BufferControl(self._input),
+            height=lambda: Dimension(min=1, max=min(INPUT_ROWS_MAX, max(1, self._rows() - ROWS_BESIDE_LIVE))),
+            wrap_lines=True,
+            dont_extend_height=True,
+            get_line_prefix=self._prefix,
+        )
+        parts = [
+            ConditionalContainer(live, Condition(lambda: bool(self._view.live))),
+            Window(height=1),
+            typed,
+            CompletionsMenu(max_height=MENU_ROWS_MAX, scroll_offset=1),
+            Window(FormattedTextControl(self._status_line), height=1, style="class:status"),
+        ]
+        return Layout(HSplit(parts, align=VerticalAlign.TOP), focused_element=typed)
+
+    def _rows(self) -> int:
+        return self._output.get_size().rows
+
+    def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
+        return [("class:prompt", MARKER)] if line == wrapped == 0 else [("", " " * len(MARKER))]
+
+    def _live(self) -> StyleAndTextTuples:
+        size = self._output.get_size()
+        rows = min(self._input.document.line_count, INPUT_ROWS_MAX)
+        rows_max = max(1, size.rows - ROWS_BESIDE_LIVE - rows + 1)
+        return fragments(tail_rows(self._view.live, columns=size.columns, rows_max=rows_max))
+
+    def _status_line(self) -> StyleAndTextTuples:
+        return [("class:status", cut(safe_line(self._status()), self._output.get_size().columns))]
+
+    # Keys.
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        def bind(*names: str) -> Callable[[Callable[[], None]], None]:
+            """Bind keys to something; what it raises ends the screen, and is raised by `run`."""
+
+            def add(act: Callable[[], None]) -> None:
+                def pressed(event: KeyPressEvent) -> None:
+                    del event
+                    try:
+                        act()
+                    except Exception as error:  # noqa: BLE001  # boundary: process edge
+                        self._app.end(error)
+
+                keys.add(*names)(pressed)
+
+            return add
+
+        bind("enter")(self._enter)
+        bind("escape", "enter")(lambda: self._input.insert_text("\n"))
+        bind("c-j")(lambda: self._input.insert_text("\n"))
+        bind("c-c")(self._control_c)
+        bind("c-d")(self._control_d)
+        # A stopped process would keep its session from others; and the key is not to be typed as a character.
+        bind("c-z")(lambda: None)
+        keys.add("escape", filter=has_completions)(lambda event: event.current_buffer.cancel_completion())
+        return keys
+
+    def _enter(self) -> None:
+        text = self._input.text
+        if text.strip():
+            self._input.append_to_history()
+        self._input.reset()
+        self._submit(text)
+
+    def _control_c(self) -> None:
+        if self._input.text:
+            self._input.reset()
+        else:
+            self._interrupt()
+
+    def _control_d(self) -> None:
+        if self._input.text:
+            self._input.delete()
+        else:
+            self._leave()
+
+    def _submit(self, text: str) -> None:
+        if text.strip():
+            self._handlers.submit(text)
+
+    def _interrupt(self) -> None:
+        now = time.monotonic()
+        if now - self._interrupted_at < LEAVE_SECONDS or not self._handlers.interrupt():
+            self._leave()
+        else:
+            self._interrupted_at = now
+
+    def _leave(self) -> None:
+        if not self._left.is_set():
+            self._left.set()
+            self._handlers.leave()
+        self._app.end()
+
+
+class Drawn(Application[None]):
+    """An application whose every drawing is one write, and which ends with the error that a drawing met."""
+
+    drawn_at = 0.0
+    drawing_seconds = 0.0
+    _reflows = False
+
+    def watch(self) -> None:
+        """Look at the terminal once."""
+        self._reflows = reflows()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """End, once. An error is raised by whoever runs this."""
+        if self.is_running and self.future is not None and not self.future.done():
+            if error is None:
+                self.exit()
+            else:
+                self.exit(exception=error)
+
+    def _redraw(self, render_as_done: bool = False) -> None:  # noqa: FBT001, FBT002 - as it is in the base class
+        output = self.output
+        assert isinstance(output, Terminal)
+        started = time.monotonic()
+        output.hold()
+        try:
+            super()._redraw(render_as_done)
+        except OSError:
+            self.end(EOFError())
+        except Exception as error:  # noqa: BLE001  # boundary: process edge
+            self.end(error)
+        finally:
+            self.drawn_at = time.monotonic()
+            self.drawing_seconds = self.drawn_at - started
+            with suppress(OSError):
+                output.release()
+
+    def _on_resize(self) -> None:
+        """Go up to where the drawing begins now: a narrower terminal broke its lines into more rows."""
+        drawn = self.renderer.last_rendered_screen
+        output = self.output
+        assert isinstance(output, Terminal)
+        output.hold()
+        if drawn is not None and self._reflows:
+            row = drawn.get_cursor_position(self.layout.current_window).y
+            output.cursor_up(rows_gained(drawn, row, output.get_size().columns))
+        super()._on_resize()
+
+
+class Suggestions(Completer):
+    """Completions that are looked up while somebody types."""
+
+    def __init__(self, ask: Callable[[str], Awaitable[list[Completion]]]) -> None:
+        """`ask` gets the text before the cursor."""
+        self._ask = ask
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Candidate]:
+        """Give none: they are always looked up asynchronously."""
+        del document, complete_event
+        return ()
+
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Candidate, None]:
+        """Give what the text before the cursor may become; where the record cannot be read, nothing."""
+        del complete_event
+        before = document.text_before_cursor
+        try:
+            found = await self._ask(before)
+        except HansardError:
+            return
+        for each in found:
+            display = safe_line(each.display or each.text)
+            yield Candidate(each.text, -len(before), display=display, display_meta=safe_line(each.about))

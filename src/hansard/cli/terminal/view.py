@@ -1,0 +1,283 @@
+"""Followed items become what to print. Knows no terminal: the screen, a second follower and one-shot output share it.
+
+Reads: entries and chunks in the order of the record. Gives: pieces that are final and go to the scrollback, and the
+live text below them, which is drawn again as it grows. Invariants: every piece ends in a newline; a piece is never
+taken back; all untrusted text went through `safe`; without colour there is not one escape sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from hansard.cli.terminal.blocks import Block, Splitter
+from hansard.cli.terminal.sanitize import safe, safe_line
+from hansard.cli.terminal.wrap import cut, wrap
+from hansard.domain.entries import Chunk, Entry
+from hansard.domain.messages import File, Part, Reasoning, Role, Status, Text, ToolCall, ToolResult, join_text
+from hansard.domain.turns import TurnState
+
+if TYPE_CHECKING:
+    from hansard.cli.terminal.render import Pen, Renderer
+
+RENDER: Final = "hansard.cli.terminal.render"
+"""Loaded by name when there is something to render: it brings rich's Markdown and highlighting with it."""
+
+RESET: Final = "\x1b[0m"
+DIM: Final = "\x1b[2m"
+SAID: Final = "\x1b[1;36m"
+MARKER: Final = "› "  # noqa: RUF001 - a quotation mark that is meant
+DASH: Final = "⎯"
+THINKING: Final = "thinking…"
+INTERRUPTED: Final = f"{DASH} interrupted"
+WIDTH_MIN: Final = 10
+
+
+class Stream:
+    """One message that is being written."""
+
+    def __init__(self, pen: Pen) -> None:
+        """Nothing came yet."""
+        self.pen = pen
+        self.splitter = Splitter()
+        self.thought = ""
+        self.thinking = False
+        self.characters = 0
+        self.offset_bytes = 0
+        self.whole = True
+
+    def new_text(self, chunk: Chunk) -> str:
+        """Return what a chunk adds to what was already seen: nothing is shown twice."""
+        data = chunk.text.encode()
+        skip = self.offset_bytes - chunk.offset
+        self.whole = self.whole and skip >= 0
+        self.offset_bytes = max(self.offset_bytes, chunk.offset + len(data))
+        return chunk.text if skip <= 0 else data[skip:].decode(errors="replace")
+
+
+class View:
+    """What one person sees of one session, as text."""
+
+    def __init__(self, *, width: int, colour: bool, reasoning: bool = False) -> None:
+        """`reasoning` shows a model's thinking, dimmed, instead of a word for it."""
+        self._width = max(WIDTH_MIN, width)
+        self._colour = colour
+        self._reasoning = reasoning
+        self._streams: dict[str, Stream] = {}
+        self._renderer: Renderer | None = None
+        self._printed = False
+        self._last_was_line = False
+        self._live: str | None = ""
+        self._kinds: dict[str, Callable[[Entry], list[str]]] = {
+            "message.added": self._added,
+            "message.opened": self._opened,
+            "message.sealed": self._sealed,
+            "messages.undone": self._undone,
+            "turn.ended": self._turn_ended,
+            "session.ended": self._session_ended,
+            "session.reopened": lambda _: self._line(f"{DASH} session reopened"),
+            "session.titled": lambda entry: self._line(f"{DASH} title: {getattr(entry.body, 'title', '')}"),
+        }
+
+    def feed(self, item: Entry | Chunk) -> list[str]:
+        """Take the next item; return the pieces that are final now. Kinds that a person need not see give none."""
+        self._live = None
+        if isinstance(item, Chunk):
+            return self._streamed(item)
+        shown = self._kinds.get(item.kind)
+        return [] if shown is None else shown(item)
+
+    @property
+    def live(self) -> str:
+        """The text of what is not finished, below everything that was printed; empty if there is none."""
+        if self._live is None:
+            self._live = "\n".join(line for stream in self._streams.values() for line in self._live_lines(stream))
+        return self._live
+
+    def resize(self, width: int) -> None:
+        """Draw for another width from now on. What was printed stays as it was."""
+        if max(WIDTH_MIN, width) != self._width:
+            self._width = max(WIDTH_MIN, width)
+            self._renderer = None
+            self._live = None
+
+    def flush(self) -> list[str]:
+        """Return what is live as final, as it is: nobody draws any longer. More may still be fed."""
+        self._live = None
+        pieces: list[str] = []
+        for stream in self._streams.values():
+            pieces += self._think_flush(stream)
+            pieces += self._write(stream, stream.splitter.flush())
+        return pieces
+
+    def note(self, text: str) -> list[str]:
+        """Return a notice of the program itself, dimmed."""
+        return self._print(wrap(safe(text), self._width), DIM, line=True)
+
+    # What is being written.
+
+    def _opened(self, entry: Entry) -> list[str]:
+        self._streams[entry.id] = self._new_stream()
+        return []
+
+    def _streamed(self, chunk: Chunk) -> list[str]:
+        stream = self._streams.get(chunk.message_id)
+        if stream is None:
+            stream = self._streams[chunk.message_id] = self._new_stream()
+            stream.whole = chunk.offset == 0
+            stream.offset_bytes = chunk.offset
+        text = stream.new_text(chunk)
+        if chunk.part == "text":
+            stream.characters += len(text)
+            return self._say(stream, text)
+        return self._think(stream, text) if chunk.part == "reasoning" else []
+
+    def _sealed(self, entry: Entry) -> list[str]:
+        """Finish a message. What its chunks did not bring is taken from the seal."""
+        parts: tuple[Part, ...] = getattr(entry.body, "parts", ())
+        message_id = getattr(entry.body, "message_id", "")
+        stream = self._streams.get(message_id) or self._new_stream()
+        pieces: list[str] = []
+        if stream.whole:
+            if self._reasoning and not stream.offset_bytes:
+                pieces += self._think(stream, "".join(part.text for part in parts if isinstance(part, Reasoning)))
+            pieces += self._say(stream, join_text(parts)[stream.characters :])
+        pieces += self._think_flush(stream)
+        pieces += self._write(stream, stream.splitter.finish())
+        self._streams.pop(message_id, None)
+        return [*pieces, *self._calls(parts), *self._mark(getattr(entry.body, "status", ""))]
+
+    def _say(self, stream: Stream, text: str) -> list[str]:
+        if not text:
+            return []
+        thought = self._think_flush(stream)
+        return [*thought, *self._write(stream, stream.splitter.feed(safe(text)))]
+
+    def _think(self, stream: Stream, text: str) -> list[str]:
+        """Thinking is one live word, or dimmed lines that are printed as they are finished."""
+        stream.thinking = True
+        if not self._reasoning:
+            return []
+        finished, newline, stream.thought = (stream.thought + safe(text)).rpartition("\n")
+        return self._print(wrap(finished, self._width), DIM, line=True) if newline else []
+
+    def _think_flush(self, stream: Stream) -> list[str]:
+        thought, stream.thought, stream.thinking = stream.thought, "", False
+        return self._print(wrap(thought, self._width), DIM, line=True) if thought else []
+
+    def _write(self, stream: Stream, blocks: list[Block]) -> list[str]:
+        lines = stream.pen.write(self._drawn(), blocks) if blocks else []
+        if not lines:
+            return []
+        self._printed, self._last_was_line = True, False
+        self._lift(stream)
+        return ["\n".join([*lines, ""])]
+
+    def _live_lines(self, stream: Stream) -> list[str]:
+        blocks = stream.splitter.preview()
+        lines = stream.pen.preview(self._drawn(), blocks) if blocks else []
+        if stream.thinking:
+            thought = wrap(stream.thought, self._width) if stream.thought else []
+            thought = thought if self._reasoning else [THINKING]
+            gap = [""] if self._printed and not self._last_was_line else []
+            lines += [*gap, *(self._paint(line, DIM) for line in thought)]
+        return lines
+
+    def _new_stream(self) -> Stream:
+        """Begin a message. Its first block stands apart from whatever was printed before."""
+        stream = Stream(import_module(RENDER).Pen())
+        if self._printed:
+            stream.pen.lift()
+        return stream
+
+    def _lift(self, writing: Stream | None = None) -> None:
+        """Something was printed: what other streams write next stands apart from it."""
+        for stream in self._streams.values():
+            if stream is not writing:
+                stream.pen.lift()
+
+    def _drawn(self) -> Renderer:
+        if self._renderer is None:
+            self._renderer = import_module(RENDER).Renderer(width=self._width, colour=self._colour)
+        return self._renderer
+
+    # What comes whole.
+
+    def _added(self, entry: Entry) -> list[str]:
+        role = getattr(entry.body, "role", "")
+        parts: tuple[Part, ...] = getattr(entry.body, "parts", ())
+        author = getattr(entry.body, "author", "")
+        if role == Role.USER:
+            return self._said(parts, author, "")
+        if role == Role.NOTICE:
+            if author:
+                return self._said(parts, "", DIM)
+            return self._print(wrap(safe(join_text(parts)), self._width), DIM)
+        if role == Role.TOOL:
+            return self._results(parts)
+        if role == Role.ASSISTANT:
+            stream = self._new_stream()
+            pieces = self._say(stream, join_text(parts))
+            pieces += self._write(stream, stream.splitter.finish())
+            return [*pieces, *self._calls(parts), *self._mark(getattr(entry.body, "status", ""))]
+        return []
+
+    def _said(self, parts: Iterable[Part], author: str, style: str) -> list[str]:
+        """What a person wrote: as it is, behind a marker."""
+        text = "".join(part.text for part in parts if isinstance(part, Text))
+        files = [
+            f"[file: {part.name or part.blob[:12]}, {part.size_bytes} bytes]"
+            for part in parts
+            if isinstance(part, File)
+        ]
+        whole = "\n".join(piece for piece in (text, *files) if piece)
+        name = f"{safe_line(author)}: " if author else ""
+        lines = wrap(name + safe(whole).rstrip("\n"), self._width - len(MARKER))
+        first, *others = [self._paint(line, style) for line in lines]
+        marker = self._paint(MARKER.rstrip(), style or SAID)
+        indent = " " * len(MARKER)
+        return self._print([f"{marker} {first}", *(indent + line if line else "" for line in others)], "")
+
+    def _calls(self, parts: Iterable[Part]) -> list[str]:
+        calls = [part for part in parts if isinstance(part, ToolCall)]
+        return [piece for call in calls for piece in self._line(f"→ {call.name} {call.arguments}")]
+
+    def _results(self, parts: Iterable[Part]) -> list[str]:
+        pieces: list[str] = []
+        for part in parts:
+            if isinstance(part, ToolResult):
+                first = next((line for line in part.text.split("\n") if line.strip()), "")
+                pieces += self._line(f"← {part.outcome.replace('_', ' ')}: {first}" if first else f"← {part.outcome}")
+        return pieces
+
+    def _mark(self, status: str) -> list[str]:
+        return self._line(INTERRUPTED) if status == Status.INTERRUPTED else []
+
+    def _turn_ended(self, entry: Entry) -> list[str]:
+        """Of turns that ended, only a lost one says so here: nobody else was there to tell."""
+        if getattr(entry.body, "state", "") != TurnState.LOST:
+            return []
+        reason = getattr(entry.body, "reason", "")
+        return self._line(f"{DASH} this turn was lost" + (f": {reason}" if reason else ""))
+
+    def _session_ended(self, entry: Entry) -> list[str]:
+        reason = getattr(entry.body, "reason", "")
+        return self._line(f"{DASH} session ended" + (f": {reason}" if reason else ""))
+
+    def _undone(self, entry: Entry) -> list[str]:
+        count = len(getattr(entry.body, "message_ids", ()))
+        return self._line(f"{DASH} {count} message{'' if count == 1 else 's'} undone")
+
+    def _line(self, text: str) -> list[str]:
+        """One dimmed line, cut to the width; such lines stand close together."""
+        return self._print([cut(safe_line(text), self._width)], DIM, line=True)
+
+    def _print(self, lines: list[str], style: str, *, line: bool = False) -> list[str]:
+        gap = [""] if self._printed and not (line and self._last_was_line) else []
+        self._printed, self._last_was_line = True, line
+        self._lift()
+        return ["\n".join([*gap, *(self._paint(text, style) for text in lines), ""])]
+
+    def _paint(self, text: str, style: str) -> str:
+        return f"{style}{text}{RESET}" if style and text and self._colour else text

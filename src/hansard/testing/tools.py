@@ -1,0 +1,119 @@
+"""Tools that do what a test asks for: answer, wait, fail, give too much, count.
+
+Each is a `hansard.ports.tool.Tool` under a fixed name; `tools_by_name` makes of them what an `Agent` takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hansard.domain.requests import ToolSpec
+
+if TYPE_CHECKING:
+    from hansard.ports.tool import Tool
+
+TEXT_PARAMETERS = '{"type":"object","properties":{"text":{"type":"string"}}}'
+"""The schema of a tool that is told a text; those that need none ignore it."""
+
+
+def tools_by_name(*tools: Tool) -> dict[str, Tool]:
+    """Return the tools as an agent holds them."""
+    return {tool.spec.name: tool for tool in tools}
+
+
+class Echo:
+    """Gives back what it was told: the text, or all its arguments as JSON when there is no text."""
+
+    repeatable = True
+
+    def __init__(self, name: str = "echo") -> None:
+        """Several may stand side by side under names of their own."""
+        self.spec = ToolSpec(name=name, description="Gives the text back.", parameters=TEXT_PARAMETERS)
+
+    async def run(self, arguments: dict[str, object]) -> str:
+        """Return the text."""
+        text = arguments.get("text")
+        return text if isinstance(text, str) else msgspec.json.encode(arguments, order="sorted").decode()
+
+
+class Slow:
+    """Waits: for so many seconds, or without them until `release` is set. `begun` tells that somebody called it."""
+
+    repeatable = False
+
+    def __init__(self, name: str = "slow", *, seconds: float | None = None, output: str = "waited") -> None:
+        """Nobody has called it yet."""
+        self.spec = ToolSpec(name=name, description="Takes its time.", parameters=TEXT_PARAMETERS)
+        self.begun = asyncio.Event()
+        self.release = asyncio.Event()
+        self.finished = 0
+        """Runs that came to their end; one that was cancelled did not."""
+        self._seconds = seconds
+        self._output = output
+
+    async def run(self, arguments: dict[str, object]) -> str:
+        """Wait, then give the output."""
+        del arguments
+        self.begun.set()
+        if self._seconds is None:
+            await self.release.wait()
+        else:
+            await asyncio.sleep(self._seconds)
+        self.finished += 1
+        return self._output
+
+
+class Failing:
+    """Raises, each time."""
+
+    repeatable = True
+
+    def __init__(self, name: str = "failing", *, error: BaseException | None = None) -> None:
+        """By default a plain error with a text that can be looked for."""
+        self.spec = ToolSpec(name=name, description="Never works.", parameters=TEXT_PARAMETERS)
+        self._error = error or RuntimeError("the tool is out of order")
+
+    async def run(self, arguments: dict[str, object]) -> str:
+        """Raise the error."""
+        del arguments
+        raise self._error
+
+
+class LargeOutput:
+    """Gives as much as it is made for: numbered lines, so that a missing one can be told."""
+
+    repeatable = True
+
+    def __init__(self, name: str = "large", *, lines: int = 10_000) -> None:
+        """The output is the same at each run."""
+        self.spec = ToolSpec(name=name, description="Gives a lot.", parameters=TEXT_PARAMETERS)
+        self.output = "\n".join(f"line {number} of {lines}" for number in range(1, lines + 1))
+
+    async def run(self, arguments: dict[str, object]) -> str:
+        """Return all of it."""
+        del arguments
+        return self.output
+
+
+class Counting:
+    """Counts its runs: what must not happen twice is seen here when it does."""
+
+    repeatable = False
+
+    def __init__(self, name: str = "counting") -> None:
+        """Nobody has called it yet."""
+        self.spec = ToolSpec(name=name, description="Counts.", parameters=TEXT_PARAMETERS)
+        self.calls: list[dict[str, object]] = []
+
+    @property
+    def count(self) -> int:
+        """How often it ran."""
+        return len(self.calls)
+
+    async def run(self, arguments: dict[str, object]) -> str:
+        """Return the number of this run."""
+        self.calls.append(arguments)
+        return str(self.count)
