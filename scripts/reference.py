@@ -35,6 +35,9 @@ def command_section() -> str:
         assert command is not None
         with click.Context(command, info_name=name, parent=context) as inner:
             pieces.append(f"```\n{command.get_help(inner)}\n```")
+            for below, nested in sorted(getattr(command, "commands", {}).items()):
+                with click.Context(nested, info_name=below, parent=inner) as innermost:
+                    pieces.append(f"```\n{nested.get_help(innermost)}\n```")
     return "\n\n".join(pieces)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.app.keys import find_key
+from hansard.app.keys import VARIABLES, find_key, read_keys
 from hansard.errors import ModelMissing
 from hansard.models.demo import DemoModel
 from hansard.models.demo_files import demo_folder
@@ -26,6 +26,12 @@ class Chosen(NamedTuple):
 
     name: str
     base_url: str | None = None
+
+
+def with_keys(home: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment as discovery sees it: a key in the file of keys counts like one in a variable."""
+    keys, _ = read_keys(home)
+    return {**{VARIABLES[provider]: "in keys.toml" for provider in keys}, **environment}
 
 
 class Models:
@@ -53,7 +59,7 @@ class Models:
         return [self._open_one(chosen) for chosen in names]
 
     async def _discover(self) -> Chosen:
-        found = await discover(self._environment)
+        found = await discover(with_keys(self._home, self._environment))
         if found is None:
             raise ModelMissing("there is no model to talk to")
         return Chosen(found.name, found.base_url)
@@ -61,7 +67,7 @@ class Models:
     def _open_one(self, chosen: Chosen) -> Model:
         provider, _, rest = chosen.name.partition(":")
         if provider == "demo":
-            return DemoModel(demo_folder(self._environment), stall_seconds=self._settings.limits.stall_seconds)
+            return DemoModel(demo_folder(self._environment))
         if provider == "scripted":
             return ScriptedModel(rest)
         key = find_key(provider, self._home, self._environment)
@@ -74,7 +80,7 @@ class Models:
         )
 
     def warm(self) -> None:
-        """Begin to open the models and to import what they need, in the background; a failure shows when one is asked."""
+        """Begin to open the models and to import what they need, in the background; a failure shows when it matters."""
         if self._warming is None:
             self._warming = asyncio.create_task(self._warm())
 

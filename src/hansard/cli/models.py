@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from hansard.app.config import load_config
+from hansard.app.models import with_keys
 from hansard.models.demo_files import demo_folder, find_demo, install_demo
 from hansard.models.discovery import Discovered, discover, find_local, loopback_of
 
@@ -37,7 +38,7 @@ async def survey(home: Path, environment: Mapping[str, str]) -> tuple[Discovered
     if config.settings.model:
         chosen: Discovered | None = Discovered(config.settings.model, None, f"set in {config.source('model')}")
     else:
-        chosen = await discover(environment)
+        chosen = await discover(with_keys(home, environment))
     return chosen, await found
 
 
@@ -106,12 +107,16 @@ def list_models(options: dict[str, Any], *, as_json: bool) -> None:
 
 
 @command.command("install-demo")
-def install() -> None:
+@click.option("--if-needed", is_flag=True, help="Only when no model is configured or found.")
+@click.pass_obj
+def install(options: dict[str, Any], *, if_needed: bool) -> None:
     """Fetch a small real model (127 MB) that runs on this machine, without a key or an account.
 
     SmolLM2-135M-Instruct is for trying Hansard out: it knows little and uses no tools. It is kept in a cache that all
     homes share; HANSARD_DEMO_FOLDER says where instead. Nothing is installed into your Python environment.
     """
+    if if_needed and asyncio.run(survey(options["home"], os.environ))[0] is not None:
+        return
     folder = demo_folder(os.environ)
     if files := find_demo(folder):
         click.echo(f"The demo model is there already: {files.model}")
