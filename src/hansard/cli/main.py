@@ -53,9 +53,7 @@ class Commands(click.Group):
     help="Go on with a session; alone, choose one.",
 )
 @click.option("-c", "--continue", "continued", is_flag=True, help="Go on with the latest session.")
-@click.option(
-    "-p", "--prompt", is_flag=False, flag_value="", metavar="[TEXT]", help="One turn, plain output; reads stdin too."
-)
+@click.option("-p", "--prompt", metavar="[TEXT]", help="One turn, plain output; reads stdin too.")
 @click.option("--json", is_flag=True, help="With -p: every followed item, one a line.")
 @click.option("-m", "--model", metavar="MODEL", help="openai:NAME, anthropic:NAME, demo, scripted:FILE.")
 @click.option(
@@ -83,9 +81,12 @@ def way_to_talk(options: Options) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; errors say what happened, what is safe and what to do."""
-    debug = "--debug" in (sys.argv if arguments is None else arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in given
+    if given and given[-1] in {"-p", "--prompt"}:
+        given = [*given, ""]  # the question is on standard input; click's own optional values cannot begin with a dash
     try:
-        cli.main(args=arguments, prog_name="hansard", standalone_mode=True)
+        cli.main(args=given, prog_name="hansard", standalone_mode=True)
     except HansardError as error:
         if debug:
             raise

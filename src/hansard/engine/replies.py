@@ -17,6 +17,7 @@ import msgspec
 from hansard.domain.messages import Message, ToolCall
 from hansard.domain.requests import Called, Delta, Failure, FailureKind, Finished, FinishReason, Usage
 from hansard.domain.text import clean_text
+from hansard.engine.calls import Calls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -126,6 +127,7 @@ class AnswerWriter:
                 call = self._own_call(event.call)
                 (await self._open(stack)).add(call)
                 self._change(calls=(*self.answer.calls, call))
+                self._turn.settle(self.answer.message_id, Calls(self.answer.message_id, self.answer.calls).unfinished())
             elif isinstance(event, Finished):
                 self._change(reason=event.reason, usage=event.usage)
             else:

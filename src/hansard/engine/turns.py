@@ -69,7 +69,7 @@ async def converse(agent: Agent, turn: Turn) -> None:
         answer = await ask(turn, models, requests_of(conversation, frozen, limits), limits)
         tokens += answer.usage.input_tokens + answer.usage.output_tokens
         calls = Calls(answer.message_id, answer.calls)
-        turn.settle(calls.unfinished())
+        turn.settle(answer.message_id, calls.unfinished())
         if answer.failure is not None and answer.message_id and continued < limits.continuations_max:
             continued += 1
             await turn.append(Message.notice(f"{answer.failure.text}. The answer goes on in a new message."))
@@ -80,13 +80,13 @@ async def converse(agent: Agent, turn: Turn) -> None:
             await close(turn, answer)
             return
         elif step >= limits.steps_max or tokens >= limits.turn_tokens_max:
-            reach_limit(turn, calls, f"{step} steps" if step >= limits.steps_max else f"{tokens} tokens")
+            reach_limit(turn, f"{step} steps" if step >= limits.steps_max else f"{tokens} tokens")
             return
         else:
             try:
                 await calls.run(turn, record, agent.tools, limits)
             finally:
-                turn.settle(calls.unfinished())
+                turn.settle(answer.message_id, calls.unfinished())
         conversation = await record.conversation(turn.session_id)
 
 
@@ -110,21 +110,20 @@ def requests_of(conversation: Conversation, frozen: SessionFrozen, limits: TurnL
 def fail(turn: Turn, failure: Failure, *, said: bool) -> None:
     """End the turn as failed, and tell the person."""
     kept = "What was said is recorded" if said else "Your message is recorded"
-    turn.settle([Message.notice(f"The model could not answer: {failure.text}. {kept}; /retry asks again.")])
+    turn.tell(f"The model could not answer: {failure.text}. {kept}; /retry asks again.")
     turn.fail(f"{failure.kind}: {failure.text}")
 
 
-def reach_limit(turn: Turn, calls: Calls, reached: str) -> None:
+def reach_limit(turn: Turn, reached: str) -> None:
     """End the turn at a limit; the calls that it would have run are not started."""
-    text = f"This turn reached its limit ({reached}) and was ended. Say “go on” to let it continue."
-    turn.settle([*calls.unfinished(), Message.notice(text)])
+    turn.tell(f"This turn reached its limit ({reached}) and was ended. Say “go on” to let it continue.")
     turn.fail(f"limit: {reached}")
 
 
 async def close(turn: Turn, answer: Answer) -> None:
     """Say what the person has to know about how the answer ended."""
     if not answer.has_words:
-        turn.settle([Message.notice("The model gave an empty answer. /retry asks again.")])
+        turn.tell("The model gave an empty answer. /retry asks again.")
         turn.fail("empty answer")
     elif answer.reason is FinishReason.LENGTH:
         await turn.append(Message.notice("The answer ended at its length limit. Say “go on” for more."))
@@ -147,7 +146,7 @@ async def run_turn(agent: Agent, session_id: str) -> Ran:
             return Ran(turn.id)
         if stop.cancelled():
             seconds = f"{agent.limits.turn_seconds_max:g} s"
-            turn.settle([*turn.settled, Message.notice(f"This turn took longer than {seconds} and was ended.")])
+            turn.tell(f"This turn took longer than {seconds} and was ended.")
             turn.fail(f"limit: {seconds}")
             return Ran(turn.id)
         reason = stop.result()
@@ -162,7 +161,7 @@ def tell_failure(turn: Turn, work: asyncio.Task[None]) -> None:
         return
     known = isinstance(error, HansardError)
     text = f"{error}. {error.hint}" if isinstance(error, HansardError) else f"{type(error).__name__}: {error}"
-    turn.settle([*turn.settled, Message.notice(f"The turn failed: {text}\nWhat was said is recorded.")])
+    turn.tell(f"The turn failed: {text}\nWhat was said is recorded.")
     if not known or isinstance(error, RECORD_ERRORS):
         raise error
     turn.fail(f"{type(error).__name__}: {error}")

@@ -72,6 +72,11 @@ def names() -> list[str]:
     return sorted([*COMMANDS, "help"])
 
 
+def summaries() -> dict[str, str]:
+    """Return what each command does, by its name with the stroke, for completion."""
+    return {f"/{name}": COMMANDS[name].summary if name in COMMANDS else "List the commands." for name in names()}
+
+
 def help_text() -> str:
     """Return the one help text."""
     shown = [(f"/{command.name} {command.arguments}".strip(), command.summary) for command in COMMANDS.values()]

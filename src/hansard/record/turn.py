@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 from hansard.domain.entries import TurnUsed
 from hansard.domain.ids import check_entry_id, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX, REPLY_BYTES_MAX
-from hansard.domain.messages import Part, Reasoning, Text, clean_part
+from hansard.domain.messages import Message, Part, Reasoning, Text, clean_part
 from hansard.domain.text import clean_text, split_pending_surrogate
 from hansard.domain.transcript import PART_KINDS
 from hansard.domain.turns import TurnInfo, TurnState
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from hansard.domain.entries import Entry
-    from hansard.domain.messages import Message
     from hansard.domain.requests import Usage
     from hansard.record.calls import Caller
     from hansard.record.transaction import Transaction
@@ -58,7 +57,9 @@ class Turn:
         self._caller = caller
         self._lease = Lease(claimed.session_id, claimed.id, claimed.fence)
         self._kept = Kept()
-        self.settled: tuple[Message, ...] = ()
+        self._calling_id = ""
+        self._results: tuple[Message, ...] = ()
+        self._notices: tuple[Message, ...] = ()
         self._end: tuple[TurnState, str] | None = None
         self.id = claimed.id
         self.session_id = claimed.session_id
@@ -88,9 +89,13 @@ class Turn:
         used = TurnUsed(turn_id=self.id, model=clean_text(model)[:NAME_CHARACTERS_MAX], usage=usage)
         self._kept = self._kept._replace(used=(*self._kept.used, (f"~used:{new_id()}", used)))
 
-    def settle(self, results: Sequence[Message]) -> None:
-        """Let these be recorded with the turn's end, where their ids are not there: results of unfinished calls."""
-        self.settled = tuple(results)
+    def settle(self, message_id: str, results: Sequence[Message]) -> None:
+        """Let these be recorded with the turn's end, where their ids are not there: results of a message's calls."""
+        self._calling_id, self._results = message_id, tuple(results)
+
+    def tell(self, text: str) -> None:
+        """Let a notice be recorded with the turn's end."""
+        self._notices = (*self._notices, Message.notice(text))
 
     @property
     def kept(self) -> Kept:
@@ -117,9 +122,10 @@ class Turn:
         elif error is not None:
             state, reason = TurnState.FAILED, f"{type(error).__name__}: {error}"
         reason = clean_text(reason)[:REASON_CHARACTERS_MAX]
-        settled = tuple(offer(message) for message in self.settled)
-        ending = Ending(state, reason, self._kept, settled)
-        cost = len(reason) + sum(len(offered.data) for offered in settled)
+        results = tuple(offer(message) for message in self._results)
+        notices = tuple(offer(message) for message in self._notices)
+        ending = Ending(state, reason, self._kept, self._calling_id, results, notices)
+        cost = len(reason) + sum(len(offered.data) for offered in (*results, *notices))
         return await self._caller.write(lambda tx: end_turn(tx, self._lease, ending), cost=cost, ending=True)
 
 

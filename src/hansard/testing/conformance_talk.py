@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
 from hansard.domain.entries import Entry, SessionFrozen
-from hansard.domain.messages import Message, ToolOutcome
+from hansard.domain.messages import Message, ToolCall, ToolOutcome
 from hansard.domain.requests import Usage
 from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnState
@@ -150,19 +150,38 @@ async def what_a_model_is_told_is_fixed_once(backend: Backend) -> None:
 
 @contract("talk")
 async def a_turn_ends_with_what_it_left_open(backend: Backend) -> None:
-    """Results for unfinished calls and what was used are recorded with the turn's end; a result that is there stays."""
+    """Results for unfinished calls, notices and what was used are recorded with the turn's end; a result stays."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
         async with record.turn(session_id) as turn:
+            async with turn.reply() as reply:
+                reply.add(ToolCall(id="a", name="tool"))
+                reply.add(ToolCall(id="b", name="tool"))
             done = await turn.append(Message.tool("a", "done"))
             turn.use("some:model", Usage(input_tokens=3, output_tokens=4))
             late = Message.tool("b", "outcome unknown", outcome=ToolOutcome.UNKNOWN)
-            turn.settle([Message.tool("a", "never", id=done.id), late])
-        require_equal(await texts(record, session_id), ["done", "outcome unknown"], "the results")
+            stray = Message.tool("c", "of no call")
+            turn.settle(reply.id, [Message.tool("a", "never", id=done.id), late, stray])
+            turn.tell("that was all")
+        require_equal(await texts(record, session_id), ["", "done", "outcome unknown", "that was all"], "the messages")
         found = await kinds(record, session_id)
-        require_equal(found[-3:], ["turn.used", "message.added", "turn.ended"], "how the turn ends")
+        require_equal(found[-4:], ["turn.used", "message.added", "message.added", "turn.ended"], "how the turn ends")
         usage = (await record.conversation(session_id)).usage
         require_equal(usage, {"some:model": Usage(input_tokens=3, output_tokens=4)}, "what was used")
+
+
+@contract("talk")
+async def calls_that_were_never_recorded_have_no_results(backend: Backend) -> None:
+    """A message that was cut before its seal has no calls, so that its turn's end records no results for them."""
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        with suppress(asyncio.CancelledError):
+            async with record.turn(session_id) as turn, turn.reply() as reply:
+                await reply.write("let me look")
+                reply.add(ToolCall(id="a", name="tool"))
+                turn.settle(reply.id, [Message.tool("a", "not started", outcome=ToolOutcome.NOT_STARTED)])
+                raise asyncio.CancelledError
+        require_equal(await texts(record, session_id), ["let me look"], "the messages")
 
 
 @contract("talk")

@@ -124,17 +124,9 @@ class Screen:
             completer=Suggestions(completions),
             complete_while_typing=Condition(lambda: self._input.text.startswith("/")),
         )
-        self._app = Drawn(
-            layout=self._layout(),
-            key_bindings=self._keys(),
-            style=STYLE if colour else Style([]),
-            include_default_pygments_style=False,
-            output=self._output,
-            input=input,
-            erase_when_done=True,
-            terminal_size_polling_interval=None,
-            before_render=lambda _: self._before_drawing(),
-        )
+        self._keys_from = input
+        self._style = STYLE if colour else Style([])
+        self._app: Drawn | None = None
 
     def show(self, item: Entry | Chunk) -> None:
         """Take the next item of the record."""
@@ -146,7 +138,7 @@ class Screen:
 
     def refresh(self) -> None:
         """Draw again soon: the status changed."""
-        if self._running and self._timer is None and not self._plain:
+        if self._app is not None and self._running and self._timer is None:
             loop = asyncio.get_running_loop()
             pause = min(self._app.drawing_seconds / DRAWING_SHARE_MAX, 1 / DRAWINGS_PER_SECOND_MIN)
             pause = max(pause, 1 / DRAWINGS_PER_SECOND_MAX)
@@ -156,7 +148,7 @@ class Screen:
     def leave(self) -> None:
         """Let `run` return."""
         self._left.set()
-        self._app.end()
+        self._end()
 
     async def run(self) -> None:
         """Be the screen until somebody leaves or the input ends. An error of a handler ends it, and is raised."""
@@ -168,8 +160,9 @@ class Screen:
                 self._print([])
                 await run_plain(self._submit, self._interrupt, self._leave, self._left)
             elif not self._left.is_set():
+                self._app = self._new_app()
                 # Ctrl-C is a key here; signals and unhandled errors stay with whoever runs the process.
-                await self._app.run_async(pre_run=self._app.watch, handle_sigint=False, set_exception_handler=False)
+                await self._app.run_async(handle_sigint=False, set_exception_handler=False)
         except EOFError:
             self._leave()
         finally:
@@ -200,19 +193,33 @@ class Screen:
 
     def _draw(self) -> None:
         self._timer = None
-        self._app.invalidate()
+        if self._app is not None:
+            self._app.invalidate()
 
-    def _before_drawing(self) -> None:
+    def _before_drawing(self, app: Application[None]) -> None:
         """Print what is finished where the drawing stood; the drawing follows below it, in the same write."""
         size = self._output.get_size()
         self._view.resize(size.columns)
-        drawn = self._app.renderer.last_rendered_screen
-        wanted = self._app.layout.container.preferred_height(size.columns, size.rows).preferred
+        drawn = app.renderer.last_rendered_screen
+        wanted = app.layout.container.preferred_height(size.columns, size.rows).preferred
         if self._pending or (drawn is not None and wanted < drawn.height):
-            self._app.renderer.erase()
+            app.renderer.erase()
         self._write_pending()
 
     # The layout.
+
+    def _new_app(self) -> Drawn:
+        return Drawn(
+            layout=self._layout(),
+            key_bindings=self._keys(),
+            style=self._style,
+            include_default_pygments_style=False,
+            output=self._output,
+            input=self._keys_from,
+            erase_when_done=True,
+            terminal_size_polling_interval=None,
+            before_render=self._before_drawing,
+        )
 
     def _layout(self) -> Layout:
         live = Window(FormattedTextControl(self._live), wrap_lines=True, dont_extend_height=True)
@@ -261,7 +268,7 @@ class Screen:
                     try:
                         act()
                     except Exception as error:  # noqa: BLE001  # boundary: process edge
-                        self._app.end(error)
+                        self._end(error)
 
                 keys.add(*names)(pressed)
 
@@ -311,7 +318,11 @@ class Screen:
         if not self._left.is_set():
             self._left.set()
             self._handlers.leave()
-        self._app.end()
+        self._end()
+
+    def _end(self, error: BaseException | None = None) -> None:
+        if self._app is not None:
+            self._app.end(error)
 
 
 class Drawn(Application[None]):
@@ -319,11 +330,6 @@ class Drawn(Application[None]):
 
     drawn_at = 0.0
     drawing_seconds = 0.0
-    _reflows = False
-
-    def watch(self) -> None:
-        """Look at the terminal once."""
-        self._reflows = reflows()
 
     def end(self, error: BaseException | None = None) -> None:
         """End, once. An error is raised by whoever runs this."""
@@ -356,7 +362,7 @@ class Drawn(Application[None]):
         output = self.output
         assert isinstance(output, Terminal)
         output.hold()
-        if drawn is not None and self._reflows:
+        if drawn is not None and reflows():
             row = drawn.get_cursor_position(self.layout.current_window).y
             output.cursor_up(rows_gained(drawn, row, output.get_size().columns))
         super()._on_resize()

@@ -137,7 +137,9 @@ class View:
         """Finish a message. What its chunks did not bring is taken from the seal."""
         parts: tuple[Part, ...] = getattr(entry.body, "parts", ())
         message_id = getattr(entry.body, "message_id", "")
-        stream = self._streams.get(message_id) or self._new_stream()
+        stream = self._streams.get(message_id)
+        if stream is None:
+            stream = self._streams[message_id] = self._new_stream()
         pieces: list[str] = []
         if stream.whole:
             if self._reasoning and not stream.offset_bytes:
@@ -237,7 +239,7 @@ class View:
         first, *others = [self._paint(line, style) for line in lines]
         marker = self._paint(MARKER.rstrip(), style or SAID)
         indent = " " * len(MARKER)
-        return self._print([f"{marker} {first}", *(indent + line if line else "" for line in others)], "")
+        return self._print([f"{marker} {first}".rstrip(), *(indent + line if line else "" for line in others)], "")
 
     def _calls(self, parts: Iterable[Part]) -> list[str]:
         calls = [part for part in parts if isinstance(part, ToolCall)]
@@ -248,7 +250,8 @@ class View:
         for part in parts:
             if isinstance(part, ToolResult):
                 first = next((line for line in part.text.split("\n") if line.strip()), "")
-                pieces += self._line(f"← {part.outcome.replace('_', ' ')}: {first}" if first else f"← {part.outcome}")
+                outcome = part.outcome.replace("_", " ")
+                pieces += self._line(f"← {outcome}: {first}" if first else f"← {outcome}")
         return pieces
 
     def _mark(self, status: str) -> list[str]:

@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hansard.domain import entries as e
-from hansard.domain.messages import Part, Status
+from hansard.domain.messages import Part, Status, ToolCall, ToolResult
 from hansard.domain.transcript import streamed_pieces
 from hansard.domain.turns import TURN_ENDS, TurnInfo, TurnState
 from hansard.errors import IdConflict, InvalidInput, LeaseHeld, NotFound, StaleLease
@@ -238,12 +238,28 @@ def check_said(said: Said, pieces: list[tuple[str, str]]) -> None:
 
 
 class Ending(NamedTuple):
-    """How a turn ends, and what is recorded with its end: results for calls that have none."""
+    """How a turn ends, and what is recorded with its end: results for calls that have none, and notices.
+
+    The results belong to the calls of one message; they are recorded if that message was sealed with its calls.
+    """
 
     state: TurnState
     reason: str
     kept: Kept = Kept()
-    settled: tuple[Offered, ...] = ()
+    calling_id: str = ""
+    results: tuple[Offered, ...] = ()
+    notices: tuple[Offered, ...] = ()
+
+
+def _sealed_calls(tx: Transaction, journal: Journal, message_id: str) -> set[str]:
+    """Return the calls that a message was sealed with."""
+    sealed = tx.find(journal, f"~seal:{message_id}") if message_id else None
+    body = e.decode_body(sealed.kind, sealed.version, sealed.body) if sealed is not None else None
+    return {part.id for part in getattr(body, "parts", ()) if isinstance(part, ToolCall)}
+
+
+def _answered_calls(offered: Offered) -> set[str]:
+    return {part.call_id for part in offered.body.parts if isinstance(part, ToolResult)}
 
 
 def end_turn(tx: Transaction, lease: Lease, ending: Ending) -> TurnInfo:
@@ -259,7 +275,9 @@ def end_turn(tx: Transaction, lease: Lease, ending: Ending) -> TurnInfo:
     if session.open_message is not None:
         tx.seal(journal, session.open_message, Status.INTERRUPTED)
     _write_kept(tx, journal, ending.kept)
-    for offered in ending.settled:
+    calls = _sealed_calls(tx, journal, ending.calling_id)
+    settled = [offered for offered in ending.results if calls & _answered_calls(offered)]
+    for offered in (*settled, *ending.notices):
         if tx.find(journal, offered.id) is None:
             add_message(tx, journal, offered)
     ended = e.TurnEnded(turn_id=lease.turn_id, state=ending.state, reason=ending.reason)

@@ -1,0 +1,1 @@
+"""Models: one file an adapter, each behind `hansard.ports.model.Model`. Slow libraries are imported when first used."""

@@ -1,0 +1,145 @@
+"""How an answer ended: whole, or not. The rules that keep a cut answer from being taken for a whole one.
+
+a finish reason came                                    whole, whatever happens to the connection afterwards
+none, and an exception                                  what the exception says
+none, and the stream was closed with its marker         whole
+none, Anthropic                                         cut: that protocol always gives a reason
+none, and the transport marks the end between events    whole: some servers never give a reason
+none, and anything else                                 cut
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from hansard.domain.messages import ToolCall
+from hansard.domain.requests import Delta, Failure, FailureKind, FinishReason, Usage
+from hansard.models.failures import cut_off
+from hansard.models.mapping import decode_object
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ToolCallPart
+    from pydantic_ai.models import StreamedResponse
+    from pydantic_ai.usage import RequestUsage
+
+    from hansard.models.wire import Wire
+
+REASONS: Final = {
+    "stop": FinishReason.STOP,
+    "length": FinishReason.LENGTH,
+    "content_filter": FinishReason.FILTER,
+    "tool_call": FinishReason.TOOLS,
+}
+
+MICROS: Final = Decimal(1_000_000)
+
+
+class Ending:
+    """How one answer ended. Without a failure it is whole."""
+
+    def __init__(self, wire: Wire, style: str) -> None:
+        self._wire = wire
+        self._style = style
+        self.failure: Failure | None = cut_off(wire)
+        self.reason = FinishReason.STOP
+        self.calls: tuple[ToolCall, ...] = ()
+        self._refusal = ""
+
+    def ended(self, answer: StreamedResponse) -> None:
+        """The library read the answer to what it takes for the end."""
+        if raw_reason(answer):
+            self._finish(answer)
+        elif not self._is_whole(answer):
+            self.failure = cut_off(self._wire)
+        else:
+            self._finish(answer)
+
+    def broke(self, answer: StreamedResponse | None, failure: Failure) -> None:
+        """An exception ended it. After a finish reason only figures are missing."""
+        if answer is not None and raw_reason(answer):
+            self._finish(answer)
+        else:
+            self.failure = failure
+
+    def words(self) -> list[Delta]:
+        """Return what the library keeps back until the end: the words in which a model declines to answer."""
+        return [Delta(self._refusal)] if self._refusal else []
+
+    def _is_whole(self, answer: StreamedResponse) -> bool:
+        """Whether an answer without a finish reason is whole all the same."""
+        if self._style == "anthropic":
+            return False
+        if self._wire.marked_done:
+            return True
+        parts = answer.get().parts
+        whole_calls = all(decode_object(written_arguments(call)) is not None for call in tool_calls(answer))
+        return bool(parts) and whole_calls and self._wire.delimited and self._wire.ends_between_events
+
+    def _finish(self, answer: StreamedResponse) -> None:
+        if raw_reason(answer) == "error":
+            self.failure = Failure(kind=FailureKind.CUT, text="The provider broke the answer off.")
+            return
+        self.failure = None
+        self.reason = REASONS.get(answer.finish_reason or "stop", FinishReason.STOP)
+        self._refusal = str((answer.provider_details or {}).get("refusal") or "")
+        calls = tool_calls(answer)
+        if self.reason is FinishReason.LENGTH:
+            # The limit may have fallen into the arguments of the last call.
+            calls = [call for call in calls if decode_object(written_arguments(call)) is not None]
+        self.calls = tuple(
+            ToolCall(id=call.tool_call_id, name=call.tool_name, arguments=written_arguments(call) or "{}")
+            for call in calls
+        )
+        if self.calls and self.reason is FinishReason.STOP:
+            self.reason = FinishReason.TOOLS
+
+
+def raw_reason(answer: StreamedResponse) -> str:
+    """Return the finish reason as the provider wrote it; empty when none came."""
+    return str((answer.provider_details or {}).get("finish_reason") or "")
+
+
+def tool_calls(answer: StreamedResponse) -> list[ToolCallPart]:
+    """Return the calls that the answer holds so far."""
+    from pydantic_ai.messages import ToolCallPart
+
+    return [part for part in answer.get().parts if isinstance(part, ToolCallPart)]
+
+
+def written_arguments(call: ToolCallPart) -> str:
+    """Return the arguments as the model wrote them; empty when it wrote none."""
+    arguments: str | dict[str, Any] | None = call.args
+    if isinstance(arguments, dict):
+        return msgspec.json.encode(arguments).decode()
+    return arguments or ""
+
+
+def known_usage(answer: StreamedResponse | None, base_url: str) -> Usage:
+    """Return what an answer is known to have taken."""
+    if answer is None:
+        return Usage()
+    usage = answer.usage
+    return Usage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        cost_micros=cost_micros(usage, answer.model_name, base_url),
+    )
+
+
+def cost_micros(usage: RequestUsage, model: str, base_url: str) -> int | None:
+    """Return the price in millionths of a dollar; None when none is known for that model at that address."""
+    from genai_prices import calc_price
+
+    if not usage.input_tokens and not usage.output_tokens:
+        return None
+    try:
+        price = calc_price(usage, model, provider_api_url=base_url)
+        return int((price.total_price * MICROS).to_integral_value())
+    except Exception:  # noqa: BLE001  # boundary: model call
+        # A price is a courtesy: no answer is lost for the want of one.
+        return None

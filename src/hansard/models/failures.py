@@ -1,0 +1,191 @@
+"""What can go wrong with a provider, as values. Texts are short, for people, and hold no key and no header."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from hansard.domain.requests import Failure, FailureKind
+
+if TYPE_CHECKING:
+    from pydantic_ai.exceptions import ModelAPIError
+
+    from hansard.models.wire import Wire
+
+TEXT_CHARACTERS_MAX: Final = 300
+"""A provider's own words: a sentence or two, not a page of HTML."""
+
+SECRET_CHARACTERS_MIN: Final = 4
+"""A shorter header value is no secret, and blotting it out would make a text unreadable."""
+
+SECRETS: Final = re.compile(r"\b(?:sk|pk|key|xai|gsk)-[\w*.-]{6,}|\bBearer\s+\S+", re.IGNORECASE)
+"""What looks like a key, whoever's it is: providers echo keys, sometimes in part."""
+
+STATUS_BUSY = frozenset({429, 529})
+STATUS_UNAUTHORISED = frozenset({401, 403})
+STATUS_TIMEOUT = 408
+STATUS_INVALID = frozenset({400, 422})
+STATUS_SERVER_MIN = 500
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a request went and what may not be said about it."""
+
+    host: str
+    secrets: tuple[str, ...]
+    stall_seconds: float
+
+
+def missing_key(variable: str) -> Failure:
+    """There is no key, and the provider will want one."""
+    return Failure(kind=FailureKind.UNAUTHORISED, text=f"There is no key for this model: set {variable}.")
+
+
+def missing_protocol(prefix: str) -> Failure:
+    """A provider's own protocol needs a package that Hansard does not carry."""
+    text = (
+        f"Models of {prefix} cannot be asked by their own protocol: the package for it (google-genai) is not part of "
+        "Hansard. Use openai:NAME with OPENAI_BASE_URL set to the provider's OpenAI-compatible address."
+    )
+    return Failure(kind=FailureKind.MISSING, text=text)
+
+
+def cut_off(wire: Wire) -> Failure:
+    """The answer ended without its end."""
+    text = "The answer was cut off." if wire.size_bytes else "The connection was closed before an answer came."
+    return Failure(kind=FailureKind.CUT, text=text)
+
+
+def garbled() -> Failure:
+    """What came is not an answer."""
+    return Failure(kind=FailureKind.GARBLED, text="The provider sent something that could not be understood.")
+
+
+def failure_of(error: Exception, wire: Wire, place: Place) -> Failure:
+    """Say what an exception of the model library, the provider's library or the transport means."""
+    from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UnexpectedModelBehavior
+
+    if isinstance(error, ModelHTTPError):
+        return status_failure(error, error.status_code, place)
+    if isinstance(error, ModelAPIError) and error.in_stream:
+        text = said("The provider broke off with an error", error.body, place)
+        return Failure(kind=FailureKind.UNAVAILABLE, text=text)
+    transport = transport_cause(error)
+    if transport is not None:
+        return transport_failure(transport, wire, place)
+    if isinstance(error, UnexpectedModelBehavior) and not wire.size_bytes:
+        return cut_off(wire)
+    # An event that stops in its middle where only the closing of the connection marks the end was cut there.
+    return cut_off(wire) if wire.ended and not wire.delimited else garbled()
+
+
+def status_failure(error: ModelAPIError, status: int, place: Place) -> Failure:
+    """Say what an HTTP status means, or the status that an error within a stream stands for."""
+    from pydantic_ai.exceptions import ModelQuotaExceededError
+
+    if status in STATUS_UNAUTHORISED:
+        # Their own words about a key may hold the key.
+        text = f"The provider did not accept the key ({status})."
+        return Failure(kind=FailureKind.UNAUTHORISED, text=text)
+    if isinstance(error, ModelQuotaExceededError):
+        text = said(f"The provider's account has nothing left ({status})", error.body, place)
+        return Failure(kind=FailureKind.REFUSED, text=text)
+    if status in STATUS_BUSY:
+        text = said(f"The provider is busy ({status})", error.body, place)
+        return Failure(kind=FailureKind.BUSY, text=text, retry_after_seconds=retry_after(error))
+    if status >= STATUS_SERVER_MIN or status == STATUS_TIMEOUT:
+        text = said(f"The provider failed ({status})", error.body, place)
+        return Failure(kind=FailureKind.UNAVAILABLE, text=text, retry_after_seconds=retry_after(error))
+    return Failure(
+        kind=FailureKind.REFUSED, text=said(f"The provider refused the request ({status})", error.body, place)
+    )
+
+
+def retry_after(error: ModelAPIError) -> float | None:
+    """Return when the provider wants to be asked again. Fractions of seconds are not in the standard, but are sent."""
+    if error.retry_after is not None:
+        return error.retry_after
+    headers = getattr(error, "headers", None) or {}
+    try:
+        seconds = float(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < math.inf else None
+
+
+def transport_failure(error: Exception, wire: Wire, place: Place) -> Failure:
+    """Say what became of the connection."""
+    import httpx2
+
+    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError | httpx2.UnsupportedProtocol):
+        return Failure(kind=FailureKind.UNAVAILABLE, text=f"No connection to {place.host}.")
+    if isinstance(error, httpx2.TimeoutException):
+        text = f"Nothing came from the provider for {place.stall_seconds:g} seconds."
+        return Failure(kind=FailureKind.STALLED, text=text)
+    if isinstance(error, httpx2.RemoteProtocolError) and not wire.size_bytes and not cut_by_peer(error):
+        return garbled()
+    return cut_off(wire)
+
+
+def cut_by_peer(error: Exception) -> bool:
+    """Whether a protocol error is a connection that closed too early, and not nonsense in place of HTTP."""
+    text = str(error).lower()
+    return "disconnected" in text or "closed" in text or "incomplete" in text
+
+
+def transport_cause(error: BaseException) -> Exception | None:
+    """Return the transport's exception among an exception and those that it was raised from."""
+    import httpx2
+
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        if isinstance(current, httpx2.TransportError):
+            return current
+        seen.add(id(current))
+        current = current.__cause__ or current.__context__
+    return None
+
+
+def refuses_figures(error: Exception) -> bool:
+    """Whether a server refused a request because it asks for usage figures."""
+    from pydantic_ai.exceptions import ModelHTTPError
+
+    return (
+        isinstance(error, ModelHTTPError)
+        and error.status_code in STATUS_INVALID
+        and "stream_options" in str(error.body)
+    )
+
+
+def said(what: str, body: object, place: Place) -> str:
+    """Return what happened with the provider's own words about it, on one line and without secrets."""
+    words = " ".join(blotted(own_words(body), place.secrets).split())
+    if len(words) > TEXT_CHARACTERS_MAX:
+        words = words[: TEXT_CHARACTERS_MAX - 1] + "…"
+    return f"{what}: {words}" if words else f"{what}."
+
+
+def own_words(body: object) -> str:
+    """Return the message in the body of an error, wherever it stands; nothing when it is a page."""
+    if isinstance(body, dict):
+        inner = body.get("error")
+        message = body.get("message")
+        if isinstance(message, str):
+            return message
+        return own_words(inner) if inner is not None else ""
+    if isinstance(body, str) and not body.lstrip().startswith("<"):
+        return body
+    return ""
+
+
+def blotted(text: str, secrets: tuple[str, ...]) -> str:
+    """Return the text without secrets, and without characters that a terminal would obey."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= SECRET_CHARACTERS_MIN:
+            text = text.replace(secret, "…")
+    text = SECRETS.sub("…", text)
+    return "".join(character if character.isprintable() else " " for character in text)

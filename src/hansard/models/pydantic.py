@@ -1,0 +1,215 @@
+"""Models behind OpenAI's and Anthropic's protocols, by pydantic-ai's direct streaming.
+
+The libraries take a second to import, so nothing of them is touched before the first request; `preload` does it
+earlier, in a thread, while a person types. One call of `stream` asks once: the libraries' own retries are off, and
+every failure is a value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+from hansard.domain.requests import Called, Delta, Failed, Failure, Finished
+from hansard.domain.text import clean_text, split_pending_surrogate
+from hansard.errors import InvalidInput
+from hansard.models.clients import STYLES, Access, find_access, http_client, make_model, trusted
+from hansard.models.endings import Ending, known_usage
+from hansard.models.failures import failure_of, missing_key, missing_protocol, refuses_figures
+from hansard.models.mapping import map_messages, map_parameters, map_settings
+from hansard.models.wire import OBSERVER, Wire
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    import httpx2
+    from pydantic_ai.messages import ModelResponseStreamEvent
+    from pydantic_ai.models import Model, StreamedResponse
+
+    from hansard.domain.requests import ModelEvent, Request
+
+ABSENT: Final = ("google",)
+"""Protocols that have a name here and no adapter: their package does not come with Hansard."""
+
+
+def open_provider(
+    name: str,
+    *,
+    key: str | None,
+    base_url: str | None,
+    stall_seconds: float,
+    headers: dict[str, str] | None = None,
+) -> ProviderModel:
+    """Return the model of a name such as `openai:gpt-5`. Nothing is imported and nobody is called before it is asked.
+
+    Without a key or an address the variables are read that the provider's own library reads.
+    """
+    prefix, _, model = name.partition(":")
+    if not model or (prefix not in STYLES and prefix not in ABSENT):
+        known = ", ".join(f"{prefix}:NAME" for prefix in (*STYLES, *ABSENT))
+        message = f"{name!r} is not the name of a model at a provider; those are {known}"
+        raise InvalidInput(message)
+    if prefix in ABSENT:
+        return ProviderModel(name, missing_protocol(prefix))
+    style = STYLES[prefix]
+    access = find_access(style, model, key=key, base_url=base_url, headers=headers, stall_seconds=stall_seconds)
+    return ProviderModel(name, missing_key(style.key_variables[0]) if access.lacks_key else access)
+
+
+def preload() -> None:
+    """Import and read what a first request needs. Call it in a thread while a person types; it takes a second."""
+    import anthropic.resources.beta.messages  # noqa: F401
+    import openai.resources.chat.completions  # noqa: F401
+    import pydantic_ai.direct
+    import pydantic_ai.models.anthropic
+    import pydantic_ai.models.openai  # noqa: F401
+    from genai_prices.data_snapshot import get_snapshot
+
+    get_snapshot()
+    trusted()
+
+
+class ProviderModel:
+    """One model at one provider; or, when it cannot be reached from here, the failure that says why."""
+
+    def __init__(self, name: str, access: Access | Failure) -> None:
+        self._name = name
+        self._access = access
+        self._lock = threading.Lock()
+        self._client: httpx2.AsyncClient | None = None
+        self._model: Model[Any] | None = None
+        self._asks_usage = True
+
+    @property
+    def name(self) -> str:
+        """The name that people gave it."""
+        return self._name
+
+    @property
+    def uses_tools(self) -> bool:
+        """Every provider can be offered tools; what a model makes of them is its own affair."""
+        return True
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        """Ask once, and give the answer as it comes. Calls are given at the end, when they are known to be whole."""
+        access = self._access
+        if isinstance(access, Failure):
+            yield Failed(failure=access)
+            return
+        wire = Wire()
+        ending = Ending(wire, access.style.name)
+        pieces = Pieces()
+        answer: StreamedResponse | None = None
+        try:
+            async with AsyncExitStack() as stack:
+                answer = await self._ask(request, access, wire, stack)
+                async for event in answer:
+                    if (delta := pieces.delta(event)) is not None:
+                        yield delta
+                ending.ended(answer)
+        except Exception as error:  # noqa: BLE001  # boundary: model call
+            ending.broke(answer, failure_of(error, wire, access.place))
+        for delta in (*pieces.rest(), *ending.words()):
+            yield delta
+        for call in ending.calls:
+            yield Called(call)
+        usage = known_usage(answer, access.base_url)
+        if ending.failure is not None:
+            yield Failed(failure=ending.failure, usage=usage)
+        else:
+            yield Finished(reason=ending.reason, usage=usage)
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        client, self._client, self._model = self._client, None, None
+        if client is not None:
+            await client.aclose()
+
+    async def _ask(self, request: Request, access: Access, wire: Wire, stack: AsyncExitStack) -> StreamedResponse:
+        """Send the request and return the answer that begins; once more where only the wish for figures was refused."""
+        try:
+            return await self._send(request, access, wire, stack)
+        except Exception as error:
+            if access.is_own or not self._asks_usage or not refuses_figures(error):
+                raise
+        self._asks_usage, self._model = False, None
+        return await self._send(request, access, wire, stack)
+
+    async def _send(self, request: Request, access: Access, wire: Wire, stack: AsyncExitStack) -> StreamedResponse:
+        """Send the request. Importing and building happen in a thread, once."""
+        model = self._model
+        if model is None:
+            model = await asyncio.to_thread(self._build, access)
+        from pydantic_ai.direct import model_request_stream
+
+        opening = model_request_stream(
+            model,
+            map_messages(request),
+            model_settings=map_settings(request, access.style.name),
+            model_request_parameters=map_parameters(request),
+            instrument=False,
+        )
+        token = OBSERVER.set(wire)
+        try:
+            return await stack.enter_async_context(opening)
+        finally:
+            OBSERVER.reset(token)
+
+    def _build(self, access: Access) -> Model[Any]:
+        """Make the clients. Turns that come first at once share what the earliest of them made."""
+        with self._lock:
+            if self._client is None:
+                self._client = http_client(access)
+            if self._model is None:
+                self._model = make_model(access, self._client, asks_usage=self._asks_usage)
+            return self._model
+
+
+class Pieces:
+    """The pieces of an answer, in the order in which they come. Halves of a character are held until both are there."""
+
+    def __init__(self) -> None:
+        self._halves = {"text": "", "reasoning": ""}
+
+    def delta(self, event: ModelResponseStreamEvent) -> Delta | None:
+        """Return the piece that an event brings; None when it brings no words."""
+        from pydantic_ai.messages import (
+            PartDeltaEvent,
+            PartStartEvent,
+            TextPart,
+            TextPartDelta,
+            ThinkingPart,
+            ThinkingPartDelta,
+        )
+
+        content: str | None = None
+        part = "text"
+        if isinstance(event, PartDeltaEvent):
+            if isinstance(event.delta, TextPartDelta):
+                content = event.delta.content_delta
+            elif isinstance(event.delta, ThinkingPartDelta):
+                content, part = event.delta.content_delta, "reasoning"
+        elif isinstance(event, PartStartEvent):
+            if isinstance(event.part, TextPart):
+                content = event.part.content
+            elif isinstance(event.part, ThinkingPart):
+                content, part = event.part.content, "reasoning"
+        if not content:
+            return None
+        text, self._halves[part] = split_pending_surrogate(self._halves[part] + content)
+        return Delta(whole_characters(text), part) if text else None
+
+    def rest(self) -> list[Delta]:
+        """Return what is still held: halves whose other half never came."""
+        return [Delta(whole_characters(half), part) for part, half in self._halves.items() if half]
+
+
+def whole_characters(text: str) -> str:
+    """Return the text with the halves of characters joined. All other text stays as it is, byte for byte."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return clean_text(text)
+    return text
