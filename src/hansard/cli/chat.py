@@ -35,7 +35,7 @@ LOOK_SECONDS = 0.5
 WELCOME = "Hansard. /help lists the commands; Ctrl-C interrupts, twice leaves."
 DEMO = "This is a small demo model without tools: it talks, and knows little. hansard models shows how to use another."
 NOT_TAKEN = "Your message was not taken; the arrow key up brings it back."
-"""Fixed notices without words of a conversation: all that is shown without being in the record."""
+"""Fixed notices without words of a conversation: all that is shown before it is recorded; it is once it can be."""
 
 
 def wants_colour(colour: Colour) -> bool:
@@ -89,7 +89,7 @@ class Chat:
             try:
                 await self.talk.take(text)
             except HansardError as error:
-                self.screen.note(f"{error}. {error.hint} {NOT_TAKEN}")
+                self.note(f"{error}. {error.hint} {NOT_TAKEN}")
 
     async def _look(self) -> None:
         """Keep the status line true, and say once what the model is when it is the demo."""
@@ -97,12 +97,17 @@ class Chat:
             await asyncio.sleep(LOOK_SECONDS)
             if self._app.models.name == "demo" and not self._labelled:
                 self._labelled = True
-                self.screen.note(DEMO)
+                self.note(DEMO)
             self.screen.refresh()
+
+    def note(self, text: str) -> None:
+        """Show one of the notices that are shown before they are recorded."""
+        self.screen.note(text)
+        self.talk.told(text)
 
     def report(self, error: BaseException) -> None:
         """Show what went wrong beyond a turn's own failure, which is in the record."""
-        self.screen.note(f"{error}")
+        self.note(f"{error}")
 
     def _interrupt(self) -> bool:
         if not self.talk.answering:
@@ -179,7 +184,7 @@ async def chat(options: Options) -> int:
         if resume or options.continued:
             await conversation.talk.enter(await find_session(app, resume, follow=options.follow))
         else:
-            conversation.screen.note(WELCOME)
+            conversation.note(WELCOME)
         await conversation.run()
     return EXIT_DONE
 

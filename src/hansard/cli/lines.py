@@ -63,13 +63,21 @@ class Shown:
         await self._items.join()
 
 
-async def converse_in_lines(app: App, talk: Talk, shown: Shown) -> None:
-    """Answer line after line."""
+async def converse_in_lines(app: App, talk: Talk, shown: Shown, *, follow: bool) -> None:
+    """Answer line after line; who follows goes on when there is nothing more to say."""
+    await answered(app, talk, shown)
     while (line := await next_line()) is not None:
         await talk.take(line)
-        await app.runner.settled(talk.session_id)
-        await talk.caught_up()
-        await shown.idle()
+        await answered(app, talk, shown)
+    if follow:
+        await asyncio.Event().wait()
+
+
+async def answered(app: App, talk: Talk, shown: Shown) -> None:
+    """Wait until nothing runs and everything that is recorded was written."""
+    await app.runner.settled(talk.session_id)
+    await talk.caught_up()
+    await shown.idle()
 
 
 async def lines(options: Options) -> int:
@@ -83,7 +91,7 @@ async def lines(options: Options) -> int:
                 raise InvalidInput("name the session to resume: hansard -r ID")
             if options.resume or options.continued:
                 await talk.enter(await find_session(app, options.resume, follow=options.follow))
-            tasks.append(asyncio.create_task(converse_in_lines(app, talk, shown)))
+            tasks.append(asyncio.create_task(converse_in_lines(app, talk, shown, follow=options.follow)))
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from hansard.app.wiring import App
     from hansard.cli.options import Options
 
+DEMO_ANSWERED = (
+    "hansard: answered by the small demo model, which knows little. `hansard models` shows how to use another."
+)
+
 EXIT_READER_GONE = 141
 """As a shell reports a program that was ended by a closed pipe."""
 
@@ -66,6 +70,8 @@ class Output:
             await self._write(b"\n")
         elif isinstance(item.body, MessageAdded) and item.body.role == Role.NOTICE:
             click.echo(safe(item.text), err=True)
+        elif isinstance(item.body, MessageAdded) and item.body.role == Role.ASSISTANT:
+            await self._write((safe(item.text) if self._to_terminal else item.text).encode() + b"\n")
 
     async def finish(self) -> None:
         """End a line that is open, so that what follows on the terminal begins its own."""
@@ -84,7 +90,7 @@ class Output:
 def line_of(item: Entry | Chunk) -> bytes:
     """Return a followed item as a line of JSON."""
     kind = "chunk" if isinstance(item, Chunk) else "entry"
-    fields = {"type": kind} | {name: getattr(item, name) for name in item.__struct_fields__}
+    fields = {"type": kind, "text": item.text} | {name: getattr(item, name) for name in item.__struct_fields__}
     return msgspec.json.encode(fields) + b"\n"
 
 
@@ -92,7 +98,7 @@ async def answer(app: App, session_id: str, question: str, output: Output) -> in
     """Ask, and show the answer until the turn that gives it has ended."""
     busy = await busy_of(app.record, session_id, app.settings.busy)
     spoken = await speak(app.record, session_id, [Message.user(question)], busy)
-    app.runner.wake(session_id)
+    app.runner.wake(session_id, spoken.turn_id)
     own: set[str] = set()
     async with aclosing(app.record.follow(session_id, spoken.after)) as items:
         async for item in items:
@@ -117,6 +123,7 @@ async def once(options: Options, question: str) -> int:
     """One question, one turn."""
     output = Output(json=options.json)
     async with opened(options) as app:
+        unnamed = app.settings.model is None
         if options.resume == "":
             raise InvalidInput("name the session to resume: hansard -r ID -p TEXT")
         if options.resume or options.continued:
@@ -124,7 +131,10 @@ async def once(options: Options, question: str) -> int:
         else:
             session_id = (await app.record.create_session(source=SOURCE, owner=OWNER)).id
         try:
-            return await answer(app, session_id, question, output)
+            code = await answer(app, session_id, question, output)
+            if unnamed and app.models.name == "demo":
+                click.echo(DEMO_ANSWERED, err=True)
+            return code  # noqa: TRY300 - the pipe may break at the last word
         except BrokenPipeError:
             silence_stdout()
             return EXIT_READER_GONE

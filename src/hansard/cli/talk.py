@@ -72,6 +72,8 @@ class Talk:
         self.conversation: Conversation | None = None
         self._show = show
         self._listed: tuple[str, ...] = ()
+        self._told: list[Message] = []
+        self._hidden: set[str] = set()
         self._following: asyncio.Task[None] | None = None
         self._shown_seq = 0
         self._moved = asyncio.Event()
@@ -92,18 +94,31 @@ class Talk:
         if not self.session_id:
             session = await self.app.record.create_session(source=SOURCE, owner=OWNER)
             await self.enter(Found(session.id, "0"))
+        await self._record_told()
         parsed = parse(text)
         if parsed is not None:
             outcome = await run_command(self._scene(), text, parsed)
             self._listed = outcome.listed or self._listed
             if outcome.session_id != self.session_id:
-                await self.enter(Found(outcome.session_id, await before_last_exchange(self.app, outcome.session_id)))
-            if outcome.wake:
-                self.app.runner.wake(self.session_id)
+                after = int(await before_last_exchange(self.app, outcome.session_id))
+                await self.enter(Found(outcome.session_id, str(min(after, outcome.seq - 1))))
+            if outcome.wake is not None:
+                self.app.runner.wake(self.session_id, outcome.wake)
             return
         busy = await busy_of(self.app.record, self.session_id, self.app.settings.busy)
-        await speak(self.app.record, self.session_id, [Message.user(unescaped(text))], busy)
-        self.app.runner.wake(self.session_id)
+        spoken = await speak(self.app.record, self.session_id, [Message.user(unescaped(text))], busy)
+        self.app.runner.wake(self.session_id, spoken.turn_id)
+
+    def told(self, text: str) -> None:
+        """A fixed notice was shown while nothing could be recorded: it is, as soon as something can (L1)."""
+        notice = Message.notice(text)
+        self._told.append(notice)
+        self._hidden.add(notice.id)
+
+    async def _record_told(self) -> None:
+        while self._told:
+            await self.app.record.append(self.session_id, self._told[0])
+            del self._told[0]
 
     @property
     def answering(self) -> bool:
@@ -151,7 +166,8 @@ class Talk:
                 async for item in items:
                     if isinstance(item, Entry) and item.kind.startswith("turn."):
                         self.conversation = await self.app.record.conversation(found.session_id)
-                    self._show(item)
+                    if not (isinstance(item, Entry) and item.id in self._hidden):
+                        self._show(item)
                     if isinstance(item, Entry):
                         self._shown_seq = item.seq
                         self._moved.set()

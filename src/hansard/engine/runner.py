@@ -44,11 +44,11 @@ class Runner:
         self._agent = agent
         self._report = report
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._wanted: set[str] = set()
+        self._wanted: dict[str, set[str]] = {}
 
-    def wake(self, session_id: str) -> None:
-        """A turn was queued."""
-        self._wanted.add(session_id)
+    def wake(self, session_id: str, turn_id: str = "") -> None:
+        """A turn was queued here; without an id, whichever waits is run, whoever queued it."""
+        self._wanted.setdefault(session_id, set()).add(turn_id)
         if session_id not in self._tasks:
             self._tasks[session_id] = asyncio.create_task(self._serve(session_id))
 
@@ -68,18 +68,18 @@ class Runner:
 
     async def _serve(self, session_id: str) -> None:
         try:
-            while session_id in self._wanted:
-                self._wanted.discard(session_id)
-                await self._serve_queue(session_id)
+            while wanted := self._wanted.get(session_id):
+                await self._serve_turn(session_id, wanted.pop())
         finally:
             del self._tasks[session_id]
+            self._wanted.pop(session_id, None)
 
-    async def _serve_queue(self, session_id: str) -> None:
-        """Run what waits until nothing does, or until nothing works."""
+    async def _serve_turn(self, session_id: str, turn_id: str) -> None:
+        """Run the turn when it can be run; without an id, all that wait. What others queued is theirs to run."""
         failures = 0
         while failures < FAILURES_MAX:
             try:
-                ran = await run_turn(self._agent, session_id)
+                ran = await run_turn(self._agent, session_id, turn_id)
             except (NotFound, SessionEnded):
                 return
             except LeaseHeld:

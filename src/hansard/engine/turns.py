@@ -131,9 +131,9 @@ async def close(turn: Turn, answer: Answer) -> None:
         await turn.append(Message.notice("The provider's content filter ended the answer."))
 
 
-async def run_turn(agent: Agent, session_id: str) -> Ran:
-    """Run the turn that waits in a session. NotFound when none does, LeaseHeld when another one runs."""
-    async with agent.record.turn(session_id, queued_only=True) as turn:
+async def run_turn(agent: Agent, session_id: str, waiting: str = "") -> Ran:
+    """Run the turn that waits in a session. NotFound when it does not, LeaseHeld when another one runs."""
+    async with agent.record.turn(session_id, waiting=waiting) as turn:
         work = asyncio.create_task(converse(agent, turn))
         stop = asyncio.create_task(stop_asked(agent.record, turn))
         try:

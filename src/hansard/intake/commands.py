@@ -19,6 +19,8 @@ from hansard.intake.handlers import Outcome, Scene
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from hansard.domain.entries import Entry
+
 FIRST_WORD = re.compile(r"/([A-Za-z]+)(?:\s+(.*))?\Z", re.DOTALL)
 
 
@@ -109,9 +111,10 @@ async def run_command(scene: Scene, text: str, parsed: Parsed) -> Outcome:
         if error.retryable:
             raise
         outcome = Outcome(f"{error}. {error.hint}", scene.session_id)
-    if outcome.text:
-        await append_open(scene, outcome.session_id, Message.notice(outcome.text))
-    return outcome
+    if not outcome.text:
+        return outcome
+    entry = await append_open(scene, outcome.session_id, Message.notice(outcome.text))
+    return outcome._replace(seq=entry.seq)
 
 
 def asked_by(asked: Message, owner: str) -> Message:
@@ -119,10 +122,10 @@ def asked_by(asked: Message, owner: str) -> Message:
     return Message.make(asked.role, asked.text, id=asked.id, author=owner)
 
 
-async def append_open(scene: Scene, session_id: str, message: Message) -> None:
-    """Append a notice; a session that ended meanwhile takes it too, and says that it is open again."""
+async def append_open(scene: Scene, session_id: str, message: Message) -> Entry:
+    """Append a notice; a session that ended meanwhile takes it too, and is open again."""
     try:
-        await scene.record.append(session_id, message)
+        return await scene.record.append(session_id, message)
     except SessionEnded:
         await scene.record.reopen_session(session_id)
-        await scene.record.append(session_id, message)
+        return await scene.record.append(session_id, message)

@@ -45,12 +45,16 @@ class Scene(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """A command's reply, and where the conversation is now. `wake`: a turn waits to be run there."""
+    """A command's reply, and where the conversation is now.
+
+    `wake` is the turn that waits to be run there, "" whichever does. `seq` is where the reply was recorded.
+    """
 
     text: str
     session_id: str
-    wake: bool = False
+    wake: str | None = None
     listed: tuple[str, ...] = ()
+    seq: int = 0
 
 
 async def new(scene: Scene, argument: str) -> Outcome:
@@ -78,7 +82,7 @@ async def resume(scene: Scene, argument: str) -> Outcome:
     if found.id == scene.session_id:
         return Outcome("You are in that session already.", scene.session_id)
     await leave(scene.record, scene.session_id, scene.left_sessions)
-    return Outcome(await take_up(scene.record, found), found.id, wake=True)
+    return Outcome(await take_up(scene.record, found), found.id, wake="")
 
 
 async def leave(record: Record, session_id: str, left_sessions: LeftSessions) -> None:
@@ -90,11 +94,13 @@ async def leave(record: Record, session_id: str, left_sessions: LeftSessions) ->
 
 async def take_up(record: Record, session: Session) -> str:
     """Open a session again and return what to say about it."""
+    reopened = ""
     if session.state == SessionState.ENDED:
         await record.reopen_session(session.id)
+        reopened = " It had ended and is open again."
     count = len([message for message in await record.load_transcript(session.id) if message.role != Role.NOTICE])
     title = f" “{session.title}”" if session.title else ""
-    return f"Resumed {session.id}{title}: {count} {'message' if count == 1 else 'messages'}."
+    return f"Resumed {session.id}{title}: {count} {'message' if count == 1 else 'messages'}.{reopened}"
 
 
 async def sessions(scene: Scene, argument: str) -> Outcome:
@@ -172,8 +178,8 @@ async def retry(scene: Scene, argument: str) -> Outcome:
     if not conversation.placed and not conversation.waiting:
         return Outcome("There is nothing to ask again.", scene.session_id)
     await scene.record.undo(scene.session_id, [placed.message.id for placed in last_answer(conversation)])
-    await scene.record.queue_turn(scene.session_id)
-    return Outcome("Asking again.", scene.session_id, wake=True)
+    queued = await scene.record.queue_turn(scene.session_id)
+    return Outcome("Asking again.", scene.session_id, wake=queued.id)
 
 
 async def fork(scene: Scene, argument: str) -> Outcome:
@@ -208,8 +214,8 @@ async def steer(scene: Scene, argument: str) -> Outcome:
 async def say(scene: Scene, text: str, mode: Busy, reply: str) -> Outcome:
     """Record a message in a mode of its own; the reply is only given when something runs."""
     runs = bool((await scene.record.conversation(scene.session_id)).running)
-    await speak(scene.record, scene.session_id, [Message.user(text)], mode)
-    return Outcome(reply if runs else "", scene.session_id, wake=True)
+    spoken = await speak(scene.record, scene.session_id, [Message.user(text)], mode)
+    return Outcome(reply if runs else "", scene.session_id, wake=spoken.turn_id)
 
 
 async def busy(scene: Scene, argument: str) -> Outcome:

@@ -52,13 +52,13 @@ OUTPUT_TOKENS_MAX: Final = 1024
 SYSTEM_TOKENS_MAX: Final = 400
 """What is sent of the instructions."""
 
-HISTORY_TOKENS_MAX: Final = 1800
+HISTORY_TOKENS_MAX: Final = 1500
 """What is sent of the conversation. Less than fits: one slow core reads about 100 tokens a second."""
 
-MESSAGE_TOKENS_MAX: Final = 1100
+MESSAGE_TOKENS_MAX: Final = 900
 """What is sent of one message. The newest always fits into the history, also after a step of trimming."""
 
-TRIM_TOKENS: Final = 600
+TRIM_TOKENS: Final = 500
 """The oldest messages go in steps of this size: most times the server has read the beginning of a request before."""
 
 MARK_TOKENS: Final = 10
@@ -155,11 +155,10 @@ class DemoModel:
         process, self._process = self._process, None
         starting, self._starting = self._starting, None
         if process is not None:
-            process.kill()
-        if starting is not None and isinstance(server := await starting, Server):
-            await server.model.close()
-        if process is not None:
             await asyncio.to_thread(end, process)
+        if starting is not None:
+            await asyncio.wait([starting])
+            await close_client(starting)
 
     async def _server(self) -> Server | Failure:
         """Return the server that runs, else start one; whoever asks meanwhile waits for the same one."""
@@ -175,34 +174,40 @@ class DemoModel:
         process, self._process = self._process, None
         if process is not None:
             await asyncio.to_thread(end, process)
-        if before is not None and not before.cancelled() and isinstance(dead := before.result(), Server):
-            await dead.model.close()
+        if before is not None:
+            await close_client(before)
         if self._closed:
             return CLOSED
-        files = find_demo(self._folder)
-        if files is None:
-            return NOT_INSTALLED
         key = secrets.token_hex(16)
         try:
+            files = find_demo(self._folder)
+            if files is None:
+                return NOT_INSTALLED
             process = launch(files, self._folder, key)
         except OSError as error:
             return Failure(kind=FailureKind.UNAVAILABLE, text=f"The demo model could not be started: {error}")
         self._process = process
         port = await announced_port(process)
         if port is None:
-            return CLOSED if self._closed else self._start_failure(process)
+            return CLOSED if self._closed else await self._start_failure(process)
         base_url = f"http://{HOST}:{port}/v1"
         name = f"openai:{MODEL_ALIAS}"
         model = open_provider(name, key=key, base_url=base_url, stall_seconds=self._stall_seconds)
         return Server(process, model)
 
-    def _start_failure(self, process: subprocess.Popen[bytes]) -> Failure:
-        code = process.poll()
-        how = f"not ready within {START_SECONDS_MAX:.0f} seconds" if code is None else f"it ended with {code}"
+    async def _start_failure(self, process: subprocess.Popen[bytes]) -> Failure:
+        is_ended = await has_ended(process)
+        how = f"it ended with {process.returncode}" if is_ended else f"not ready within {START_SECONDS_MAX:.0f} seconds"
         process.kill()
         log = self._folder / "server.log"
         where = f"; see {log}" if log.exists() else ""
         return Failure(kind=FailureKind.UNAVAILABLE, text=f"The demo model did not start: {how}{where}.")
+
+
+async def close_client(started: asyncio.Task[Server | Failure]) -> None:
+    """Let go of the connections to the server that a start gave, if it gave one."""
+    if not started.cancelled() and isinstance(server := started.result(), Server):
+        await server.model.close()
 
 
 def is_alive(started: asyncio.Task[Server | Failure]) -> bool:
@@ -220,7 +225,7 @@ def launch(files: DemoFiles, folder: Path, key: str) -> subprocess.Popen[bytes]:
         command += ["--library", str(files.library)]
     with contextlib.ExitStack() as stack:
         log: IO[bytes] | int = subprocess.DEVNULL
-        if folder.is_dir():
+        with contextlib.suppress(OSError):  # a folder that is not ours to write: then without a log
             log = stack.enter_context((folder / "server.log").open("ab"))
             if log.tell() > LOG_BYTES_MAX:
                 log.truncate(0)

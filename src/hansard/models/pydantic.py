@@ -58,17 +58,24 @@ def open_provider(
     return ProviderModel(name, missing_key(style.key_variables[0]) if access.lacks_key else access)
 
 
-def preload() -> None:
-    """Import and read what a first request needs. Call it in a thread while a person types; it takes a second."""
-    import anthropic.resources.beta.messages  # noqa: F401
-    import openai.resources.chat.completions  # noqa: F401
-    import pydantic_ai.direct
-    import pydantic_ai.models.anthropic
-    import pydantic_ai.models.openai  # noqa: F401
-    from genai_prices.data_snapshot import get_snapshot
+def preload(name: str = "") -> None:
+    """Import and read what the first request to a model needs; without a name, what any model needs.
 
-    get_snapshot()
-    trusted()
+    Call it in a thread while a person types: it takes a second or more.
+    """
+    prefix = name.partition(":")[0]
+    if prefix in {"", "openai"}:
+        import openai.resources.chat.completions  # noqa: F401
+        import pydantic_ai.models.openai
+    if prefix in {"", "anthropic"}:
+        import anthropic.resources.beta.messages  # noqa: F401
+        import pydantic_ai.models.anthropic
+    if prefix in {"", *STYLES}:
+        import pydantic_ai.direct  # noqa: F401
+        from genai_prices.data_snapshot import get_snapshot
+
+        get_snapshot()
+        trusted()
 
 
 class ProviderModel:
@@ -175,26 +182,17 @@ class Pieces:
 
     def delta(self, event: ModelResponseStreamEvent) -> Delta | None:
         """Return the piece that an event brings; None when it brings no words."""
-        from pydantic_ai.messages import (
-            PartDeltaEvent,
-            PartStartEvent,
-            TextPart,
-            TextPartDelta,
-            ThinkingPart,
-            ThinkingPartDelta,
-        )
-
         content: str | None = None
         part = "text"
-        if isinstance(event, PartDeltaEvent):
-            if isinstance(event.delta, TextPartDelta):
+        if event.event_kind == "part_delta":
+            if event.delta.part_delta_kind == "text":
                 content = event.delta.content_delta
-            elif isinstance(event.delta, ThinkingPartDelta):
+            elif event.delta.part_delta_kind == "thinking":
                 content, part = event.delta.content_delta, "reasoning"
-        elif isinstance(event, PartStartEvent):
-            if isinstance(event.part, TextPart):
+        elif event.event_kind == "part_start":
+            if event.part.part_kind == "text":
                 content = event.part.content
-            elif isinstance(event.part, ThinkingPart):
+            elif event.part.part_kind == "thinking":
                 content, part = event.part.content, "reasoning"
         if not content:
             return None

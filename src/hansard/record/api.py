@@ -228,9 +228,14 @@ class Record:
     # Turns.
 
     @asynccontextmanager
-    async def turn(self, session_id: str, *, wait_seconds: float = 0, queued_only: bool = False) -> AsyncIterator[Turn]:
-        """Hold a session for one turn: its queued one, or a new one. Leaving ends the turn, whatever happened."""
-        turn = await claim(self._caller, session_id, wait_seconds, queued_only=queued_only)
+    async def turn(
+        self, session_id: str, *, wait_seconds: float = 0, waiting: str | None = None
+    ) -> AsyncIterator[Turn]:
+        """Hold a session for one turn: its queued one, or a new one. Leaving ends the turn, whatever happened.
+
+        With `waiting`, only a queued one: that of this id, or, when it is empty, whichever waits.
+        """
+        turn = await claim(self._caller, session_id, wait_seconds, waiting)
         try:
             yield turn
         except BaseException as error:

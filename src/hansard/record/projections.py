@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hansard.domain import entries as e
+from hansard.domain.messages import Role
 from hansard.domain.turns import TurnState
 from hansard.record.sqlite.queries import SQL
 
@@ -36,9 +37,9 @@ class Place:
 
 
 def count_messages(body: e.Body) -> int:
-    """Return how many messages an entry adds to its session: a fork begins with those that it inherits."""
+    """Return how many messages an entry adds to its session: notices are not counted, a fork inherits its parent's."""
     if isinstance(body, e.MessageAdded | e.MessageOpened):
-        return 1
+        return int(body.role != Role.NOTICE)
     return body.messages if isinstance(body, e.SessionCreated) else 0
 
 

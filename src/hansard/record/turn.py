@@ -129,12 +129,12 @@ class Turn:
         return await self._caller.write(lambda tx: end_turn(tx, self._lease, ending), cost=cost, ending=True)
 
 
-async def claim(caller: Caller, session_id: str, wait_seconds: float, *, queued_only: bool = False) -> Turn:
+async def claim(caller: Caller, session_id: str, wait_seconds: float, waiting: str | None = None) -> Turn:
     """Claim a session's queued turn, or a new one; wait for the one that runs, no longer than told."""
     loop = asyncio.get_running_loop()
     store = caller.store
     turn_id = new_id()
-    wanted = Claim(session_id, turn_id, store.owner, queued_only)
+    wanted = Claim(session_id, turn_id, store.owner, waiting)
     deadline = loop.time() + wait_seconds
     while True:
         try:

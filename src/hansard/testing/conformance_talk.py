@@ -90,7 +90,7 @@ async def stopping_reaches_the_holder_and_ends_what_waits(backend: Backend) -> N
                         break
         require_equal(await record.stop_turns(session_id, "again", queued=True), [], "what there is to stop")
         with require_error(NotFound, "claiming a turn when none waits"):
-            async with record.turn(session_id, queued_only=True):
+            async with record.turn(session_id, waiting=""):
                 pass
 
 

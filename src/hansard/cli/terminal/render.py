@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.segment import Segment
 
 from hansard.cli.terminal.blocks import CODE_INDENT, Block, Kind, is_blank
-from hansard.cli.terminal.highlight import Highlighter, Line
+from hansard.cli.terminal.highlight import Highlighter, Line, Piece
 from hansard.cli.terminal.markdown import BROKEN, CODE_MARGIN, THEME, Markdown
 from hansard.cli.terminal.wrap import TAB_COLUMNS, wrap
 
@@ -178,7 +178,10 @@ class Pen:
             block = blocks[index]
             index += 1
             if block.kind is Kind.FENCE:
-                self._open(block, colour=renderer.colour)
+                gap, label = self._gap(block), self._open(block, colour=renderer.colour)
+                lines += [*gap, renderer.code(label)] if label else []
+                # A fence that is not drawn still separates what is.
+                self._apart = bool(gap) and not label
             elif block.kind is Kind.CODE:
                 run = [block]
                 while index < len(blocks) and blocks[index].kind is Kind.CODE:
@@ -198,18 +201,17 @@ class Pen:
     def _remember(self, block: Block) -> None:
         """Keep the block for the next one's sake; empty lines count as the end of the block before them."""
         if not is_blank(block.text) or block.kind in CODE_KINDS:
-            if block.kind is Kind.FENCE and self._before is not None:
-                # The fence itself is not drawn, but what it separates is.
-                self._apart = self._apart or bool(self._gap(block))
             self._before = block
         elif self._before is not None:
             self._before = self._before._replace(text=self._before.text + block.text)
 
-    def _open(self, block: Block, *, colour: bool) -> None:
-        info = block.text.strip().lstrip("`~").strip().split(maxsplit=1)
-        language = info[0].strip("{}.").lower() if info and colour else ""
-        self._highlighter = Highlighter(language)
+    def _open(self, block: Block, *, colour: bool) -> Line:
+        """Begin a listing. Its language is seen in its colours; what else the fence says is a line of its own."""
+        info = block.text.strip().lstrip("`~").strip()
+        words = info.split(maxsplit=1)
+        self._highlighter = Highlighter(words[0].strip("{}.").lower() if words and colour else "")
         self._margin = " " * block.indent + CODE_MARGIN
+        return (Piece(self._margin, ""), Piece(info, "dim")) if len(words) > 1 else ()
 
     def _code(self, renderer: Renderer, run: Sequence[Block], *, live: bool) -> list[str]:
         """Return the lines of a run of code, coloured as the lines before them ask for."""

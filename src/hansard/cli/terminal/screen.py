@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -39,6 +38,7 @@ from prompt_toolkit.layout import (
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.styles import Style
 
+from hansard.cli.table import load
 from hansard.cli.terminal.completion import Completion
 from hansard.cli.terminal.history import open_history
 from hansard.cli.terminal.output import Terminal, fragments, is_dumb, reflows, rows_gained, tail_rows
@@ -154,7 +154,7 @@ class Screen:
         """Be the screen until somebody leaves or the input ends. An error of a handler ends it, and is raised."""
         self._running = True
         # The first answer is not to wait for this: it takes longer than drawing the prompt.
-        loading = asyncio.create_task(asyncio.to_thread(import_module, RENDER))
+        loading = asyncio.create_task(asyncio.to_thread(load, RENDER))
         try:
             if self._plain:
                 self._print([])

@@ -8,9 +8,9 @@ taken back; all untrusted text went through `safe`; without colour there is not 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from hansard.cli.table import load
 from hansard.cli.terminal.blocks import Block, Splitter
 from hansard.cli.terminal.sanitize import safe, safe_line
 from hansard.cli.terminal.wrap import cut, wrap
@@ -49,7 +49,7 @@ class Stream:
 
     def new_text(self, chunk: Chunk) -> str:
         """Return what a chunk adds to what was already seen: nothing is shown twice."""
-        data = chunk.text.encode()
+        data = chunk.text.encode(errors="surrogatepass")
         skip = self.offset_bytes - chunk.offset
         self.whole = self.whole and skip >= 0
         self.offset_bytes = max(self.offset_bytes, chunk.offset + len(data))
@@ -188,7 +188,7 @@ class View:
 
     def _new_stream(self) -> Stream:
         """Begin a message. Its first block stands apart from whatever was printed before."""
-        stream = Stream(import_module(RENDER).Pen())
+        stream = Stream(load(RENDER).Pen())
         if self._printed:
             stream.pen.lift()
         return stream
@@ -201,7 +201,7 @@ class View:
 
     def _drawn(self) -> Renderer:
         if self._renderer is None:
-            self._renderer = import_module(RENDER).Renderer(width=self._width, colour=self._colour)
+            self._renderer = load(RENDER).Renderer(width=self._width, colour=self._colour)
         return self._renderer
 
     # What comes whole.

@@ -64,12 +64,12 @@ def end_queued(tx: Transaction, journal: Journal, reason: str) -> TurnInfo | Non
 
 
 class Claim(NamedTuple):
-    """Who wants to run which turn: the queued one or a new one, or the queued one only."""
+    """Who wants to run which turn. `waiting`: the id of the one that waits, "" whichever does, None a new one too."""
 
     session_id: str
     turn_id: str
     owner: str
-    queued_only: bool = False
+    waiting: str | None = None
 
 
 def claim_turn(tx: Transaction, claim: Claim, is_alive: IsAlive) -> TurnInfo:
@@ -85,8 +85,8 @@ def claim_turn(tx: Transaction, claim: Claim, is_alive: IsAlive) -> TurnInfo:
     check_open(row)
     close_lost(tx, session_id, is_alive)
     waiting = find_turn(tx, journal, TurnState.QUEUED)
-    if waiting is None and claim.queued_only:
-        message = f"no turn waits in session {session_id}"
+    if claim.waiting is not None and (waiting is None or claim.waiting not in {"", waiting.id}):
+        message = f"no turn {claim.waiting} waits in session {session_id}"
         raise NotFound(message)
     started_id = waiting.id if waiting is not None else turn_id
     started = tx.add(journal, f"~claim:{turn_id}", e.TurnStarted(turn_id=started_id, owner=owner))

@@ -117,8 +117,9 @@ FROM entry WHERE key > ? AND key <= ? ORDER BY key LIMIT ?
 SELECT digest FROM entry WHERE key = ?
 
 -- name: count_messages
--- Messages in a stretch of a journal, for a fork's count.
+-- Messages in a stretch of a journal, for a fork's count; a body begins with its role, and notices are not counted.
 SELECT count(*) FROM entry WHERE key > ? AND key <= ? AND kind IN ('message.added', 'message.opened')
+  AND substr(body, 1, 16) <> CAST('{"role":"notice"' AS BLOB)
 
 -- name: read_forms
 -- Openings and seals in a stretch of a journal, to find a message that a fork cuts.
