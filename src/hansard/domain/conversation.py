@@ -68,8 +68,9 @@ class Conversation:
 
     @property
     def wants_reply(self) -> bool:
-        """Whether somebody waits for the model: the last that it was given is not its own words."""
-        return bool(self.placed) and self.placed[-1].message.role != Role.ASSISTANT
+        """Whether somebody waits for the model: the last that it was given is what they said, or a tool's result."""
+        last = self.placed[-1].message if self.placed else None
+        return last is not None and (is_said(last) or last.role == Role.TOOL)
 
     def _place_waiting(self, turn_id: str, *, steered_only: bool = False) -> None:
         """Let messages that wait enter."""
@@ -144,6 +145,11 @@ class Conversation:
     def _turn_steered(self, _entry: e.Entry, body: e.TurnSteered) -> None:
         self._steered.add(body.message_id)
 
+    def _turn_continued(self, entry: e.Entry, body: e.TurnContinued) -> None:
+        """The request to go on stands where a person would have spoken; it has no words of its own."""
+        marker = Message(id=entry.id, role=Role.SYSTEM, parts=(), at_microseconds=entry.at_microseconds)
+        self.placed.append(Placed(marker, body.turn_id, entry.seq))
+
     def _turn_used(self, _entry: e.Entry, body: e.TurnUsed) -> None:
         self.usage[body.model] = add_usage(self.usage.get(body.model), body.usage)
         self.requests += 1
@@ -171,11 +177,17 @@ APPLY: dict[type[e.Body], Callable[[Conversation, e.Entry, Any], None]] = {
     e.TurnQueued: Conversation._turn_queued,  # noqa: SLF001
     e.TurnStarted: Conversation._turn_started,  # noqa: SLF001
     e.TurnSteered: Conversation._turn_steered,  # noqa: SLF001
+    e.TurnContinued: Conversation._turn_continued,  # noqa: SLF001
     e.TurnUsed: Conversation._turn_used,  # noqa: SLF001
     e.TurnEnded: Conversation._turn_ended,  # noqa: SLF001
     e.SessionFrozen: Conversation._frozen,  # noqa: SLF001
     e.SessionSet: Conversation._set,  # noqa: SLF001
 }
+
+
+def is_said(message: Message) -> bool:
+    """Return whether a message was said to the model, by a person or as an instruction; a request to go on was not."""
+    return message.role == Role.USER or (message.role == Role.SYSTEM and bool(message.parts))
 
 
 def calls_of(message: Message) -> set[str]:
@@ -203,7 +215,7 @@ def last_exchange(conversation: Conversation, count: int = 1) -> list[Placed]:
     start = len(everything)
     said = False
     for index in range(len(everything) - 1, -1, -1):
-        is_user = everything[index].message.role in {Role.USER, Role.SYSTEM}
+        is_user = is_said(everything[index].message)
         if said and not is_user:
             count -= 1
             said = False
@@ -218,6 +230,6 @@ def last_exchange(conversation: Conversation, count: int = 1) -> list[Placed]:
 def last_answer(conversation: Conversation) -> list[Placed]:
     """Return what came after the last that people said and the model was given."""
     start = len(conversation.placed)
-    while start and conversation.placed[start - 1].message.role not in {Role.USER, Role.SYSTEM}:
+    while start and not is_said(conversation.placed[start - 1].message):
         start -= 1
     return conversation.placed[start:]

@@ -134,6 +134,13 @@ class TurnSteered(Body, frozen=True):
     message_id: str
 
 
+class TurnContinued(Body, frozen=True):
+    """The model is asked to go on where a broken connection cut its message."""
+
+    turn_id: str
+    message_id: str
+
+
 class TurnUsed(Body, frozen=True):
     """What one request of a turn took."""
 
@@ -222,6 +229,7 @@ KINDS: dict[str, tuple[int, type[Body]]] = {
     "turn.started": (1, TurnStarted),
     "turn.stopping": (1, TurnStopping),
     "turn.steered": (1, TurnSteered),
+    "turn.continued": (1, TurnContinued),
     "turn.used": (1, TurnUsed),
     "turn.ended": (1, TurnEnded),
     "delivery.created": (1, DeliveryCreated),

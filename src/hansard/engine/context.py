@@ -9,13 +9,14 @@ never changed in the record.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from hansard.domain.messages import File, Message, Role, Status, Text, ToolCall, ToolOutcome, ToolResult
 from hansard.domain.requests import AssistantSaid, Request, Said, ToolsSaid, UserSaid
 from hansard.engine import prompts
+from hansard.engine.calls import result_id
 
 if TYPE_CHECKING:
     from hansard.domain.conversation import Conversation, End, Placed
@@ -46,6 +47,14 @@ def render(placed: list[Placed], ends: dict[str, End]) -> list[Said]:
     return rendering.finish()
 
 
+class OpenCall(NamedTuple):
+    """A call that waits for its result: its id in the record and in the request, and the id that its result may have."""
+
+    recorded_id: str
+    own_id: str
+    result_id: str
+
+
 class Rendering:
     """Messages on their way to a model."""
 
@@ -55,7 +64,7 @@ class Rendering:
         self._ends = ends
         self._turn_id = ""
         self._notes: list[str] = []
-        self._open: list[tuple[str, str]] = []
+        self._open: list[OpenCall] = []
         self._results: dict[str, ToolResult] = {}
         self._used_ids: set[str] = set()
         self._cut = False
@@ -64,6 +73,10 @@ class Rendering:
         """Add a message."""
         if message.role == Role.TOOL:
             self._take_results(message)
+        elif message.role == Role.SYSTEM and not message.parts:
+            self._close_calls()
+            if self.said and isinstance(self.said[-1], AssistantSaid):
+                self._say_between()
         elif message.role == Role.ASSISTANT:
             self._close_calls()
             self._take_reply(message, turn_id)
@@ -95,7 +108,8 @@ class Rendering:
 
     def _take_reply(self, message: Message, turn_id: str) -> None:
         text = "".join(part.text for part in message.parts if isinstance(part, Text))
-        calls = tuple(self._own_id(part) for part in message.parts if isinstance(part, ToolCall))
+        called = [part for part in message.parts if isinstance(part, ToolCall)]
+        calls = tuple(self._own_id(part, result_id(message.id, index)) for index, part in enumerate(called))
         if not text.strip() and not calls:
             return
         if not self.said or isinstance(self.said[-1], AssistantSaid):
@@ -111,26 +125,27 @@ class Rendering:
         self.said.append(UserSaid(between))
         self._notes = []
 
-    def _own_id(self, call: ToolCall) -> ToolCall:
+    def _own_id(self, call: ToolCall, answer_id: str) -> ToolCall:
         """Return a call with an id that is valid and the only one of its name; its result is found by the old one."""
         own, number = call.id, len(self._used_ids)
         while not CALL_ID.fullmatch(own) or own in self._used_ids:
             own, number = f"call_{number}", number + 1
         self._used_ids.add(own)
-        self._open.append((call.id, own))
+        self._open.append(OpenCall(call.id, own, answer_id))
         return msgspec.structs.replace(call, id=own)
 
     def _take_results(self, message: Message) -> None:
         for part in message.parts:
             if not isinstance(part, ToolResult):
                 continue
-            meant = next((each for each in self._open if each[0] == part.call_id), None)
+            named = [each for each in self._open if each.recorded_id == part.call_id]
+            meant = next((each for each in named if each.result_id == message.id), named[0] if named else None)
             if meant is None:
                 self._notes.append(prompts.orphan_result(part.text))
                 continue
             self._open.remove(meant)
             text = part.text if part.text.strip() else prompts.NO_TEXT
-            self._results[meant[1]] = msgspec.structs.replace(part, call_id=meant[1], text=text)
+            self._results[meant.own_id] = msgspec.structs.replace(part, call_id=meant.own_id, text=text)
 
     def _close_calls(self) -> None:
         """Give every call of the last reply its result; one that has none gets one that says so."""

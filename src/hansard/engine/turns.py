@@ -72,6 +72,7 @@ async def converse(agent: Agent, turn: Turn) -> None:
         turn.settle(answer.message_id, calls.unfinished())
         if answer.failure is not None and answer.message_id and continued < limits.continuations_max:
             continued += 1
+            turn.go_on(answer.message_id)
             await turn.append(Message.notice(f"{answer.failure.text}. The answer goes on in a new message."))
         elif answer.failure is not None:
             fail(turn, answer.failure, said=bool(answer.message_id))

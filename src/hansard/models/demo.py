@@ -18,6 +18,8 @@ import subprocess
 import sys
 from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from hansard.domain.requests import AssistantSaid, Failed, Failure, FailureKind, Request, ToolsSaid, UserSaid
 from hansard.models.demo_files import find_demo
 from hansard.models.demo_server import CONTEXT_TOKENS, HOST, MODEL_ALIAS
@@ -78,6 +80,10 @@ NOT_INSTALLED: Final = Failure(
 CLOSED: Final = Failure(kind=FailureKind.UNAVAILABLE, text="The demo model was closed.")
 
 
+SYSTEM: Final = "You are a helpful assistant."
+"""What it is told in place of the session's instructions: anything longer confuses a model of this size."""
+
+
 class Server(NamedTuple):
     """A server that answers, and the way to ask it."""
 
@@ -123,6 +129,7 @@ class DemoModel:
         Before the first piece two failures are mended here, once each: a server that died is started anew, and a
         request that was refused, because the estimate of its size was wrong, is cut so that it fits for certain.
         """
+        request = msgspec.structs.replace(request, system=SYSTEM)
         count = estimate_tokens
         may_restart = True
         while True:

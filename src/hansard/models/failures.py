@@ -11,7 +11,7 @@ import msgspec
 from hansard.domain.requests import Failure, FailureKind
 
 if TYPE_CHECKING:
-    from pydantic_ai.exceptions import ModelAPIError
+    from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 
     from hansard.models.wire import Wire
 
@@ -66,6 +66,8 @@ def garbled() -> Failure:
 
 def failure_of(error: Exception, wire: Wire, place: Place) -> Failure:
     """Say what an exception of the model library, the provider's library or the transport means."""
+    if isinstance(error, ImportError):
+        return Failure(kind=FailureKind.MISSING, text=f"A library for this model is not installed: {error.name}.")
     from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UnexpectedModelBehavior
 
     if isinstance(error, ModelHTTPError):
@@ -76,6 +78,10 @@ def failure_of(error: Exception, wire: Wire, place: Place) -> Failure:
     transport = transport_cause(error)
     if transport is not None:
         return transport_failure(transport, wire, place)
+    if not wire.is_answered:
+        # Nobody was asked, or not in words that could be sent. To repeat that would not help.
+        text = f"The request could not be made ({type(error).__name__})."
+        return Failure(kind=FailureKind.REFUSED, text=text)
     if isinstance(error, UnexpectedModelBehavior) and not wire.size_bytes:
         return cut_off(wire)
     # An event that stops in its middle where only the closing of the connection marks the end was cut there.
@@ -150,15 +156,9 @@ def transport_cause(error: BaseException) -> Exception | None:
     return None
 
 
-def refuses_figures(error: Exception) -> bool:
+def refuses_figures(error: ModelHTTPError) -> bool:
     """Whether a server refused a request because it asks for usage figures."""
-    from pydantic_ai.exceptions import ModelHTTPError
-
-    return (
-        isinstance(error, ModelHTTPError)
-        and error.status_code in STATUS_INVALID
-        and "stream_options" in str(error.body)
-    )
+    return error.status_code in STATUS_INVALID and "stream_options" in str(error.body)
 
 
 def said(what: str, body: object, place: Place) -> str:

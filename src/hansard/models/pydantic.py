@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from hansard.domain.requests import Called, Delta, Failed, Failure, Finished
@@ -136,33 +136,23 @@ class ProviderModel:
 
     async def _ask(self, request: Request, access: Access, wire: Wire, stack: AsyncExitStack) -> StreamedResponse:
         """Send the request and return the answer that begins; once more where only the wish for figures was refused."""
+        asks_usage = self._asks_usage
+        model = await self._made(access)
+        from pydantic_ai.exceptions import ModelHTTPError
+
         try:
-            return await self._send(request, access, wire, stack)
-        except Exception as error:
-            if access.is_own or not self._asks_usage or not refuses_figures(error):
+            return await stack.enter_async_context(opened(model, request, access, wire))
+        except ModelHTTPError as error:
+            if access.is_own or not asks_usage or not refuses_figures(error):
                 raise
-        self._asks_usage, self._model = False, None
-        return await self._send(request, access, wire, stack)
+        if self._asks_usage:
+            self._asks_usage, self._model = False, None
+        model = await self._made(access)
+        return await stack.enter_async_context(opened(model, request, access, wire))
 
-    async def _send(self, request: Request, access: Access, wire: Wire, stack: AsyncExitStack) -> StreamedResponse:
-        """Send the request. Importing and building happen in a thread, once."""
-        model = self._model
-        if model is None:
-            model = await asyncio.to_thread(self._build, access)
-        from pydantic_ai.direct import model_request_stream
-
-        opening = model_request_stream(
-            model,
-            map_messages(request),
-            model_settings=map_settings(request, access.style.name),
-            model_request_parameters=map_parameters(request),
-            instrument=False,
-        )
-        token = OBSERVER.set(wire)
-        try:
-            return await stack.enter_async_context(opening)
-        finally:
-            OBSERVER.reset(token)
+    async def _made(self, access: Access) -> Model[Any]:
+        """Return the model of the library. Importing and building happen in a thread, once."""
+        return await asyncio.to_thread(self._build, access) if self._model is None else self._model
 
     def _build(self, access: Access) -> Model[Any]:
         """Make the clients. Turns that come first at once share what the earliest of them made."""
@@ -172,6 +162,29 @@ class ProviderModel:
             if self._model is None:
                 self._model = make_model(access, self._client, asks_usage=self._asks_usage)
             return self._model
+
+
+@asynccontextmanager
+async def opened(
+    model: Model[Any], request: Request, access: Access, wire: Wire
+) -> AsyncGenerator[StreamedResponse, None]:
+    """Send a request, and watch what comes back for as long as the answer is read."""
+    from pydantic_ai.direct import model_request_stream
+
+    opening = model_request_stream(
+        model,
+        map_messages(request),
+        model_settings=map_settings(request, access.style.name),
+        model_request_parameters=map_parameters(request),
+        instrument=False,
+    )
+    async with AsyncExitStack() as stack:
+        token = OBSERVER.set(wire)
+        try:
+            answer = await stack.enter_async_context(opening)
+        finally:
+            OBSERVER.reset(token)
+        yield answer
 
 
 class Pieces:

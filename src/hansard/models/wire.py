@@ -26,8 +26,14 @@ class Wire:
     """The state of one answer on the wire."""
 
     def __init__(self) -> None:
+        self.is_answered = False
+        """Headers came."""
         self.delimited = False
         """The transport marks the end: a body that stops before it is an error by itself."""
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing of a body has come yet."""
         self.ended = False
         """The body was read to its end."""
         self.size_bytes = 0
@@ -35,7 +41,9 @@ class Wire:
         self._tail = b"\n"
 
     def answered(self, response: httpx2.Response) -> None:
-        """Take the headers in."""
+        """Take the headers in. Those of a second response, after a redirection, begin anew."""
+        self._begin()
+        self.is_answered = True
         headers = response.headers
         chunked = "chunked" in headers.get("transfer-encoding", "").lower()
         self.delimited = chunked or "content-length" in headers or response.http_version.startswith("HTTP/2")

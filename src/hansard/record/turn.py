@@ -9,7 +9,7 @@ from collections import deque
 from itertools import groupby
 from typing import TYPE_CHECKING, Self
 
-from hansard.domain.entries import TurnUsed
+from hansard.domain.entries import TurnContinued, TurnUsed
 from hansard.domain.ids import check_entry_id, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX, REPLY_BYTES_MAX
 from hansard.domain.messages import Message, Part, Reasoning, Text, clean_part
@@ -87,7 +87,12 @@ class Turn:
     def use(self, model: str, usage: Usage) -> None:
         """Note what a request took; recorded with the next thing this turn does."""
         used = TurnUsed(turn_id=self.id, model=clean_text(model)[:NAME_CHARACTERS_MAX], usage=usage)
-        self._kept = self._kept._replace(used=(*self._kept.used, (f"~used:{new_id()}", used)))
+        self._kept = self._kept._replace(facts=(*self._kept.facts, (f"~used:{new_id()}", used)))
+
+    def go_on(self, message_id: str) -> None:
+        """Note that the model is asked to go on where this message was cut; recorded with the next thing."""
+        fact = TurnContinued(turn_id=self.id, message_id=message_id)
+        self._kept = self._kept._replace(facts=(*self._kept.facts, (f"~continued:{message_id}", fact)))
 
     def settle(self, message_id: str, results: Sequence[Message]) -> None:
         """Let these be recorded with the turn's end, where their ids are not there: results of a message's calls."""
@@ -104,7 +109,7 @@ class Turn:
 
     def wrote(self, kept: Kept) -> None:
         """What was kept is recorded; what came since is not."""
-        self._kept = Kept(self._kept.abandoned, self._kept.used[len(kept.used) :])
+        self._kept = Kept(self._kept.abandoned, self._kept.facts[len(kept.facts) :])
 
     def fail(self, reason: str) -> None:
         """Let the turn end as failed, without an exception."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 SYNCHRONISED_BEGIN: Final = "\x1b[?2026h"
 SYNCHRONISED_END: Final = "\x1b[?2026l"
+ERASE_DOWN: Final = "\x1b[K\x1b7\x1b[B\x1b[J\x1b8"
+"""To the end of the row; save the cursor; one row down; to the end of the screen; back."""
 STYLED: Final = re.compile(r"\x1b\[([\d;]*)m")
 
 
@@ -55,6 +57,13 @@ class Terminal(Vt100_Output):
             self.held = False
             self.write_raw(SYNCHRONISED_END)
             self.flush()
+
+    def erase_down(self) -> None:
+        """Erase this row and, from the one below it, the rest.
+
+        Erased from the very first row on, some terminals keep a copy in the scrollback: it would be there twice.
+        """
+        self.write_raw(ERASE_DOWN)
 
     def flush(self) -> None:
         """Write, unless a drawing is being gathered."""

@@ -157,6 +157,7 @@ class Pen:
         self._margin = CODE_MARGIN
         self._highlighter = Highlighter("")
         self._apart = False
+        self._written = False
 
     def lift(self) -> None:
         """Something else was written in between: what comes next stands apart from it."""
@@ -195,6 +196,7 @@ class Pen:
                     # Between lines of indented code, empty lines are its own.
                     block = block._replace(text=LEADING_BLANKS.sub("", block.text))
                 lines += renderer.block(block, live=live and index == len(blocks))
+            self._written = self._written or bool(lines)
             self._remember(block)
         return lines
 
@@ -228,7 +230,7 @@ class Pen:
         before, apart, self._apart = self._before, self._apart, False
         if apart:
             return [""]
-        if before is None or block.continued:
+        if before is None or not self._written or block.continued:
             return []
         if block.kind in CODE_KINDS and before.kind in CODE_KINDS and block.kind is not Kind.FENCE:
             return []

@@ -198,13 +198,10 @@ class Screen:
 
     def _before_drawing(self, app: Application[None]) -> None:
         """Print what is finished where the drawing stood; the drawing follows below it, in the same write."""
-        size = self._output.get_size()
-        self._view.resize(size.columns)
-        drawn = app.renderer.last_rendered_screen
-        wanted = app.layout.container.preferred_height(size.columns, size.rows).preferred
-        if self._pending or (drawn is not None and wanted < drawn.height):
+        self._view.resize(self._output.get_size().columns)
+        if self._pending:
             app.renderer.erase()
-        self._write_pending()
+            self._write_pending()
 
     # The layout.
 

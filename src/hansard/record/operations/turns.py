@@ -142,10 +142,10 @@ def check_holder(tx: Transaction, journal: Journal, lease: Lease) -> None:
 
 
 class Kept(NamedTuple):
-    """What a turn has to record with the next thing that it does: messages to seal, and what its requests took."""
+    """What a turn has to record with the next thing that it does: messages to seal, and facts about its requests."""
 
     abandoned: frozenset[str] = frozenset()
-    used: tuple[tuple[str, e.TurnUsed], ...] = ()
+    facts: tuple[tuple[str, e.TurnUsed | e.TurnContinued], ...] = ()
 
 
 def append_in_turn(tx: Transaction, lease: Lease, offered: Offered, kept: Kept = Kept()) -> e.Entry:  # noqa: B008
@@ -180,9 +180,9 @@ def _write_kept(tx: Transaction, journal: Journal, kept: Kept) -> None:
     _, row = tx.session(journal.id)
     if row.open_message is not None and row.open_message in kept.abandoned:
         tx.seal(journal, row.open_message, Status.INTERRUPTED)
-    for entry_id, used in kept.used:
+    for entry_id, fact in kept.facts:
         if tx.find(journal, entry_id) is None:
-            tx.add(journal, entry_id, used)
+            tx.add(journal, entry_id, fact)
 
 
 class Piece(NamedTuple):
