@@ -48,7 +48,7 @@ def render(placed: list[Placed], ends: dict[str, End]) -> list[Said]:
 
 
 class OpenCall(NamedTuple):
-    """A call that waits for its result: its id in the record and in the request, and the id that its result may have."""
+    """A call that waits for its result: its id in the record and in the request, and the id of its result."""
 
     recorded_id: str
     own_id: str

@@ -140,6 +140,9 @@ async def run_turn(agent: Agent, session_id: str, waiting: str = "") -> Ran:
         try:
             await asyncio.wait({work, stop}, timeout=agent.limits.turn_seconds_max, return_when=asyncio.FIRST_COMPLETED)
             finished = work.done()
+        except asyncio.CancelledError:
+            turn.interrupt("the program was left")
+            raise
         finally:
             await cancel_all(work, stop)
         if finished:

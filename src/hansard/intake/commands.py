@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.messages import Message
-from hansard.errors import Ambiguous, HansardError, SessionEnded
+from hansard.errors import Ambiguous, HansardError, OutcomeUnknown, RecordUnavailable, SessionEnded
 from hansard.intake import handlers
 from hansard.intake.handlers import Outcome, Scene
 
@@ -107,9 +107,9 @@ async def run_command(scene: Scene, text: str, parsed: Parsed) -> Outcome:
             outcome = await command.run(scene, parsed.argument)
     except Ambiguous as error:
         outcome = Outcome(await handlers.candidates(scene, error), scene.session_id)
+    except (RecordUnavailable, OutcomeUnknown):
+        raise
     except HansardError as error:
-        if error.retryable:
-            raise
         outcome = Outcome(f"{error}. {error.hint}", scene.session_id)
     if not outcome.text:
         return outcome

@@ -12,6 +12,8 @@ from hansard.domain.messages import Message, Role
 from hansard.domain.requests import Usage
 from hansard.domain.sessions import Link, Parent, SessionState
 from hansard.domain.settings import Busy, LeftSessions
+from hansard.domain.turns import TurnState
+from hansard.errors import LeaseHeld
 from hansard.intake.speak import busy_of, speak
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ LISTED_MAX = 20
 FIRST_WORDS_CHARACTERS = 60
 FIRST_ENTRIES = 40
 """How far into a session its first words are looked for."""
+
+COUNT_CHARACTERS_MAX = 6
+"""Digits of a number in a command."""
 
 STOP_SECONDS_MAX = 10.0
 """How long a command waits for the turn that it asked to stop."""
@@ -60,11 +65,11 @@ class Outcome(NamedTuple):
 async def new(scene: Scene, argument: str) -> Outcome:
     """Begin a new session. A turn that runs is interrupted in the session that it belongs to."""
     old = scene.session_id
-    await scene.record.stop_turns(old, "the session was left by /new", queued=True)
     parent = Parent(session_id=old, link=Link.RESET)
     child = await scene.record.create_session(
         source=scene.source, owner=scene.owner, title=argument or None, parent=parent
     )
+    await scene.record.stop_turns(old, "the session was left by /new", queued=True)
     await scene.record.end_session(old, "new")
     return Outcome(f"A new session: {child.id}. The one before stays as {old}.", child.id)
 
@@ -75,8 +80,9 @@ async def resume(scene: Scene, argument: str) -> Outcome:
         outcome = await sessions(scene, "")
         return outcome._replace(text=f"{outcome.text}\n/resume NUMBER goes on with one of them.")
     listed = scene.listed or tuple(each.id for each in await list_sessions(scene))
-    if argument.isdecimal() and 0 < int(argument) <= len(listed):
-        found = await scene.record.session(listed[int(argument) - 1])
+    number = count_of(argument)
+    if number is not None and number <= len(listed):
+        found = await scene.record.session(listed[number - 1])
     else:
         found = await scene.record.resolve(argument, owner=scene.owner)
     if found.id == scene.session_id:
@@ -151,10 +157,12 @@ async def title(scene: Scene, argument: str) -> Outcome:
 
 async def undo(scene: Scene, argument: str) -> Outcome:
     """Take back the last exchanges."""
-    count = int(argument) if argument.isdecimal() else 1
+    count = count_of(argument) if argument else 1
+    if count is None:
+        return Outcome("Say how many exchanges to take back: /undo, or /undo 2.", scene.session_id)
     await end_running(scene)
     conversation = await scene.record.conversation(scene.session_id)
-    taken = last_exchange(conversation, max(1, count))
+    taken = last_exchange(conversation, count)
     await scene.record.undo(scene.session_id, [placed.message.id for placed in taken])
     said = next((placed.message.text for placed in taken if placed.message.role == Role.USER), "")
     if not taken:
@@ -162,6 +170,12 @@ async def undo(scene: Scene, argument: str) -> Outcome:
     return Outcome(
         f"Taken back: {len(taken)} messages, from “{shorten(said)}” on. They stay in the record.", scene.session_id
     )
+
+
+def count_of(text: str) -> int | None:
+    """Return a number from 1 on that somebody wrote, or None."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= COUNT_CHARACTERS_MAX
+    return int(text) if is_number and int(text) else None
 
 
 def shorten(text: str) -> str:
@@ -267,15 +281,23 @@ def usage_text(used: Usage) -> str:
 
 async def end_running(scene: Scene) -> None:
     """Stop what runs and wait until it has ended, so that what it said can be taken back."""
-    conversation = await scene.record.conversation(scene.session_id)
-    seq, running = conversation.seq, conversation.running
-    await scene.record.stop_turns(scene.session_id, "stopped by the person", queued=True)
-    if not running:
+    seq = (await scene.record.conversation(scene.session_id)).seq
+    stopped = await scene.record.stop_turns(scene.session_id, "stopped by the person", queued=True)
+    running = next((turn for turn in stopped if turn.state == TurnState.RUNNING), None)
+    if running is None:
         return
-    async with (
-        asyncio.timeout(STOP_SECONDS_MAX),
-        aclosing(scene.record.follow(scene.session_id, seq, chunks=False)) as items,
-    ):
-        async for item in items:
-            if isinstance(item, Entry) and item.kind == "turn.ended":
-                return
+    try:
+        async with (
+            asyncio.timeout(STOP_SECONDS_MAX),
+            aclosing(scene.record.follow(scene.session_id, seq, chunks=False)) as items,
+        ):
+            async for item in items:
+                if isinstance(item, Entry) and getattr(item.body, "turn_id", "") == running.id and is_end(item):
+                    return
+    except TimeoutError:
+        raise LeaseHeld(f"the answer that runs was asked to stop and has not yet, in {running.owner}") from None
+
+
+def is_end(entry: Entry) -> bool:
+    """Return whether an entry ends a turn."""
+    return entry.kind == "turn.ended"

@@ -82,10 +82,10 @@ def failure_of(error: Exception, wire: Wire, place: Place) -> Failure:
         # Nobody was asked, or not in words that could be sent. To repeat that would not help.
         text = f"The request could not be made ({type(error).__name__})."
         return Failure(kind=FailureKind.REFUSED, text=text)
-    if isinstance(error, UnexpectedModelBehavior) and not wire.size_bytes:
-        return cut_off(wire)
+    is_empty = isinstance(error, UnexpectedModelBehavior) and not wire.size_bytes
     # An event that stops in its middle where only the closing of the connection marks the end was cut there.
-    return cut_off(wire) if wire.ended and not wire.delimited else garbled()
+    is_cut = wire.ended and not wire.delimited
+    return cut_off(wire) if is_empty or is_cut else garbled()
 
 
 def status_failure(error: ModelAPIError, status: int, place: Place) -> Failure:

@@ -185,7 +185,7 @@ class Record:
             if each.blobs:
                 await self._caller.run(check_blobs, self._caller, each)
         cost = sum(len(each.data) for _, each in inbound.entries)
-        return await self._caller.write(lambda tx: home_ops.accept(tx, inbound), cost=cost)
+        return await self._caller.write(lambda tx: home_ops.accept(tx, inbound, self._caller.store.is_alive), cost=cost)
 
     async def load_transcript(self, session_id: str) -> list[Message]:
         """Return every message of a session, in order, an open one with its text so far."""
@@ -252,7 +252,9 @@ class Record:
     async def stop_turns(self, session_id: str, reason: str, *, queued: bool = False) -> list[TurnInfo]:
         """Ask the running turn to stop, in whichever process it runs; `queued` ends the one that waits as well."""
         cleaned = clean_text(reason)[:REASON_CHARACTERS_MAX]
-        return await self._caller.write(lambda tx: talk.stop_turns(tx, session_id, cleaned, queued=queued))
+        return await self._caller.write(
+            lambda tx: talk.stop_turns(tx, session_id, cleaned, self._caller.store.is_alive, queued=queued)
+        )
 
     async def undo(self, session_id: str, message_ids: Sequence[str]) -> None:
         """Take messages back: they leave the transcript and the context, and stay in the record."""

@@ -123,7 +123,7 @@ class Turn:
         """End the turn, and its open message with it, in one commit."""
         state, reason = self._end or (TurnState.COMPLETED, "")
         if isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit):
-            state, reason = TurnState.INTERRUPTED, f"{type(error).__name__}"
+            state, reason = TurnState.INTERRUPTED, reason or "cancelled"
         elif error is not None:
             state, reason = TurnState.FAILED, f"{type(error).__name__}: {error}"
         reason = clean_text(reason)[:REASON_CHARACTERS_MAX]

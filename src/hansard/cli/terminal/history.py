@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory, ThreadedHistory
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 ENTRY_CHARACTERS_MAX: Final = 64 * 1024
 """What is longer was pasted, and is in the record; nobody looks for it with the arrow keys."""
+
+READ_BYTES_MAX: Final = 1024 * 1024
+"""The end of the file that is read: the prompt does not wait for years of typing."""
 
 MODE: Final = 0o600
 
@@ -27,6 +31,22 @@ class PrivateHistory(FileHistory):
         finally:
             os.close(descriptor)
 
+    def load_history_strings(self) -> Iterable[str]:
+        """Return what was typed, the latest first. The lines of one message start with a plus."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - READ_BYTES_MAX))
+                text = file.read().decode(errors="replace")
+        except OSError:
+            return []
+        typed: list[list[str]] = [[]]
+        for line in text.split("\n"):
+            if line.startswith("+"):
+                typed[-1].append(line[1:])
+            elif typed[-1]:
+                typed.append([])
+        return ["\n".join(lines) for lines in reversed(typed) if lines]
+
     def store_string(self, string: str) -> None:
         """Keep what was typed, if it can be kept."""
         if len(string) > ENTRY_CHARACTERS_MAX:
@@ -42,6 +62,6 @@ def open_history(path: Path | None) -> History:
     if path is None:
         return InMemoryHistory()
     try:
-        return ThreadedHistory(PrivateHistory(path))
+        return PrivateHistory(path)
     except OSError:
         return InMemoryHistory()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hansard.domain.deliveries import Cursor, Intake
     from hansard.domain.turns import TurnInfo
     from hansard.record.journals import Journal
+    from hansard.record.operations.turns import IsAlive
     from hansard.record.transaction import Transaction
 
 
@@ -55,7 +56,7 @@ def is_said(entry: e.Entry) -> bool:
     return isinstance(entry.body, e.MessageAdded) and entry.body.role == Role.USER
 
 
-def accept(tx: Transaction, inbound: Inbound) -> Accepted:
+def accept(tx: Transaction, inbound: Inbound, is_alive: IsAlive) -> Accepted:
     """Record an inbound event, what it says, the turn that it asks for, and the platform's cursor: one commit (L2)."""
     home = home_journal(tx)
     intake, cursor = inbound.intake, inbound.cursor
@@ -67,7 +68,7 @@ def accept(tx: Transaction, inbound: Inbound) -> Accepted:
         sessions = dict.fromkeys(session_id for session_id, _ in inbound.entries) if inbound.queue_turn else ()
         for session_id in sessions:
             said = tuple(entry.id for entry in entries if entry.session_id == session_id and is_said(entry))
-            meet_running_turn(tx, session_id, said, inbound.busy)
+            meet_running_turn(tx, session_id, said, inbound.busy, is_alive)
         turns = tuple(queue_turn(tx, session_id, new_id()) for session_id in sessions)
         accepted = Accepted(entries, turns, duplicate=False)
     if intake is not None and before is None:

@@ -8,16 +8,21 @@ from hansard.domain import entries as e
 from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnInfo, TurnState
 from hansard.errors import LeaseHeld, NotFound
-from hansard.record.operations.turns import end_queued, find_turn, turn_value
+from hansard.record.operations.turns import close_lost, end_queued, find_turn, turn_value
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
+    from hansard.record.operations.turns import IsAlive
     from hansard.record.transaction import Transaction
 
 
-def stop_turns(tx: Transaction, session_id: str, reason: str, *, queued: bool) -> list[TurnInfo]:
-    """Ask the running turn to stop, and end the queued one where that is meant too; return those that it concerns."""
+def stop_turns(tx: Transaction, session_id: str, reason: str, is_alive: IsAlive, *, queued: bool) -> list[TurnInfo]:
+    """Ask the running turn to stop, and end the queued one where that is meant too; return those that it concerns.
+
+    A turn whose owner is dead cannot be asked: it is ended as lost.
+    """
     journal, _ = tx.session(session_id)
+    close_lost(tx, session_id, is_alive)
     stopped = []
     running = find_turn(tx, journal, TurnState.RUNNING)
     if running is not None:
@@ -30,10 +35,12 @@ def stop_turns(tx: Transaction, session_id: str, reason: str, *, queued: bool) -
     return [turn_value(session_id, tx.row(SQL.find_turn, (journal.key, turn.id))) for turn in stopped]
 
 
-def meet_running_turn(tx: Transaction, session_id: str, message_ids: tuple[str, ...], busy: Busy) -> None:
+def meet_running_turn(
+    tx: Transaction, session_id: str, message_ids: tuple[str, ...], busy: Busy, is_alive: IsAlive
+) -> None:
     """Say what new messages mean for the turn that runs: it is interrupted, or steered, or goes on."""
     if busy is Busy.INTERRUPT:
-        stop_turns(tx, session_id, "a new message came", queued=False)
+        stop_turns(tx, session_id, "a new message came", is_alive, queued=False)
     elif busy is Busy.STEER:
         journal, _ = tx.session(session_id)
         running = find_turn(tx, journal, TurnState.RUNNING)
