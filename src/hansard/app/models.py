@@ -90,7 +90,7 @@ class Models:
         except ModelMissing:
             return
         if not isinstance(models[0], ScriptedModel):
-            await asyncio.to_thread(preload)
+            await asyncio.to_thread(preload, "openai:" if isinstance(models[0], DemoModel) else models[0].name)
         if isinstance(models[0], DemoModel):
             await models[0].warm()
 

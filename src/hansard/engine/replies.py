@@ -56,7 +56,7 @@ async def ask(
     answer = Answer(failure=Failure(kind=FailureKind.MISSING, text="no model is configured"))
     for index, model in enumerate(models):
         if index:
-            failed = answer.failure.text if answer.failure else ""
+            failed = answer.failure.text.rstrip(".") if answer.failure else ""
             await turn.append(
                 Message.notice(f"{models[index - 1].name} could not answer ({failed}). Asking {model.name}.")
             )
@@ -77,7 +77,9 @@ async def ask_one(turn: Turn, model: Model, request: Request, limits: TurnLimits
             return answer
         seconds = pause_seconds(attempt, failure, limits)
         if seconds > TELL_SECONDS:
-            await turn.append(Message.notice(f"{model.name}: {failure.text}. Trying again in {seconds:.0f} s."))
+            await turn.append(
+                Message.notice(f"{model.name}: {failure.text.rstrip('.')}. Trying again in {seconds:.0f} s.")
+            )
         await asyncio.sleep(seconds)
     return answer
 

@@ -73,7 +73,9 @@ async def converse(agent: Agent, turn: Turn) -> None:
         if answer.failure is not None and answer.message_id and continued < limits.continuations_max:
             continued += 1
             turn.go_on(answer.message_id)
-            await turn.append(Message.notice(f"{answer.failure.text}. The answer goes on in a new message."))
+            await turn.append(
+                Message.notice(f"{answer.failure.text.rstrip('.')}. The answer goes on in a new message.")
+            )
         elif answer.failure is not None:
             fail(turn, answer.failure, said=bool(answer.message_id))
             return
@@ -111,7 +113,7 @@ def requests_of(conversation: Conversation, frozen: SessionFrozen, limits: TurnL
 def fail(turn: Turn, failure: Failure, *, said: bool) -> None:
     """End the turn as failed, and tell the person."""
     kept = "What was said is recorded" if said else "Your message is recorded"
-    turn.tell(f"The model could not answer: {failure.text}. {kept}; /retry asks again.")
+    turn.tell(f"The model could not answer: {failure.text.rstrip('.')}. {kept}; /retry asks again.")
     turn.fail(f"{failure.kind}: {failure.text}")
 
 

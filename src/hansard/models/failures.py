@@ -66,7 +66,7 @@ def garbled() -> Failure:
 
 def failure_of(error: Exception, wire: Wire, place: Place) -> Failure:
     """Say what an exception of the model library, the provider's library or the transport means."""
-    if isinstance(error, ImportError):
+    if isinstance(error, ModuleNotFoundError):
         return Failure(kind=FailureKind.MISSING, text=f"A library for this model is not installed: {error.name}.")
     from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UnexpectedModelBehavior
 

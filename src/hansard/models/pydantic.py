@@ -58,24 +58,29 @@ def open_provider(
     return ProviderModel(name, missing_key(style.key_variables[0]) if access.lacks_key else access)
 
 
+IMPORTING = threading.Lock()
+"""Two threads that import packages which import one another may be shown half of one: one at a time."""
+
+
 def preload(name: str = "") -> None:
     """Import and read what the first request to a model needs; without a name, what any model needs.
 
     Call it in a thread while a person types: it takes a second or more.
     """
     prefix = name.partition(":")[0]
-    if prefix in {"", "openai"}:
-        import openai.resources.chat.completions  # noqa: F401
-        import pydantic_ai.models.openai
-    if prefix in {"", "anthropic"}:
-        import anthropic.resources.beta.messages  # noqa: F401
-        import pydantic_ai.models.anthropic
-    if prefix in {"", *STYLES}:
-        import pydantic_ai.direct  # noqa: F401
-        from genai_prices.data_snapshot import get_snapshot
+    with IMPORTING:
+        if prefix in {"", "openai"}:
+            import openai.resources.chat.completions  # noqa: F401
+            import pydantic_ai.models.openai
+        if prefix in {"", "anthropic"}:
+            import anthropic.resources.beta.messages  # noqa: F401
+            import pydantic_ai.models.anthropic
+        if prefix in {"", *STYLES}:
+            import pydantic_ai.direct  # noqa: F401
+            from genai_prices.data_snapshot import get_snapshot
 
-        get_snapshot()
-        trusted()
+            get_snapshot()
+            trusted()
 
 
 class ProviderModel:
@@ -156,6 +161,7 @@ class ProviderModel:
 
     def _build(self, access: Access) -> Model[Any]:
         """Make the clients. Turns that come first at once share what the earliest of them made."""
+        preload(self._name)
         with self._lock:
             if self._client is None:
                 self._client = http_client(access)

@@ -36,7 +36,7 @@ from hansard.record.asking import (
 )
 from hansard.record.calls import Caller, close_in_thread, open_in_thread
 from hansard.record.conversations import Conversations
-from hansard.record.followers import PageReader
+from hansard.record.followers import PageReader, load_transcript
 from hansard.record.operations import deliveries, messages, sessions, talk, turns
 from hansard.record.operations import home as home_ops
 from hansard.record.store import Store, Wiring, close_store, open_store
@@ -189,13 +189,7 @@ class Record:
 
     async def load_transcript(self, session_id: str) -> list[Message]:
         """Return every message of a session, in order, an open one with its text so far."""
-        pages: list[views.TranscriptPage] = []
-        after = 0
-        while not pages or not pages[-1].complete:
-            start = after
-            pages.append(await self._caller.read(lambda snapshot: views.transcript_page(snapshot, session_id, start)))  # noqa: B023
-            after = pages[-1].rows[-1][0] if pages[-1].rows else after
-        return views.fold_pages(pages)
+        return await load_transcript(self._caller, session_id)
 
     async def read_entries(self, session_id: str, after: int = 0, limit: int = READ_ROWS_MAX) -> list[Entry]:
         """Return entries after a seq, a page at a time."""
@@ -206,24 +200,11 @@ class Record:
         """Return what the conversation stands at: a fold that is kept, and grown by what came since."""
         return await self._conversations.read(session_id, self.read_entries)
 
-    async def follow(
+    def follow(
         self, session_id: str, after: str | int = 0, *, chunks: bool = True
     ) -> AsyncGenerator[Entry | Chunk, None]:
         """Yield committed entries and chunks from a position on, and then live, without end."""
-        position = Position.parse(after)
-        followers = self._caller.store.followers
-        signal = followers.add(session_id)
-        try:
-            while True:
-                signal.event.clear()
-                page = await self._pages.next(session_id, position, chunks=chunks)
-                position = page.position
-                for item in page.items:
-                    yield item
-                if page.complete:
-                    await signal.event.wait()
-        finally:
-            followers.remove(session_id, signal)
+        return self._pages.follow(session_id, Position.parse(after), chunks=chunks)
 
     # Turns.
 
@@ -251,10 +232,8 @@ class Record:
 
     async def stop_turns(self, session_id: str, reason: str, *, queued: bool = False) -> list[TurnInfo]:
         """Ask the running turn to stop, in whichever process it runs; `queued` ends the one that waits as well."""
-        cleaned = clean_text(reason)[:REASON_CHARACTERS_MAX]
-        return await self._caller.write(
-            lambda tx: talk.stop_turns(tx, session_id, cleaned, self._caller.store.is_alive, queued=queued)
-        )
+        cleaned, is_alive = clean_text(reason)[:REASON_CHARACTERS_MAX], self._caller.store.is_alive
+        return await self._caller.write(lambda tx: talk.stop_turns(tx, session_id, cleaned, is_alive, queued=queued))
 
     async def undo(self, session_id: str, message_ids: Sequence[str]) -> None:
         """Take messages back: they leave the transcript and the context, and stay in the record."""

@@ -7,11 +7,13 @@ import threading
 from typing import TYPE_CHECKING
 
 from hansard.errors import HansardError
-from hansard.record.views import FollowPage, Wanted, follow_pages
+from hansard.record.views import FollowPage, TranscriptPage, Wanted, fold_pages, follow_pages, transcript_page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 
+    from hansard.domain.entries import Chunk, Entry
+    from hansard.domain.messages import Message
     from hansard.domain.positions import Position
     from hansard.record.calls import Caller
 
@@ -89,6 +91,22 @@ class PageReader:
         self._waiting: list[tuple[Wanted, asyncio.Future[FollowPage]]] = []
         self._task: asyncio.Task[None] | None = None
 
+    async def follow(self, session_id: str, position: Position, *, chunks: bool) -> AsyncGenerator[Entry | Chunk, None]:
+        """Yield what came after a position, and then what comes, without end."""
+        followers = self._caller.store.followers
+        signal = followers.add(session_id)
+        try:
+            while True:
+                signal.event.clear()
+                page = await self.next(session_id, position, chunks=chunks)
+                position = page.position
+                for item in page.items:
+                    yield item
+                if page.complete:
+                    await signal.event.wait()
+        finally:
+            followers.remove(session_id, signal)
+
     async def next(self, session_id: str, position: Position, *, chunks: bool) -> FollowPage:
         """Return what came after a position."""
         future: asyncio.Future[FollowPage] = asyncio.get_running_loop().create_future()
@@ -115,3 +133,14 @@ class PageReader:
                 else:
                     future.set_result(outcome)
         self._task = None
+
+
+async def load_transcript(caller: Caller, session_id: str) -> list[Message]:
+    """Return every message of a session, page by page."""
+    pages: list[TranscriptPage] = []
+    after = 0
+    while not pages or not pages[-1].complete:
+        start = after
+        pages.append(await caller.read(lambda snapshot: transcript_page(snapshot, session_id, start)))  # noqa: B023
+        after = pages[-1].rows[-1][0] if pages[-1].rows else after
+    return fold_pages(pages)

@@ -66,6 +66,7 @@ class View:
         self._reasoning = reasoning
         self._streams: dict[str, Stream] = {}
         self._renderer: Renderer | None = None
+        self._session_id = ""
         self._printed = False
         self._last_was_line = False
         self._live: str | None = ""
@@ -85,8 +86,9 @@ class View:
         self._live = None
         if isinstance(item, Chunk):
             return self._streamed(item)
+        left = self._enter(item.session_id)
         shown = self._kinds.get(item.kind)
-        return [] if shown is None else shown(item)
+        return left if shown is None else [*left, *shown(item)]
 
     @property
     def live(self) -> str:
@@ -114,6 +116,15 @@ class View:
     def note(self, text: str) -> list[str]:
         """Return a notice of the program itself, dimmed."""
         return self._print(wrap(safe(text), self._width), DIM, line=True)
+
+    def _enter(self, session_id: str) -> list[str]:
+        """Follow another session: what was still being written in the one before is printed, and is live no longer."""
+        before, self._session_id = self._session_id, session_id
+        if before in ("", session_id):
+            return []
+        pieces = self.flush()
+        self._streams.clear()
+        return pieces
 
     # What is being written.
 
