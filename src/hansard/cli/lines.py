@@ -6,6 +6,8 @@ Standard output is the assistant's text, as with `-p`; all else goes to standard
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import sys
 import threading
 from typing import TYPE_CHECKING
@@ -14,6 +16,7 @@ from hansard.cli.once import EXIT_READER_GONE, Output, silence_stdout
 from hansard.cli.opening import opened
 from hansard.cli.process import EXIT_DONE, run
 from hansard.cli.talk import Talk, find_session
+from hansard.domain.limits import ENTRY_BYTES_MAX
 from hansard.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -21,22 +24,48 @@ if TYPE_CHECKING:
     from hansard.cli.options import Options
     from hansard.domain.entries import Chunk, Entry
 
+READ_BYTES = 65536
 
-async def next_line() -> str | None:
-    """Return the next line of standard input, or None at its end. A daemon thread reads: nobody has to wait for it."""
-    loop = asyncio.get_running_loop()
-    line: asyncio.Future[str | None] = loop.create_future()
 
-    def give(text: str | None) -> None:
-        if not line.done():
-            line.set_result(text)
+class Lines:
+    """Lines of standard input, read from the descriptor by a daemon thread: nobody has to wait for it at the end.
 
-    def read() -> None:
-        data = sys.stdin.buffer.readline()
-        loop.call_soon_threadsafe(give, data.decode(errors="replace").rstrip("\r\n") if data else None)
+    (Python's own buffered input is locked by whoever reads it, and aborts a process that leaves meanwhile.)
+    """
 
-    threading.Thread(target=read, daemon=True).start()
-    return await line
+    def __init__(self) -> None:
+        """Begin with nothing read."""
+        self._rest = b""
+
+    async def next(self) -> str | None:
+        """Return the next line, or None at the end of the input."""
+        while b"\n" not in self._rest and len(self._rest) <= ENTRY_BYTES_MAX:
+            data = await self._read()
+            if not data:
+                break
+            self._rest += data
+        line, newline, self._rest = self._rest.partition(b"\n")
+        return line.decode(errors="replace").rstrip("\r") if line or newline else None
+
+    @staticmethod
+    async def _read() -> bytes:
+        loop = asyncio.get_running_loop()
+        found: asyncio.Future[bytes] = loop.create_future()
+
+        def give(data: bytes) -> None:
+            if not found.done():
+                found.set_result(data)
+
+        def read() -> None:
+            try:
+                data = os.read(sys.stdin.fileno(), READ_BYTES)
+            except OSError:
+                data = b""
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(give, data)
+
+        threading.Thread(target=read, daemon=True).start()
+        return await found
 
 
 class Shown:
@@ -66,7 +95,8 @@ class Shown:
 async def converse_in_lines(app: App, talk: Talk, shown: Shown, *, follow: bool) -> None:
     """Answer line after line; who follows goes on when there is nothing more to say."""
     await answered(app, talk, shown)
-    while (line := await next_line()) is not None:
+    lines = Lines()
+    while (line := await lines.next()) is not None:
         await talk.take(line)
         await answered(app, talk, shown)
     if follow:
@@ -80,7 +110,7 @@ async def answered(app: App, talk: Talk, shown: Shown) -> None:
     await shown.idle()
 
 
-async def lines(options: Options) -> int:
+async def talk_in_lines(options: Options) -> int:
     """Talk through pipes until the input ends."""
     async with opened(options) as app:
         shown = Shown(Output(json=options.json))
@@ -108,4 +138,4 @@ async def lines(options: Options) -> int:
 
 def main(options: Options) -> int:
     """Run `hansard` without a terminal."""
-    return run(lambda: lines(options))
+    return run(lambda: talk_in_lines(options))
