@@ -133,8 +133,8 @@ class Chat:
             shown.append(f"{tokens:,} tokens")
         if used.cost_micros is not None and tokens:
             shown.append(f"${used.cost_micros / 1_000_000:.4f}")
-        shown.append(self.talk.session_id or "a new session")
         shown.append(f"record: {self._app.record.trouble or 'in order'}")
+        shown.append(self.talk.session_id or "a new session")
         return " · ".join(shown)
 
     async def _complete(self, text: str) -> list[Completion]:
