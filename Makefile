@@ -25,12 +25,13 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --no-compile --disable-pip-versi
 $(VENV)/.requirements: requirements/dev.txt
 	@test -n "$(PYTHON)" || { echo "Hansard needs Python 3.11 or newer; none was found. Install one, or: make setup PYTHON=/path/to/python" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
-	"$(PYTHON)" -m venv --clear $(VENV)
-	$(PIP_INSTALL) --require-hashes --requirement requirements/dev.txt
+	@echo "Setting up $(VENV): about a minute, once."
+	@"$(PYTHON)" -m venv --clear $(VENV)
+	@$(PIP_INSTALL) --require-hashes --requirement requirements/dev.txt
 	@touch $@
 
 $(VENV)/.package: $(VENV)/.requirements pyproject.toml
-	$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # Without a model in the environment or on this machine, the small demo model is fetched first.

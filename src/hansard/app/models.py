@@ -61,6 +61,7 @@ class Models:
     async def _discover(self) -> Chosen:
         found = await discover(with_keys(self._home, self._environment))
         if found is None:
+            self.name = "no model"
             raise ModelMissing("there is no model to talk to")
         return Chosen(found.name, found.base_url)
 

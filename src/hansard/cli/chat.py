@@ -6,6 +6,8 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
+import click
+
 from hansard.cli.opening import opened
 from hansard.cli.process import EXIT_DONE, run
 from hansard.cli.talk import OWNER, Talk, find_session
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 PICKED_MAX = 200
 """Sessions offered by the picker."""
 
-COMPLETED_MAX = 50
+COMPLETED_MAX = 20
 """Sessions offered as completions."""
 
 LOOK_SECONDS = 0.5
@@ -34,6 +36,7 @@ LOOK_SECONDS = 0.5
 
 WELCOME = "Hansard. /help lists the commands; Ctrl-C interrupts, twice leaves."
 DEMO = "This is a small demo model without tools: it talks, and knows little. hansard models shows how to use another."
+COME_BACK = "hansard -c goes on with this."
 NOT_TAKEN = "Your message was not taken; the arrow key up brings it back."
 """Fixed notices without words of a conversation: all that is shown before it is recorded; it is once it can be."""
 
@@ -54,6 +57,7 @@ class Chat:
         self._typed: asyncio.Queue[str] = asyncio.Queue()
         self._stopping: set[asyncio.Task[None]] = set()
         self._labelled = False
+        self._untaken = 0
         self.screen = Screen(
             handlers=Handlers(submit=self._typed.put_nowait, interrupt=self._interrupt, leave=self._leave),
             status=self._status,
@@ -86,10 +90,14 @@ class Chat:
         """Take what is typed, one after the other."""
         while True:
             text = await self._typed.get()
+            self._untaken += 1
             try:
                 await self.talk.take(text)
             except HansardError as error:
-                self.note(f"{error}. {error.hint} {NOT_TAKEN}")
+                words = str(error)
+                self.note(f"{words[:1].upper()}{words[1:]}. {NOT_TAKEN}")
+            finally:
+                self._untaken -= 1
 
     async def _look(self) -> None:
         """Keep the status line true, and say once what the model is when it is the demo."""
@@ -127,30 +135,36 @@ class Chat:
             for each in self.talk.conversation.usage.values():
                 used = add_usage(used, each)
         tokens = used.input_tokens + used.output_tokens
-        shown = ["answering"] if self.talk.answering else []
+        trouble = self._app.record.trouble
+        shown = [f"RECORD: {trouble}"] if trouble else []
+        if trouble and (untaken := self._untaken + self._typed.qsize()):
+            shown.append(f"{untaken} {'message waits' if untaken == 1 else 'messages wait'} to be recorded")
+        if self.talk.answering:
+            shown.append("answering")
         shown.append(self._app.models.name or "looking for a model")
         if tokens:
             shown.append(f"{tokens:,} tokens")
         if used.cost_micros is not None and tokens:
             shown.append(f"${used.cost_micros / 1_000_000:.4f}")
-        shown.append(f"record: {self._app.record.trouble or 'in order'}")
+        if not trouble:
+            shown.append("record: in order")
         shown.append(self.talk.session_id or "a new session")
         return " · ".join(shown)
 
     async def _complete(self, text: str) -> list[Completion]:
         """Return what a line may become: commands, and after /resume the sessions."""
         wants_sessions = text.startswith("/resume ")
-        sessions = await session_lines(self._app, COMPLETED_MAX, words=False) if wants_sessions else []
+        sessions = await session_lines(self._app, COMPLETED_MAX) if wants_sessions else []
         return complete(text, commands=commands.summaries(), sessions=sessions)
 
 
-async def session_lines(app: App, limit: int, *, words: bool) -> list[SessionLine]:
-    """Return the latest sessions as lines of a list, with their first words where there is time for that."""
+async def session_lines(app: App, limit: int) -> list[SessionLine]:
+    """Return the latest sessions as lines of a list, with their first words."""
     return [
         SessionLine(
             id=session.id,
             title=session.title or "",
-            text=await first_words(app.record, session.id) if words else "",
+            text=await first_words(app.record, session.id),
             when=session.active_at.astimezone().strftime("%Y-%m-%d %H:%M"),
             messages=session.messages,
             source=session.source,
@@ -161,7 +175,8 @@ async def session_lines(app: App, limit: int, *, words: bool) -> list[SessionLin
 
 async def choose(app: App) -> str | None:
     """Let the person choose a session; None when they do not want one."""
-    return await pick(await session_lines(app, PICKED_MAX, words=True), title="Resume a session")
+    colour = wants_colour(app.settings.terminal.colour)
+    return await pick(await session_lines(app, PICKED_MAX), title="Resume a session", colour=colour)
 
 
 async def chat(options: Options) -> int:
@@ -186,6 +201,8 @@ async def chat(options: Options) -> int:
         else:
             conversation.note(WELCOME)
         await conversation.run()
+    if conversation.talk.session_id:
+        click.echo(COME_BACK)
     return EXIT_DONE
 
 

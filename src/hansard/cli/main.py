@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -85,6 +86,8 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in given
     if given and given[-1] in {"-p", "--prompt"}:
         given = [*given, ""]  # the question is on standard input; click's own optional values cannot begin with a dash
+    if not debug:
+        logging.getLogger("hansard").addHandler(logging.NullHandler())  # nothing but what is meant for people is shown
     try:
         cli.main(args=given, prog_name="hansard", standalone_mode=True)
     except HansardError as error:

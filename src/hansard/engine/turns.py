@@ -20,7 +20,7 @@ from hansard.engine.calls import Calls
 from hansard.engine.context import build_request
 from hansard.engine.replies import Answer, ask
 from hansard.engine.tasks import cancel_all
-from hansard.errors import HansardError, OutcomeUnknown, RecordRefused, RecordUnavailable, StaleLease
+from hansard.errors import HansardError, ModelMissing, OutcomeUnknown, RecordRefused, RecordUnavailable, StaleLease
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -167,7 +167,8 @@ def tell_failure(turn: Turn, work: asyncio.Task[None]) -> None:
         return
     known = isinstance(error, HansardError)
     text = f"{error}. {error.hint}" if isinstance(error, HansardError) else f"{type(error).__name__}: {error}"
-    turn.tell(f"The turn failed: {text}\nWhat was said is recorded.")
+    what = "The model could not answer" if isinstance(error, ModelMissing) else "The turn failed"
+    turn.tell(f"{what}: {text}\nWhat was said is recorded.")
     if not known or isinstance(error, RECORD_ERRORS):
         raise error
     turn.fail(f"{type(error).__name__}: {error}")

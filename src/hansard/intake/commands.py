@@ -44,11 +44,9 @@ COMMANDS: dict[str, Command] = {
         Command("retry", "", "Take back the last answer and ask again.", handlers.retry),
         Command("fork", "[title]", "Go on in a copy; this session stays as it is.", handlers.fork),
         Command("stop", "", "Stop the answer that runs and what waits.", handlers.stop),
-        Command(
-            "queue", "[text]", "Say something after the answer that runs; alone, shows what waits.", handlers.queue
-        ),
+        Command("queue", "[text]", "Say it after this answer; alone, shows what waits.", handlers.queue),
         Command("steer", "text", "Tell the running answer something at its next step.", handlers.steer),
-        Command("busy", "[mode]", "What a message does to a running answer: interrupt, queue or steer.", handlers.busy),
+        Command("busy", "[mode]", "A message may interrupt, queue or steer; alone, shows it.", handlers.busy),
         Command("status", "", "Show session, model and the state of the record.", handlers.status),
         Command("usage", "", "Show tokens and cost of this session.", handlers.usage),
     )

@@ -25,6 +25,9 @@ LISTED_MAX = 20
 """Sessions in one list: what fits on a screen."""
 
 FIRST_WORDS_CHARACTERS = 60
+LISTED_CHARACTERS = 28
+"""Words of a session in a list: what 80 columns leave for them."""
+
 FIRST_ENTRIES = 40
 """How far into a session its first words are looked for."""
 
@@ -126,7 +129,7 @@ async def list_sessions(scene: Scene) -> list[Session]:
 
 async def describe(scene: Scene, session: Session) -> str:
     """Return one line about a session."""
-    words = session.title or await first_words(scene.record, session.id) or "(nothing said)"
+    words = shorten(session.title or await first_words(scene.record, session.id) or "(nothing said)", LISTED_CHARACTERS)
     state = "this one" if session.id == scene.session_id else "ended" if session.state == SessionState.ENDED else "open"
     return f"{session.id}  {words}  ({session.messages} messages, {state})"
 
@@ -135,8 +138,7 @@ async def first_words(record: Record, session_id: str) -> str:
     """Return how a session begins."""
     for entry in await record.read_entries(session_id, limit=FIRST_ENTRIES):
         if isinstance(entry.body, MessageAdded) and entry.body.role == Role.USER:
-            words = " ".join(entry.text.split())
-            return words if len(words) <= FIRST_WORDS_CHARACTERS else f"{words[: FIRST_WORDS_CHARACTERS - 1]}…"
+            return shorten(entry.text)
     return ""
 
 
@@ -178,10 +180,10 @@ def count_of(text: str) -> int | None:
     return int(text) if is_number and int(text) else None
 
 
-def shorten(text: str) -> str:
+def shorten(text: str, characters_max: int = FIRST_WORDS_CHARACTERS) -> str:
     """Return the beginning of a text, on one line."""
     words = " ".join(text.split())
-    return words if len(words) <= FIRST_WORDS_CHARACTERS else f"{words[: FIRST_WORDS_CHARACTERS - 1]}…"
+    return words if len(words) <= characters_max else f"{words[: characters_max - 1]}…"
 
 
 async def retry(scene: Scene, argument: str) -> Outcome:

@@ -52,5 +52,6 @@ def _named(command: str, sought: str, sessions: Sequence[SessionLine]) -> Iterat
     """Give the sessions whose id begins with what is sought, or whose title has it. The id is what is filled in."""
     for session in sessions:
         if session.id.startswith(sought) or sought in session.title.casefold():
-            about = " · ".join(filter(None, (session.when, session.id if session.title else "")))
-            yield Completion(f"{command} {session.id}", session.title or session.id, about)
+            words = session.title or session.text
+            about = " · ".join(filter(None, (session.when, session.id if words else "")))
+            yield Completion(f"{command} {session.id}", words or session.id, about)

@@ -64,11 +64,17 @@ class Choice:
         return [(line, first + offset == self.index) for offset, line in enumerate(self.found[first : first + count])]
 
 
+WIDE_COLUMNS: Final = 100
+"""From here on there is room for whole ids; below, their ending tells sessions apart and leaves room for words."""
+
+ENDING_CHARACTERS: Final = 6
+
+
 def describe(line: SessionLine, columns: int) -> str:
     """Return a session as one line: when, how long, what about; and its id, to tell equal ones apart."""
     count = f"{line.messages} message{'' if line.messages == 1 else 's'}"
     left = "  ".join(filter(None, (safe_line(line.when), f"{count:>12}", safe_line(line.source))))
-    right = line.id
+    right = line.id if columns >= WIDE_COLUMNS else line.id[-ENDING_CHARACTERS:]
     room = columns - cells(left) - cells(right) - 4
     about = safe_line(line.title or line.text or "(nothing said yet)")
     if room < ROWS_MAX:
