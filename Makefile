@@ -14,7 +14,7 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$name"; break; }; done)
 
 help: ## list the doors
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.package ## create .venv from the hash-pinned requirements
 
@@ -72,8 +72,9 @@ prove: setup ## the full counts of kills, cuts, faults and seeds; writes docs/pr
 	HANSARD_PROVE=1 $(BIN)/python -m pytest tests/crash tests/record/test_state_machine.py --timeout=3600 --junitxml=.prove/crash.xml || status=$$?; \
 	$(BIN)/python -m tests.proof && exit $$status
 
-bench: setup ## measure the record against floors and peers
+bench: setup ## measure record and turns against floors and peers
 	$(BIN)/python bench/record.py
+	$(BIN)/python bench/turn.py
 
 # Universal files without any index address: pip asks whichever index the machine is set up with.
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header

@@ -40,7 +40,7 @@ from hansard.record.api import Record
 from hansard.testing.tools import Echo, Failing, Slow, tools_by_name
 from tests.engine.stage import failure, fixed
 
-LIMITS = TurnLimits(retry_seconds_max=0.005, attempts_max=2, continuations_max=0, steps_max=4)
+LIMITS = TurnLimits(retry_seconds_max=0.005, attempts_max=2, steps_max=4)
 COMMANDS = ("/stop", "/undo", "/undo 2", "/retry")
 TOOLS = ("echo", "slow", "failing", "absent")
 PAUSES = (0, 0, 0.001, 0.003, 0.01, 0.03)

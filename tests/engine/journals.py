@@ -61,6 +61,7 @@ BODIES: st.SearchStrategy[e.Body] = st.one_of(
     st.builds(e.TurnStarted, turn_id=TURN_IDS, owner=st.just("o")),
     st.builds(e.TurnSteered, turn_id=TURN_IDS, message_id=MESSAGE_IDS),
     st.builds(e.TurnStopping, turn_id=TURN_IDS),
+    st.builds(e.TurnContinued, turn_id=TURN_IDS, message_id=MESSAGE_IDS),
     st.builds(e.TurnEnded, turn_id=TURN_IDS, state=st.sampled_from(sorted(TURN_ENDS)), reason=TEXTS),
     st.builds(e.SessionCreated, source=st.just("s"), owner=st.just("o"), link=st.just(Link.FORK)),
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 from hansard.domain.conversation import Conversation
 from hansard.domain.entries import Body, Chunk, Entry, TurnEnded
 from hansard.domain.ids import log_path
+from hansard.domain.limits import PATIENCE_SECONDS
 from hansard.domain.messages import Message, Role, ToolCall, ToolOutcome, ToolResult
 from hansard.domain.requests import (
     Called,
@@ -141,7 +142,12 @@ class Stage:
         self.record = agent.record
         self.session_id = session_id
         self.reports: list[BaseException] = []
-        self.runner = Runner(agent, lambda _session_id, error: self.reports.append(error))
+        self.reported = asyncio.Event()
+        self.runner = Runner(agent, self._report)
+
+    def _report(self, _session_id: str, error: BaseException) -> None:
+        self.reports.append(error)
+        self.reported.set()
 
     async def speak(self, text: str, busy: Busy = Busy.QUEUE, *, id: str | None = None) -> Spoken:
         """Say something, and wake the runner as a person's program does."""
@@ -278,12 +284,13 @@ async def stage(
     limits: TurnLimits = QUICK,
     session_id: str | None = None,
     found: Callable[[], Awaitable[Sequence[Model]]] | None = None,
+    patience_seconds: float = PATIENCE_SECONDS,
 ) -> AsyncIterator[Stage]:
     """Everything on stage; `found` is a search for models in place of those that are given.
 
     At the end the runner is closed, and nobody must have reported what no test expects.
     """
-    async with Record.open(home) as record:
+    async with Record.open(home, patience_seconds=patience_seconds) as record:
         agent = Agent(record, found or fixed(models), tools or {}, limits)
         session = await record.create_session(id=session_id, source="test")
         ready = Stage(agent, session.id)

@@ -134,7 +134,7 @@ class Teller:
         conversation = self.conversation()
         if not conversation.wants_reply and not self._goes_on:
             return
-        request = build_request(conversation, FROZEN, uses_tools=True, output_tokens_max=None)
+        request = build_request(conversation, FROZEN, None)
         assert_valid(request.messages)
         if self.asked:
             assert_begins(self.asked[-1], request.messages)
@@ -156,15 +156,18 @@ class Teller:
         self._calling_id, self._results = reply.id, Calls(reply.id, calls).unfinished()
 
     def cut(self, pick: int) -> None:
-        """Let an answer break off; the turn may go on with another one."""
+        """Let an answer break off; the turn may be about to go on with another one."""
         if self._speaker is None or not self._waits_for_answer:
             return
         reply = self._speaker.turn.reply(id=self._new_id())
         self._run(reply.__aenter__())
         self._run(reply.write(ANSWERS[pick % len(ANSWERS)]))
         self._run(reply.__aexit__(Trouble, Trouble(), None))
-        self._run(self._speaker.turn.append(Message.notice("It goes on.", id=self._new_id())))
-        self._waits_for_answer, self._goes_on = False, True
+        self._goes_on = bool(pick % 4)
+        if self._goes_on:
+            self._speaker.turn.go_on(reply.id)
+        self._run(self._speaker.turn.append(Message.notice("It was cut.", id=self._new_id())))
+        self._waits_for_answer = False
 
     def result(self, pick: int) -> None:
         """Record the result of one of the calls."""
@@ -189,6 +192,10 @@ class Teller:
         self.driver.crash()
         self.driver.open()
         self._forget_turn()
+
+    def set_clock(self, pick: int) -> None:
+        """Let the wall clock jump by up to an hour, forth or back."""
+        self.driver.clock.jump((pick - 500) * 7.2)
 
     # What must hold.
 

@@ -162,7 +162,7 @@ async def test_after_the_first_word_no_other_model_is_asked(home: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", list(FailureKind))
-@pytest.mark.loss("A6", "A7", "A8")
+@pytest.mark.loss("A6", "A7")
 async def test_an_answer_that_is_cut_goes_on_once_in_a_new_message(home: Path, kind: FailureKind) -> None:
     """What was said stays, marked as interrupted; the person is told; the model is asked to go on where it stopped."""
     model = PlayedModel(["One two ", "three", failure(kind)], [" four five."])

@@ -226,7 +226,7 @@ async def test_stop_drops_the_queue_and_says_so(home: Path) -> None:
         await on.check()
 
 
-@pytest.mark.loss("F14", "I2")
+@pytest.mark.loss("I1", "I2")
 async def test_the_same_message_twice_is_one_message(home: Path) -> None:
     """A message that is sent again under its id, while it is answered and afterwards, is recorded and told once."""
     gate = Gate()

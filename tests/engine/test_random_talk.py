@@ -93,7 +93,7 @@ async def test_nothing_is_lost_and_nothing_is_twice(home: Path, seed: int) -> No
     for number in range(ROUNDS):
         facts += await babble_and_kill(home, seed + number, chance.uniform(*TALK_SECONDS))
     counts = Counter(fact["kind"] for fact in facts)
-    assert min(counts["said"], counts["asked"], counts["shown"]) > ROUNDS, counts
+    assert min(counts["said"], counts["asked"], counts["shown"]) > 0, counts
     assert [fact["error"] for fact in facts if fact["kind"] == "reported"] == []
     async with stage(home, PlayedModel([answer_last]), session_id=SESSION) as on:
         on.runner.wake(SESSION)

@@ -12,9 +12,9 @@ from hansard.domain.messages import Status
 from hansard.domain.requests import FailureKind, Usage, UserSaid
 from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnState
-from hansard.intake.commands import COMMANDS, help_text, names, parse, suggestion
+from hansard.intake.commands import COMMANDS, help_text, names, parse, suggestion, summaries
 from hansard.testing.tools import Slow, tools_by_name
-from tests.engine.stage import WAIT_SECONDS_MAX, Gate, PlayedModel, answer_last, call, failure, stage
+from tests.engine.stage import WAIT_SECONDS_MAX, Answer, Gate, PlayedModel, answer_last, call, failure, stage
 from tests.intake.scene import Person, person
 
 
@@ -49,6 +49,13 @@ def test_help_has_every_command() -> None:
         (line,) = [line for line in lines if line.split()[0] == f"/{command.name}"]
         assert command.arguments in line
         assert line.endswith(command.summary)
+
+
+def test_completion_knows_every_command() -> None:
+    """What is offered while somebody types is the registry, with what each does."""
+    assert sorted(summaries()) == [f"/{name}" for name in names()]
+    assert summaries()["/stop"] == COMMANDS["stop"].summary
+    assert all(summaries().values())
 
 
 @pytest.mark.parametrize(
@@ -281,6 +288,24 @@ async def test_undo_takes_back_what_waits(home: Path) -> None:
         assert (await ann.type("/undo")).startswith("Taken back: 1 message")
         await ann.on.settled()
         assert await ann.words() == ["count", "One "]
+
+
+@pytest.mark.loss("A6", "D19")
+async def test_an_answer_that_was_continued_is_one_answer(home: Path) -> None:
+    """The provider cut it and it went on in a new message: /retry and /undo take back both pieces."""
+    answers: list[Answer] = [["One ", failure(FailureKind.CUT)], ["two."]]
+    model = PlayedModel(*answers, *answers, [answer_last])
+    async with person(home, model) as ann:
+        await ann.ask("before")
+        assert await ann.words() == ["before", "One ", "two."]
+        await ann.ask("/retry")
+        assert await ann.words() == ["before", "One ", "two."]
+        assert model.requests[2] == model.requests[0]
+        await ann.type("/undo")
+        assert await ann.words() == []
+        await ann.ask("after")
+        assert model.requests[-1].messages == (UserSaid("after"),)
+        await ann.on.check()
 
 
 @pytest.mark.loss("D19")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -36,7 +38,6 @@ LOOK_SECONDS = 0.5
 
 WELCOME = "Hansard. /help lists the commands; Ctrl-C interrupts, twice leaves."
 DEMO = "This is a small demo model without tools: it talks, and knows little. hansard models shows how to use another."
-COME_BACK = "hansard -c goes on with this."
 NOT_TAKEN = "Your message was not taken; the arrow key up brings it back."
 """Fixed notices without words of a conversation: all that is shown before it is recorded; it is once it can be."""
 
@@ -188,7 +189,7 @@ async def chat(options: Options) -> int:
         for each in chats:
             each.report(error)
 
-    async with opened(options, report) as app:
+    async with opened(options, report, tells_trouble=False) as app:
         resume = options.resume
         if resume == "":
             resume = await choose(app)
@@ -202,7 +203,9 @@ async def chat(options: Options) -> int:
             conversation.note(WELCOME)
         await conversation.run()
     if conversation.talk.session_id:
-        click.echo(COME_BACK)
+        click.echo(
+            f"{sys.argv[0] if '/' in sys.argv[0] and not shutil.which('hansard') else 'hansard'} -c goes on with this."
+        )
     return EXIT_DONE
 
 

@@ -31,6 +31,9 @@ No model was found. Set OPENAI_API_KEY or ANTHROPIC_API_KEY, start Ollama or
 LM Studio, or fetch the small demo model: hansard models install-demo"""
 
 
+LARGER = "For a larger one: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or start Ollama or LM Studio."
+
+
 async def survey(home: Path, environment: Mapping[str, str]) -> tuple[Discovered | None, list[Found]]:
     """Return the model that would answer, and what every server on this machine offers."""
     config = load_config(home, environment, {})
@@ -60,6 +63,8 @@ def show_text(chosen: Discovered | None, found: list[Found], demo: DemoFiles | N
     else:
         place = f" at {chosen.base_url}" if chosen.base_url else ""
         click.echo(f"{chosen.name}{place}\n  would answer: {chosen.reason}\n")
+        if chosen.name == "demo":
+            click.echo(f"{LARGER}\n")
     given = [name for name in VARIABLES if os.environ.get(name)]
     click.echo(f"environment: {', '.join(given) or 'no keys'}")
     for one in found:
@@ -122,4 +127,4 @@ def install(options: dict[str, Any], *, if_needed: bool) -> None:
         click.echo(f"The demo model is there already: {files.model}")
         return
     files = install_demo(folder, lambda line: click.echo(line, err=True))
-    click.echo(f"The demo model is installed: {files.model}\nTalk to it: hansard -m demo")
+    click.echo(f"The demo model is installed: {files.model}" + ("" if if_needed else "\nTalk to it: hansard -m demo"))

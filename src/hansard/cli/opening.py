@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 TELL_SECONDS = 1.5
 """A wait longer than this is told: a screen on which nothing happens looks broken."""
 
+LOOK_SECONDS = 0.5
+"""How often to look whether the record can be written."""
+
 WAITING = "hansard: waiting for the record, which another process holds. Nothing is lost; it goes on by itself."
 
 
@@ -29,9 +32,21 @@ def report_to_stderr(session_id: str, error: BaseException) -> None:
     click.echo(f"hansard: {error}", err=True)
 
 
+async def watch_trouble(app: App) -> None:
+    """Say on standard error when the record cannot be written, and when it can again: each once."""
+    told = ""
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        trouble = app.record.trouble
+        if bool(trouble) != bool(told):
+            text = f"waiting for the record: {trouble}. Nothing is lost" if trouble else "the record is in order again"
+            click.echo(f"hansard: {text}.", err=True)
+        told = trouble
+
+
 @asynccontextmanager
 async def opened(
-    options: Options, report: Callable[[str, BaseException], None] = report_to_stderr
+    options: Options, report: Callable[[str, BaseException], None] = report_to_stderr, *, tells_trouble: bool = True
 ) -> AsyncIterator[App]:
     """Open what a talk needs, and begin to get the model ready."""
     settings = load_config(options.home, os.environ, options.settings).settings
@@ -40,6 +55,11 @@ async def opened(
         async with open_app(options.home, settings, os.environ, report) as app:
             telling.cancel()
             app.models.warm()
-            yield app
+            watching = asyncio.create_task(watch_trouble(app)) if tells_trouble else None
+            try:
+                yield app
+            finally:
+                if watching is not None:
+                    watching.cancel()
     finally:
         telling.cancel()

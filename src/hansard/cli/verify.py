@@ -54,5 +54,6 @@ def command(options: dict[str, Path], *, as_json: bool) -> None:
         for note in report.notes:
             click.echo(f"note: {note}")
         verdict = "everything agrees" if report.ok else f"{len(report.findings)} findings"
-        click.echo(f"{report.sessions} sessions, {report.entries} entries: {verdict}")
+        what = "1 session" if report.sessions == 1 else f"{report.sessions} sessions"
+        click.echo(f"{what}, {report.entries} entries: {verdict}")
     sys.exit(EXIT_CLEAN if report.ok else EXIT_FINDINGS)

@@ -26,13 +26,11 @@ CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What every provider accepts as the id of a call."""
 
 
-def build_request(
-    conversation: Conversation, frozen: SessionFrozen, *, uses_tools: bool, output_tokens_max: int | None
-) -> Request:
+def build_request(conversation: Conversation, frozen: SessionFrozen, output_tokens_max: int | None) -> Request:
     """Return the next request of a conversation."""
     return Request(
         system=frozen.system,
-        tools=frozen.tools if uses_tools else (),
+        tools=frozen.tools,
         messages=tuple(render(conversation.placed, conversation.ends)),
         output_tokens_max=output_tokens_max,
     )

@@ -12,6 +12,8 @@ import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from hansard.domain.entries import Entry, SessionFrozen, TurnStopping
 from hansard.domain.messages import Message
 from hansard.domain.requests import Failure, FinishReason
@@ -101,13 +103,9 @@ def freeze(agent: Agent) -> SessionFrozen:
 
 def requests_of(conversation: Conversation, frozen: SessionFrozen, limits: TurnLimits) -> Callable[[Model], Request]:
     """Return the request of this moment, for whichever model is asked."""
-    requests = {
-        uses_tools: build_request(
-            conversation, frozen, uses_tools=uses_tools, output_tokens_max=limits.output_tokens_max
-        )
-        for uses_tools in (True, False)
-    }
-    return lambda model: requests[model.uses_tools]
+    with_tools = build_request(conversation, frozen, limits.output_tokens_max)
+    without_tools = msgspec.structs.replace(with_tools, tools=())
+    return lambda model: with_tools if model.uses_tools else without_tools
 
 
 def fail(turn: Turn, failure: Failure, *, said: bool) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import http.client
 import importlib
 import json
 import os
@@ -106,6 +105,8 @@ def serve(model: str, key: str) -> tuple[object, int]:
 
 def healthy(port: int) -> bool:
     """Ask the server whether it can answer."""
+    import http.client  # not at the top: the terminal imports this module before its prompt
+
     connection = http.client.HTTPConnection(HOST, port, timeout=HEALTH_SECONDS_MAX)
     try:
         connection.request("GET", "/health")

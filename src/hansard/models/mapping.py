@@ -34,10 +34,12 @@ OUTCOMES: dict[ToolOutcome, Literal["success", "failed", "interrupted"]] = {
 }
 
 
-def map_messages(request: Request) -> list[ModelMessage]:
-    """Return what was said, one message for each of ours."""
+def map_messages(request: Request, style: str) -> list[ModelMessage]:
+    """Return what was said, one message for each of ours; for OpenAI only the last, because all of it is a setting."""
     from pydantic_ai.messages import ModelRequest, UserPromptPart
 
+    if style == "openai":
+        return [ModelRequest(parts=[UserPromptPart(content=NO_TEXT)])]
     messages: list[ModelMessage] = []
     names: dict[str, str] = {}
     for said in request.messages:
@@ -102,8 +104,14 @@ def map_tool(tool: ToolSpec) -> ToolDefinition:
 
 
 def map_settings(request: Request, style: str) -> ModelSettings:
-    """Return the limits, and Anthropic's cache marks: after the system, after the tools, on the last message."""
+    """Return the limits, Anthropic's cache marks (after the system, the tools, on the last message), OpenAI's messages.
+
+    OpenAI's own library walks through every message of every request, a quarter of a millisecond each; what is given
+    as `extra_body` it sends as it is.
+    """
     settings: dict[str, Any] = {}
+    if style == "openai":
+        settings["extra_body"] = {"messages": openai_messages(request)}
     if request.output_tokens_max is not None:
         settings["max_tokens"] = request.output_tokens_max
     if style == "anthropic":
@@ -113,6 +121,42 @@ def map_settings(request: Request, style: str) -> ModelSettings:
             "anthropic_cache_messages": True,
         }
     return cast("ModelSettings", settings)
+
+
+def openai_messages(request: Request) -> list[dict[str, Any]]:
+    """Return the messages as Chat Completions has them."""
+    messages: list[dict[str, Any]] = []
+    if request.system.strip():
+        messages.append({"role": "system", "content": request.system})
+    for said in request.messages:
+        if isinstance(said, UserSaid):
+            messages.append({"role": "user", "content": filled(said.text, NO_TEXT)})
+        elif isinstance(said, AssistantSaid):
+            messages.append(openai_assistant(said))
+        else:
+            messages += [
+                {"role": "tool", "tool_call_id": result.call_id, "content": filled(result.text, NO_OUTPUT)}
+                for result in said.results
+            ]
+    return messages
+
+
+def openai_assistant(said: AssistantSaid) -> dict[str, Any]:
+    """Return what the model said. Arguments are sent as an object's text, whatever the model wrote."""
+    if not said.calls:
+        return {"role": "assistant", "content": filled(said.text, NO_TEXT)}
+    calls = [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {
+                "name": call.name,
+                "arguments": msgspec.json.encode(arguments_object(call.arguments)).decode(),
+            },
+        }
+        for call in said.calls
+    ]
+    return {"role": "assistant", "content": said.text if said.text.strip() else None, "tool_calls": calls}
 
 
 def arguments_object(arguments: str) -> dict[str, Any]:

@@ -179,7 +179,7 @@ async def opened(
 
     opening = model_request_stream(
         model,
-        map_messages(request),
+        map_messages(request, access.style.name),
         model_settings=map_settings(request, access.style.name),
         model_request_parameters=map_parameters(request),
         instrument=False,

@@ -200,12 +200,18 @@ class Caller:
         result: Result = item.result
         return result
 
-    def ring_soon(self) -> None:
-        """Wake the writer once every task that is ready has queued its part.
+    def now(self) -> float:
+        """Return the loop's time."""
+        return self._loop.time()
+
+    def ring_soon(self, seconds: float = 0) -> None:
+        """Wake the writer once every task that is ready has queued its part, or after a while.
 
         Woken at once, its thread would fight the loop's for the interpreter, and commit their parts one by one.
         """
-        if not self._ringing:
+        if seconds > 0:
+            self._loop.call_later(seconds, self._ring)
+        elif not self._ringing:
             self._ringing = True
             self._loop.call_soon(self._ring)
 

@@ -49,6 +49,10 @@ WAIT_POLL_SECONDS = 0.02
 """How often a caller that waits for a running turn looks again."""
 
 
+GATHER_SECONDS = 0.02
+"""A reply's pieces are written at most this often: words come faster than an eye can follow, and each commit costs."""
+
+
 class Turn:
     """One run of the agent. It holds its session by a fence until it ends."""
 
@@ -168,6 +172,7 @@ class Reply:
         self._lease = lease
         self._pieces: deque[Piece] = deque()
         self._item: Item | None = None
+        self._rung_at = 0.0
         self._end_bytes = 0
         self._hash = hashlib.sha256()
         self._half = ""
@@ -237,7 +242,10 @@ class Reply:
 
         self._item = Item(write_pieces, self._written, cost=size)
         self._caller.store.writer.submit(self._item, ring=False)
-        self._caller.ring_soon()
+        now = self._caller.now()
+        pause = self._rung_at + GATHER_SECONDS - now
+        self._rung_at = now + max(pause, 0)
+        self._caller.ring_soon(max(pause, 0))
 
     def _written(self, item: Item) -> None:
         if item.error is not None:

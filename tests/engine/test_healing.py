@@ -1,0 +1,93 @@
+"""While the record cannot be written nothing is shown, somebody is told, and all goes on by itself afterwards (L7)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hansard.domain.entries import TurnStarted
+from hansard.domain.messages import Role, Status
+from hansard.domain.turns import TurnState
+from hansard.engine.turns import run_turn
+from hansard.errors import HansardError, NotFound
+from hansard.record.locks import FairLock
+from tests.engine.stage import WAIT_SECONDS_MAX, Gate, PlayedModel, answer_last, stage
+
+PATIENCE_SECONDS = 0.3
+
+
+@contextmanager
+def locked(home: Path) -> Iterator[None]:
+    """Hold the write lock, as another process that hangs does."""
+    lock = FairLock(home / "locks")
+    lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+        lock.close()
+
+
+@pytest.mark.loss("B2", "A13")
+async def test_a_turn_that_cannot_begin_begins_later(home: Path) -> None:
+    """The record is locked for longer than the patience: the runner reports it, tries again, and answers."""
+    model = PlayedModel([answer_last])
+    async with stage(home, model, patience_seconds=PATIENCE_SECONDS) as on:
+        await on.queue("hi")
+        with locked(home):
+            on.runner.wake(on.session_id)
+            await asyncio.wait_for(on.reported.wait(), WAIT_SECONDS_MAX)
+            assert model.requests == []
+        await on.settled()
+        assert all(isinstance(error, HansardError) and error.retryable for error in on.reports)
+        on.reports.clear()
+        assert await on.texts() == ["hi", "<hi>"]
+        await on.check()
+
+
+@pytest.mark.loss("A5", "B2", "A13")
+async def test_an_answer_that_cannot_be_recorded_is_not_shown_and_the_session_goes_on(home: Path) -> None:
+    """Locked in the middle of an answer: what was durable stays, the turn ends, the next message is answered."""
+    gate = Gate()
+    model = PlayedModel(["One ", gate, "two."], [answer_last])
+    async with stage(home, model, patience_seconds=PATIENCE_SECONDS) as on:
+        await on.speak("count")
+        await gate.reached()
+        await on.until_text("One ")
+        with locked(home):
+            gate.open()
+            await asyncio.sleep(3 * PATIENCE_SECONDS)
+        await on.settled()
+        assert all(isinstance(error, HansardError) for error in on.reports)
+        on.reports.clear()
+        await on.ask("and?")
+        said = await on.transcript(Role.ASSISTANT)
+        assert (said[0].status, said[0].text) in {
+            (Status.COMPLETE, "One two."),
+            (Status.INTERRUPTED, "One two."),
+            (Status.INTERRUPTED, "One "),
+        }
+        assert said[-1].text.endswith("and?>")
+        assert len(await on.states()) == 2
+        await on.check()
+
+
+@pytest.mark.loss("D15")
+async def test_a_turn_is_run_once_however_often_it_is_asked_for(home: Path) -> None:
+    """The same queued turn is claimed by one of many that try; the others find that it does not wait any more."""
+    model = PlayedModel([answer_last])
+    async with stage(home, model) as on:
+        spoken = await on.queue("hi")
+        tries = [run_turn(on.agent, on.session_id, spoken.turn_id) for _ in range(8)]
+        found = await asyncio.gather(*tries, return_exceptions=True)
+        assert sum(not isinstance(each, BaseException) for each in found) == 1
+        assert all(isinstance(each, HansardError) for each in found if isinstance(each, BaseException))
+        assert len([entry for entry in await on.entries() if isinstance(entry.body, TurnStarted)]) == 1
+        assert await on.texts() == ["hi", "<hi>"]
+        with pytest.raises(NotFound):
+            await on.run_turn()
+        assert await on.states() == [TurnState.COMPLETED]
