@@ -12,9 +12,9 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from hansard.cli.once import EXIT_READER_GONE, Output, silence_stdout
+from hansard.cli.once import EXIT_READER_GONE, Output
 from hansard.cli.opening import opened
-from hansard.cli.process import EXIT_DONE, run
+from hansard.cli.process import EXIT_DONE, run, silence_stdout
 from hansard.cli.talk import Talk, find_session
 from hansard.domain.limits import ENTRY_BYTES_MAX
 from hansard.errors import InvalidInput

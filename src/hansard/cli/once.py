@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from contextlib import aclosing
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ import click
 import msgspec
 
 from hansard.cli.opening import opened
-from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
+from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run, silence_stdout
 from hansard.cli.talk import OWNER, SOURCE, find_session
 from hansard.cli.terminal.sanitize import safe
 from hansard.domain.entries import Chunk, Entry, MessageAdded, MessageOpened, TurnEnded
@@ -112,11 +111,6 @@ async def answer(app: App, session_id: str, question: str, output: Output) -> in
             if isinstance(item.body, TurnEnded) and item.body.turn_id == spoken.turn_id:
                 return EXIT_DONE if item.body.state == TurnState.COMPLETED else EXIT_FAILED
     return EXIT_FAILED
-
-
-def silence_stdout() -> None:
-    """Nobody reads standard output any more: let what Python still flushes at its end go nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 async def once(options: Options, question: str) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,7 +21,15 @@ ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def run(main: Callable[[], Coroutine[None, None, int]], signals: tuple[signal.Signals, ...] = ENDING_SIGNALS) -> int:
     """Run to the end; a signal cancels, which ends turns in the record, and becomes the exit code."""
-    return asyncio.run(_run(main, signals))
+    code = asyncio.run(_run(main, signals))
+    if code == SIGNAL_EXIT_BASE + signal.SIGHUP:
+        silence_stdout()
+    return code
+
+
+def silence_stdout() -> None:
+    """Nobody reads standard output any more: let what Python still flushes at its end go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 async def _run(main: Callable[[], Coroutine[None, None, int]], signals: tuple[signal.Signals, ...]) -> int:

@@ -79,21 +79,28 @@ class Runner:
         failures = 0
         while failures < FAILURES_MAX:
             try:
-                ran = await run_turn(self._agent, session_id, turn_id)
-            except (NotFound, SessionEnded):
-                return
-            except LeaseHeld:
-                await self._wait_for_end(session_id)
+                if await self._try_turn(session_id, turn_id):
+                    return
+                failures = 0
             except Exception as error:  # noqa: BLE001  # boundary: process edge
                 self._report(session_id, error)
                 if isinstance(error, HansardError) and error.retryable:
                     await asyncio.sleep(HEAL_SECONDS)
                 else:
                     failures += 1
-            else:
-                failures = 0
-                if ran.stopped:
-                    await self._gather(session_id)
+
+    async def _try_turn(self, session_id: str, turn_id: str) -> bool:
+        """Run a turn, or wait for the one that is in its way; return whether nothing is left to run."""
+        try:
+            ran = await run_turn(self._agent, session_id, turn_id)
+        except (NotFound, SessionEnded):
+            return True
+        except LeaseHeld:
+            await self._wait_for_end(session_id)
+            return False
+        if ran.stopped:
+            await self._gather(session_id)
+        return bool(turn_id)
 
     async def _wait_for_end(self, session_id: str) -> None:
         """Wait until the turn that runs elsewhere has ended, or a while."""

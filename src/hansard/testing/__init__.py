@@ -3,5 +3,22 @@
 from hansard.record.store import Wiring, abandon_store
 from hansard.testing.clock import FakeClock
 from hansard.testing.crash import CRASH_POINTS, CrashPoint, count_steps
+from hansard.testing.models import RecordingModel, ScriptedModel
+from hansard.testing.tools import Counting, Echo, Failing, LargeOutput, Slow, tools_by_name
 
-__all__ = ["CRASH_POINTS", "CrashPoint", "FakeClock", "Wiring", "abandon_store", "count_steps"]
+__all__ = [
+    "CRASH_POINTS",
+    "Counting",
+    "CrashPoint",
+    "Echo",
+    "Failing",
+    "FakeClock",
+    "LargeOutput",
+    "RecordingModel",
+    "ScriptedModel",
+    "Slow",
+    "Wiring",
+    "abandon_store",
+    "count_steps",
+    "tools_by_name",
+]
