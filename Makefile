@@ -68,8 +68,9 @@ format: setup ## let ruff format and repair what it can
 # The proof is written whether or not the tests passed: a violation belongs in it.
 prove: setup ## the full counts of kills, cuts, faults and seeds; writes docs/proof.json
 	@scripts/system-packages
-	@status=0; \
+	@rm -rf .prove; status=0; \
 	HANSARD_PROVE=1 $(BIN)/python -m pytest tests/crash tests/record/test_state_machine.py --timeout=3600 --junitxml=.prove/crash.xml || status=$$?; \
+	HANSARD_PROVE=1 $(BIN)/python -m pytest tests/shown -n $(WORKERS) --dist loadgroup --timeout=3600 --junitxml=.prove/shown.xml || status=$$?; \
 	$(BIN)/python -m tests.proof && exit $$status
 
 bench: setup ## measure record and turns against floors and peers

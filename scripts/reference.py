@@ -1,4 +1,4 @@
-"""Write docs/reference.md from the code: commands, slash commands, errors, entry kinds, limits, crash points, the schema."""
+"""Write docs/reference.md from the code: commands, errors, entry kinds, limits, crash points, the schema."""
 
 from __future__ import annotations
 

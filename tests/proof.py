@@ -1,7 +1,8 @@
 """Write docs/proof.json from what `make prove` left in .prove/: `python -m tests.proof`.
 
-The rounds of the crash ring write their counts as they end (crash.jsonl), and pytest its outcomes (*.xml). A round that
-is not there, a test that failed and a violation all end up in the proof: it says what happened, not what should have.
+The rounds of the crash ring and of tests/shown write their counts as they end (*.jsonl), and pytest its outcomes
+(*.xml). A round that is not there, a test that failed and a violation all end up in the proof: it says what happened,
+not what should have.
 """
 
 from __future__ import annotations
@@ -38,6 +39,23 @@ def count_rounds(rounds: list[Round]) -> dict[str, object]:
     }
 
 
+def is_talk(each: Round) -> bool:
+    """Return whether a round is of the ring that compares what the program showed with its record."""
+    return "runs" in each
+
+
+def count_talks(rounds: list[Round]) -> dict[str, object]:
+    """Return the sums of the rounds in which the program itself was run."""
+    faults: Counter[str] = Counter()
+    for each in rounds:
+        faults.update(each.get("faults", {}))
+    return {
+        "runs": sum(each["runs"] for each in rounds),
+        "runs_by_fault": dict(sorted(faults.items())),
+        "shown_bytes_checked": sum(each.get("shown_bytes", 0) for each in rounds),
+    }
+
+
 def read_outcomes(folder: Path) -> dict[str, object]:
     """Return how the tests ended, from pytest's own reports."""
     outcomes: Counter[str] = Counter()
@@ -71,11 +89,13 @@ def read_commit(root: Path) -> str:
 
 def make_proof(root: Path, reports: Path) -> dict[str, object]:
     """Return the whole proof."""
-    rounds = read_rounds(reports / "crash.jsonl")
+    rounds = [each for path in sorted(reports.glob("*.jsonl")) for each in read_rounds(path)]
+    talks = [each for each in rounds if is_talk(each)]
     return {
         "commit": read_commit(root),
         "seeds": sorted({each["seed"] for each in rounds}),
-        "counts": count_rounds(rounds),
+        "counts": count_rounds([each for each in rounds if not is_talk(each)]),
+        "talks": count_talks(talks),
         "tests": read_outcomes(reports),
         "violations": [violation for each in rounds for violation in each["violations"]],
     }

@@ -21,7 +21,18 @@ def constants() -> dict[str, float]:
 
 def test_every_limit_is_positive_and_says_its_unit() -> None:
     """A limit is a positive number whose name tells what it counts."""
-    units = ("BYTES", "SECONDS", "ITEMS", "CHARACTERS", "ROWS", "ENTRIES", "HANDLES", "SESSIONS", "JOURNALS", "CONVERSATION")
+    units = (
+        "BYTES",
+        "SECONDS",
+        "ITEMS",
+        "CHARACTERS",
+        "ROWS",
+        "ENTRIES",
+        "HANDLES",
+        "SESSIONS",
+        "JOURNALS",
+        "CONVERSATION",
+    )
     for name, value in constants().items():
         assert value > 0, name
         assert any(unit in name for unit in units), f"{name} does not say its unit"
