@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import aclosing
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hansard.domain.requests import (
     AssistantSaid,
     Delta,
     FailureKind,
+    Finished,
     FinishReason,
     Request,
     ToolsSaid,
@@ -21,7 +23,15 @@ from hansard.domain.requests import (
 )
 from hansard.errors import InvalidInput
 from hansard.models import scripted as scripted_module
-from hansard.models.scripted import ScriptedModel
+from hansard.models.scripted import (
+    Script,
+    ScriptedAnswer,
+    ScriptedCall,
+    ScriptedFailure,
+    ScriptedModel,
+    ScriptedStall,
+    ScriptedUsage,
+)
 from tests.models.helpers import HELLO, WAIT_SECONDS_MAX, ask
 
 
@@ -192,3 +202,27 @@ async def test_example_of_the_documentation_works(tmp_path: Path) -> None:
     assert (await ask(model)).text == "You said: hello"
     assert (await ask(model, after("x"))).failure.kind is FailureKind.BUSY
     assert [call.name for call in (await ask(model, after("x"))).calls] == ["clock"]
+
+
+def examples() -> list[str]:
+    """Every script that the documentation shows."""
+    page = Path(__file__).parents[2] / "docs" / "scripted.md"
+    return re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("script", examples())
+async def test_scripts_of_the_documentation_work(tmp_path: Path, script: str) -> None:
+    """A script that the documentation shows can be used as it stands."""
+    model = scripted(tmp_path, script)
+    for count in range(3):
+        answers = [await ask(model, after(*["x"] * count)) for _ in range(3)]
+        assert isinstance(answers[-1].ending, Finished)
+        assert answers[-1].text or answers[-1].calls
+
+
+def test_every_key_is_documented() -> None:
+    """The page on scripts names every key and every kind of failure."""
+    page = (Path(__file__).parents[2] / "docs" / "scripted.md").read_text(encoding="utf-8")
+    parts = [Script, ScriptedAnswer, ScriptedCall, ScriptedFailure, ScriptedStall, ScriptedUsage]
+    keys = {name for part in parts for name in part.__struct_fields__} | set(FailureKind)
+    assert [key for key in sorted(keys) if f"`{key}" not in page and key != "answers"] == []
