@@ -23,6 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, SEED_OPTION) is None:
         chosen = os.environ.get("HANSARD_SEED") or str(random.SystemRandom().randrange(2**32))
         setattr(config.option, SEED_OPTION, chosen)
+        os.environ["HANSARD_SEED"] = chosen  # workers of pytest-xdist inherit it
 
 
 def pytest_report_header(config: pytest.Config) -> str:

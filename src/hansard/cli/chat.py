@@ -14,7 +14,7 @@ from hansard.cli.opening import opened
 from hansard.cli.process import EXIT_DONE, run
 from hansard.cli.talk import OWNER, Talk, find_session
 from hansard.cli.terminal.completion import Completion, SessionLine, complete
-from hansard.cli.terminal.picker import pick
+from hansard.cli.terminal.picker import ENDING_CHARACTERS, pick
 from hansard.cli.terminal.screen import Handlers, Screen
 from hansard.domain.conversation import add_usage
 from hansard.domain.requests import Usage
@@ -136,10 +136,10 @@ class Chat:
             for each in self.talk.conversation.usage.values():
                 used = add_usage(used, each)
         tokens = used.input_tokens + used.output_tokens
-        trouble = self._app.record.trouble
+        trouble = self._app.record.trouble.removesuffix(" while writing")
         shown = [f"RECORD: {trouble}"] if trouble else []
         if trouble and (untaken := self._untaken + self._typed.qsize()):
-            shown.append(f"{untaken} {'message waits' if untaken == 1 else 'messages wait'} to be recorded")
+            shown.append(f"{untaken} {'message waits' if untaken == 1 else 'messages wait'}")
         if self.talk.answering:
             shown.append("answering")
         shown.append(self._app.models.name or "looking for a model")
@@ -149,8 +149,11 @@ class Chat:
             shown.append(f"${used.cost_micros / 1_000_000:.4f}")
         if not trouble:
             shown.append("record: in order")
-        shown.append(self.talk.session_id or "a new session")
-        return " · ".join(shown)
+        place = self.talk.session_id or "a new session"
+        line = " · ".join([*shown, place])
+        if self.talk.session_id and len(line) > shutil.get_terminal_size().columns:
+            line = " · ".join([*shown, place[-ENDING_CHARACTERS:]])
+        return line
 
     async def _complete(self, text: str) -> list[Completion]:
         """Return what a line may become: commands, and after /resume the sessions."""

@@ -9,6 +9,10 @@ CANDIDATES_MAX: Final = 50
 """More than this is no help to anyone."""
 
 
+WORDS_CHARACTERS_MAX: Final = 40
+"""Words of a session in the menu: what 80 columns leave beside its time."""
+
+
 class Completion(NamedTuple):
     """One way to go on: the whole text before the cursor becomes `text`."""
 
@@ -53,5 +57,6 @@ def _named(command: str, sought: str, sessions: Sequence[SessionLine]) -> Iterat
     for session in sessions:
         if session.id.startswith(sought) or sought in session.title.casefold():
             words = session.title or session.text
+            words = words if len(words) <= WORDS_CHARACTERS_MAX else f"{words[: WORDS_CHARACTERS_MAX - 1]}…"
             about = " · ".join(filter(None, (session.when, session.id if words else "")))
             yield Completion(f"{command} {session.id}", words or session.id, about)
