@@ -187,10 +187,11 @@ def check_texts(picture: Picture, evidence: Evidence) -> Iterator[str]:
 
 
 def check_turn_ends(picture: Picture, evidence: Evidence) -> Iterator[str]:
-    """No turn runs any more, and only what was killed is lost."""
+    """No turn runs any more, only what was killed is lost, and only what never began is interrupted."""
     for session, turns in picture.turns.items():
         for turn in turns:
-            if turn.state not in {TurnState.QUEUED, TurnState.COMPLETED, TurnState.LOST}:
+            never_began = turn.state == TurnState.INTERRUPTED and not turn.owner
+            if turn.state not in {TurnState.QUEUED, TurnState.COMPLETED, TurnState.LOST} and not never_began:
                 yield f"{session}: turn {turn.id} of {turn.owner} is {turn.state}: {turn.reason}"
             if turn.state == TurnState.LOST and turn.owner not in evidence.killed_owners:
                 yield f"{session}: turn {turn.id} of {turn.owner}, which was never killed, is lost"

@@ -151,9 +151,10 @@ class Chat:
             shown.append("record: in order")
         place = self.talk.session_id or "a new session"
         line = " · ".join([*shown, place])
-        if self.talk.session_id and len(line) > shutil.get_terminal_size().columns:
+        columns = shutil.get_terminal_size().columns
+        if self.talk.session_id and len(line) > columns:
             line = " · ".join([*shown, place[-ENDING_CHARACTERS:]])
-        return line
+        return line if len(line) <= columns else " · ".join(shown)
 
     async def _complete(self, text: str) -> list[Completion]:
         """Return what a line may become: commands, and after /resume the sessions."""
