@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
 import apsw
@@ -157,7 +157,8 @@ async def stranger(home: Path, *statements: str) -> AsyncIterator[Callable[[], N
     assert process.stdout is not None
 
     def let_go() -> None:
-        os.kill(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
 
     try:
         assert await asyncio.wait_for(process.stdout.readline(), 30) == b"held\n"

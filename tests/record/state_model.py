@@ -94,7 +94,8 @@ class ModelSession:
                 turns.pop(waiting if waiting is not None else -1, None)
                 turns[seq] = "running"
             elif fact[0] == "turn.ended":
-                turns[next(fence for fence, state in turns.items() if state == "running")] = fact[1]
+                ended = fact[2] if len(fact) > 2 else "running"
+                turns[next(fence for fence, state in turns.items() if state == ended)] = fact[1]
         return [turns[fence] for fence in sorted(turns)]
 
     def deliveries(self) -> dict[str, tuple[str, int]]:
@@ -174,8 +175,11 @@ class Model:
 
     def end(self, session_id: str, reason: str) -> str:
         """End a session; the first reason stays."""
-        if self.get(session_id).end_reason is None:
-            self.sessions[session_id].facts.append(("session.ended", reason))
+        session = self.get(session_id)
+        if session.end_reason is None:
+            if "queued" in session.turns():
+                session.facts.append(("turn.ended", "interrupted", "queued"))
+            session.facts.append(("session.ended", reason))
         return session_id
 
     def reopen(self, session_id: str) -> str:

@@ -237,5 +237,4 @@ def test_the_picker(tmp_path: Path) -> None:
         terminal.wait("1 of 62")
         terminal.keys("Enter")
         assert json.loads(terminal.logged(1)[0]) == "20261114-101010-aaaaaa"
-        terminal.wait("Pane is dead")
-        assert "Which session?" not in terminal.screen()
+        terminal.wait(lambda screen: "Which session?" not in screen)

@@ -61,7 +61,8 @@ def test_a_body_comes_back(body: MessageAdded) -> None:
 
 def test_each_kind_has_a_body_of_its_own() -> None:
     """The table of kinds is complete and one to one; names are noun and past participle."""
-    assert set(KIND_OF) == set(Body.__subclasses__()) - {Unknown}
+    bodies = {body for body in Body.__subclasses__() if body.__module__.startswith("hansard.")}
+    assert set(KIND_OF) == bodies - {Unknown}
     assert len(KIND_OF) == len(KINDS)
     assert all(version >= 1 and kind.count(".") == 1 for kind, (version, _) in KINDS.items())
 
