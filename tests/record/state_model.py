@@ -31,6 +31,11 @@ class Refused(Exception):
         self.error = error
 
 
+def is_counted(fact: Fact) -> bool:
+    """Return whether a fact is a message that counts: notices do not."""
+    return fact[0] == "message.opened" or (fact[0] == "message.added" and fact[2] != "notice")
+
+
 @dataclass
 class ModelSession:
     """One session: its entries in order. A fork's first `base` entries are its parent's."""
@@ -334,7 +339,7 @@ class Model:
                 "title": session.title,
                 "end_reason": session.end_reason,
                 "parent": session.parent,
-                "messages": len([fact for fact in session.facts if fact[0] in {"message.added", "message.opened"}]),
+                "messages": len([fact for fact in session.facts if is_counted(fact)]),
                 "kinds": [fact[0] for fact in session.facts],
                 "transcript": session.transcript(),
                 "turns": session.turns(),
