@@ -65,6 +65,12 @@ class Terminal(Vt100_Output):
         """
         self.write_raw(ERASE_DOWN)
 
+    def disable_autowrap(self) -> None:
+        """Leave it on: a row that the terminal takes after it got narrower is broken, not cut, as those before it were.
+
+        So where a drawing begins depends on what was drawn and on the width now, not on which of them came first.
+        """
+
     def flush(self) -> None:
         """Write, unless a drawing is being gathered."""
         if not self.held:
