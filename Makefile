@@ -79,6 +79,8 @@ prove: setup ## the full counts of kills, cuts, faults and seeds; writes docs/pr
 bench: setup ## measure record and turns against floors and peers
 	$(BIN)/python bench/record.py
 	$(BIN)/python bench/turn.py
+	$(BIN)/python bench/sessions.py
+	$(BIN)/python bench/search.py
 
 # Universal files without any index address: pip asks whichever index the machine is set up with.
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
@@ -88,5 +90,5 @@ lock: setup ## pin the newest allowed versions again (requirements/*.txt)
 	$(LOCK) --upgrade pyproject.toml --group dev --constraints requirements/runtime.txt --output-file requirements/dev.txt
 
 clean: ## remove the environment, caches and reports
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .prove .coverage .coverage.* build dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .prove .envs .coverage .coverage.* build dist
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -141,7 +141,6 @@ NOTES = {
     "B14": "by construction: nothing repairs a database; a damaged one is moved aside and rebuilt from the logs",
     "B15": "by construction: there is no other store to fall back to; `trouble` says why nothing is written",
     "B21": "by construction: logs are appended, and replaced only under the lock; Windows is not supported",
-    "B24": "by construction: there is no index to upkeep yet; opening looks at names and sizes only",
     "D1": "by construction: order is seq; a parent link is never walked to find a session's own entries",
     "D2": "by construction: every entry has a seq of one line; only a fork branches",
     "D3": "by construction: no call removes or truncates",

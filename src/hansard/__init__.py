@@ -15,6 +15,7 @@ Nothing in the program can talk to a person. It can only append to the record, a
     tools     what a model may call
     intake    what people say and command, into the record
     engine    turns: context, replies, tools, interrupts
+    interop   out of the record and into it: exports, imports from Hermes and from an export
     testing   conformance suite for record backends, fake clock, crash points, test tools
     app       configuration and wiring
     cli       the terminal, and one file a command
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     )
     from hansard.record.api import Record
     from hansard.record.operations.home import Accepted
+    from hansard.record.searching import Hit
     from hansard.record.turn import Reply, Turn
     from hansard.record.verify import Finding, Report
 
@@ -75,6 +77,7 @@ __all__ = [
     "File",
     "Finding",
     "HansardError",
+    "Hit",
     "IdConflict",
     "Intake",
     "InvalidInput",
@@ -130,6 +133,7 @@ _HOMES = {
     "File": "hansard.domain.messages",
     "Finding": "hansard.record.verify",
     "HansardError": "hansard.errors",
+    "Hit": "hansard.record.searching",
     "IdConflict": "hansard.errors",
     "Intake": "hansard.domain.deliveries",
     "InvalidInput": "hansard.errors",

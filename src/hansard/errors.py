@@ -67,7 +67,7 @@ class IdConflict(HansardError):
 class NotFound(HansardError):
     """Nothing of that name is in the record."""
 
-    hint = "Choose from a list of what there is with `hansard -r`."
+    hint = "List what there is with `hansard sessions`."
 
 
 class Ambiguous(HansardError):

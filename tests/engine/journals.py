@@ -57,6 +57,7 @@ BODIES: st.SearchStrategy[e.Body] = st.one_of(
     st.builds(e.MessageOpened, turn_id=TURN_IDS),
     st.builds(e.MessageSealed, message_id=MESSAGE_IDS, status=ENDED, parts=parts(TEXTS.map(Text), CALLS)),
     st.builds(e.MessagesUndone, message_ids=st.lists(MESSAGE_IDS, max_size=4).map(tuple)),
+    st.builds(e.MessagesRestored, message_ids=st.lists(MESSAGE_IDS, max_size=4).map(tuple)),
     st.builds(e.TurnQueued, turn_id=TURN_IDS),
     st.builds(e.TurnStarted, turn_id=TURN_IDS, owner=st.just("o")),
     st.builds(e.TurnSteered, turn_id=TURN_IDS, message_id=MESSAGE_IDS),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from hansard.domain.conversation import Conversation, last_exchange
+from hansard.domain.conversation import Conversation, last_exchange, last_undone
 from hansard.domain.entries import Entry, SessionFrozen
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.messages import Message, Part, Role, Status, Text, ToolCall, ToolResult
@@ -92,6 +92,16 @@ class Teller:
             else everything[pick % 5 :: 3]
         )
         self._run(self._record.undo(self.session_id, chosen))
+        if chosen:
+            self.asked = []
+
+    def restore(self, pick: int) -> None:
+        """Let what was taken back last be there again, or any of it, when nothing runs."""
+        if self._speaker is not None:
+            return
+        conversation = self.conversation()
+        chosen = last_undone(conversation, 1 + pick % 3) if pick % 2 else list(conversation.undone)[pick % 3 :: 2]
+        self._run(self._record.restore(self.session_id, chosen))
         if chosen:
             self.asked = []
 

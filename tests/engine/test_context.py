@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -14,7 +15,7 @@ from hansard.domain.requests import AssistantSaid, Said, ToolSpec, ToolsSaid, Us
 from hansard.domain.turns import TurnState
 from hansard.engine import prompts
 from hansard.engine.context import build_request, render
-from tests.engine.journals import JOURNALS, contexts, entries_of
+from tests.engine.journals import JOURNALS, MESSAGE_IDS, contexts, entries_of
 from tests.engine.validator import assert_begins, assert_valid, problems
 
 
@@ -272,6 +273,25 @@ def test_what_was_undone_is_not_told() -> None:
             for id, text in zip(ids, texts, strict=True):
                 if id in gone:
                     assert text not in str(found)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(JOURNALS, st.sets(MESSAGE_IDS), st.data())
+def test_what_was_restored_is_told_as_if_it_had_never_been_undone(
+    journal: list[tuple[str, e.Body]], ids: set[str], data: st.DataObject
+) -> None:
+    """Messages taken back at any point and restored at any later one: the context is the one without both."""
+    plain = [entry for entry in journal if not isinstance(entry[1], e.MessagesUndone | e.MessagesRestored)]
+    restored_at = data.draw(st.integers(0, len(plain)))
+    undone_at = data.draw(st.integers(0, restored_at))
+    told = [
+        *plain[:undone_at],
+        ("~undo", e.MessagesUndone(message_ids=tuple(ids))),
+        *plain[undone_at:restored_at],
+        ("~restore", e.MessagesRestored(message_ids=tuple(ids))),
+        *plain[restored_at:],
+    ]
+    assert list(contexts(entries_of(told)))[-1] == list(contexts(entries_of(plain)))[-1]
 
 
 def test_a_request_is_what_was_frozen_and_what_was_said() -> None:

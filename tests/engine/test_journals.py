@@ -39,7 +39,7 @@ STORIES = st.lists(
         turns("answer", "result", "result", "ask", "say", "cut", "end_turn"),
         turns("answer", "result", "result", "result", "ask", "say", "set_clock"),
         turns("cut", "ask", "answer", "end_turn", "crash"),
-        steps("say", "undo", "fork", "bring_in", "end_turn", "crash", "set_clock"),
+        steps("say", "undo", "restore", "fork", "bring_in", "end_turn", "crash", "set_clock"),
     ),
     min_size=2,
     max_size=8,
@@ -83,3 +83,14 @@ def test_a_story_with_everything_in_it() -> None:
         [*story, ("answer", 0), ("fork", 1), ("say", 0), ("start", 0), ("ask", 0), ("end_turn", 0), ("undo", 1)]
     )
     assert (len(teller.sessions), teller.asked) == (2, [])
+
+
+@pytest.mark.loss("D19")
+def test_a_story_that_takes_back_its_undo() -> None:
+    """After an undo and its restoring, the model is asked as if nothing had been undone, and the record is whole."""
+    talk = [("say", 0), ("start", 0), ("ask", 0), ("answer", 0), ("end_turn", 0)]
+    again = [("say", 0), ("start", 0), ("ask", 0)]
+    plain = tell([*talk, *talk, *again]).asked[-1]
+    assert tell([*talk, *talk, ("undo", 1), *again]).asked[-1] != plain
+    restored = tell([*talk, *talk, ("undo", 1), ("restore", 1), *again]).asked[-1]
+    assert str(restored) == str(plain)

@@ -30,7 +30,8 @@ BAD_STEP = "CREATE TABLE half (x INTEGER); UPDATE record SET commits = 99; INSER
 def shape(connection: apsw.Connection) -> list[tuple[str, str, str]]:
     """Return everything that a database's schema says, without comments and layout."""
     rows = connection.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_schema ORDER BY type, name").fetchall()
-    return [(str(kind), str(name), " ".join(re.sub(r"--[^\n]*", "", str(sql)).split())) for kind, name, sql in rows]
+    bare = [(str(kind), str(name), " ".join(re.sub(r"--[^\n]*", "", str(sql)).split())) for kind, name, sql in rows]
+    return [(kind, name, re.sub(r" ?([(),]) ?", r"\1", sql)) for kind, name, sql in bare]
 
 
 def content(connection: apsw.Connection) -> list[object]:

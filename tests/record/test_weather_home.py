@@ -22,6 +22,7 @@ from hansard import (
 )
 from hansard.record.filesystem import check_filesystem
 from hansard.record.sqlite.connection import check_sqlite_version
+from hansard.record.sqlite.migrate import SCHEMA_VERSION
 from tests.record.helpers_facts import (
     SESSION,
     assert_clean,
@@ -125,7 +126,7 @@ async def test_a_newer_database_is_refused_and_left_byte_identical(home: Path) -
         name: digest for name, digest in before.items() if "-shm" not in name
     }
     assert set(after) - set(before) <= {"state.db-shm", "state.db-wal"}
-    raw_rows(home, "PRAGMA user_version = 1")
+    raw_rows(home, f"PRAGMA user_version = {SCHEMA_VERSION}")
     async with Record.open(home) as record:
         assert await ids_of(record) == ["a", "b"]
 

@@ -304,6 +304,7 @@ class Undone(Body, frozen=True):
         ("session.titled", SessionTitled(title="A\nTrip"), "⎯ title: A Trip\n"),
         ("messages.undone", Undone(message_ids=("a", "b")), "⎯ 2 messages undone\n"),
         ("messages.undone", Undone(message_ids=("a",)), "⎯ 1 message undone\n"),
+        ("messages.restored", Undone(message_ids=("a", "b")), "⎯ 2 messages restored\n"),
         ("something.new", Undone(), ""),
     ],
 )

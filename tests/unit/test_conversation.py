@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hansard.domain import entries as e
-from hansard.domain.conversation import Conversation, End, add_usage, last_answer, last_exchange
+from hansard.domain.conversation import Conversation, End, add_usage, last_answer, last_exchange, last_undone
 from hansard.domain.messages import Role, Status, Text, ToolCall, ToolResult
 from hansard.domain.requests import ToolSpec, Usage
 from hansard.domain.turns import TurnState
@@ -153,6 +153,46 @@ def test_undone_messages_leave(journal: Journal) -> None:
     journal.say("b")
     journal.add(e.MessagesUndone(message_ids=("r", "b", "unknown")))
     assert (journal.placed, journal.waiting) == ([("a", "t1")], [])
+
+
+@pytest.mark.loss("D19")
+def test_restored_messages_come_back_to_their_places(journal: Journal) -> None:
+    """Between those that stayed, with their turn and with the seal that came meanwhile; what waited waits again."""
+    journal.say("a")
+    journal.start("t1")
+    journal.add(e.MessageOpened(turn_id="t1"), "r")
+    journal.say("b")
+    journal.add(e.MessagesUndone(message_ids=("r", "a", "b")))
+    journal.add(e.MessageSealed(message_id="r", status=Status.COMPLETE, parts=(Text("r"),)))
+    journal.end("t1")
+    journal.add(e.MessagesRestored(message_ids=("r", "b", "unknown")))
+    assert (journal.placed, journal.waiting) == ([("r", "t1")], ["b"])
+    journal.start("t2")
+    journal.reply("s", "t2")
+    journal.add(e.MessagesRestored(message_ids=("a",)))
+    assert journal.placed == [("a", "t1"), ("r", "t1"), ("b", "t2"), ("s", "t2")]
+    assert journal.conversation.undone == {}
+
+
+def test_the_last_word_on_a_message_counts(journal: Journal) -> None:
+    """Undone, restored and undone again is undone."""
+    journal.say("a")
+    for kind in (e.MessagesUndone, e.MessagesRestored, e.MessagesUndone):
+        journal.add(kind(message_ids=("a",)))
+    assert journal.waiting == []
+
+
+def test_what_was_taken_back_last(journal: Journal) -> None:
+    """One time of taking back after the other can be undone, the latest first; what was restored is left out."""
+    for text in "abcd":
+        journal.say(text)
+    assert last_undone(journal.conversation) == []
+    journal.add(e.MessagesUndone(message_ids=("c", "d")))
+    journal.add(e.MessagesUndone(message_ids=("d", "b")))
+    assert last_undone(journal.conversation) == ["b"]
+    assert last_undone(journal.conversation, 2) == ["c", "d", "b"]
+    journal.add(e.MessagesRestored(message_ids=("b", "c")))
+    assert last_undone(journal.conversation, 5) == ["d"]
 
 
 def test_somebody_waits_for_the_model_when_the_last_word_is_not_its_own(journal: Journal) -> None:

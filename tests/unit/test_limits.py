@@ -32,6 +32,8 @@ def test_every_limit_is_positive_and_says_its_unit() -> None:
         "SESSIONS",
         "JOURNALS",
         "CONVERSATION",
+        "HITS",
+        "MESSAGES",
     )
     for name, value in constants().items():
         assert value > 0, name

@@ -8,7 +8,16 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from hansard.domain.entries import Body, MessageAdded, MessageOpened, MessageSealed, SessionTitled, TurnStarted
+from hansard.domain.entries import (
+    Body,
+    MessageAdded,
+    MessageOpened,
+    MessageSealed,
+    MessagesRestored,
+    MessagesUndone,
+    SessionTitled,
+    TurnStarted,
+)
 from hansard.domain.messages import Message, Reasoning, Role, Status, Text, ToolCall
 from hansard.domain.transcript import fold_transcript, join_chunks, streamed_pieces
 
@@ -65,6 +74,19 @@ def test_a_second_reply_does_not_take_the_first_ones_place() -> None:
         sealed = MessageSealed(message_id=name, status=Status.COMPLETE, parts=(Text(name),))
         entries.append((f"~seal:{name}", 2, sealed))
     assert [message.text for message in fold_transcript(entries)] == ["r1", "r2"]
+
+
+@pytest.mark.loss("D19")
+def test_restored_messages_are_back_in_their_places() -> None:
+    """Of all that was said about a message, the last counts: undone, restored, undone again."""
+    said: list[tuple[str, int, Body]] = [(id, 1, MessageAdded(role=Role.USER, parts=(Text(id),))) for id in "abc"]
+    entries = [
+        *said,
+        ("~1", 2, MessagesUndone(message_ids=("a", "b"))),
+        ("~2", 3, MessagesRestored(message_ids=("b", "a"))),
+        ("~3", 4, MessagesUndone(message_ids=("b",))),
+    ]
+    assert [message.id for message in fold_transcript(entries)] == ["a", "c"]
 
 
 @given(PIECES)

@@ -11,6 +11,7 @@ from hansard.engine.turns import Agent
 from hansard.ports.clock import SystemClock
 from hansard.record.api import Record
 from hansard.tools.clock import CurrentTime
+from hansard.tools.session_search import SessionSearch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -29,9 +30,9 @@ class App(NamedTuple):
     runner: Runner
 
 
-def make_tools() -> dict[str, Tool]:
+def make_tools(record: Record) -> dict[str, Tool]:
     """Return the tools, by name."""
-    tools: list[Tool] = [CurrentTime(SystemClock())]
+    tools: list[Tool] = [CurrentTime(SystemClock()), SessionSearch(record)]
     return {tool.spec.name: tool for tool in tools}
 
 
@@ -42,7 +43,7 @@ async def open_app(
     """Open the record and get ready to run turns. Leaving interrupts what runs, in the record."""
     models = Models(home, settings, environment)
     async with Record.open(home) as record:
-        agent = Agent(record, models, make_tools(), settings.limits, settings.system_prompt)
+        agent = Agent(record, models, make_tools(record), settings.limits, settings.system_prompt)
         runner = Runner(agent, report)
         try:
             yield App(record, settings, models, runner)

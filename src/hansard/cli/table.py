@@ -7,7 +7,11 @@ from typing import Any, Final
 
 COMMANDS: Final = {
     "config": ("hansard.cli.config", "Show or check the settings, and where each comes from."),
+    "export": ("hansard.cli.export", "Write sessions out: jsonl, markdown, html, chat."),
+    "import": ("hansard.cli.importing", "Take conversations from Hermes, or from an export, into the record."),
     "models": ("hansard.cli.models", "Show which model would answer; install the demo model."),
+    "search": ("hansard.cli.search", "Find what was said, in all sessions."),
+    "sessions": ("hansard.cli.sessions", "List sessions; show, title, end, fork or undo one."),
     "verify": ("hansard.cli.verify", "Prove that database, logs and projections agree."),
 }
 """Each command's module, and what help says of it without importing it."""
@@ -18,6 +22,9 @@ TALKS: Final = {
     "lines": "hansard.cli.lines",
 }
 """What `hansard` does without a command: one question, a conversation in a terminal, or one through pipes."""
+
+PARTS: Final = {"show": "hansard.cli.sessions_show", "table": "hansard.cli.sessions_table"}
+"""Parts of commands that only some of their calls need."""
 
 
 def load(module: str) -> Any:  # noqa: ANN401 - a module

@@ -2,7 +2,8 @@
 
 The order here is the order in which the model was given things, which is not always the order of `seq`: what a person
 says while a turn runs waits for the next turn, or, steered, for the turn's next results. Where a message entered is
-told by the entries alone, so that a later request begins with what an earlier one sent.
+told by the entries alone, so that a later request begins with what an earlier one sent. What was taken back keeps its
+place and is not shown there, so that it can come back to it.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class Conversation:
     def __init__(self) -> None:
         """Begin before the first entry."""
         self.seq = 0
-        self.placed: list[Placed] = []
-        self.waiting: list[Placed] = []
+        self.undone: dict[str, int] = {}
+        """Messages that are taken back now, each with the seq of the entry that did it."""
         self.frozen: e.SessionFrozen | None = None
         self.settings: dict[str, str] = {}
         self.running: str = ""
@@ -54,6 +55,9 @@ class Conversation:
         self.ends: dict[str, End] = {}
         self.usage: dict[str, Usage] = {}
         self.requests = 0
+        self._placed: list[Placed] = []
+        self._waiting: list[Placed] = []
+        self._shown: tuple[list[Placed], list[Placed]] | None = None
         self._steered: set[str] = set()
         self._open_calls: set[str] = set()
 
@@ -64,7 +68,30 @@ class Conversation:
         self.seq = entry.seq
         apply = APPLY.get(type(entry.body))
         if apply is not None:
+            self._shown = None
             apply(self, entry, entry.body)
+
+    @property
+    def placed(self) -> list[Placed]:
+        """What the model was given and gave, in that order."""
+        return self._show()[0]
+
+    @property
+    def waiting(self) -> list[Placed]:
+        """What was said and waits for the next turn."""
+        return self._show()[1]
+
+    def _show(self) -> tuple[list[Placed], list[Placed]]:
+        """Return what is placed and what waits, without what was taken back."""
+        if not self.undone:
+            return self._placed, self._waiting
+        if self._shown is None:
+            placed, waiting = (
+                [each for each in those if each.message.id not in self.undone]
+                for those in (self._placed, self._waiting)
+            )
+            self._shown = placed, waiting
+        return self._shown
 
     @property
     def wants_reply(self) -> bool:
@@ -75,12 +102,12 @@ class Conversation:
     def _place_waiting(self, turn_id: str, *, steered_only: bool = False) -> None:
         """Let messages that wait enter."""
         staying = []
-        for waiting in self.waiting:
+        for waiting in self._waiting:
             if steered_only and waiting.message.id not in self._steered:
                 staying.append(waiting)
             else:
-                self.placed.append(waiting._replace(turn_id=turn_id))
-        self.waiting = staying
+                self._placed.append(waiting._replace(turn_id=turn_id))
+        self._waiting = staying
 
     def _session_created(self, _entry: e.Entry, _body: e.SessionCreated) -> None:
         """A fork begins: the turns of its parent are not its own."""
@@ -96,14 +123,14 @@ class Conversation:
             author=body.author,
         )
         if body.role in {Role.USER, Role.SYSTEM}:
-            self.waiting.append(Placed(message, "", entry.seq))
+            self._waiting.append(Placed(message, "", entry.seq))
         elif body.role == Role.ASSISTANT:
             if not self.running:
                 self._place_waiting("")
-            self.placed.append(Placed(message, self.running, entry.seq))
+            self._placed.append(Placed(message, self.running, entry.seq))
             self._open_calls = calls_of(message)
         elif body.role == Role.TOOL:
-            self.placed.append(Placed(message, self.running, entry.seq))
+            self._placed.append(Placed(message, self.running, entry.seq))
             self._results_came(message)
 
     def _results_came(self, message: Message) -> None:
@@ -116,21 +143,24 @@ class Conversation:
         opened = Message(
             id=entry.id, role=body.role, parts=(), status=Status.OPEN, at_microseconds=entry.at_microseconds
         )
-        self.placed.append(Placed(opened, body.turn_id, entry.seq))
+        self._placed.append(Placed(opened, body.turn_id, entry.seq))
 
     def _message_sealed(self, _entry: e.Entry, body: e.MessageSealed) -> None:
-        for index in range(len(self.placed) - 1, -1, -1):
-            placed = self.placed[index]
+        for index in range(len(self._placed) - 1, -1, -1):
+            placed = self._placed[index]
             if placed.message.id == body.message_id:
                 sealed = msgspec.structs.replace(placed.message, parts=body.parts, status=body.status)
-                self.placed[index] = placed._replace(message=sealed)
+                self._placed[index] = placed._replace(message=sealed)
                 self._open_calls = calls_of(sealed)
                 return
 
-    def _undone(self, _entry: e.Entry, body: e.MessagesUndone) -> None:
-        gone = set(body.message_ids)
-        self.placed = [placed for placed in self.placed if placed.message.id not in gone]
-        self.waiting = [waiting for waiting in self.waiting if waiting.message.id not in gone]
+    def _taken_back(self, entry: e.Entry, body: e.MessagesUndone) -> None:
+        for message_id in body.message_ids:
+            self.undone.setdefault(message_id, entry.seq)
+
+    def _restored(self, _entry: e.Entry, body: e.MessagesRestored) -> None:
+        for message_id in body.message_ids:
+            self.undone.pop(message_id, None)
 
     def _turn_queued(self, _entry: e.Entry, body: e.TurnQueued) -> None:
         self.queued = body.turn_id
@@ -148,7 +178,7 @@ class Conversation:
     def _turn_continued(self, entry: e.Entry, body: e.TurnContinued) -> None:
         """The request to go on stands where a person would have spoken; it has no words of its own."""
         marker = Message(id=entry.id, role=Role.SYSTEM, parts=(), at_microseconds=entry.at_microseconds)
-        self.placed.append(Placed(marker, body.turn_id, entry.seq))
+        self._placed.append(Placed(marker, body.turn_id, entry.seq))
 
     def _turn_used(self, _entry: e.Entry, body: e.TurnUsed) -> None:
         self.usage[body.model] = add_usage(self.usage.get(body.model), body.usage)
@@ -173,7 +203,8 @@ APPLY: dict[type[e.Body], Callable[[Conversation, e.Entry, Any], None]] = {
     e.MessageAdded: Conversation._message_added,  # noqa: SLF001
     e.MessageOpened: Conversation._message_opened,  # noqa: SLF001
     e.MessageSealed: Conversation._message_sealed,  # noqa: SLF001
-    e.MessagesUndone: Conversation._undone,  # noqa: SLF001
+    e.MessagesUndone: Conversation._taken_back,  # noqa: SLF001
+    e.MessagesRestored: Conversation._restored,  # noqa: SLF001
     e.TurnQueued: Conversation._turn_queued,  # noqa: SLF001
     e.TurnStarted: Conversation._turn_started,  # noqa: SLF001
     e.TurnSteered: Conversation._turn_steered,  # noqa: SLF001
@@ -233,3 +264,9 @@ def last_answer(conversation: Conversation) -> list[Placed]:
     while start and not is_said(conversation.placed[start - 1].message):
         start -= 1
     return conversation.placed[start:]
+
+
+def last_undone(conversation: Conversation, count: int = 1) -> list[str]:
+    """Return the messages that the last times of taking back took, and that are still away; the oldest first."""
+    times = sorted(set(conversation.undone.values()))[-count:]
+    return [message_id for message_id, seq in conversation.undone.items() if seq in times]

@@ -62,6 +62,12 @@ class SessionReopened(Body, frozen=True):
     """The session takes new words again."""
 
 
+class SessionArchived(Body, frozen=True):
+    """The session is left out of lists, or, with `archived` false, in them again."""
+
+    archived: bool = True
+
+
 class SessionFrozen(Body, frozen=True):
     """What the model is told in this session, from its first turn on: later requests begin with the same bytes."""
 
@@ -103,6 +109,12 @@ class MessageSealed(Body, frozen=True):
 
 class MessagesUndone(Body, frozen=True):
     """Messages were taken back: they leave the transcript and the context, not the record."""
+
+    message_ids: tuple[str, ...]
+
+
+class MessagesRestored(Body, frozen=True):
+    """Messages that were taken back are there again, each at its old place. The last word on a message counts."""
 
     message_ids: tuple[str, ...]
 
@@ -219,12 +231,14 @@ KINDS: dict[str, tuple[int, type[Body]]] = {
     "session.linked": (1, SessionLinked),
     "session.ended": (1, SessionEnded),
     "session.reopened": (1, SessionReopened),
+    "session.archived": (1, SessionArchived),
     "session.frozen": (1, SessionFrozen),
     "session.set": (1, SessionSet),
     "message.added": (1, MessageAdded),
     "message.opened": (1, MessageOpened),
     "message.sealed": (1, MessageSealed),
     "messages.undone": (1, MessagesUndone),
+    "messages.restored": (1, MessagesRestored),
     "turn.queued": (1, TurnQueued),
     "turn.started": (1, TurnStarted),
     "turn.stopping": (1, TurnStopping),

@@ -95,6 +95,18 @@ LOG_HANDLES_MAX: Final = 512
 POSITION_CHARACTERS_MAX: Final = 400
 """A follower's position: two numbers and an id."""
 
+INDEX_BATCH_ENTRIES: Final = 500
+"""Entries in one batch of the search index."""
+
+INDEX_BATCH_BYTES: Final = 1 * MIB
+"""Text in one batch of the search index: nobody else is held up by one for long."""
+
+HITS_MAX: Final = 1000
+"""Messages that one search returns."""
+
+CONTEXT_MESSAGES_MAX: Final = 20
+"""Neighbours on each side that a search returns with a message."""
+
 CONVERSATIONS_MAX: Final = 256
 """Conversations whose fold a process keeps, so that a turn reads only what is new."""
 

@@ -51,6 +51,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     active_at_microseconds: int = 0
     messages: int = 0
     head_seq: int = 0
+    archived: bool = False
 
     @property
     def created_at(self) -> datetime:

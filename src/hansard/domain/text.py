@@ -20,6 +20,8 @@ from hansard.errors import InvalidInput, TooLarge
 REPLACEMENT = "\ufffd"
 INTEGER_MAX = 2**53
 NESTING_MAX = 64
+SHORT_CHARACTERS = 60
+"""What is shown of a longer text where only its beginning has room."""
 
 
 def clean_text(text: str) -> str:
@@ -74,3 +76,9 @@ def clean_name(text: str, what: str, characters_max: int) -> str:
         message = f"{what} has {len(cleaned)} characters; the limit is {characters_max}"
         raise TooLarge(message)
     return cleaned
+
+
+def shorten(text: str, characters_max: int = SHORT_CHARACTERS) -> str:
+    """Return the beginning of a text, on one line."""
+    words = " ".join(text.split())
+    return words if len(words) <= characters_max else f"{words[: characters_max - 1]}…"

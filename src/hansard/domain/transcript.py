@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hansard.domain.entries import Body, MessageAdded, MessageOpened, MessageSealed, MessagesUndone
+from hansard.domain.entries import Body, MessageAdded, MessageOpened, MessageSealed, MessagesRestored, MessagesUndone
 from hansard.domain.messages import Message, Part, Reasoning, Status, Text
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def streamed_pieces(parts: Sequence[Part]) -> list[tuple[str, str]]:
 def fold_transcript(entries: Iterable[tuple[str, int, Body]], open_parts: tuple[Part, ...] = ()) -> list[Message]:
     """Return the messages of (id, time, body) entries; `open_parts` is what an unsealed message has so far.
 
-    Messages that were undone are left out.
+    Messages that were undone, and not restored since, are left out.
     """
     messages: list[Message] = []
     open_at: dict[str, int] = {}
@@ -70,4 +70,6 @@ def fold_transcript(entries: Iterable[tuple[str, int, Body]], open_parts: tuple[
             )
         elif isinstance(body, MessagesUndone):
             undone.update(body.message_ids)
+        elif isinstance(body, MessagesRestored):
+            undone.difference_update(body.message_ids)
     return [message for message in messages if message.id not in undone] if undone else messages

@@ -16,6 +16,7 @@ from hansard.domain.messages import Message, Role, ToolCall, ToolOutcome, ToolRe
 from hansard.domain.text import clean_text
 from hansard.engine import prompts
 from hansard.engine.tasks import run_all
+from hansard.ports.tool import SessionTool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +62,7 @@ class Calls:
         async def run_one(index: int) -> None:
             async with room:
                 self._begun.add(index)
-                outcome, output = await run_call(self._calls[index], tools, limits)
+                outcome, output = await run_call(self._calls[index], tools, limits, turn.session_id)
                 text, blob = await shorten(record, output, limits.tool_output_bytes_max)
                 await turn.append(self._result(index, outcome, text, blob))
                 self._done.add(index)
@@ -73,7 +74,9 @@ class Calls:
         return Message.make(Role.TOOL, [result], id=result_id(self._message_id, index))
 
 
-async def run_call(call: ToolCall, tools: Mapping[str, Tool], limits: TurnLimits) -> tuple[ToolOutcome, str]:
+async def run_call(
+    call: ToolCall, tools: Mapping[str, Tool], limits: TurnLimits, session_id: str
+) -> tuple[ToolOutcome, str]:
     """Run one call; whatever goes wrong is a result that the model can act on."""
     tool = tools.get(call.name)
     if tool is None:
@@ -84,7 +87,8 @@ async def run_call(call: ToolCall, tools: Mapping[str, Tool], limits: TurnLimits
         return ToolOutcome.ERROR, f"The arguments are not a JSON object: {error}"
     try:
         async with asyncio.timeout(limits.tool_seconds_max) as deadline:
-            return ToolOutcome.OK, await tool.run(arguments)
+            called = tool.run_in(session_id, arguments) if isinstance(tool, SessionTool) else tool.run(arguments)
+            return ToolOutcome.OK, await called
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():

@@ -1,9 +1,9 @@
 """The context: what a model is asked, as a pure function of the conversation.
 
 Reads: a folded conversation. Writes: nothing.
-Invariants: the messages of one request begin those of the next, until something is undone; roles alternate, people
-first; every call has its result in the message after it; no text is empty (L8). What is missing is said in the view,
-never changed in the record.
+Invariants: the messages of one request begin those of the next, until something is undone or restored; roles alternate,
+people first; every call has its result in the message after it; no text is empty (L8). What is missing is said in the
+view, never changed in the record.
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ COMMANDS: dict[str, Command] = {
         Command("new", "[title]", "Begin a new session; the present one ends.", handlers.new),
         Command("resume", "[n|id|title]", "Go on with another session; alone, lists them.", handlers.resume),
         Command("sessions", "", "List your sessions, the latest first.", handlers.sessions),
+        Command("search", "words", "Find what was said, in all your sessions.", handlers.search),
         Command("title", "[title]", "Give this session a title; alone, shows it.", handlers.title),
         Command("undo", "[n]", "Take back the last exchange, or the last n.", handlers.undo),
         Command("retry", "", "Take back the last answer and ask again.", handlers.retry),

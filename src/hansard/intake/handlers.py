@@ -7,11 +7,13 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.conversation import add_usage, last_answer, last_exchange
-from hansard.domain.entries import Entry, MessageAdded
+from hansard.domain.entries import Entry
+from hansard.domain.highlights import excerpt
 from hansard.domain.messages import Message, Role
 from hansard.domain.requests import Usage
 from hansard.domain.sessions import Link, Parent, SessionState
 from hansard.domain.settings import Busy, LeftSessions
+from hansard.domain.text import shorten
 from hansard.domain.turns import TurnState
 from hansard.errors import LeaseHeld
 from hansard.intake.speak import busy_of, speak
@@ -24,12 +26,14 @@ if TYPE_CHECKING:
 LISTED_MAX = 20
 """Sessions in one list: what fits on a screen."""
 
-FIRST_WORDS_CHARACTERS = 60
 LISTED_CHARACTERS = 28
 """Words of a session in a list: what 80 columns leave for them."""
 
-FIRST_ENTRIES = 40
-"""How far into a session its first words are looked for."""
+FOUND_MAX = 10
+"""Messages that /search lists."""
+
+EXCERPT_CHARACTERS = 120
+"""How much of each of them."""
 
 COUNT_CHARACTERS_MAX = 6
 """Digits of a number in a command."""
@@ -136,10 +140,23 @@ async def describe(scene: Scene, session: Session) -> str:
 
 async def first_words(record: Record, session_id: str) -> str:
     """Return how a session begins."""
-    for entry in await record.read_entries(session_id, limit=FIRST_ENTRIES):
-        if isinstance(entry.body, MessageAdded) and entry.body.role == Role.USER:
-            return shorten(entry.text)
-    return ""
+    return shorten((await record.first_words([session_id])).get(session_id, ""))
+
+
+async def search(scene: Scene, argument: str) -> Outcome:
+    """Find what was said in the owner's sessions."""
+    if not argument:
+        return Outcome("Say what to look for: /search WORDS", scene.session_id)
+    hits = await scene.record.search(argument, limit=FOUND_MAX, owner=scene.owner)
+    if not hits:
+        return Outcome("Nothing was found.", scene.session_id)
+    lines = []
+    for number, hit in enumerate(hits, 1):
+        words = "".join(piece.text for piece in excerpt(argument, hit.message, EXCERPT_CHARACTERS)).strip()
+        here = " (this one)" if hit.session_id == scene.session_id else ""
+        lines.append(f"{number:>2}. {hit.session_id}{here}  {hit.message.at:%Y-%m-%d}  {hit.message.role}: {words}")
+    text = "\n".join([*lines, "/resume NUMBER goes on in one of these sessions."])
+    return Outcome(text, scene.session_id, listed=tuple(hit.session_id for hit in hits))
 
 
 async def candidates(scene: Scene, error: Ambiguous) -> str:
@@ -178,12 +195,6 @@ def count_of(text: str) -> int | None:
     """Return a number from 1 on that somebody wrote, or None."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= COUNT_CHARACTERS_MAX
     return int(text) if is_number and int(text) else None
-
-
-def shorten(text: str, characters_max: int = FIRST_WORDS_CHARACTERS) -> str:
-    """Return the beginning of a text, on one line."""
-    words = " ".join(text.split())
-    return words if len(words) <= characters_max else f"{words[: characters_max - 1]}…"
 
 
 async def retry(scene: Scene, argument: str) -> Outcome:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
 from hansard.domain.conversation import Conversation
 from hansard.domain.deliveries import Cursor, Delivery, DeliveryState, Intake
-from hansard.domain.entries import SessionFrozen
+from hansard.domain.entries import MessagesRestored, MessagesUndone, SessionFrozen
 from hansard.domain.ids import new_id, new_session_id
 from hansard.domain.limits import (
     PATIENCE_SECONDS,
@@ -30,6 +31,7 @@ from hansard.record.asking import (
     describe_fork,
     describe_inbound,
     describe_route_move,
+    describe_search,
     describe_session,
     describe_setting,
     one_of,
@@ -39,17 +41,21 @@ from hansard.record.conversations import Conversations
 from hansard.record.followers import PageReader, load_transcript
 from hansard.record.operations import deliveries, messages, sessions, talk, turns
 from hansard.record.operations import home as home_ops
+from hansard.record.searching import Hit, search
 from hansard.record.store import Store, Wiring, close_store, open_store
-from hansard.record.turn import Turn, check_blobs, claim
+from hansard.record.turn import check_blobs, hold
 from hansard.record.verify import Report, verify_record
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from hansard.domain.entries import Chunk, Entry
     from hansard.domain.messages import Message
     from hansard.domain.sessions import Route, Session
     from hansard.domain.turns import TurnInfo
+    from hansard.record.asking import Filters
+    from hansard.record.turn import Turn
 
 OPEN_GRACE_SECONDS = 1.0
 
@@ -128,11 +134,18 @@ class Record:
         state: str | None = None,
         limit: int | None = None,
         before: str | None = None,
+        archived: bool | None = None,
     ) -> list[Session]:
         """Return sessions, latest activity first; `before` is the id of the last one of the page before."""
         listed = SESSIONS_LISTED_MAX if limit is None else max(0, min(limit, SESSIONS_LISTED_MAX))
-        wanted = views.SessionFilter(owner, source, one_of(SessionState, state), before, listed)
+        wanted = views.SessionFilter(owner, source, one_of(SessionState, state), before, listed, archived)
         return await self._caller.read(lambda snapshot: views.list_sessions(snapshot, wanted))
+
+    async def first_words(self, session_ids: Sequence[str]) -> dict[str, str]:
+        """Return the first that a person said in each of these sessions, as far as it stands near the beginning."""
+        parts = [session_ids[start : start + READ_ROWS_MAX] for start in range(0, len(session_ids), READ_ROWS_MAX)]
+        found = [await self._caller.read(partial(views.first_words, session_ids=part)) for part in parts]
+        return {session_id: words for each in found for session_id, words in each.items()}
 
     async def resolve(self, text: str, *, owner: str | None = None) -> Session:
         """Return the session that an id, a unique beginning of one, or a title names; of one owner, if that is said."""
@@ -147,6 +160,14 @@ class Record:
         """End a session; the first reason stays."""
         cleaned = clean_text(reason)[:REASON_CHARACTERS_MAX]
         return await self._caller.write(lambda tx: sessions.end_session(tx, session_id, cleaned), ending=True)
+
+    async def archive_session(self, session_id: str) -> Session:
+        """Leave a session out of lists that do not ask for it. Nothing else changes."""
+        return await self._caller.write(lambda tx: sessions.archive_session(tx, session_id, archived=True))
+
+    async def unarchive_session(self, session_id: str) -> Session:
+        """Have a session in lists again."""
+        return await self._caller.write(lambda tx: sessions.archive_session(tx, session_id, archived=False))
 
     async def reopen_session(self, session_id: str) -> Session:
         """Let an ended session take new words."""
@@ -164,8 +185,7 @@ class Record:
     async def append(self, session_id: str, message: Message) -> Entry:
         """Append a message. It is durable when this returns; a repeat of the same id returns the first."""
         offered = messages.offer(message)
-        if offered.blobs:
-            await self._caller.run(check_blobs, self._caller, offered)
+        await check_blobs(self._caller, offered)
         return await self._caller.write(lambda tx: messages.append(tx, session_id, offered), cost=len(offered.data))
 
     async def accept(
@@ -181,9 +201,7 @@ class Record:
         `busy` says what becomes of a turn that runs meanwhile.
         """
         inbound = describe_inbound(entries, intake, cursor, busy, queue_turn=queue_turn)
-        for _, each in inbound.entries:
-            if each.blobs:
-                await self._caller.run(check_blobs, self._caller, each)
+        await check_blobs(self._caller, *(each for _, each in inbound.entries))
         cost = sum(len(each.data) for _, each in inbound.entries)
         return await self._caller.write(lambda tx: home_ops.accept(tx, inbound, self._caller.store.is_alive), cost=cost)
 
@@ -195,6 +213,13 @@ class Record:
         """Return entries after a seq, a page at a time."""
         bounded = max(0, min(limit, READ_ROWS_MAX))
         return await self._caller.read(lambda snapshot: views.read_entries(snapshot, session_id, after, bounded))
+
+    async def search(self, query: str, *, limit: int = 20, context: int = 0, **filters: Unpack[Filters]) -> list[Hit]:
+        """Return messages that match, the best first, each with its neighbours; the rule is in docs/search.md."""
+        wanted = describe_search(query, limit, context, filters)
+        store = self._caller.store
+        now = store.clock.now_microseconds()
+        return await self._caller.search(lambda: search(store.search_index, store.readers, wanted, now))
 
     async def conversation(self, session_id: str) -> Conversation:
         """Return what the conversation stands at: a fold that is kept, and grown by what came since."""
@@ -208,22 +233,14 @@ class Record:
 
     # Turns.
 
-    @asynccontextmanager
-    async def turn(
+    def turn(
         self, session_id: str, *, wait_seconds: float = 0, waiting: str | None = None
-    ) -> AsyncIterator[Turn]:
+    ) -> AbstractAsyncContextManager[Turn]:
         """Hold a session for one turn: its queued one, or a new one. Leaving ends the turn, whatever happened.
 
         With `waiting`, only a queued one: that of this id, or, when it is empty, whichever waits.
         """
-        turn = await claim(self._caller, session_id, wait_seconds, waiting)
-        try:
-            yield turn
-        except BaseException as error:
-            await turn.end(error)
-            raise
-        else:
-            await turn.end(None)
+        return hold(self._caller, session_id, wait_seconds, waiting)
 
     async def queue_turn(self, session_id: str) -> TurnInfo:
         """Queue a turn; the one that waits already is returned."""
@@ -237,9 +254,15 @@ class Record:
 
     async def undo(self, session_id: str, message_ids: Sequence[str]) -> None:
         """Take messages back: they leave the transcript and the context, and stay in the record."""
-        ids, token = tuple(message_ids), new_id()
-        if ids:
-            await self._caller.write(lambda tx: talk.undo(tx, session_id, ids, token))
+        undone, token = MessagesUndone(message_ids=tuple(message_ids)), new_id()
+        if undone.message_ids:
+            await self._caller.write(lambda tx: talk.undo(tx, session_id, undone, token))
+
+    async def restore(self, session_id: str, message_ids: Sequence[str]) -> None:
+        """Let messages that were taken back be there again, each at its old place in transcript and context."""
+        restored, token = MessagesRestored(message_ids=tuple(message_ids)), new_id()
+        if restored.message_ids:
+            await self._caller.write(lambda tx: talk.undo(tx, session_id, restored, token))
 
     async def freeze(self, session_id: str, frozen: SessionFrozen) -> SessionFrozen:
         """Fix what the model is told in this session; what was fixed first stays, and is returned."""
@@ -248,8 +271,7 @@ class Record:
 
     async def set_setting(self, session_id: str, name: str, value: str) -> None:
         """Change a setting of a session."""
-        setting = describe_setting(name, value)
-        token = new_id()
+        setting, token = describe_setting(name, value), new_id()
         await self._caller.write(lambda tx: talk.set_setting(tx, session_id, setting, token))
 
     async def turns(self, session_id: str) -> list[TurnInfo]:
@@ -282,8 +304,7 @@ class Record:
     ) -> Route:
         """End the session that a key leads to, begin a linked successor, and move the route: one commit."""
         new = describe_session(self._suggest_id(), source, owner, title, None, given=False)
-        operation_id = new_id()
-        cleaned = clean_text(reason)[:REASON_CHARACTERS_MAX]
+        cleaned, operation_id = clean_text(reason)[:REASON_CHARACTERS_MAX], new_id()
         return await self._caller.write(lambda tx: home_ops.reset_route(tx, key, new, cleaned, operation_id))
 
     async def cursor(self, channel: str, account: str) -> str | None:
@@ -317,9 +338,10 @@ class Record:
         state: DeliveryState | str | None = None,
         channel: str | None = None,
         limit: int = READ_ROWS_MAX,
+        after: Delivery | None = None,
     ) -> list[Delivery]:
-        """Return deliveries, by session and id."""
-        wanted = views.DeliveryFilter(session_id, one_of(DeliveryState, state), channel, limit)
+        """Return deliveries, by session and id; `after` is the last one of the page before."""
+        wanted = views.DeliveryFilter(session_id, one_of(DeliveryState, state), channel, limit, after)
         return await self._caller.read(lambda snapshot: views.list_deliveries(snapshot, wanted))
 
     # Blobs.

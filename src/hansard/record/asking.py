@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 import msgspec
 
@@ -11,16 +12,20 @@ from hansard.domain.deliveries import Cursor, Delivery, DeliveryState, Intake
 from hansard.domain.entries import SessionSet
 from hansard.domain.ids import check_entry_id, check_session_id, new_id
 from hansard.domain.limits import (
+    CONTEXT_MESSAGES_MAX,
+    HITS_MAX,
     NAME_CHARACTERS_MAX,
     REASON_CHARACTERS_MAX,
     TITLE_CHARACTERS_MAX,
     UNIT_ENTRIES_MAX,
 )
+from hansard.domain.messages import Role
 from hansard.domain.sessions import Link, Parent
 from hansard.domain.text import INTEGER_MAX, clean_name, clean_text
 from hansard.errors import InvalidInput, TooLarge
 from hansard.record.operations import deliveries, messages, sessions
 from hansard.record.operations import home as home_ops
+from hansard.record.searching import AT_MAX, AT_MIN, SAID_ROLES, Search
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,4 +145,40 @@ def describe_delivery_move(  # noqa: PLR0917
         clean_text(receipt)[:NAME_CHARACTERS_MAX],
         clean_text(reason)[:REASON_CHARACTERS_MAX],
         new_id(),
+    )
+
+
+class Filters(TypedDict, total=False):
+    """Where to search. Times are moments; `everything` finds what was undone, too."""
+
+    role: str
+    owner: str
+    source: str
+    session_id: str
+    title: str
+    tool: str
+    since: datetime
+    until: datetime
+    tools: bool
+    everything: bool
+
+
+def describe_search(query: str, limit: int, context: int, filters: Filters) -> Search:
+    """Check what a caller searches for."""
+    role = one_of(Role, filters.get("role"))
+    since, until = filters.get("since"), filters.get("until")
+    return Search(
+        clean_text(query),
+        max(0, min(limit, HITS_MAX)),
+        max(0, min(context, CONTEXT_MESSAGES_MAX)),
+        (role,) if role is not None else SAID_ROLES,
+        filters.get("owner"),
+        filters.get("source"),
+        filters.get("session_id"),
+        filters.get("title"),
+        AT_MIN if since is None else round(since.timestamp() * 1_000_000),
+        AT_MAX if until is None else round(until.timestamp() * 1_000_000),
+        filters.get("tool", ""),
+        filters.get("tools", False) or bool(filters.get("tool")) or role is Role.TOOL,
+        filters.get("everything", False),
     )

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 READ_THREADS = 2
+SEARCH_THREADS = 2
+"""Apart from the others: a search that has to read everything must not hold up who follows a conversation."""
+
 ROOM_POLL_SECONDS = 0.005
 PATIENCE_LOOKS = 20
 PATIENCE_PAUSE_SECONDS_MIN = 0.01
@@ -180,6 +183,7 @@ class Caller:
         self._ringing = False
         self._patience = Patience(self._loop, patience_seconds, self._expire)
         self._executor = ThreadPoolExecutor(READ_THREADS, "hansard-read")
+        self._searches = ThreadPoolExecutor(SEARCH_THREADS, "hansard-search")
 
     async def write(self, operation: Callable[[Transaction], Result], *, cost: int = 0, ending: bool = False) -> Result:
         """Run an operation in a group commit and return its result once it is durable.
@@ -261,27 +265,41 @@ class Caller:
 
     async def read(self, read: Callable[[Snapshot], Result]) -> Result:
         """Run a read in one snapshot, off the loop."""
+        return await self.retry_replaced(lambda: self.store.readers.read(read))
+
+    async def search(self, look: Callable[[], Result]) -> Result:
+        """Run a search, off the loop and apart from other reads."""
+        return await self.retry_replaced(look, self._searches)
+
+    async def retry_replaced(self, read: Callable[[], Result], executor: ThreadPoolExecutor | None = None) -> Result:
+        """Run something that reads, off the loop, also when the database was replaced meanwhile."""
         try:
-            return await self._run(self.store.readers.read, read)
+            return await self._run(read, executor=executor)
         except ReplacedError:
             # The file is gone or another one: a write, even of nothing, makes the writer open or rebuild it.
             await self.write(lambda _tx: None)
         try:
-            return await self._run(self.store.readers.read, read)
+            return await self._run(read, executor=executor)
         except ReplacedError:
-            return await self._run(self.store.readers.read, read)
+            return await self._run(read, executor=executor)
 
     async def run(self, function: Callable[..., Result], *arguments: Any) -> Result:  # noqa: ANN401
         """Run blocking work off the loop."""
         return await self._run(function, *arguments)
 
-    async def _run(self, function: Callable[..., Result], *arguments: Any) -> Result:  # noqa: ANN401
+    async def _run(
+        self,
+        function: Callable[..., Result],
+        *arguments: Any,  # noqa: ANN401
+        executor: ThreadPoolExecutor | None = None,
+    ) -> Result:
         self.store.check_process()
         if not self.store.wiring.threads:
             return function(*arguments)
-        return await self._loop.run_in_executor(self._executor, function, *arguments)
+        return await self._loop.run_in_executor(executor or self._executor, function, *arguments)
 
     def close(self) -> None:
         """Let the read threads go."""
         self._patience.close()
         self._executor.shutdown(wait=False, cancel_futures=True)
+        self._searches.shutdown(wait=False, cancel_futures=True)

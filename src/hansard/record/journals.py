@@ -48,6 +48,7 @@ class SessionRow(NamedTuple):
     messages: int
     active_at: int
     head_seq: int
+    archived: int = 0
 
 
 class Journal:

@@ -93,6 +93,30 @@ class FairLock:
         self._write.close()
 
 
+class TryLock:
+    """A lock that is taken when nobody has it, and not waited for."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file."""
+        self._file = LockFile(path)
+
+    def take(self) -> bool:
+        """Return whether this process has it now."""
+        try:
+            fcntl.flock(self._file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def release(self) -> None:
+        """Give it back."""
+        self._file.release()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
 class OwnerLock:
     """Held by a process for as long as it lives: how others know that its turns are not orphans (rule 10)."""
 

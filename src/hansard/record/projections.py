@@ -83,6 +83,10 @@ def _session_reopened(run: Run, place: Place, _body: e.SessionReopened) -> None:
     run(SQL.set_session_state, ("open", None, place.journal))
 
 
+def _session_archived(run: Run, place: Place, body: e.SessionArchived) -> None:
+    run(SQL.set_session_archived, (int(body.archived), place.journal))
+
+
 def _message_opened(run: Run, place: Place, body: e.MessageOpened) -> None:
     run(SQL.open_session_message, (place.entry_id, body.turn_id, place.journal))
 
@@ -141,6 +145,7 @@ APPLY: dict[type[e.Body], Callable[[Run, Place, Any], None]] = {
     e.SessionLinked: _session_linked,
     e.SessionEnded: _session_ended,
     e.SessionReopened: _session_reopened,
+    e.SessionArchived: _session_archived,
     e.MessageOpened: _message_opened,
     e.MessageSealed: _message_sealed,
     e.TurnQueued: _turn_queued,

@@ -31,6 +31,7 @@ from hansard.record.operations.deliveries import DeadDelivery, settle_dead_deliv
 from hansard.record.operations.turns import close_lost
 from hansard.record.reading import Readers
 from hansard.record.reserve import Reserve
+from hansard.record.search_index import INDEX_SECONDS, SearchIndex
 from hansard.record.sqlite.connection import fetch, map_error
 from hansard.record.sqlite.queries import SQL
 from hansard.record.writer import Change, Item, Writer
@@ -84,9 +85,12 @@ class Store:
         self.keeper = Keeper(self.database, self.writer, self._keeper_lock)
         self._writer_thread = threading.Thread(target=self._write, name="hansard-writer", daemon=True)
         self._keeper_thread = Ticker("hansard-keeper", self.keeper.tick, TICK_SECONDS)
+        self.search_index = SearchIndex(home, self.readers)
+        self._index_thread = Ticker("hansard-index", self.search_index.tick, INDEX_SECONDS)
         self._watcher_thread: Ticker | None = None
         self.watcher: Watcher | None = None
         self._process = os.getpid()
+        self._wrote = False
         self.users = 0
 
     # Opening and closing.
@@ -110,6 +114,7 @@ class Store:
         if self.wiring.threads:
             self._writer_thread.start()
             self._keeper_thread.start()
+            self._index_thread.start()
 
     def _recover(self) -> None:
         """Open under the lock, then close dead owners' turns and deliveries as what they are (L6)."""
@@ -148,6 +153,10 @@ class Store:
     def close(self, patience_seconds: float) -> None:
         """Write what is queued, put the logs on the disk, let go of the locks. Blocking."""
         self._stop_watching()
+        self._index_thread.stop()
+        if self._wrote and self.wiring.threads:
+            self.search_index.tick(batches_max=1)  # a process that lives for a moment leaves its words indexed, too
+        self.search_index.close()
         self._keeper_thread.stop()
         self.keeper.step()
         self.writer.stop()
@@ -174,6 +183,8 @@ class Store:
         if self._writer_thread.is_alive():
             self._writer_thread.join()
         self._keeper_thread.stop()
+        self._index_thread.stop()
+        self.search_index.close()
         self._stop_watching()
         self.readers.close()
         self.keeper.close()
@@ -194,6 +205,7 @@ class Store:
                 self.writer.stumble(error)
 
     def _committed(self, changes: list[Change]) -> None:
+        self._wrote = True
         self.keeper.note(change.journal_id for change in changes if change.logged)
         self.followers.ring([change.journal_id for change in changes])
 

@@ -36,7 +36,7 @@ from hansard.record.operations.turns import (
 from hansard.record.writer import Item, State
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
     from types import TracebackType
 
     from hansard.domain.entries import Entry
@@ -72,7 +72,7 @@ class Turn:
     async def append(self, message: Message) -> Entry:
         """Append a whole message of this turn; durable when it returns."""
         offered = offer(message)
-        await self._caller.run(check_blobs, self._caller, offered)
+        await check_blobs(self._caller, offered)
         kept = self._kept
         entry = await self._caller.write(
             lambda tx: append_in_turn(tx, self._lease, offered, kept), cost=len(offered.data)
@@ -159,6 +159,19 @@ async def claim(caller: Caller, session_id: str, wait_seconds: float, waiting: s
             raise
         else:
             return Turn(caller, claimed)
+
+
+@contextlib.asynccontextmanager
+async def hold(caller: Caller, session_id: str, wait_seconds: float, waiting: str | None = None) -> AsyncIterator[Turn]:
+    """Hold a session for one turn. Leaving ends it, whatever happened."""
+    turn = await claim(caller, session_id, wait_seconds, waiting)
+    try:
+        yield turn
+    except BaseException as error:
+        await turn.end(error)
+        raise
+    else:
+        await turn.end(None)
 
 
 class Reply:
@@ -283,7 +296,7 @@ def join_pieces(pieces: list[Piece]) -> list[Piece]:
     return joined
 
 
-def check_blobs(caller: Caller, offered: Offered) -> None:
-    """Refuse a message that refers to a blob that is not there."""
-    for digest in offered.blobs:
-        caller.store.blobs.require(digest)
+async def check_blobs(caller: Caller, *offered: Offered) -> None:
+    """Refuse messages that refer to a blob that is not there."""
+    for digest in [digest for each in offered for digest in each.blobs]:
+        await caller.run(caller.store.blobs.require, digest)

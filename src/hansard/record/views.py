@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain import entries as e
 from hansard.domain.limits import READ_ROWS_MAX
+from hansard.domain.messages import Role, join_text
 from hansard.domain.positions import Position
 from hansard.domain.sessions import Route, Session
+from hansard.domain.text import INTEGER_MAX
 from hansard.domain.transcript import fold_transcript, join_chunks, streamed_pieces
 from hansard.errors import Ambiguous, HansardError, InvalidInput, NotFound
 from hansard.record.journals import SEQ_BITS, SessionRow
@@ -17,12 +19,16 @@ from hansard.record.operations.turns import turn_value
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hansard.domain.deliveries import Delivery
     from hansard.domain.messages import Message
     from hansard.domain.turns import TurnInfo
     from hansard.record.reading import Snapshot
 
 CANDIDATES_MAX = 20
+FIRST_ENTRIES = (4, 36)
+"""Where to look for the first words of a session: at its very beginning, then somewhat further."""
 CONTINUATION_BYTE = 0x80
 """What a byte inside a UTF-8 character looks like under the mask 0xC0."""
 
@@ -56,14 +62,32 @@ class SessionFilter(NamedTuple):
     state: str | None
     before: str | None
     limit: int
+    archived: bool | None
 
 
 def list_sessions(snapshot: Snapshot, wanted: SessionFilter) -> list[Session]:
     """Return sessions, latest activity first."""
     if wanted.before is not None:
         find_session(snapshot, wanted.before)
-    bindings = (wanted.owner, wanted.source, wanted.state, wanted.before, wanted.limit)
+    archived = None if wanted.archived is None else int(wanted.archived)
+    bindings = (wanted.owner, wanted.source, wanted.state, wanted.before, wanted.limit, archived)
     return [session_value(SessionRow(*row)) for row in snapshot.rows(SQL.list_sessions, bindings)]
+
+
+def first_words(snapshot: Snapshot, session_ids: Sequence[str]) -> dict[str, str]:
+    """Return the first that a person said in each session. Most say it at once; nobody reads on for long."""
+    found: dict[str, str] = {}
+    for session_id in session_ids:
+        seen = 0
+        for limit in FIRST_ENTRIES:
+            rows = page(snapshot, session_id, seen, limit)
+            seen += len(rows)
+            bodies = (row[5] for row in rows)
+            said = (body for body in bodies if isinstance(body, e.MessageAdded) and body.role == Role.USER)
+            if (first := next(said, None)) is not None:
+                found[session_id] = join_text(first.parts)
+                break
+    return found
 
 
 def resolve(snapshot: Snapshot, text: str, owner: str | None = None) -> Session:
@@ -278,10 +302,16 @@ class DeliveryFilter(NamedTuple):
     state: str | None
     channel: str | None
     limit: int
+    after: Delivery | None
 
 
 def list_deliveries(snapshot: Snapshot, wanted: DeliveryFilter) -> list[Delivery]:
     """Return deliveries, by session and id."""
+    start, last = (0, ""), INTEGER_MAX
     if wanted.session_id is not None:
-        find_session(snapshot, wanted.session_id)
-    return [delivery_value(row[0], row[1:]) for row in snapshot.rows(SQL.list_deliveries, wanted)]
+        last = find_session(snapshot, wanted.session_id).journal
+        start = (last, "")
+    if wanted.after is not None:
+        start = max(start, (find_session(snapshot, wanted.after.session_id).journal, wanted.after.id))
+    bindings = (*start, last, wanted.state, wanted.channel, wanted.limit)
+    return [delivery_value(row[0], row[1:]) for row in snapshot.rows(SQL.list_deliveries, bindings)]

@@ -112,6 +112,28 @@ async def receipts_and_attempts_are_kept(backend: Backend) -> None:
         require_equal(await record.deliveries(channel=channel, state=PENDING), [], "what is pending")
 
 
+@contract("deliveries")
+async def deliveries_come_in_pages(backend: Backend) -> None:
+    """Page after page gives each delivery once, in the order of the whole list; of one session, or of all."""
+    async with backend.open_record() as record:
+        channel, whole = fresh("channel"), []
+        for _ in range(2):
+            session_id = await new_session(record)
+            said = await record.append(session_id, Message.assistant("words"))
+            for number in range(5):
+                delivery = Delivery(
+                    id=f"d{number}", session_id=session_id, channel=channel, target="room", message_id=said.id
+                )
+                whole.append(await record.create_delivery(delivery))
+        for wanted, expected in ((None, whole), (session_id, whole[5:])):
+            found: list[Delivery] = []
+            while page := await record.deliveries(
+                session_id=wanted, channel=channel, limit=2, after=found[-1] if found else None
+            ):
+                found += page
+            require_equal(found, expected, "the pages together")
+
+
 @contract("blobs")
 async def a_blob_is_its_bytes(backend: Backend) -> None:
     """Bytes are stored once, under their digest, and come back as they were, also after reopening."""

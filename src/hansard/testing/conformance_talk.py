@@ -132,6 +132,34 @@ async def undo_leaves_the_record_whole(backend: Backend) -> None:
 
 
 @contract("talk")
+async def an_undo_is_undone(backend: Backend) -> None:
+    """Restored messages are at their old places in transcript and conversation, by an entry more; also in a fork."""
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        said = [(await record.append(session_id, Message.user(text))).id for text in ("one", "two", "three")]
+        await record.undo(session_id, said[:2])
+        child = await record.fork(session_id)
+        before = await all_entries(record, session_id)
+        async with record.turn(session_id):
+            with require_error(LeaseHeld, "restoring under a running turn"):
+                await record.restore(session_id, said[:1])
+        with require_error(NotFound, "restoring what is not there"):
+            await record.restore(session_id, [fresh("none")])
+        await record.restore(session_id, said[:1])
+        expected = [said[0], said[2]]
+        require_equal([each.id for each in await record.load_transcript(session_id)], expected, "the transcript")
+        conversation = await record.conversation(session_id)
+        shown = [placed.message.id for placed in conversation.placed + conversation.waiting]
+        require_equal(shown, expected, "the conversation")
+        require_equal(list(conversation.undone), said[1:2], "what is still away")
+        require_equal((await all_entries(record, session_id))[: len(before)], before, "the entries before")
+        await record.restore(child.id, said[:2])
+        require_equal([each.id for each in await record.load_transcript(child.id)], said, "the fork's transcript")
+        require_equal([each.id for each in await record.load_transcript(session_id)], expected, "the parent's")
+        require((await record.verify()).ok, "the record is whole")
+
+
+@contract("talk")
 async def what_a_model_is_told_is_fixed_once(backend: Backend) -> None:
     """The first frozen prompt stays, for the session and for what is forked from it; settings change."""
     async with backend.open_record() as record:

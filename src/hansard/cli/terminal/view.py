@@ -74,7 +74,8 @@ class View:
             "message.added": self._added,
             "message.opened": self._opened,
             "message.sealed": self._sealed,
-            "messages.undone": self._undone,
+            "messages.undone": lambda entry: self._count(entry, "undone"),
+            "messages.restored": lambda entry: self._count(entry, "restored"),
             "turn.ended": self._turn_ended,
             "session.ended": self._session_ended,
             "session.reopened": lambda _: self._line(f"{DASH} session reopened"),
@@ -279,9 +280,9 @@ class View:
         reason = getattr(entry.body, "reason", "")
         return self._line(f"{DASH} session ended" + (f": {reason}" if reason else ""))
 
-    def _undone(self, entry: Entry) -> list[str]:
+    def _count(self, entry: Entry, became: str) -> list[str]:
         count = len(getattr(entry.body, "message_ids", ()))
-        return self._line(f"{DASH} {count} message{'' if count == 1 else 's'} undone")
+        return self._line(f"{DASH} {count} message{'' if count == 1 else 's'} {became}")
 
     def _line(self, text: str) -> list[str]:
         """One dimmed line, cut to the width; such lines stand close together."""

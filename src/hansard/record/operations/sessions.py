@@ -51,6 +51,7 @@ def session_value(row: SessionRow) -> Session:
         active_at_microseconds=row.active_at,
         messages=row.messages,
         head_seq=row.head_seq,
+        archived=bool(row.archived),
     )
 
 
@@ -143,6 +144,14 @@ def reopen_session(tx: Transaction, session_id: str) -> Session:
     return read_session(tx, session_id)
 
 
+def archive_session(tx: Transaction, session_id: str, *, archived: bool) -> Session:
+    """Leave a session out of lists, or have it in them again; the same again changes nothing."""
+    journal, row = tx.session(session_id)
+    if bool(row.archived) != archived:
+        tx.add(journal, f"~archive:{journal.head_seq + 1}", e.SessionArchived(archived=archived))
+    return read_session(tx, session_id)
+
+
 class Fork(NamedTuple):
     """What a caller asks of a fork."""
 
@@ -177,10 +186,12 @@ def fork(tx: Transaction, new: Fork) -> Session:
         link=Link.FORK,
         at=at,
         digest=digest.hex(),
-        messages=sum(tx.row(SQL.count_messages, stretch)[0] for stretch in lineage),
+        messages=_count_at(tx, parent, lineage, at),
     )
     tx.add(journal, f"~created:{new.token}", body)
-    _interrupt_cut_message(tx, parent, lineage, journal)
+    cut = parent_row.open_message if at == parent.head_seq else _open_at(tx, parent, lineage, at)
+    if cut is not None:
+        _interrupt_cut_message(tx, parent, cut, journal)
     return read_session(tx, session_id)
 
 
@@ -217,28 +228,38 @@ def trace_lineage(tx: Transaction, journal: Journal, at: int) -> list[tuple[int,
     return stretches[::-1]
 
 
+def _count_at(tx: Transaction, parent: Journal, lineage: list[tuple[int, int]], at: int) -> int:
+    """Return how many messages a journal has up to an entry, counted from its nearer end: none at its head."""
+    if at > parent.base_seq and parent.head_seq - at < at:
+        after: int = tx.row(SQL.count_messages, (parent.entry_key(at), parent.entry_key(parent.head_seq)))[0]
+        return int(parent.messages) - after
+    return sum(tx.row(SQL.count_messages, stretch)[0] for stretch in lineage)
+
+
 def _digest_at(tx: Transaction, lineage: list[tuple[int, int]], at: int) -> bytes:
     digest: bytes = tx.row(SQL.read_digest, ((lineage[-1][1] >> 32 << 32) + at,))[0]
     return digest
 
 
-def _interrupt_cut_message(tx: Transaction, parent: Journal, lineage: list[tuple[int, int]], child: Journal) -> None:
+def _open_at(tx: Transaction, parent: Journal, lineage: list[tuple[int, int]], at: int) -> str | None:
+    """Return the message that was open at an entry: the last that was opened before it, if it was sealed later."""
+    for stretch in reversed(lineage):
+        opened = tx.row(SQL.last_opened, stretch)
+        if opened is not None:
+            message_id: str = opened[0]
+            seal = tx.find(parent, f"~seal:{message_id}")
+            return message_id if seal is None or seal.seq > at else None
+    return None
+
+
+def _interrupt_cut_message(tx: Transaction, parent: Journal, message_id: str, child: Journal) -> None:
     """Seal, in the child, a message that was open at the fork point: it reads as interrupted there (rule 19)."""
-    opened: dict[str, None] = {}
-    for stretch in lineage:
-        for entry_id, kind, version, data in tx.rows(SQL.read_forms, stretch):
-            body = e.decode_body(kind, version, data)
-            if isinstance(body, e.MessageSealed):
-                opened.pop(body.message_id, None)
-            else:
-                opened[entry_id] = None
-    for message_id in opened:
-        seal = tx.find(parent, f"~seal:{message_id}")
-        parts: tuple[Part, ...]
-        if seal is None:
-            parts = join_chunks(tx.open_pieces(parent))
-        else:
-            sealed = e.decode_body(seal.kind, seal.version, seal.body)
-            parts = sealed.parts if isinstance(sealed, e.MessageSealed) else ()
-        interrupted = e.MessageSealed(message_id=message_id, status=Status.INTERRUPTED, parts=parts)
-        tx.add(child, f"~seal:{message_id}", interrupted)
+    seal = tx.find(parent, f"~seal:{message_id}")
+    parts: tuple[Part, ...]
+    if seal is None:
+        parts = join_chunks(tx.open_pieces(parent))
+    else:
+        sealed = e.decode_body(seal.kind, seal.version, seal.body)
+        parts = sealed.parts if isinstance(sealed, e.MessageSealed) else ()
+    interrupted = e.MessageSealed(message_id=message_id, status=Status.INTERRUPTED, parts=parts)
+    tx.add(child, f"~seal:{message_id}", interrupted)

@@ -50,20 +50,21 @@ def meet_running_turn(
                 tx.add(journal, f"~steer:{message_id}", steered)
 
 
-def undo(tx: Transaction, session_id: str, message_ids: tuple[str, ...], token: str) -> None:
-    """Take messages back. A running turn builds on them, so it has to end first."""
+def undo(tx: Transaction, session_id: str, undone: e.MessagesUndone | e.MessagesRestored, token: str) -> None:
+    """Take messages back, or let them be there again. A running turn builds on them, so it has to end first."""
     journal, _ = tx.session(session_id)
-    if tx.find(journal, f"~undo:{token}") is not None:
+    entry_id = f"~undo:{token}" if isinstance(undone, e.MessagesUndone) else f"~restore:{token}"
+    if tx.find(journal, entry_id) is not None:
         return
     running = find_turn(tx, journal, TurnState.RUNNING)
     if running is not None:
         message = f"turn {running.id} of {running.owner} runs in session {session_id}"
         raise LeaseHeld(message, running.owner)
-    for message_id in message_ids:
+    for message_id in undone.message_ids:
         if tx.find(journal, message_id) is None:
             message = f"there is no message {message_id} in session {session_id}"
             raise NotFound(message)
-    tx.add(journal, f"~undo:{token}", e.MessagesUndone(message_ids=message_ids))
+    tx.add(journal, entry_id, undone)
 
 
 def freeze(tx: Transaction, session_id: str, frozen: e.SessionFrozen) -> e.SessionFrozen:

@@ -26,3 +26,5 @@ class Queries:
 
 
 SQL = Queries(resources.files(__package__).joinpath("queries.sql").read_text(encoding="utf-8"))
+SEARCH = Queries(resources.files(__package__).joinpath("search_queries.sql").read_text(encoding="utf-8"))
+SEARCH_SCHEMA = resources.files(__package__).joinpath("search.sql").read_text(encoding="utf-8")

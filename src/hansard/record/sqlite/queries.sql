@@ -121,10 +121,9 @@ SELECT digest FROM entry WHERE key = ?
 SELECT count(*) FROM entry WHERE key > ? AND key <= ? AND kind IN ('message.added', 'message.opened')
   AND substr(body, 1, 16) <> CAST('{"role":"notice"' AS BLOB)
 
--- name: read_forms
--- Openings and seals in a stretch of a journal, to find a message that a fork cuts.
-SELECT id, kind, version, body FROM entry
-WHERE key > ? AND key <= ? AND kind IN ('message.opened', 'message.sealed') ORDER BY key
+-- name: last_opened
+-- The last message that was begun in a stretch of a journal, to find one that a fork cuts.
+SELECT id FROM entry WHERE key > ? AND key <= ? AND kind = 'message.opened' ORDER BY key DESC LIMIT 1
 
 -- name: insert_kind
 -- Note that this kind is used here.
@@ -173,6 +172,10 @@ UPDATE session SET parent_id = ?, parent_link = ? WHERE journal = ?
 -- Ended or reopened.
 UPDATE session SET state = ?, end_reason = ? WHERE journal = ?
 
+-- name: set_session_archived
+-- Archived, or not any more.
+UPDATE session SET archived = ? WHERE journal = ?
+
 -- name: open_session_message
 -- A message is being streamed.
 UPDATE session SET open_message = ?, open_turn = ? WHERE journal = ?
@@ -184,7 +187,7 @@ UPDATE session SET open_message = NULL, open_turn = NULL WHERE journal = ?
 -- name: read_session
 -- A session by its id, with its journal's head.
 SELECT s.journal, s.id, s.source, s.owner, s.title, s.state, s.end_reason, s.parent_id, s.parent_link, s.parent_at,
-       s.created_at, s.open_message, s.open_turn, j.messages, j.active_at, j.head_seq
+       s.created_at, s.open_message, s.open_turn, j.messages, j.active_at, j.head_seq, s.archived
 FROM session s JOIN journal j ON j.key = s.journal WHERE s.id = ?
 
 -- name: read_tip
@@ -194,9 +197,10 @@ SELECT j.key, j.head_seq, s.open_message FROM session s JOIN journal j ON j.key 
 -- name: list_sessions
 -- Sessions, latest activity first: by commit, never by clock; within a commit by id, which no rebuild changes.
 SELECT s.journal, s.id, s.source, s.owner, s.title, s.state, s.end_reason, s.parent_id, s.parent_link, s.parent_at,
-       s.created_at, s.open_message, s.open_turn, j.messages, j.active_at, j.head_seq
+       s.created_at, s.open_message, s.open_turn, j.messages, j.active_at, j.head_seq, s.archived
 FROM session s JOIN journal j ON j.key = s.journal
 WHERE (?1 IS NULL OR s.owner = ?1) AND (?2 IS NULL OR s.source = ?2) AND (?3 IS NULL OR s.state = ?3)
+  AND (?6 IS NULL OR s.archived = ?6)
   AND (?4 IS NULL OR (j.touched, j.id) < (SELECT touched, id FROM journal WHERE id = ?4))
 ORDER BY j.touched DESC, j.id DESC LIMIT ?5
 
@@ -256,12 +260,13 @@ SELECT id, channel, target, message_id, operation, start_bytes, end_bytes, state
 FROM delivery WHERE journal = ? AND id = ?
 
 -- name: list_deliveries
--- Deliveries by session, state and channel.
+-- A page of deliveries: after a journal and an id, up to a journal, by state and channel.
 SELECT s.id, d.id, d.channel, d.target, d.message_id, d.operation, d.start_bytes, d.end_bytes, d.state, d.attempts,
        d.owner, d.receipt, d.reason
 FROM delivery d JOIN session s ON s.journal = d.journal
-WHERE (?1 IS NULL OR s.id = ?1) AND (?2 IS NULL OR d.state = ?2) AND (?3 IS NULL OR d.channel = ?3)
-ORDER BY d.journal, d.id LIMIT ?4
+WHERE (d.journal, d.id) > (?1, ?2) AND d.journal <= ?3 AND (?4 IS NULL OR d.state = ?4)
+  AND (?5 IS NULL OR d.channel = ?5)
+ORDER BY d.journal, d.id LIMIT ?6
 
 -- name: sending_deliveries
 -- What was on its way, for recovery.
@@ -334,3 +339,38 @@ SELECT j.id FROM journal j LEFT JOIN session s ON s.journal = j.key WHERE s.jour
 -- name: unsynced_journals
 -- Journals whose log is not known to be on the disk.
 SELECT id FROM journal WHERE log_synced < log_end
+
+-- name: journals_behind
+-- Sessions' journals that changed after a commit, in the order in which they did.
+SELECT key, head_seq, touched, base_seq FROM journal WHERE touched > ?1 AND id <> 'home' ORDER BY touched, key LIMIT ?2
+
+-- name: session_of_journal
+-- The session that a journal is of, where it begins and where it ends.
+SELECT s.id, j.base_id, j.base_seq, j.head_seq FROM journal j JOIN session s ON s.journal = j.key WHERE j.key = ?
+
+-- name: entry_of_key
+-- One entry.
+SELECT seq, id, kind, version, ignorable, at, body FROM entry WHERE key = ?
+
+-- name: entries_before
+-- Entries before a key, the nearest first.
+SELECT seq, id, kind, version, ignorable, at, body FROM entry WHERE key < ?1 AND key > ?2 ORDER BY key DESC LIMIT ?3
+
+-- name: filter_journals
+-- The journals of sessions that a search may look into. Parameters: owner, source, session, part of the title.
+SELECT journal FROM session
+WHERE (?1 IS NULL OR owner = ?1) AND (?2 IS NULL OR source = ?2) AND (?3 IS NULL OR id = ?3)
+  AND (?4 IS NULL OR instr(lower(title), lower(?4)) > 0)
+
+-- name: entries_from
+-- Entries of any journal after a key, in order.
+SELECT key, id, kind, version, ignorable, at, body FROM entry WHERE key > ?1 ORDER BY key LIMIT ?2
+
+-- name: head_of_journal
+-- Where a journal ends.
+SELECT head_seq FROM journal WHERE key = ?
+
+-- name: undoing_entries
+-- What was undone in a stretch of a journal, and what was brought back, in order.
+SELECT kind, version, body FROM entry INDEXED BY entry_undoing
+WHERE key > ?1 AND key <= ?2 AND kind IN ('messages.undone', 'messages.restored') ORDER BY key

@@ -42,6 +42,7 @@ CREATE TABLE entry (
     seq           INTEGER NOT NULL GENERATED ALWAYS AS (key & 4294967295) VIRTUAL
 ) STRICT;
 CREATE UNIQUE INDEX entry_id ON entry (journal, id);
+CREATE INDEX entry_undoing ON entry (key) WHERE kind IN ('messages.undone', 'messages.restored');
 
 -- The text of open messages. It leaves with the seal, which holds all of it.
 CREATE TABLE chunk (
@@ -76,7 +77,8 @@ CREATE TABLE session (
     parent_at    INTEGER NOT NULL,
     created_at   INTEGER NOT NULL,
     open_message TEXT,
-    open_turn    TEXT
+    open_turn    TEXT,
+    archived     INTEGER NOT NULL DEFAULT 0           -- left out of lists until somebody asks for it
 ) STRICT;
 CREATE INDEX session_title ON session (title COLLATE NOCASE) WHERE title IS NOT NULL;
 CREATE INDEX session_owner ON session (owner);

@@ -1,0 +1,191 @@
+"""`hansard export`: sessions to a file or a pipe, for another home, a reader, a browser or a training run."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+
+import click
+import msgspec
+
+from hansard.cli.printing import Meter, counted, examples
+from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
+from hansard.cli.sessions import existing, resolve
+from hansard.cli.terminal.sanitize import safe, safe_line
+from hansard.errors import InvalidInput
+from hansard.interop.chat import ChatExport
+from hansard.interop.html import HtmlExport
+from hansard.interop.jsonl import JsonlExport
+from hansard.interop.markdown import MarkdownExport
+from hansard.interop.transcripts import all_sessions, parents_first
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from types import TracebackType
+
+    from hansard.domain.sessions import Session
+    from hansard.record.api import Record
+
+FORMATS = ("jsonl", "markdown", "html", "chat")
+
+
+class Exporter(Protocol):
+    """One format."""
+
+    def begin(self, sessions: list[Session]) -> bytes:
+        """Return what comes first."""
+        ...
+
+    def session(self, record: Record, session: Session) -> AsyncIterator[bytes]:
+        """Yield a session."""
+        ...
+
+    def end(self) -> bytes:
+        """Return what comes last."""
+        ...
+
+
+class Asked(NamedTuple):
+    """What to export, and how."""
+
+    names: tuple[str, ...]
+    everything: bool
+    format: str
+    output: Path | None
+    full: bool
+    blobs: bool
+    as_json: bool
+
+
+class Target:
+    """Where an export goes. A file appears under its name when it is whole; until then the old one stays."""
+
+    def __init__(self, path: Path | None) -> None:
+        """None: standard output."""
+        self._path = path
+        self._temporary: Path | None = None
+        self._file: Any = None
+        self.bytes = 0
+
+    def __enter__(self) -> Self:
+        """Open it, private: conversations are."""
+        if self._path is None:
+            self._file = sys.stdout.buffer
+            return self
+        try:
+            if self._path.exists() and not stat.S_ISREG(self._path.stat().st_mode):
+                self._file = self._path.open("wb")
+            else:
+                number, name = tempfile.mkstemp(prefix=f".{self._path.name[:100]}.", dir=self._path.parent)
+                self._temporary = Path(name)
+                self._file = os.fdopen(number, "wb")
+        except OSError as error:
+            raise InvalidInput(f"{self._path} cannot be written: {error.strerror}") from None
+        return self
+
+    def write(self, data: bytes) -> None:
+        """Write some more. What goes to a terminal cannot command it."""
+        self.bytes += len(data)
+        if self._path is None and sys.stdout.isatty():
+            data = safe(data.decode()).encode()
+        self._file.write(data)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Put a whole file under its name, or remove half of one."""
+        if error is None:
+            self._file.flush()
+        if self._temporary is None or self._path is None:
+            if self._path is not None:
+                self._file.close()
+            return
+        try:
+            if error is None:
+                os.fsync(self._file.fileno())
+                self._temporary.replace(self._path)
+        finally:
+            self._file.close()
+            with suppress(FileNotFoundError):
+                self._temporary.unlink()
+
+
+def exporter(asked: Asked, report: Callable[[str], None]) -> Exporter:
+    """Return the writer of a format."""
+    if asked.format == "markdown":
+        return MarkdownExport(full=asked.full)
+    if asked.format == "html":
+        return HtmlExport(full=asked.full)
+    if asked.format == "chat":
+        return ChatExport()
+    return JsonlExport(report, blobs=asked.blobs)
+
+
+async def choose(record: Record, asked: Asked) -> list[Session]:
+    """Return what is to be exported, each session after the one that it came from."""
+    if asked.everything:
+        return parents_first(await all_sessions(record))
+    return parents_first([await resolve(record, name) for name in asked.names])
+
+
+async def export(home: Path, asked: Asked) -> int:
+    """Export, and say what was."""
+    findings: list[str] = []
+    meter = Meter(quiet=asked.output is None and sys.stdout.isatty())
+    async with existing(home) as record:
+        sessions = await choose(record, asked)
+        writer = exporter(asked, findings.append)
+        with meter, Target(asked.output) as target:
+            target.write(writer.begin(sessions))
+            for number, session in enumerate(sessions, 1):
+                async for piece in writer.session(record, session):
+                    target.write(piece)
+                    meter.show(f"session {number:,} of {len(sessions):,}, {target.bytes:,} bytes")
+            target.write(writer.end())
+    for finding in findings:
+        click.echo(safe_line(finding), err=True)
+    if asked.output is not None:
+        done = {"sessions": len(sessions), "bytes": target.bytes, "file": str(asked.output), "findings": findings}
+        text = f"{counted(len(sessions), 'session')}, {target.bytes:,} bytes: {asked.output}"
+        click.echo(msgspec.json.encode(done).decode() if asked.as_json else safe_line(text), err=not asked.as_json)
+    return EXIT_FAILED if findings else EXIT_DONE
+
+
+@click.command(
+    "export",
+    epilog=examples(
+        "hansard export --all -o everything.jsonl",
+        'hansard export "Trip to Rome" --format markdown',
+        "hansard export 20261115-20 --format html -o trip.html",
+        "hansard export --all --format chat -o examples.jsonl",
+    ),
+)
+@click.argument("names", metavar="[SESSION]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Every session, archived ones too.")
+@click.option(
+    "-f", "--format", type=click.Choice(FORMATS), default="jsonl", show_default=True, help="How it is written."
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="A file; otherwise a pipe.")
+@click.option("--full", is_flag=True, help="markdown, html: with reasoning, and what was taken back, marked.")
+@click.option("--blobs/--no-blobs", default=True, help="jsonl: with the attachments themselves; the default.")
+@click.option("--json", "as_json", is_flag=True, help="With -o: what was written, as one JSON object.")
+@click.pass_obj
+def command(options: dict[str, Any], /, **given: Any) -> None:  # noqa: ANN401 - click's values
+    """Write sessions out, for another home, a reader, a browser or a training run.
+
+    jsonl is Hansard's own: `hansard import hansard FILE` takes it in again. markdown and html are for reading. chat has
+    one example a line, for fine-tuning. A SESSION is named by its id, a unique beginning of it, or its title.
+
+    Exit code 0: done. 1: done, but an attachment could not be read. 2: it could not run.
+    """
+    asked = Asked(**given)
+    if bool(asked.names) == asked.everything:
+        raise click.UsageError("Name the sessions to export, or say --all.")
+    if asked.as_json and asked.output is None:
+        raise click.UsageError("--json says what was written to a file: give one with -o.")
+    sys.exit(run(lambda: export(options["home"], asked)))

@@ -1,0 +1,72 @@
+"""What commands print beside their results: examples in help, counts, and how far long work is."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Final, Self
+
+import click
+
+from hansard.cli.terminal.sanitize import safe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+SHOW_SECONDS: Final = 0.5
+"""How often progress is shown on a terminal; elsewhere ten times as seldom, as lines of their own."""
+
+CLEAR: Final = "\r\033[K"
+
+
+def examples(*lines: str) -> str:
+    """Return examples for the end of a help page, each on a line of its own."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things, as people say it."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def stdout_line(text: str) -> None:
+    """Write a line that may hold anybody's words: as it is into a pipe, harmless to a terminal."""
+    click.echo(safe(text) if sys.stdout.isatty() else text)
+
+
+def faint(text: str) -> str:
+    """Return what is beside the point, faint where that can be seen."""
+    return click.style(text, dim=True) if "NO_COLOR" not in os.environ else text
+
+
+class Meter:
+    """Progress on standard error: one line that is written over in a terminal, a line now and then elsewhere."""
+
+    def __init__(self, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin with nothing shown, so that short work shows nothing. `quiet`: the result itself is on the terminal."""
+        self._quiet = quiet
+        self._clock = clock
+        self._shown_at = clock()
+        self._shown = False
+        self._in_place = sys.stderr.isatty()
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Leave the line free for what comes next, also when the work was interrupted."""
+        if self._shown and self._in_place:
+            click.echo(CLEAR, err=True, nl=False)
+
+    def show(self, text: str) -> None:
+        """Show how far the work is, if that was not said just now."""
+        now = self._clock()
+        if self._quiet or now - self._shown_at < (SHOW_SECONDS if self._in_place else 10 * SHOW_SECONDS):
+            return
+        self._shown_at, self._shown = now, True
+        click.echo(f"{CLEAR}{text}" if self._in_place else text, err=True, nl=not self._in_place)

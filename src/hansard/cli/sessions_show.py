@@ -1,0 +1,201 @@
+"""A session on a terminal or in a pipe: for reading, or as JSON. It is written as it is read, page by page."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from hansard.cli.printing import faint, stdout_line
+from hansard.cli.terminal.sanitize import safe, safe_line
+from hansard.domain.messages import Status
+from hansard.domain.sessions import Link
+from hansard.interop.transcripts import (
+    Happened,
+    Said,
+    Used,
+    files_of,
+    read_entries,
+    read_items,
+    read_transcript,
+    reasoning_of,
+    says_something,
+    session_facts,
+    survey,
+    tool_facts,
+    who,
+    words_of,
+)
+
+if TYPE_CHECKING:
+    from hansard.domain.deliveries import Delivery
+    from hansard.domain.messages import Message
+    from hansard.domain.sessions import Session
+    from hansard.interop.transcripts import Item
+    from hansard.record.api import Record
+
+FOLDED_CHARACTERS = 72
+"""What is shown of a tool's arguments or result, unless all is asked for."""
+
+MARGIN = "  "
+
+
+def heading(text: str) -> str:
+    """Return a heading, in bold where that can be seen."""
+    return click.style(text, bold=True) if "NO_COLOR" not in os.environ else text
+
+
+async def deliveries_of(record: Record, session: Session) -> dict[str, list[Delivery]]:
+    """Return where each message went, those of the sessions that a fork shares included."""
+    found: dict[str, list[Delivery]] = {}
+    current: Session | None = session
+    while current is not None:
+        last: Delivery | None = None
+        while page := await record.deliveries(session_id=current.id, after=last):
+            last = page[-1]
+            for delivery in page:
+                found.setdefault(delivery.message_id, []).append(delivery)
+        shares = current.parent is not None and current.parent.link == Link.FORK
+        current = await record.session(current.parent.session_id) if current.parent and shares else None
+    return found
+
+
+async def show_for_people(record: Record, session: Session, *, full: bool) -> None:
+    """Print a session for reading."""
+    reader = Reader(await deliveries_of(record, session), full=full)
+    click.echo(heading(safe_line(session.title or session.id)))
+    for name, value in session_facts(session, local_time):
+        click.echo(faint(f"{name:12}{safe_line(value)}"))
+    async for item in read_transcript(record, session, full=full):
+        for line in reader.lines(item):
+            click.echo(line)
+
+
+class Reader:
+    """Turns what was said into lines of text that a terminal may have."""
+
+    def __init__(self, deliveries: dict[str, list[Delivery]], *, full: bool) -> None:
+        """`full`: everything, with the numbers of entries."""
+        self._deliveries = deliveries
+        self._full = full
+
+    def lines(self, item: Item) -> list[str]:
+        """Return the lines of an item."""
+        if isinstance(item, Happened):
+            return ["", faint(f"— {safe_line(item.text)}")]
+        if isinstance(item, Used):
+            return self._used(item)
+        if not says_something(item.message, full=self._full):
+            return [faint(f"{MARGIN}{text}") for text in self._delivered(item.message)]
+        return self._said(item)
+
+    def _said(self, item: Said) -> list[str]:
+        message = item.message
+        found = ["", f"{heading(safe_line(who(message)))} {faint(' · '.join(self._marks(item)))}"]
+        if self._full and (thought := reasoning_of(message)):
+            found += [faint(f"{MARGIN}{line}") for line in ["reasoning:", *safe(thought).split("\n")]]
+        words = safe(words_of(message)).rstrip("\n")
+        found += [f"{MARGIN}{line}".rstrip() for line in words.split("\n") if words]
+        for file in files_of(message):
+            name = safe_line(f"{file.name or 'a file'}, {file.media_type}, {file.size_bytes} bytes")
+            found.append(faint(f"{MARGIN}attached: {name}{', ' + file.blob if self._full else ''}"))
+        found += [faint(f"{MARGIN}{text}") for text in self._delivered(message)]
+        return found
+
+    def _marks(self, item: Said) -> list[str]:
+        """Return what stands beside a name: when, and whatever is unusual."""
+        marks = [local_time(item.message.at_microseconds)]
+        if item.message.status != Status.COMPLETE:
+            marks.append(item.message.status)
+        if item.undone:
+            marks.append("taken back")
+        if self._full:
+            marks.append(f"entry {item.seq}" if item.seq == item.last_seq else f"entries {item.seq} to {item.last_seq}")
+        return marks
+
+    def _used(self, item: Used) -> list[str]:
+        name, outcome = tool_facts(item)
+        arguments = item.call.arguments if item.call else ""
+        result = item.result.text if item.result else ""
+        undone = " · taken back" if item.undone else ""
+        if not self._full:
+            head = f"{MARGIN}▸ {safe_line(name)}({folded(arguments)}) {outcome}"
+            return [faint(f"{head}: {folded(result)}{undone}" if result else f"{head}{undone}")]
+        lines = [f"{MARGIN}▸ {safe_line(name)} · {outcome} · entry {item.seq}{undone}"]
+        for text in (arguments, result):
+            lines += [f"{MARGIN}{MARGIN}{line}".rstrip() for line in safe(text).split("\n") if text]
+        if item.result and item.result.blob:
+            lines.append(f"{MARGIN}{MARGIN}attached: {safe_line(item.result.blob)}")
+        return [faint(line) for line in lines]
+
+    def _delivered(self, message: Message) -> list[str]:
+        """Return where a message went: each place with its posts, or, when all is asked for, each post."""
+        deliveries = self._deliveries.get(message.id, [])
+        if self._full:
+            return [
+                safe_line(
+                    f"{each.operation} to {each.channel} {each.target}: {each.state}"
+                    f" {each.receipt}{': ' + each.reason if each.reason else ''}"
+                )
+                for each in deliveries
+            ]
+        places = Counter((each.channel, each.target, str(each.state)) for each in deliveries)
+        return [
+            safe_line(f"→ {channel} {target}: {state}{f' ×{count}' if count > 1 else ''}")
+            for (channel, target, state), count in places.items()
+        ]
+
+
+def folded(text: str) -> str:
+    """Return the beginning of a text, on one line."""
+    words = safe_line(text[: FOLDED_CHARACTERS * 4])
+    return words if len(words) <= FOLDED_CHARACTERS else f"{words[: FOLDED_CHARACTERS - 1]}…"
+
+
+def local_time(at_microseconds: int) -> str:
+    """Return a time as the reader's clock has it. A label beyond the calendar stays a number."""
+    try:
+        return f"{datetime.fromtimestamp(at_microseconds / 1_000_000, UTC).astimezone():%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return str(at_microseconds)
+
+
+async def show_raw(record: Record, session: Session) -> None:
+    """Print every entry as one line of JSON."""
+    async for entry in read_entries(record, session.id, session.head_seq):
+        stdout_line(msgspec.json.encode(entry).decode())
+
+
+async def show_json(record: Record, session: Session, fields: dict[str, Any]) -> None:
+    """Print the session and all its messages as one JSON object, written as it is read."""
+    delivered = await deliveries_of(record, session)
+    known = await survey(record, session)
+    stdout_line(f'{{"session":{msgspec.json.encode(fields).decode()},"messages":[')
+    first = True
+    async for item in read_items(record, session, known):
+        if isinstance(item, Said):
+            line = msgspec.json.encode(message_fields(item, delivered)).decode()
+            stdout_line(line if first else f",{line}")
+            first = False
+    stdout_line("]}")
+
+
+def message_fields(item: Said, delivered: dict[str, list[Delivery]]) -> dict[str, Any]:
+    """Return a message for scripts."""
+    message = item.message
+    return {
+        "id": message.id,
+        "seq": item.seq,
+        "role": message.role,
+        "status": message.status,
+        "at_microseconds": message.at_microseconds,
+        "author": message.author,
+        "text": message.text,
+        "parts": message.parts,
+        "undone": item.undone,
+        "deliveries": delivered.get(message.id, []),
+    }

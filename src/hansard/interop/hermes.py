@@ -1,0 +1,331 @@
+"""Import of a Hermes home: every session of every source, merged, once.
+
+Reads: the Hermes home, which is never changed. Writes: sessions and messages, by ids that follow from Hermes' own.
+Invariants: a second import changes nothing; a message that is there is never written again nor changed.
+On crash, or Ctrl-C: what was written is whole messages in order; the next import goes on from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from hansard.domain.deliveries import Intake
+from hansard.domain.entries import MessageAdded, MessagesUndone, SessionArchived, SessionEnded, SessionSet
+from hansard.domain.limits import READ_ROWS_MAX, UNIT_ENTRIES_MAX
+from hansard.domain.messages import clean_part
+from hansard.domain.sessions import Link, Parent, SessionState
+from hansard.errors import InvalidInput
+from hansard.interop.hermes_gaps import find_gaps
+from hansard.interop.hermes_parts import (
+    carry,
+    owner_of,
+    session_id_of,
+    settings_of,
+    source_of,
+    title_of,
+)
+from hansard.interop.hermes_sources import open_hermes
+from hansard.interop.hermes_values import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from hansard.interop.hermes_parts import Carried
+    from hansard.interop.hermes_values import Copy, Facts
+    from hansard.record.api import Record
+
+BATCH_BYTES: Final = 4 * 1024 * 1024
+"""Messages of this size together are one commit, and fewer than the record's own limit of entries."""
+
+NOT_CARRIED: Final = frozenset({"unreadable", "refused"})
+"""Findings that name something which could not be read, or not be recorded, and is not in the record therefore."""
+
+UNDO_IDS_MAX: Final = 1000
+"""Messages that one entry takes back."""
+
+
+class Progress(NamedTuple):
+    """How far an import is."""
+
+    sessions: int
+    sessions_all: int
+    messages: int
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one of Hermes' sessions."""
+
+    hermes_id: str
+    id: str
+    sources: tuple[str, ...]
+    messages: int
+    added: int
+
+
+class HermesReport(msgspec.Struct, kw_only=True):
+    """What an import did, what a person should look at, and what Hermes had lost before."""
+
+    dry_run: bool = False
+    sessions: int = 0
+    messages: int = 0
+    added: int = 0
+    imported: list[Imported] = []
+    findings: list[Finding] = []
+    gaps: list[Finding] = []
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything is in the record."""
+        return not any(finding.kind in NOT_CARRIED for finding in self.findings)
+
+
+def say_nothing(_: Progress) -> None:
+    """Show no progress."""
+
+
+async def import_hermes(
+    record: Record | None,
+    path: Path,
+    *,
+    owner: str | None = None,
+    progress: Callable[[Progress], None] = say_nothing,
+) -> HermesReport:
+    """Import a Hermes home into a record; without a record, only report what would be imported.
+
+    `owner` takes all sessions; otherwise each belongs to the person, or the room, that Hermes names.
+    """
+    report = HermesReport(dry_run=record is None)
+    with open_hermes(path) as home:
+        listed = home.sessions()
+        known = {facts.id for facts in listed}
+        ordered, circles = parents_first(listed)
+        for number, facts in enumerate(ordered):
+            progress(Progress(number, len(ordered), report.added))
+            merged = home.messages(facts)
+            report.gaps += find_gaps(facts, merged.messages, home.kinds)
+            report.findings += (
+                Finding(kind="ambiguous place", session=facts.id, detail=doubt) for doubt in merged.ambiguities
+            )
+            parent_id = facts.parent_id if facts.parent_id in known and facts.id not in circles else ""
+            if facts.parent_id and not parent_id:
+                detail = f"its parent {facts.parent_id} is not in the home, or descends from it"
+                report.gaps.append(Finding(kind="parent missing", session=facts.id, detail=detail))
+            carried = carry(facts, merged.messages)
+            report.findings += _unknown_roles(facts, merged.messages, carried)
+            added = 0
+            if record is not None:
+                wanted = Wanted(facts, carried, owner or owner_of(facts), session_id_of(parent_id) if parent_id else "")
+                added = await Writing(record, wanted, report, Progress(number, len(ordered), 0), progress).run()
+            report.added += added
+            report.messages += len(carried)
+            report.imported.append(_imported(facts, len(carried), added))
+            await asyncio.sleep(0)
+        report.sessions = len(ordered)
+        report.findings += home.findings
+        progress(Progress(len(ordered), len(ordered), report.added))
+    return report
+
+
+def parents_first(listed: Iterable[Facts]) -> tuple[list[Facts], set[str]]:
+    """Return sessions so that each follows its parent, and those whose ancestors lead back to themselves."""
+    by_id = {facts.id: facts for facts in listed}
+    ordered: dict[str, Facts] = {}
+    circles: set[str] = set()
+    for facts in by_id.values():
+        line: dict[str, Facts] = {}
+        current: Facts | None = facts
+        while current is not None and current.id not in ordered:
+            if current.id in line:
+                circles.add(next(reversed(line)))  # the first to be written: its parent cannot be there yet
+                break
+            line[current.id] = current
+            current = by_id.get(current.parent_id)
+        for each in reversed(line.values()):
+            ordered[each.id] = each
+    return list(ordered.values()), circles
+
+
+def _unknown_roles(facts: Facts, copies: list[Copy], carried: list[Carried]) -> Iterator[Finding]:
+    for number, (copy, each) in enumerate(zip(copies, carried, strict=True), 1):
+        if not each.known_role:
+            detail = f"the role {copy.role!r} is not known; it is kept as a notice"
+            yield Finding(kind="unknown role", session=facts.id, where=f"message {number}", detail=detail)
+
+
+def _imported(facts: Facts, messages: int, added: int) -> Imported:
+    return Imported(
+        hermes_id=facts.id,
+        id=session_id_of(facts.id),
+        sources=tuple(facts.sources),
+        messages=messages,
+        added=added,
+    )
+
+
+class Wanted(NamedTuple):
+    """A session as it is to be in the record."""
+
+    facts: Facts
+    carried: list[Carried]
+    owner: str
+    parent_id: str
+
+
+class Before(NamedTuple):
+    """What the record has of a session already."""
+
+    bodies: dict[str, MessageAdded]
+    undone: set[str]
+    settings: dict[str, str]
+    ended: bool
+    archived: bool
+
+
+class Writing:
+    """One session on its way into the record."""
+
+    def __init__(
+        self,
+        record: Record,
+        wanted: Wanted,
+        report: HermesReport,
+        so_far: Progress,
+        progress: Callable[[Progress], None],
+    ) -> None:
+        """Nothing is written before `run`."""
+        self._record = record
+        self._wanted = wanted
+        self._report = report
+        self._so_far = so_far
+        self._progress = progress
+        self._id = session_id_of(wanted.facts.id)
+        self._added = 0
+
+    async def run(self) -> int:
+        """Write what is not there yet, and return how many messages that were."""
+        facts = self._wanted.facts
+        parent = Parent(session_id=self._wanted.parent_id, link=Link.IMPORT) if self._wanted.parent_id else None
+        session = await self._record.create_session(
+            id=self._id, source=source_of(facts), owner=self._wanted.owner, title=title_of(facts), parent=parent
+        )
+        before = await self._read_before()
+        if before.settings.get("hermes.session_id", facts.id) != facts.id:
+            self._find("refused", f"session {self._id} was imported from another session of Hermes")
+            return 0
+        for name, value in settings_of(facts).items():
+            if name not in before.settings:
+                await self._record.set_setting(self._id, name, value)
+        new = [each for each in self._wanted.carried if each.message.id not in before.bodies]
+        self._compare(before)
+        reopened = bool(new) and session.state == SessionState.ENDED
+        if reopened:
+            await self._record.reopen_session(self._id)
+        await self._add(new)
+        await self._take_back(before)
+        if (facts.ended and not before.ended) or reopened:
+            await self._record.end_session(self._id, facts.end_reason or session.end_reason or "ended in Hermes")
+        if facts.archived and not before.archived:
+            await self._record.archive_session(self._id)
+        return self._added
+
+    async def _read_before(self) -> Before:
+        before = Before({}, set(), {}, ended=False, archived=False)
+        after = 0
+        while page := await self._record.read_entries(self._id, after, READ_ROWS_MAX):
+            after = page[-1].seq
+            for entry in page:
+                if isinstance(entry.body, MessageAdded):
+                    before.bodies[entry.id] = entry.body
+                elif isinstance(entry.body, MessagesUndone):
+                    before.undone.update(entry.body.message_ids)  # and what was restored here since stays so
+                elif isinstance(entry.body, SessionSet):
+                    before.settings[entry.body.name] = entry.body.value
+                elif isinstance(entry.body, SessionEnded):
+                    before = before._replace(ended=True)
+                elif isinstance(entry.body, SessionArchived):
+                    before = before._replace(archived=True)
+        return before
+
+    def _compare(self, before: Before) -> None:
+        """Report what an earlier import wrote otherwise, and what now comes after words that it precedes in Hermes."""
+        late = 0
+        absent = 0
+        for each in self._wanted.carried:
+            body = before.bodies.get(each.message.id)
+            if body is None:
+                absent += 1
+                continue
+            late, absent = late + absent, 0
+            if body.parts != tuple(clean_part(part) for part in each.message.parts):
+                self._find("changed since", "an earlier import recorded other fields; they stay", each.message.id)
+        if late:
+            self._find("placed late", f"{late} messages follow words that they precede in Hermes")
+
+    def _find(self, kind: str, detail: str, where: str = "") -> None:
+        finding = Finding(kind=kind, session=self._wanted.facts.id, where=where, detail=detail)
+        self._report.findings.append(finding)
+
+    async def _add(self, new: list[Carried]) -> None:
+        events: dict[str, int] = {}
+        for batch in batches(new):
+            try:
+                await self._add_together(batch, events)
+            except InvalidInput:
+                for each in batch:
+                    await self._add_alone(each, events)
+            self._progress(self._so_far._replace(messages=self._report.added + self._added))
+
+    async def _add_together(self, batch: list[Carried], events: dict[str, int]) -> None:
+        for each in batch:
+            for blob in each.blobs:
+                await self._record.put_blob(blob)
+        if batch[0].platform_id:
+            await self._add_event(batch[0], events)
+        else:
+            await self._record.accept([(self._id, each.message) for each in batch])
+        self._added += len(batch)
+
+    async def _add_alone(self, each: Carried, events: dict[str, int]) -> None:
+        """Add one message of a batch that was refused; the one that cannot be recorded is listed."""
+        try:
+            await self._add_together([each], events)
+        except InvalidInput as error:
+            self._find("refused", str(error), each.message.id)
+
+    async def _add_event(self, each: Carried, events: dict[str, int]) -> None:
+        """Record a message together with the id that its platform gave it."""
+        nth = events[each.platform_id] = events.get(each.platform_id, 0) + 1
+        event_id = each.platform_id if nth == 1 else f"{each.platform_id}#{nth}"
+        channel = f"hermes:{source_of(self._wanted.facts)}"
+        said = [(self._id, each.message)]
+        accepted = await self._record.accept(said, Intake(channel=channel, account=self._id, event_id=event_id))
+        if all(entry.id != each.message.id for entry in accepted.entries):
+            # An earlier import knew the event by other words: these are new.
+            await self._record.accept(said)
+
+    async def _take_back(self, before: Before) -> None:
+        refused = {finding.where for finding in self._report.findings if finding.kind == "refused"}
+        ids = [each.message.id for each in self._wanted.carried if each.undone]
+        open_ids = [message_id for message_id in ids if message_id not in before.undone | refused]
+        for start in range(0, len(open_ids), UNDO_IDS_MAX):
+            await self._record.undo(self._id, open_ids[start : start + UNDO_IDS_MAX])
+
+
+def batches(carried: Iterable[Carried]) -> Iterator[list[Carried]]:
+    """Yield messages in order, as many together as fit into one commit; one with a platform's id alone."""
+    batch: list[Carried] = []
+    size_bytes = 0
+    for each in carried:
+        own = sum(len(getattr(part, "text", "")) for part in each.message.parts)
+        full = len(batch) == UNIT_ENTRIES_MAX or size_bytes + own > BATCH_BYTES
+        if batch and (full or each.platform_id or batch[0].platform_id):
+            yield batch
+            batch, size_bytes = [], 0
+        batch.append(each)
+        size_bytes += own
+    if batch:
+        yield batch

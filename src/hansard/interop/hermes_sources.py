@@ -1,0 +1,277 @@
+"""Reading a Hermes home: `state.db`, `sessions/*.jsonl`, `sessions/session_*.json`, `sessions/sessions.json`.
+
+Reads: these files, of any version from 0.13 on. Writes: nothing.
+Invariants: what cannot be read is listed with its place, and the rest is read all the same; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from hansard.errors import InvalidInput
+from hansard.interop.hermes_merge import Merged, merge
+from hansard.interop.hermes_values import Copy, Facts, Finding, Source, parse_json, read_copy, read_time, text_of
+from hansard.record.foreign import open_foreign
+from hansard.record.sqlite.queries import Queries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from hansard.record.foreign import ForeignDatabase, Row
+
+SQL = Queries(resources.files(__package__).joinpath("hermes.sql").read_text(encoding="utf-8"))
+
+IDS_ROWS: Final = 10_000
+LINE_BYTES_MAX: Final = 64 * 1024 * 1024
+SHOWN_CHARACTERS_MAX: Final = 80
+
+META_ROLES: Final = frozenset({"session_meta"})
+"""Lines of a log that describe the session and say nothing."""
+
+
+class HermesHome:
+    """A Hermes home, open for reading. Use `open_hermes`."""
+
+    def __init__(self, path: Path, database: ForeignDatabase | None) -> None:
+        """Begin with nothing read."""
+        self.path = path
+        self._database = database
+        self.findings: list[Finding] = []
+        self.kinds: set[Source] = set()
+
+    # Which sessions there are.
+
+    def sessions(self) -> list[Facts]:
+        """Return every session of every source, the earliest first."""
+        found = {facts.id: facts for facts in self._sessions_of_database()}
+        for path in sorted(self._files("session_*.json")):
+            facts = self._facts_of_snapshot(path)
+            if facts is not None:
+                known = found.get(facts.id)
+                found[facts.id] = facts if known is None else _fill(known, facts)
+                self.kinds.add(Source.SNAPSHOT)
+        for path in sorted(self._files("*.jsonl")):
+            facts = Facts(id=path.stem, log=path, started_at=path.stat().st_mtime)
+            known = found.get(facts.id)
+            found[facts.id] = facts if known is None else _fill(known, facts)
+            self.kinds.add(Source.LOG)
+        for facts in self._facts_of_index():
+            if facts.id in found:
+                found[facts.id] = _fill(found[facts.id], facts)
+        return sorted(found.values(), key=lambda facts: (facts.started_at, facts.id))
+
+    def _files(self, pattern: str) -> Iterator[Path]:
+        return (path for path in (self.path / "sessions").glob(pattern) if path.is_file())
+
+    def _sessions_of_database(self) -> Iterator[Facts]:
+        if self._database is None:
+            return
+        try:
+            tables = {row["name"] for row in self._database.rows(SQL.tables)}
+            if tables != {"sessions", "messages"}:
+                self._list("unreadable", "", "state.db", "it has no tables of sessions and messages")
+                return
+            self.kinds.add(Source.DATABASE)
+            after = 0
+            while keys := self._database.rows(SQL.session_keys, (after, IDS_ROWS)):
+                after = keys[-1]["row"]
+                for key in keys:
+                    yield from self._session_of_database(self._database, key["row"])
+            for row in self._database.rows(SQL.sessions_without_row, (IDS_ROWS,)):
+                session_id = text_of(row["session_id"])
+                self._list("no session row", session_id, "state.db", "its messages are there, its own row is not")
+                yield Facts(id=session_id, in_database=True)
+        except InvalidInput as error:
+            self._list("unreadable", "", "state.db", str(error))
+
+    def _session_of_database(self, database: ForeignDatabase, row: int) -> Iterator[Facts]:
+        """Yield the facts of a session; of one whose row cannot be read, its id, so that its messages come."""
+        try:
+            yield from map(_facts_of_row, database.rows(SQL.session, (row,)))
+        except InvalidInput as error:
+            self._list("unreadable", "", f"state.db, session {row}", str(error))
+            yield from (
+                Facts(id=text_of(each["id"]), in_database=True) for each in database.rows(SQL.session_id, (row,))
+            )
+
+    def _facts_of_snapshot(self, path: Path) -> Facts | None:
+        fields = self._read_json(path)
+        if not isinstance(fields, dict) or not isinstance(fields.get("messages"), list):
+            self._list("unreadable", path.stem.removeprefix("session_"), self._name(path), "it is not a whole snapshot")
+            return None
+        return Facts(
+            id=text_of(fields.get("session_id")) or path.stem.removeprefix("session_"),
+            source=text_of(fields.get("platform")),
+            model=text_of(fields.get("model")),
+            started_at=read_time(fields.get("session_start")) / 1e6,
+            snapshot=path,
+        )
+
+    def _facts_of_index(self) -> Iterator[Facts]:
+        """Yield what the gateway's index says of the sessions that its chats are in now."""
+        path = self.path / "sessions" / "sessions.json"
+        if not path.is_file():
+            return
+        index = self._read_json(path)
+        if not isinstance(index, dict):
+            self._list("unreadable", "", self._name(path), "it is not a JSON object")
+            return
+        for entry in index.values():
+            if isinstance(entry, dict) and entry.get("session_id"):
+                origin = entry.get("origin")
+                origin = origin if isinstance(origin, dict) else {}
+                yield Facts(
+                    id=text_of(entry["session_id"]),
+                    source=text_of(entry.get("platform") or origin.get("platform")),
+                    user_id=text_of(origin.get("user_id")),
+                    chat_id=text_of(origin.get("chat_id")),
+                    chat_type=text_of(entry.get("chat_type") or origin.get("chat_type")),
+                    thread_id=text_of(origin.get("thread_id")),
+                    session_key=text_of(entry.get("session_key")),
+                    display_name=text_of(entry.get("display_name")),
+                )
+
+    # What was said in them.
+
+    def messages(self, facts: Facts) -> Merged:
+        """Return a session's messages, merged from every source that has it."""
+        merged = Merged([], [])
+        archived, live = self._rows(facts) if facts.in_database else ([], [])
+        # Hermes' own compaction writes the end of the talk a second time, after the rows that it puts aside.
+        for copies, in_order in (
+            (archived, True),
+            (live, True),
+            (self._lines(facts), False),
+            (self._kept(facts), False),
+        ):
+            if not merged.messages:
+                merged = Merged(copies, merged.ambiguities)
+            elif copies:
+                more = merge(merged.messages, copies, in_writing_order=in_order)
+                merged = Merged(more.messages, merged.ambiguities + more.ambiguities)
+        return merged
+
+    def _rows(self, facts: Facts) -> tuple[list[Copy], list[Copy]]:
+        """Return the rows that a compaction put aside, and the others."""
+        archived: list[Copy] = []
+        live: list[Copy] = []
+        after = 0
+        try:
+            while ids := self._read_database(SQL.message_ids, (facts.id, after, IDS_ROWS)):
+                after = ids[-1]["id"]
+                for row in ids:
+                    fields = self._read_message(facts, row["id"])
+                    if fields is not None and text_of(fields["role"]) not in META_ROLES:
+                        taken_back = fields.get("active", 1) == 0 and not fields.get("compacted")
+                        copy = msgspec.structs.replace(read_copy(fields), undone=taken_back)
+                        (archived if fields.get("compacted") else live).append(copy)
+        except InvalidInput as error:
+            self._list("unreadable", facts.id, f"state.db, messages after {after}", str(error))
+        return archived, live
+
+    def _read_message(self, facts: Facts, row_id: int) -> Row | None:
+        try:
+            rows = self._read_database(SQL.message, (row_id,))
+        except InvalidInput as error:
+            self._list("unreadable", facts.id, f"state.db, message {row_id}", str(error))
+            return None
+        return rows[0] if rows else None
+
+    def _read_database(self, query: str, bindings: tuple[object, ...]) -> list[Row]:
+        return [] if self._database is None else self._database.rows(query, bindings)
+
+    def _lines(self, facts: Facts) -> list[Copy]:
+        copies: list[Copy] = []
+        if facts.log is None:
+            return copies
+        with facts.log.open("rb") as file:
+            number = 0
+            while line := file.readline(LINE_BYTES_MAX):
+                number += 1
+                if line.strip():
+                    self._take(copies, facts, f"{self._name(facts.log)}:{number}", _decode(line), line)
+        return copies
+
+    def _kept(self, facts: Facts) -> list[Copy]:
+        copies: list[Copy] = []
+        if facts.snapshot is not None:
+            fields = self._read_json(facts.snapshot)
+            for number, value in enumerate(fields["messages"] if isinstance(fields, dict) else [], 1):
+                self._take(copies, facts, f"{self._name(facts.snapshot)}, message {number}", value, b"")
+        return copies
+
+    def _take(self, copies: list[Copy], facts: Facts, where: str, value: object, raw: bytes) -> None:
+        if isinstance(value, dict) and isinstance(value.get("role"), str):
+            if value["role"] not in META_ROLES:
+                copies.append(read_copy(value))
+        else:
+            shown = raw.decode(errors="replace").strip() if raw else str(value)
+            self._list("unreadable", facts.id, where, f"no message: {shown[:SHOWN_CHARACTERS_MAX]!r}")
+
+    # Helpers.
+
+    def _read_json(self, path: Path) -> Any:  # noqa: ANN401 - JSON
+        return parse_json(path.read_bytes().decode(errors="replace")) if path.is_file() else None
+
+    def _name(self, path: Path) -> str:
+        return str(path.relative_to(self.path))
+
+    def _list(self, kind: str, session: str, where: str, detail: str) -> None:
+        self.findings.append(Finding(kind=kind, session=session, where=where, detail=detail))
+
+
+def _decode(line: bytes) -> object:
+    try:
+        return parse_json(line.decode())
+    except UnicodeDecodeError:
+        return None
+
+
+def _facts_of_row(row: Row) -> Facts:
+    return Facts(
+        id=text_of(row["id"]),
+        source=text_of(row.get("source")),
+        user_id=text_of(row.get("user_id")),
+        chat_id=text_of(row.get("chat_id")),
+        chat_type=text_of(row.get("chat_type")),
+        thread_id=text_of(row.get("thread_id")),
+        session_key=text_of(row.get("session_key")),
+        display_name=text_of(row.get("display_name")),
+        title=text_of(row.get("title")),
+        parent_id=text_of(row.get("parent_session_id")),
+        model=text_of(row.get("model")),
+        started_at=read_time(row.get("started_at")) / 1e6,
+        ended=row.get("ended_at") is not None,
+        end_reason=text_of(row.get("end_reason")),
+        claimed=row["message_count"] if isinstance(row.get("message_count"), int) else 0,
+        archived=bool(row.get("archived")),
+        in_database=True,
+    )
+
+
+def _fill(known: Facts, more: Facts) -> Facts:
+    """Return the facts with the empty ones filled from another source."""
+    changes = {name: getattr(more, name) for name in Facts.__struct_fields__ if not getattr(known, name)}
+    return msgspec.structs.replace(known, **changes)
+
+
+@contextmanager
+def open_hermes(path: Path) -> Iterator[HermesHome]:
+    """Open a Hermes home; the path may also be its `state.db`."""
+    home = path.parent if path.name == "state.db" else path
+    if not (home / "state.db").is_file() and not (home / "sessions").is_dir():
+        message = f"there is no Hermes home at {home}: neither state.db nor sessions/"
+        raise InvalidInput(message)
+    if (home / "home.jsonl").is_file():
+        message = f"{home} is a home of Hansard, not of Hermes"
+        raise InvalidInput(message)
+    with ExitStack() as stack:
+        database = None
+        if (home / "state.db").is_file():
+            database = stack.enter_context(open_foreign(home / "state.db"))
+        yield HermesHome(home, database)

@@ -1,0 +1,157 @@
+"""Sessions as one page that can be opened anywhere and does nothing but be read.
+
+Everything is escaped, there is no script and nothing is fetched: the page's own policy forbids both, and names the one
+style sheet by its digest. Each message is an island of its own writing direction, so no text can turn its neighbours.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+from typing import TYPE_CHECKING
+
+from hansard.domain.messages import Status
+from hansard.interop.transcripts import (
+    Happened,
+    Said,
+    Used,
+    files_of,
+    read_transcript,
+    reasoning_of,
+    says_something,
+    session_facts,
+    tool_facts,
+    utc,
+    who,
+    words_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from hansard.domain.messages import File
+    from hansard.domain.sessions import Session
+    from hansard.interop.transcripts import Item
+    from hansard.record.api import Record
+
+STYLE = """
+:root { color-scheme: light dark; --line: #8884; --soft: #888; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 48rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.4rem; margin: 3rem 0 .5rem; overflow-wrap: anywhere; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 1rem; color: var(--soft); font-size: .85rem; }
+dd { margin: 0; overflow-wrap: anywhere; }
+section { border-left: 3px solid var(--line); margin: 1rem 0; padding: 0 0 0 1rem; }
+section.user { border-color: #2a7; }
+section.assistant { border-color: #47c; }
+section.undone { opacity: .6; }
+h2 { font-size: .85rem; font-weight: 600; margin: 0; }
+h2 small, p.event, p.file { font-weight: 400; font-size: .85rem; color: var(--soft); }
+div.words, pre { white-space: pre-wrap; overflow-wrap: anywhere; unicode-bidi: isolate; margin: .25rem 0; }
+pre { font: .85rem/1.45 ui-monospace, monospace; background: #8881; padding: .5rem; }
+details { margin: .5rem 0; }
+summary { color: var(--soft); font-size: .85rem; cursor: pointer; overflow-wrap: anywhere; }
+"""
+
+POLICY = (
+    "default-src 'none'; base-uri 'none'; form-action 'none'; "
+    f"style-src 'sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}'"
+)
+
+PICTURES_START = 0x2400
+REPLACEMENT = "\ufffd"
+HARMLESS = (
+    {code: chr(PICTURES_START + code) for code in range(0x20) if chr(code) not in "\t\n"}
+    | {ord("\r"): None, 0x7F: "\u2421"}
+    | dict.fromkeys(range(0x80, 0xA0), REPLACEMENT)
+)
+"""Control characters, which have no place in a page, and what stands for each."""
+
+
+def shown(text: str) -> str:
+    """Return a text as it may stand anywhere in the page, also between quotation marks."""
+    return html.escape(text.translate(HARMLESS))
+
+
+class HtmlExport:
+    """Writes sessions as one page."""
+
+    def __init__(self, *, full: bool = False) -> None:
+        """`full`: with the model's reasoning and with what was taken back."""
+        self._full = full
+
+    def begin(self, sessions: list[Session]) -> bytes:
+        """Return the head of the page and, of several sessions, a list that leads to each."""
+        title = shown(sessions[0].title or sessions[0].id) if len(sessions) == 1 else f"{len(sessions)} sessions"
+        links = "".join(
+            f'<li><a href="#{shown(session.id)}"><bdi>{shown(session.title or session.id)}</bdi></a></li>\n'
+            for session in sessions
+        )
+        contents = f"<nav><ul>\n{links}</ul></nav>\n" if len(sessions) > 1 else ""
+        return (
+            "<!DOCTYPE html>\n"
+            '<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+            '<meta name="referrer" content="no-referrer">\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{contents}"
+        ).encode()
+
+    async def session(self, record: Record, session: Session) -> AsyncIterator[bytes]:
+        """Yield a session, message by message."""
+        facts = "".join(
+            f"<dt>{shown(name)}</dt><dd><bdi>{shown(value)}</bdi></dd>\n" for name, value in session_facts(session)
+        )
+        heading = f"<h1><bdi>{shown(session.title or session.id)}</bdi></h1>"
+        yield f'<article id="{shown(session.id)}">\n{heading}\n<dl>\n{facts}</dl>\n'.encode()
+        async for item in read_transcript(record, session, full=self._full):
+            if text := self._item(item):
+                yield text.encode()
+        yield b"</article>\n"
+
+    def end(self) -> bytes:
+        """Return the end of the page."""
+        return b"</body>\n</html>\n"
+
+    def _item(self, item: Item) -> str:
+        if isinstance(item, Happened):
+            return f'<p class="event"><bdi>{shown(item.text)}</bdi></p>\n'
+        if isinstance(item, Used):
+            return used_html(item)
+        return self._said(item) if says_something(item.message, full=self._full) else ""
+
+    def _said(self, item: Said) -> str:
+        message = item.message
+        marks = [utc(message.at_microseconds)]
+        if message.status != Status.COMPLETE:
+            marks.append(message.status)
+        if item.undone:
+            marks.append("taken back")
+        thought = reasoning_of(message) if self._full else ""
+        words = words_of(message)
+        files = "".join(file_html(file) for file in files_of(message))
+        return (
+            f'<section class="{shown(message.role)}{" undone" if item.undone else ""}">\n'
+            f"<h2><bdi>{shown(who(message))}</bdi> <small>{shown(' · '.join(marks))}</small></h2>\n"
+            + (f"<details><summary>reasoning</summary><pre>{shown(thought)}</pre></details>\n" if thought else "")
+            + (f'<div class="words" dir="auto">{shown(words)}</div>\n' if words else "")
+            + f"{files}</section>\n"
+        )
+
+
+def file_html(file: File) -> str:
+    """Return what is known of an attachment; its bytes are not in the page."""
+    name, media_type = shown(file.name or "a file"), shown(file.media_type)
+    facts = f"<bdi>{name}</bdi>, <bdi>{media_type}</bdi>, {file.size_bytes} bytes, {shown(file.blob)}"
+    return f'<p class="file">attached: {facts}</p>\n'
+
+
+def used_html(item: Used) -> str:
+    """Return a tool call with its result, folded."""
+    name, outcome = tool_facts(item)
+    marks = " · taken back" if item.undone else ""
+    arguments = f"<pre>{shown(item.call.arguments)}</pre>\n" if item.call else ""
+    result = f"<pre>{shown(item.result.text)}</pre>\n" if item.result and item.result.text else ""
+    blob = f'<p class="file">attached: {shown(item.result.blob)}</p>\n' if item.result and item.result.blob else ""
+    summary = f"tool <bdi>{shown(name)}</bdi>: {shown(outcome)}{marks}"
+    return f"<details>\n<summary>{summary}</summary>\n{arguments}{result}{blob}</details>\n"

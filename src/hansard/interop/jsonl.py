@@ -1,0 +1,175 @@
+"""Hansard's own export, and its way back in. What a file looks like stands in `jsonl_lines`.
+
+Export reads a session a page at a time. Import writes a hundred messages a commit: cut off at any point, it has taken a
+beginning, and a second run takes the rest.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hansard.domain.limits import MIB
+from hansard.domain.messages import File, ToolResult
+from hansard.domain.sessions import Link
+from hansard.errors import InvalidInput, NotFound, RecordDamaged
+from hansard.interop.jsonl_lines import (
+    VERSION,
+    BlobLine,
+    EndLine,
+    FileLine,
+    MessageLine,
+    ParentLine,
+    SessionLine,
+    check_file,
+    encode,
+    file_bytes,
+    read_lines,
+)
+from hansard.interop.jsonl_taking import Finding, Taker
+from hansard.interop.transcripts import Said, read_items, shared_beginning, survey
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from hansard.domain.messages import Message
+    from hansard.domain.sessions import Session
+    from hansard.record.api import Record
+
+BLOB_PIECE_BYTES = 1 * MIB
+"""An attachment is cut into lines of this size, so that no line is longer than an entry may be."""
+
+
+def blobs_of(message: Message) -> list[str]:
+    """Return the digests of what a message refers to."""
+    return [part.blob for part in message.parts if isinstance(part, File | ToolResult) and part.blob]
+
+
+class JsonlExport:
+    """Writes sessions as lines."""
+
+    def __init__(self, report: Callable[[str], None], *, blobs: bool = True) -> None:
+        """`report` hears of an attachment that cannot be read; the messages are written all the same."""
+        self._report = report
+        self._blobs = blobs
+        self._written: set[str] = set()
+
+    def begin(self, sessions: list[Session]) -> bytes:
+        """Return what comes first."""
+        del sessions
+        return encode(FileLine(version=VERSION))
+
+    async def session(self, record: Record, session: Session) -> AsyncIterator[bytes]:
+        """Yield the lines of a session."""
+        yield encode(await self._describe(record, session))
+        known = await survey(record, session)
+        count = 0
+        async for item in read_items(record, session, known):
+            if isinstance(item, Said):
+                if self._blobs:
+                    async for piece in self._attachments(record, item.message):
+                        yield piece
+                yield encode(message_line(session.id, item))
+                count += 1
+        yield encode(EndLine(session_id=session.id, messages=count))
+
+    def end(self) -> bytes:
+        """Return what comes last."""
+        return b""
+
+    @staticmethod
+    async def _describe(record: Record, session: Session) -> SessionLine:
+        parent = None
+        if session.parent is not None:
+            parent = ParentLine(session_id=session.parent.session_id, link=session.parent.link)
+            if session.parent.link == Link.FORK:
+                shared = await shared_beginning(record, session, up_to=session.parent.at)
+                parent = msgspec.structs.replace(parent, messages=shared.messages, digest=shared.digest)
+        return SessionLine(
+            id=session.id,
+            source=session.source,
+            owner=session.owner,
+            title=session.title,
+            state=session.state,
+            end_reason=session.end_reason,
+            archived=session.archived,
+            parent=parent,
+            created_at_microseconds=session.created_at_microseconds,
+            active_at_microseconds=session.active_at_microseconds,
+        )
+
+    async def _attachments(self, record: Record, message: Message) -> AsyncIterator[bytes]:
+        """Yield the attachments of a message that the file does not have yet."""
+        for digest in blobs_of(message):
+            if digest in self._written:
+                continue
+            self._written.add(digest)
+            try:
+                data = await record.read_blob(digest)
+            except (NotFound, RecordDamaged, InvalidInput) as error:
+                self._report(f"message {message.id}: {error}")
+                continue
+            starts = range(0, max(1, len(data)), BLOB_PIECE_BYTES)
+            for start in starts:
+                piece = base64.b64encode(data[start : start + BLOB_PIECE_BYTES]).decode("ascii")
+                yield encode(BlobLine(digest=digest, data=piece, last=start == starts[-1]))
+
+
+def message_line(session_id: str, item: Said) -> MessageLine:
+    """Return the line of a message."""
+    message = item.message
+    return MessageLine(
+        session_id=session_id,
+        id=message.id,
+        role=message.role,
+        parts=message.parts,
+        status=message.status,
+        at_microseconds=message.at_microseconds,
+        author=message.author,
+        undone=item.undone,
+    )
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What an import did: sessions that are new, messages that are new, messages that were there, and what is wrong.
+
+    Notes are for people; everything that was said is here all the same.
+    """
+
+    sessions: int
+    messages: int
+    skipped: int
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything in the file is in the record."""
+        return not self.findings
+
+
+async def import_file(record: Record, path: Path, progress: Callable[[int, int], None] | None = None) -> Report:
+    """Take a file into the record; what is there already stays as it is. `progress` hears bytes done, and of how many.
+
+    A line that cannot be read, and a message whose id is taken by another, are findings. Nothing is written over.
+    """
+    lines = read_lines(path)
+    first = next(lines, None)
+    check_file(first, path)
+    size_bytes = file_bytes(path)
+    taker = Taker(record)
+    for numbered in lines:
+        await taker.take(numbered)
+        if progress is not None:
+            progress(numbered.end_bytes, size_bytes)
+    await taker.finish()
+    return Report(
+        sessions=taker.sessions,
+        messages=taker.messages,
+        skipped=taker.skipped,
+        findings=tuple(taker.findings),
+        notes=tuple(taker.notes),
+    )

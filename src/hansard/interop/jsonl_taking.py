@@ -1,0 +1,327 @@
+"""Taking an export's lines into the record, one session after another.
+
+Reads: what the record has of a session. Writes: sessions, messages, what was taken back, ends. Invariants: an id that
+is there is never written again; a message is at its place or the report says where it went; two sessions that only
+share an id are never mixed. On crash: a beginning was taken, which the next import finds and goes on from.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hansard.domain.limits import BLOB_BYTES_MAX, MIB, UNIT_ENTRIES_MAX
+from hansard.domain.messages import Message, Status
+from hansard.domain.sessions import Link, Parent, SessionState
+from hansard.errors import IdConflict, InvalidInput, NotFound
+from hansard.interop.jsonl_lines import BlobLine, EndLine, FileLine, MessageLine, Numbered, SessionLine
+from hansard.interop.transcripts import Said, fingerprint, read_items, shared_beginning, survey
+
+if TYPE_CHECKING:
+    from hansard.domain.sessions import Session
+    from hansard.record.api import Record
+
+BATCH_BYTES_MAX = 4 * MIB
+"""What may wait for one commit."""
+
+FINDINGS_MAX = 1000
+"""Findings that are listed; whoever has more has another problem."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something in the file that is not in the record, or not where it was."""
+
+    line: int
+    session_id: str
+    what: str
+
+    def __str__(self) -> str:
+        """Return it for people."""
+        place = f"line {self.line}" if self.line else "the file"
+        return f"{place}: {self.session_id}: {self.what}" if self.session_id else f"{place}: {self.what}"
+
+
+class Taking:
+    """One session on its way into the record."""
+
+    def __init__(self, line: SessionLine) -> None:
+        """Nothing is known of the record yet."""
+        self.line = line
+        self.refused = False
+        self.complete = False
+        self.was_ended = False
+        self.ended_once = False
+        self.archived_once = False
+        self.there: dict[str, bytes] = {}
+        self.taken: dict[str, bytes] = {}
+        self.undone: frozenset[str] = frozenset()
+        self.settled: set[str] = set()
+        self.to_undo: list[str] = []
+        self.to_restore: list[str] = []
+        self.read = 0
+        self.met = 0
+        self.misplaced = False
+        self.added = 0
+        self.waiting: list[tuple[int, Message]] = []
+        self.waiting_bytes = 0
+
+
+class Taker:
+    """Takes line after line, and counts."""
+
+    def __init__(self, record: Record) -> None:
+        """Write to a record."""
+        self.sessions = 0
+        self.messages = 0
+        self.skipped = 0
+        self.findings: list[Finding] = []
+        self.notes: list[str] = []
+        self._record = record
+        self._current: Taking | None = None
+        self._unlinked: list[SessionLine] = []
+        self._pieces: list[bytes] = []
+        self._pieces_digest = ""
+        self._number = 0
+
+    async def take(self, numbered: Numbered) -> None:
+        """Take one line."""
+        self._number = numbered.number
+        line = numbered.line
+        if line is None:
+            self._find(f"cannot be read: {numbered.trouble}")
+        elif isinstance(line, SessionLine):
+            await self._leave()
+            self._current = await self._enter(line)
+        elif isinstance(line, MessageLine):
+            await self._message(line)
+        elif isinstance(line, BlobLine):
+            await self._blob(line)
+        elif isinstance(line, EndLine):
+            await self._end(line)
+        else:
+            assert isinstance(line, FileLine)  # files that were joined
+
+    async def finish(self) -> None:
+        """Finish the last session, and link those whose parents came after them."""
+        await self._leave()
+        for line in self._unlinked:
+            assert line.parent is not None
+            if await self._find_session(line.parent.session_id) is None:
+                self.notes.append(f"{line.id}: the session that it came from is not here: {line.parent.session_id}")
+                continue
+            await self._record.create_session(id=line.id, source=line.source, owner=line.owner, parent=parent_of(line))
+
+    def _find(self, what: str, session_id: str = "") -> None:
+        if len(self.findings) < FINDINGS_MAX:
+            self.findings.append(Finding(line=self._number, session_id=session_id, what=what))
+        elif len(self.findings) == FINDINGS_MAX:
+            self.findings.append(Finding(line=self._number, session_id="", what="and more, which are not listed"))
+
+    async def _find_session(self, session_id: str) -> Session | None:
+        try:
+            return await self._record.session(session_id)
+        except NotFound:
+            return None
+
+    # Sessions.
+
+    async def _enter(self, line: SessionLine) -> Taking:
+        """Find the session in the record, or make it."""
+        taking = Taking(line)
+        session = await self._find_session(line.id)
+        if session is None:
+            try:
+                session = await self._create(line)
+            except InvalidInput as error:
+                taking.refused = True
+                self._find(f"the session cannot be recorded: {error}", line.id)
+                return taking
+            self.sessions += 1
+        elif (session.owner, session.source) != (line.owner, line.source):
+            taking.refused = True
+            there = f"{session.owner} from {session.source}"
+            self._find(f"the id is taken by a session of {there}; nothing of this one was taken", line.id)
+            return taking
+        else:
+            if session.title is None and line.title is not None:
+                await self._record.set_title(line.id, line.title)
+            if session.parent is None and line.parent is not None:
+                self._unlinked.append(line)
+        known = await survey(self._record, session)
+        taking.was_ended = session.state == SessionState.ENDED
+        taking.ended_once, taking.archived_once = known.ended_once, known.archived_once
+        taking.undone, taking.settled = known.undone, set(known.settled)
+        async for item in read_items(self._record, session, known):
+            if isinstance(item, Said):
+                still_open = item.message.status == Status.OPEN
+                taking.there[item.message.id] = b"" if still_open else fingerprint(item.message)
+        return taking
+
+    async def _create(self, line: SessionLine) -> Session:
+        """Make a session: a fork where the parent is here and begins the same, otherwise one of its own."""
+        at = await self._fork_point(line)
+        if at is not None and line.parent is not None:
+            return await self._record.fork(line.parent.session_id, at, id=line.id, title=line.title)
+        parent = None
+        if line.parent is not None:
+            if await self._find_session(line.parent.session_id) is None:
+                self._unlinked.append(line)
+            else:
+                parent = parent_of(line)
+        return await self._record.create_session(
+            id=line.id, source=line.source, owner=line.owner, title=line.title, parent=parent
+        )
+
+    async def _fork_point(self, line: SessionLine) -> int | None:
+        """Return the entry of the parent up to which it is what the fork shares, or None."""
+        if line.parent is None or line.parent.link != Link.FORK:
+            return None
+        parent = await self._find_session(line.parent.session_id)
+        if parent is None or (parent.owner, parent.source) != (line.owner, line.source):
+            return None
+        shared = await shared_beginning(self._record, parent, up_to=parent.head_seq, messages_max=line.parent.messages)
+        same = (shared.messages, shared.digest) == (line.parent.messages, line.parent.digest)
+        return shared.last_seq if same else None
+
+    async def _end(self, line: EndLine) -> None:
+        taking = self._current
+        if taking is None or taking.line.id != line.session_id:
+            self._find("the end of a session that did not begin", line.session_id)
+            return
+        taking.complete = True
+        if taking.read != line.messages:
+            self._find(f"{taking.read} of {line.messages} messages could be read", line.session_id)
+
+    async def _leave(self) -> None:
+        """Write what waits, and leave the session as the file says that it stood."""
+        taking, self._current = self._current, None
+        if taking is None or taking.refused:
+            return
+        line = taking.line
+        await self._write(taking)
+        if taking.to_undo:
+            await self._record.undo(line.id, taking.to_undo)
+        if taking.to_restore:
+            await self._record.restore(line.id, taking.to_restore)
+        if not taking.complete:
+            self._find("the file has no end of this session: more may have been said", line.id)
+        ended_anew = taking.added and taking.was_ended
+        if line.state == SessionState.ENDED and (ended_anew or not taking.ended_once):
+            await self._record.end_session(line.id, line.end_reason or "")
+        if line.archived and not taking.archived_once:
+            await self._record.archive_session(line.id)
+
+    # Messages.
+
+    async def _message(self, line: MessageLine) -> None:
+        taking = self._current
+        if taking is None or taking.line.id != line.session_id:
+            self._find(f"message {line.id} stands outside of its session", line.session_id)
+            return
+        taking.read += 1
+        if taking.refused:
+            return
+        message = message_of(line)
+        taking.met += line.id in taking.there
+        before = taking.there.get(line.id, taking.taken.get(line.id))
+        if before is None:
+            if not self._place(taking):
+                return
+            taking.taken[line.id] = fingerprint(message)
+            taking.waiting.append((self._number, message))
+            taking.waiting_bytes += sum(len(getattr(part, "text", "")) for part in message.parts)
+        elif before in {b"", fingerprint(message)}:
+            self.skipped += 1
+        else:
+            self._find(f"message {line.id} is in the record with other content, which stays", line.session_id)
+            return
+        if line.id not in taking.settled and line.undone != (line.id in taking.undone):
+            taking.settled.add(line.id)  # what was taken back or restored here stays: a second import changes nothing
+            (taking.to_undo if line.undone else taking.to_restore).append(line.id)
+        if len(taking.waiting) >= UNIT_ENTRIES_MAX or taking.waiting_bytes >= BATCH_BYTES_MAX:
+            await self._write(taking)
+
+    def _place(self, taking: Taking) -> bool:
+        """Say whether a new message may be appended; tell when it cannot stand where it stood."""
+        if taking.met < len(taking.there) and not taking.misplaced:
+            if taking.met == 0:
+                taking.refused = True
+                self._find("the id is taken by another conversation; nothing of this one was taken", taking.line.id)
+                return False
+            taking.misplaced = True
+            self._find("went on in the record: what is new in the file stands after that", taking.line.id)
+        return True
+
+    async def _write(self, taking: Taking) -> None:
+        """Commit what waits; where that is refused, one by one, so that the report can name which."""
+        waiting, taking.waiting, taking.waiting_bytes = taking.waiting, [], 0
+        if not waiting:
+            return
+        session_id = taking.line.id
+        if taking.was_ended and not taking.added:
+            await self._record.reopen_session(session_id)
+        try:
+            await self._record.accept([(session_id, message) for _, message in waiting])
+            taken = len(waiting)
+        except (IdConflict, InvalidInput, NotFound):
+            taken = await self._write_each(taking, waiting)
+        taking.added += taken
+        self.messages += taken
+
+    async def _write_each(self, taking: Taking, waiting: list[tuple[int, Message]]) -> int:
+        taken = 0
+        for number, message in waiting:
+            try:
+                await self._record.append(taking.line.id, message)
+                taken += 1
+            except (IdConflict, InvalidInput, NotFound) as error:
+                self._number = number
+                self._find(f"message {message.id} was not taken: {error}", taking.line.id)
+                if message.id in taking.to_undo:
+                    taking.to_undo.remove(message.id)
+        return taken
+
+    # Attachments.
+
+    async def _blob(self, line: BlobLine) -> None:
+        """Gather the pieces of an attachment; store it when it is whole and what it says that it is."""
+        if line.digest != self._pieces_digest:
+            self._pieces, self._pieces_digest = [], line.digest
+        try:
+            self._pieces.append(base64.b64decode(line.data, validate=True))
+        except binascii.Error as error:
+            self._find(f"a piece of attachment {line.digest} cannot be read: {error}")
+        if sum(map(len, self._pieces)) > BLOB_BYTES_MAX:
+            self._pieces = []
+            self._find(f"attachment {line.digest} is larger than {BLOB_BYTES_MAX} bytes")
+        if not line.last:
+            return
+        data, self._pieces, self._pieces_digest = b"".join(self._pieces), [], ""
+        if hashlib.sha256(data).hexdigest() == line.digest:
+            await self._record.put_blob(data)
+        else:
+            self._find(f"attachment {line.digest} is not whole")
+
+
+def parent_of(line: SessionLine) -> Parent | None:
+    """Return where a session came from. A fork that shares nothing here is linked as imported."""
+    if line.parent is None:
+        return None
+    link = Link.IMPORT if line.parent.link == Link.FORK else line.parent.link
+    return Parent(session_id=line.parent.session_id, link=link)
+
+
+def message_of(line: MessageLine) -> Message:
+    """Return the message of a line. One that was still open when it was exported ends there."""
+    return Message(
+        id=line.id,
+        role=line.role,
+        parts=line.parts,
+        status=Status.INTERRUPTED if line.status == Status.OPEN else line.status,
+        at_microseconds=line.at_microseconds,
+        author=line.author,
+    )

@@ -1,0 +1,383 @@
+"""What the exports share: a session read page by page, as a person or a program would want to be told it.
+
+Reads: entries, up to where the session stood when reading began. Writes: nothing. A page is held at a time, and of an
+answer that is still being given only what was said meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from hansard.domain import entries as e
+from hansard.domain.messages import File, Message, Reasoning, Role, Status, Text, ToolCall, ToolResult
+from hansard.domain.sessions import Link
+from hansard.domain.turns import TurnState
+
+if TYPE_CHECKING:
+    from hansard.domain.sessions import Session
+    from hansard.record.api import Record
+
+PAGE_ENTRIES = 250
+"""Entries that are in memory at once."""
+
+EPOCH = datetime.fromtimestamp(0, UTC)
+
+ROLE_NAMES = {
+    Role.USER: "User",
+    Role.ASSISTANT: "Assistant",
+    Role.TOOL: "Tool",
+    Role.SYSTEM: "System",
+    Role.NOTICE: "Hansard",
+}
+"""Who speaks, for readers. A notice is Hansard's own word."""
+
+LINE_SEPARATORS = {
+    "\x85".encode(): b"\\u0085",
+    "\u2028".encode(): b"\\u2028",
+    "\u2029".encode(): b"\\u2029",
+}
+"""Characters that some readers take for the end of a line, and how JSON writes them otherwise."""
+
+TURN_ENDINGS = {
+    TurnState.INTERRUPTED: "the answer was interrupted",
+    TurnState.FAILED: "the turn failed",
+    TurnState.LOST: "the process that answered was lost",
+}
+"""How a turn can end otherwise than well, for readers."""
+
+
+class Said(NamedTuple):
+    """A message where it stands in the transcript.
+
+    `seq` is the entry that began it, `last_seq` the one that finished it: a streamed answer has two.
+    """
+
+    message: Message
+    seq: int
+    last_seq: int
+    undone: bool = False
+
+
+class Used(NamedTuple):
+    """A tool call with its result. None: a result whose call is not there, or a call without a result."""
+
+    call: ToolCall | None
+    result: ToolResult | None
+    seq: int
+    undone: bool = False
+
+
+class Happened(NamedTuple):
+    """What a reader has to know and nobody said."""
+
+    text: str
+    at_microseconds: int
+    seq: int
+
+
+Item = Said | Used | Happened
+
+
+class Survey(NamedTuple):
+    """What has to be known of a session before its first message can be told.
+
+    `settled` are the messages that the session itself took back or restored at some time; a fork may inherit more.
+    """
+
+    head_seq: int
+    undone: frozenset[str]
+    settled: frozenset[str]
+    ended_once: bool
+    archived_once: bool
+
+
+async def read_entries(record: Record, session_id: str, last_seq: int) -> AsyncIterator[e.Entry]:
+    """Yield a session's entries up to one, a fork's inherited ones first."""
+    after = 0
+    while after < last_seq:
+        page = await record.read_entries(session_id, after, min(PAGE_ENTRIES, last_seq - after))
+        if not page:
+            return
+        for entry in page:
+            yield entry
+        after = page[-1].seq
+
+
+async def survey(record: Record, session: Session) -> Survey:
+    """Read a session once, for what is said about messages after them."""
+    undone: set[str] = set()
+    settled: set[str] = set()
+    ended = archived = False
+    async for entry in read_entries(record, session.id, session.head_seq):
+        if isinstance(entry.body, e.MessagesUndone):
+            undone.update(entry.body.message_ids)
+            settled.update(entry.body.message_ids)
+        elif isinstance(entry.body, e.MessagesRestored):
+            undone.difference_update(entry.body.message_ids)
+            settled.update(entry.body.message_ids)
+        elif isinstance(entry.body, e.SessionCreated):  # what happened to a fork's parent is not its own
+            ended = archived = False
+            settled = set()
+        ended = ended or isinstance(entry.body, e.SessionEnded)
+        archived = archived or isinstance(entry.body, e.SessionArchived)
+    return Survey(session.head_seq, frozenset(undone), frozenset(settled), ended, archived)
+
+
+async def read_items(record: Record, session: Session, known: Survey) -> AsyncIterator[Said | Happened]:
+    """Yield messages in the order of the transcript, undone ones marked, and what happened between them."""
+    held: list[Said | Happened] = []
+    async for entry in read_entries(record, session.id, known.head_seq):
+        if isinstance(entry.body, e.MessageSealed):
+            held = [sealed(each, entry.body, entry.seq) for each in held]
+        elif (item := item_of(entry, known.undone)) is not None:
+            held.append(item)
+        if not any(map(is_open, held)):
+            for each in held:
+                yield each
+            held = []
+    for each in await with_open_text(record, session.id, held):
+        yield each
+
+
+def is_open(item: Said | Happened) -> bool:
+    """Return whether an item is a message that is still being said."""
+    return isinstance(item, Said) and item.message.status == Status.OPEN
+
+
+def sealed(item: Said | Happened, seal: e.MessageSealed, seq: int) -> Said | Happened:
+    """Return the item as the seal leaves it."""
+    if not isinstance(item, Said) or item.message.id != seal.message_id:
+        return item
+    whole = msgspec.structs.replace(item.message, parts=seal.parts, status=seal.status)
+    return item._replace(message=whole, last_seq=seq)
+
+
+async def with_open_text(record: Record, session_id: str, held: list[Said | Happened]) -> list[Said | Happened]:
+    """Return the items with what an open message says so far."""
+    if not any(is_open(item) for item in held):
+        return held
+    now = {message.id: message for message in await record.load_transcript(session_id)}
+    return [
+        item._replace(message=now.get(item.message.id, item.message)) if isinstance(item, Said) else item
+        for item in held
+    ]
+
+
+def item_of(entry: e.Entry, undone: frozenset[str]) -> Said | Happened | None:
+    """Return what an entry means to a reader, or None."""
+    body = entry.body
+    if isinstance(body, e.MessageAdded):
+        message = Message(
+            id=entry.id,
+            role=body.role,
+            parts=body.parts,
+            status=body.status,
+            at_microseconds=body.said_at or entry.at_microseconds,
+            author=body.author,
+        )
+        return Said(message, entry.seq, entry.seq, entry.id in undone)
+    if isinstance(body, e.MessageOpened):
+        message = Message(
+            id=entry.id, role=body.role, parts=(), status=Status.OPEN, at_microseconds=entry.at_microseconds
+        )
+        return Said(message, entry.seq, entry.seq, entry.id in undone)
+    text = event_text(body)
+    return Happened(text, entry.at_microseconds, entry.seq) if text else None
+
+
+def event_text(body: e.Body) -> str:
+    """Return what happened, for readers; empty for what they need not know."""
+    if isinstance(body, e.TurnEnded) and body.state in TURN_ENDINGS:
+        return with_reason(TURN_ENDINGS[body.state], body.reason)
+    if isinstance(body, e.SessionEnded):
+        return with_reason("the session ended", body.reason)
+    if isinstance(body, e.SessionReopened):
+        return "the session was opened again"
+    if isinstance(body, e.SessionCreated) and body.link == Link.FORK:
+        return f"a fork of {body.parent_id} begins here; what stands above is shared with it"
+    if isinstance(body, e.MessagesUndone | e.MessagesRestored):
+        count = len(body.message_ids)
+        became = "taken back" if isinstance(body, e.MessagesUndone) else "restored"
+        return f"{count} {'message was' if count == 1 else 'messages were'} {became}"
+    return ""
+
+
+def with_reason(what: str, reason: str) -> str:
+    """Return what happened and why."""
+    return f"{what}: {reason}" if reason else what
+
+
+async def fold_tools(items: AsyncIterator[Said | Happened]) -> AsyncIterator[Item]:
+    """Put each tool's result to its call. A call that never got one is told before the model speaks again."""
+    waiting: dict[str, Used] = {}
+    async for item in items:
+        if isinstance(item, Happened):
+            yield item
+            continue
+        if item.message.role == Role.TOOL:
+            for used in results_of(item, waiting):
+                yield used
+            if not any(isinstance(part, Text | File) for part in item.message.parts):
+                continue
+        elif item.message.role == Role.ASSISTANT:
+            for used in waiting.values():
+                yield used
+            waiting = calls_of(item)
+        yield item
+    for used in waiting.values():
+        yield used
+
+
+def calls_of(item: Said) -> dict[str, Used]:
+    """Return the calls of a message, without results."""
+    return {
+        part.id: Used(part, None, item.seq, item.undone) for part in item.message.parts if isinstance(part, ToolCall)
+    }
+
+
+def results_of(item: Said, waiting: dict[str, Used]) -> list[Used]:
+    """Return the results of a message with the calls that they answer, which then wait no more."""
+    found = []
+    for part in item.message.parts:
+        if isinstance(part, ToolResult):
+            called = waiting.pop(part.call_id, None)
+            found.append(Used(called.call if called else None, part, item.seq, item.undone))
+    return found
+
+
+async def read_transcript(record: Record, session: Session, *, full: bool) -> AsyncIterator[Item]:
+    """Yield a session for reading; without `full`, what was taken back is left out."""
+    known = await survey(record, session)
+    async for item in fold_tools(read_items(record, session, known)):
+        if full or isinstance(item, Happened) or not item.undone:
+            yield item
+
+
+def words_of(message: Message) -> str:
+    """Return the words of a message: its text parts, without reasoning, calls, results and files."""
+    return "".join(part.text for part in message.parts if isinstance(part, Text))
+
+
+def reasoning_of(message: Message) -> str:
+    """Return the model's own thinking in a message."""
+    return "".join(part.text for part in message.parts if isinstance(part, Reasoning))
+
+
+def files_of(message: Message) -> list[File]:
+    """Return what is attached to a message."""
+    return [part for part in message.parts if isinstance(part, File)]
+
+
+def says_something(message: Message, *, full: bool) -> bool:
+    """Return whether a message has anything to show: one that only calls tools is told by its calls."""
+    return bool(
+        words_of(message)
+        or files_of(message)
+        or message.status != Status.COMPLETE
+        or (full and reasoning_of(message))
+        or not message.parts
+    )
+
+
+def json_line(value: object) -> bytes:
+    """Return a value as JSON on one line, also for readers who end lines at more than a newline."""
+    data = msgspec.json.encode(value)
+    if not data.isascii():
+        for character, escaped in LINE_SEPARATORS.items():
+            data = data.replace(character, escaped)
+    return data
+
+
+def fingerprint(message: Message) -> bytes:
+    """Return a digest of what a message says. The time is a label and does not count."""
+    said = msgspec.json.encode((message.id, message.role, message.parts, message.status, message.author))
+    return hashlib.sha256(said).digest()
+
+
+class Shared(NamedTuple):
+    """The beginning that a fork shares with its parent: how many messages, and a digest of them."""
+
+    messages: int
+    digest: str
+    last_seq: int
+
+
+async def shared_beginning(record: Record, session: Session, *, up_to: int, messages_max: int | None = None) -> Shared:
+    """Return a digest of the first messages of a session: those begun up to an entry, or so many."""
+    known = await survey(record, session)
+    total = hashlib.sha256()
+    count, last_seq = 0, 1
+    async for item in read_items(record, session, known):
+        if item.seq > up_to or count == messages_max:
+            break
+        if isinstance(item, Said):
+            total.update(fingerprint(item.message))
+            count += 1
+            last_seq = max(last_seq, item.last_seq)
+    return Shared(count, total.hexdigest(), last_seq)
+
+
+def parents_first(sessions: Iterable[Session]) -> list[Session]:
+    """Return sessions in the order given, but each after the session that it came from."""
+    by_id = {session.id: session for session in sessions}
+    ordered: dict[str, Session] = {}
+    for session in by_id.values():
+        chain: dict[str, Session] = {}
+        current: Session | None = session
+        while current is not None and current.id not in ordered and current.id not in chain:
+            chain[current.id] = current
+            current = by_id.get(current.parent.session_id) if current.parent else None
+        ordered.update(reversed(chain.items()))
+    return list(ordered.values())
+
+
+async def all_sessions(record: Record) -> list[Session]:
+    """Return every session, archived ones too, the one that rested longest first."""
+    found: list[Session] = []
+    while page := await record.sessions(archived=None, before=found[-1].id if found else None):
+        found += page
+    return found[::-1]
+
+
+def utc(at_microseconds: int) -> str:
+    """Return a time for an export: the same wherever it is made. A label beyond the calendar stays a number."""
+    try:
+        moment = EPOCH + timedelta(microseconds=at_microseconds)
+    except OverflowError:
+        return str(at_microseconds)
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def who(message: Message) -> str:
+    """Return who speaks, for readers."""
+    name = ROLE_NAMES[message.role]
+    return f"{name} ({message.author})" if message.author else name
+
+
+def tool_facts(item: Used) -> tuple[str, str]:
+    """Return a tool's name and what became of the call."""
+    name = item.call.name if item.call else "(its call is not in the record)"
+    return name, "no result" if item.result is None else item.result.outcome.replace("_", " ")
+
+
+def session_facts(session: Session, time: Callable[[int], str] = utc) -> list[tuple[str, str]]:
+    """Return what a reader is told of a session before its first word."""
+    ended = f"{session.state}: {session.end_reason}" if session.end_reason else str(session.state)
+    facts = [
+        ("session", session.id),
+        ("source", session.source),
+        ("owner", session.owner),
+        ("state", ended),
+        ("created", time(session.created_at_microseconds)),
+        ("last active", time(session.active_at_microseconds)),
+    ]
+    if session.parent is not None:
+        facts.append(("came from", f"{session.parent.session_id} ({session.parent.link})"))
+    if session.archived:
+        facts.append(("archived", "yes"))
+    return facts

@@ -1,0 +1,97 @@
+"""Whether the search index still says what the record does: a restored copy, for example, does not.
+
+Reads: state.db and search.db, a few entries at a time. Writes: nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hansard.domain import entries as e
+from hansard.record.journals import SEQ_BITS
+from hansard.record.search_docs import SEQ_MASK, Scanner, joined, undoing
+from hansard.record.sqlite.connection import fetch
+from hansard.record.sqlite.queries import SEARCH, SQL
+
+if TYPE_CHECKING:
+    import apsw
+
+    from hansard.record.reading import Readers
+
+SAMPLE_ENTRIES = 20
+"""Entries that are compared at a time."""
+
+SAMPLE_TOKENS = 8
+"""Tokens of each field that the index has to have, in a row: others each time, because more would take long."""
+
+COUNT_EVERY = 20
+"""Counting takes as long as there are messages; so it is done once in so many times."""
+
+
+class Sampler:
+    """Compares entries with the index, a few at a time, those after the last ones, and then from the beginning."""
+
+    def __init__(self, readers: Readers) -> None:
+        """Begin at the first entry."""
+        self._readers = readers
+        self._key = 0
+        self._times = 0
+
+    def finds_drift(self, connection: apsw.Connection) -> bool:
+        """Return whether the index and the next few entries differ."""
+        self._times += 1
+        if self._times % COUNT_EVERY == 1:
+            docs, words = fetch(connection, SEARCH.count_docs)[0]
+            if docs != words:
+                return True
+        after = self._key
+        rows = self._readers.read(lambda snapshot: snapshot.rows(SQL.entries_from, (after, SAMPLE_ENTRIES)))
+        self._key = rows[-1][0] if len(rows) == SAMPLE_ENTRIES else 0
+        last = rows[-1][0] if len(rows) == SAMPLE_ENTRIES else (1 << 63) - 1
+        keys = {row[0] for row in rows}
+        if any(key not in keys and self._is_absent(key) for (key,) in fetch(connection, SEARCH.keys, (after, last))):
+            return True
+        return any(self._differs(connection, row) for row in rows)
+
+    def _is_absent(self, key: int) -> bool:
+        """Return whether the record has no such entry: it may have come since the others were read."""
+        return self._readers.read(lambda snapshot: snapshot.row(SQL.entry_of_key, (key,))) is None
+
+    def _differs(self, connection: apsw.Connection, row: tuple[Any, ...]) -> bool:
+        """Return whether the index says something else of an entry than the record does."""
+        key, entry_id, kind, version, ignorable, at, data = row
+        journal, seq = key >> SEQ_BITS, key & SEQ_MASK
+        done = fetch(connection, SEARCH.read_done_of, (journal,))
+        head = self._readers.read(lambda snapshot: snapshot.row(SQL.head_of_journal, (journal,)))
+        if done and head and done[0][0] > head[0]:
+            return True
+        if not done or seq > done[0][0]:
+            return False
+        scanner = Scanner(self._readers, journal)
+        doc = scanner.take((seq, entry_id, kind, version, ignorable, at, data))
+        found = fetch(connection, SEARCH.read_doc, (key,))
+        if doc is None:
+            return bool(found)
+        if not found or found[0][:3] != (doc.message.role, doc.message.at_microseconds, doc.tool):
+            return True
+        if bool(found[0][3]) != self._is_undone(journal, done[0][0], doc.message.id):
+            return True
+        fields = {"said": joined(doc.said).split(), "tools": joined(doc.tools).split()}
+        phrases = [f'{name} : "{" ".join(self._some(parts))}"' for name, parts in fields.items() if parts]
+        return not all(fetch(connection, SEARCH.finds_doc, (key, phrase))[0][0] for phrase in phrases)
+
+    def _some(self, parts: list[str]) -> list[str]:
+        """Return a few tokens in a row."""
+        start = self._times * SAMPLE_TOKENS % len(parts)
+        return parts[min(start, max(0, len(parts) - SAMPLE_TOKENS)) :][:SAMPLE_TOKENS]
+
+    def _is_undone(self, journal: int, upto: int, message_id: str) -> bool:
+        """Return whether a message is undone, as far as the journal is indexed."""
+        start = journal << SEQ_BITS
+        rows = self._readers.read(lambda snapshot: snapshot.rows(SQL.undoing_entries, (start, start + upto)))
+        undone = False
+        for kind, version, data in rows:
+            change = undoing(e.decode_body(kind, version, data))
+            if change is not None and message_id in change.message_ids:
+                undone = change.undone
+        return undone

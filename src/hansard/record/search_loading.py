@@ -1,0 +1,179 @@
+"""What was found, read from the record with its neighbours.
+
+Reads: state.db, in short pages. Writes: nothing.
+Invariants: neighbours are of the same session, a fork's past included; those that were undone are told on request only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain import entries as e
+from hansard.domain.limits import READ_ROWS_MAX
+from hansard.domain.messages import Message, Role
+from hansard.record.journals import SEQ_BITS
+from hansard.record.reading import ReplacedError
+from hansard.record.search_docs import SEQ_MASK, message_of, undoing
+from hansard.record.sqlite.queries import SQL
+from hansard.record.views import Stretch, lineage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hansard.record.reading import Readers, Snapshot
+
+    Row = tuple[int, str, str, int, int, int, bytes]
+
+WORD_KINDS = frozenset({"message.added", "message.sealed"})
+"""Entries that hold the words of a message."""
+
+ENTRIES_FOR_ONE = 3
+"""Entries that are read at first for each neighbour wanted: a turn has some that hold no words."""
+
+
+class Loaded(NamedTuple):
+    """A message and its neighbours."""
+
+    session_id: str
+    seq: int
+    message: Message
+    before: tuple[Message, ...]
+    after: tuple[Message, ...]
+    undone_ids: tuple[str, ...]
+
+
+class Past(NamedTuple):
+    """Where a session's entries lie, and which of its messages were undone."""
+
+    session_id: str
+    stretches: list[Stretch]
+    undone: set[str]
+
+
+class Near(NamedTuple):
+    """A message and the nearest around it, the nearest first; None where those that were read were not enough."""
+
+    seq: int
+    message: Message
+    before: list[Message] | None
+    after: list[Message] | None
+
+
+class Loader:
+    """Reads hits; what it learned of a session serves the next hit there."""
+
+    def __init__(self, readers: Readers, database_id: str, context: int, *, undone: bool) -> None:
+        """Nothing is read yet. With `undone`, neighbours that were undone are told as well."""
+        self._readers = readers
+        self._database_id = database_id
+        self._context = context
+        self._undone = undone
+        self._pasts: dict[int, Past | None] = {}
+
+    def load(self, keys: list[int]) -> list[Loaded | None]:
+        """Return messages with their neighbours, None for one that is no longer there."""
+        size = max(1, READ_ROWS_MAX // (1 + 2 * ENTRIES_FOR_ONE * self._context))
+        found: list[Loaded | None] = []
+        for start in range(0, max(1, len(keys)), size):
+            found += self._load_some(keys[start : start + size])
+        return found
+
+    def _load_some(self, keys: list[int]) -> list[Loaded | None]:
+        """Read hits in one snapshot; what lies far from them is read after it, page by page."""
+
+        def read(snapshot: Snapshot) -> list[Near | None]:
+            if snapshot.row(SQL.read_record)[0] != self._database_id:
+                raise ReplacedError  # numbers of journals may be others now, too
+            return [self._near(snapshot, key) for key in keys]
+
+        return [self._complete(key, near) for key, near in zip(keys, self._readers.read(read), strict=True)]
+
+    def _near(self, snapshot: Snapshot, key: int) -> Near | None:
+        """Return a message and what lies near it, in one look."""
+        journal = key >> SEQ_BITS
+        if journal not in self._pasts:
+            self._pasts[journal] = self._past(snapshot, journal)
+        past, around = self._pasts[journal], ENTRIES_FOR_ONE * self._context
+        if past is None:
+            return None
+        own = past.stretches[-1]
+        first, last = max(own.after, key - 1 - around), min(own.last, key + around)
+        rows: list[Row | None] = list(snapshot.rows(SQL.read_entries, (first, last, 2 * around + 1)))
+        place = key - first - 1
+        row = rows[place] if 0 <= place < len(rows) else None
+        message = None if row is None or row[0] != key & SEQ_MASK else decoded(row)
+        if row is None or message is None:
+            return None
+        more_before: list[Row | None] = [None] if first > own.after or len(past.stretches) > 1 else []
+        more_after: list[Row | None] = [None] if last < own.last else []
+        before = self._nearest(past, [*rows[:place][::-1], *more_before])
+        return Near(row[0], message, before, self._nearest(past, [*rows[place + 1 :], *more_after]))
+
+    def _complete(self, key: int, near: Near | None) -> Loaded | None:
+        """Read on where what lay near was not enough."""
+        past = self._pasts[key >> SEQ_BITS]
+        if near is None or past is None:
+            return None
+        before = self._nearest(past, self._back(past, key)) if near.before is None else near.before
+        after = self._nearest(past, self._onward(past, key)) if near.after is None else near.after
+        assert before is not None
+        assert after is not None
+        undone_ids = tuple(each.id for each in (*before[::-1], *after) if each.id in past.undone)
+        return Loaded(past.session_id, near.seq, near.message, tuple(before[::-1]), tuple(after), undone_ids)
+
+    def _past(self, snapshot: Snapshot, journal: int) -> Past | None:
+        row = snapshot.row(SQL.session_of_journal, (journal,))
+        if row is None:
+            return None
+        session_id, base_id, base_seq, head_seq = row
+        start = journal << SEQ_BITS
+        own = Stretch(start + base_seq, start + head_seq)
+        stretches = [own] if base_id is None or not self._context else lineage(snapshot, session_id)
+        undone: set[str] = set()
+        for stretch in stretches if self._context else ():
+            for kind, version, data in snapshot.rows(SQL.undoing_entries, stretch):
+                change = undoing(e.decode_body(kind, version, data))
+                if change is not None:
+                    (undone.update if change.undone else undone.difference_update)(change.message_ids)
+        return Past(session_id, stretches, undone)
+
+    def _nearest(self, past: Past, rows: Iterable[Row | None]) -> list[Message] | None:
+        """Return the first messages of entries that are told as neighbours; None when more has to be read for it."""
+        found: list[Message] = []
+        for row in rows if self._context else ():
+            if row is None:
+                return None
+            message = decoded(row)
+            if message is None or message.role == Role.NOTICE or (message.id in past.undone and not self._undone):
+                continue
+            found.append(message)
+            if len(found) == self._context:
+                break
+        return found
+
+    def _back(self, past: Past, key: int) -> Iterator[Row]:
+        """Yield the entries before one, the nearest first, into the past that a fork shares."""
+        for stretch in reversed(past.stretches):
+            is_own = stretch.last >> SEQ_BITS == key >> SEQ_BITS
+            yield from self._pages(SQL.entries_before, key if is_own else stretch.last + 1, stretch.after)
+
+    def _onward(self, past: Past, key: int) -> Iterator[Row]:
+        """Yield the entries after one, the nearest first."""
+        yield from self._pages(SQL.read_entries, key, past.stretches[-1].last)
+
+    def _pages(self, query: str, key: int, end: int) -> Iterator[Row]:
+        """Yield the entries between two keys."""
+        while True:
+            rows: list[Row] = self._readers.read(lambda snapshot: snapshot.rows(query, (key, end, READ_ROWS_MAX)))  # noqa: B023
+            yield from rows
+            if len(rows) < READ_ROWS_MAX:
+                return
+            key = (key >> SEQ_BITS << SEQ_BITS) + rows[-1][0]
+
+
+def decoded(row: Row) -> Message | None:
+    """Return the message whose words an entry holds."""
+    _, entry_id, kind, version, ignorable, at, data = row
+    if kind not in WORD_KINDS:
+        return None
+    return message_of(entry_id, at, e.decode_body(kind, version, data, ignorable=bool(ignorable)))

@@ -1,0 +1,87 @@
+-- name: insert_state
+-- The one row of a new index.
+INSERT INTO state (one, database_id, commits, rule, made) VALUES (1, ?, 0, ?, ?)
+
+-- name: read_state
+-- What this index is of.
+SELECT database_id, commits, rule, made FROM state
+
+-- name: set_commits
+-- Every journal was looked at up to this commit.
+UPDATE state SET commits = ?
+
+-- name: read_done
+-- How far each journal is indexed.
+SELECT journal, seq FROM done
+
+-- name: put_done
+-- A journal is indexed up to here.
+INSERT INTO done (journal, seq) VALUES (?, ?) ON CONFLICT (journal) DO UPDATE SET seq = excluded.seq
+
+-- name: insert_doc
+-- One message; its id.
+INSERT INTO doc (key, role, at, tool) VALUES (?, ?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET role = excluded.role, at = excluded.at, tool = excluded.tool, undone = 0 RETURNING id
+
+-- name: insert_words
+-- Its tokens.
+INSERT OR REPLACE INTO words (rowid, said, tools) VALUES (?, ?, ?)
+
+-- name: mark_doc
+-- A message was taken back, or is so no longer.
+UPDATE doc SET undone = ? WHERE key = ?
+
+-- name: count_matches
+-- Whether many messages match: then they are taken by time and not by weight, which would look at all of them.
+SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ?1 LIMIT ?2)
+
+-- name: by_weight
+-- The messages that match best. Parameters: query, roles, since, until, undone too, tool, journals, limit, now, half-life.
+SELECT d.key, -bm25(words), d.at, d.undone FROM words w JOIN doc d ON d.id = w.rowid
+WHERE words MATCH ?1 AND d.role IN (SELECT value FROM json_each(?2)) AND d.at >= ?3 AND d.at <= ?4 AND d.undone <= ?5
+  AND (?6 = '' OR instr(d.tool, ?6) > 0) AND (?7 IS NULL OR (d.key >> 32) IN (SELECT value FROM json_each(?7)))
+ORDER BY bm25(words) * pow(0.5, max(0, ?9 - d.at) / ?10), d.key DESC LIMIT ?8
+
+-- name: by_time
+-- The newest messages that match.
+SELECT key, 1.0, at, undone FROM doc INDEXED BY doc_at
+WHERE id IN (SELECT rowid FROM words WHERE words MATCH ?1) AND role IN (SELECT value FROM json_each(?2))
+  AND at >= ?3 AND at <= ?4 AND undone <= ?5
+  AND (?6 = '' OR instr(tool, ?6) > 0) AND (?7 IS NULL OR (key >> 32) IN (SELECT value FROM json_each(?7)))
+ORDER BY at DESC, key DESC LIMIT ?8
+
+-- name: count_docs
+-- Messages that are indexed, and tokens rows that belong to them: a difference is drift.
+SELECT (SELECT count(*) FROM doc), (SELECT count(*) FROM words_docsize)
+
+-- name: keys
+-- The messages that are indexed after a key, up to another.
+SELECT key FROM doc WHERE key > ?1 AND key <= ?2
+
+-- name: read_doc
+-- What the index says of a message.
+SELECT role, at, tool, undone FROM doc WHERE key = ?
+
+-- name: clear_state
+-- Begin anew.
+DELETE FROM state
+
+-- name: finds_doc
+-- Whether a message is found by its own tokens.
+SELECT count(*) FROM words WHERE rowid = (SELECT id FROM doc WHERE key = ?1) AND words MATCH ?2
+
+-- name: read_done_of
+-- How far one journal is indexed.
+SELECT seq FROM done WHERE journal = ?
+
+-- name: clear_done
+-- Begin anew.
+DELETE FROM done
+
+-- name: clear_docs
+-- Begin anew.
+DELETE FROM doc
+
+-- name: clear_words
+-- Begin anew.
+INSERT INTO words (words) VALUES ('delete-all')

@@ -1,0 +1,109 @@
+"""Fork, undo and archive: nothing is copied or removed, and a further entry undoes each of them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from hansard import Message, Record
+from hansard.domain.limits import UNIT_ENTRIES_MAX
+from tests.record.helpers_facts import SESSION, assert_clean, ids_of, new_session, raw_rows, say
+
+LONG, SHORT = 10_000, 10
+FORKS = 9
+"""Forks of each session, in turns; their median is compared."""
+
+RATIO_MAX = 3
+"""A fork of many messages may take this many times as long as one of few: a machine is never quite quiet."""
+
+GROWTH_BYTES_MAX = 32 * 1024
+"""What two forks may add to the record: a few pages of the database and one line, at any length."""
+
+
+async def fill(record: Record, session_id: str, count: int) -> None:
+    """Let people say many things, and one streamed answer at the end."""
+    await new_session(record, session_id)
+    said = [Message.user(f"what was said as number {number}", id=f"m{number}") for number in range(count - 1)]
+    for start in range(0, len(said), UNIT_ENTRIES_MAX):
+        await record.accept([(session_id, each) for each in said[start : start + UNIT_ENTRIES_MAX]])
+    async with record.turn(session_id) as turn, turn.reply() as reply:
+        await reply.write("all of it")
+
+
+def record_bytes(home: Path) -> int:
+    """The size of both legs of a record: the pages of the database, and the logs."""
+    (pages,), (page_bytes,) = (raw_rows(home, f"PRAGMA {name}")[0] for name in ("page_count", "page_size"))
+    return int(pages) * int(page_bytes) + sum(path.stat().st_size for path in home.rglob("*.jsonl"))
+
+
+async def fork_seconds(record: Record, session_id: str) -> float:
+    """How long one fork takes until it is durable."""
+    start = time.perf_counter()
+    await record.fork(session_id)
+    return time.perf_counter() - start
+
+
+@pytest.mark.loss("I4")
+async def test_a_fork_of_ten_thousand_messages_is_instant_and_copies_nothing(home: Path) -> None:
+    """One entry and a few bytes more, in about the time of a fork of ten; all messages are there all the same."""
+    async with Record.open(home) as record:
+        await fill(record, "long", LONG)
+        await fill(record, "short", SHORT)
+    before, entries_before = record_bytes(home), raw_rows(home, "SELECT count(*) FROM entry")[0][0]
+    async with Record.open(home) as record:
+        child = await record.fork("long")
+        middle = await record.fork("long", at=LONG // 2)
+        assert (child.messages, middle.messages) == (LONG, LONG // 2 - 1)
+        assert len(await record.load_transcript(child.id)) == LONG
+    assert raw_rows(home, "SELECT count(*) FROM entry")[0][0] == entries_before + 2
+    for each in (child, middle):
+        (log,) = home.rglob(f"{each.id}.jsonl")
+        assert len(log.read_bytes().splitlines()) == 1
+    assert record_bytes(home) - before < GROWTH_BYTES_MAX
+    async with Record.open(home) as record:
+        seconds: dict[str, list[float]] = {"long": [], "short": []}
+        for _ in range(FORKS):
+            for session_id, found in seconds.items():
+                found.append(await fork_seconds(record, session_id))
+        long, short = (sorted(found)[FORKS // 2] for found in seconds.values())
+        assert long < short * RATIO_MAX, seconds
+        await assert_clean(record)
+
+
+@pytest.mark.loss("I4")
+async def test_each_is_undone_by_a_further_entry(home: Path) -> None:
+    """Undo and restore, archive and unarchive, end and reopen, in a session and its fork: entries only grow."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        await say(record, "a", "b", "c")
+        child = (await record.fork(SESSION)).id
+        for session_id in (SESSION, child):
+            seen = await record.read_entries(session_id)
+            for change in (
+                record.undo(session_id, ["b", "c"]),
+                record.archive_session(session_id),
+                record.end_session(session_id, "done"),
+                record.restore(session_id, ["c", "b"]),
+                record.unarchive_session(session_id),
+                record.reopen_session(session_id),
+            ):
+                await change
+                entries = await record.read_entries(session_id)
+                assert entries[:-1] == seen
+                seen = entries
+                await assert_clean(record)
+            session = await record.session(session_id)
+            assert (session.archived, session.state, await ids_of(record, session_id)) == (
+                False,
+                "open",
+                ["a", "b", "c"],
+            )
+    for name in ("state.db", "state.db-wal", "state.db-shm"):
+        (home / name).unlink(missing_ok=True)
+    async with Record.open(home) as record:
+        for session_id in (SESSION, child):
+            assert await ids_of(record, session_id) == ["a", "b", "c"]
+            assert (await record.session(session_id)).archived is False
+        await assert_clean(record)
