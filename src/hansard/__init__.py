@@ -9,12 +9,14 @@ Nothing in the program can talk to a person. It can only append to the record, a
 
     errors    the whole error tree
     domain    pure values and rules: messages, entries, sessions, turns, deliveries, limits, ids
-    ports     what the outside must offer: a clock, a model, a tool
+    ports     what the outside must offer: a clock, a model, a tool, a channel
     record    the only place that knows a database: writer, log, projections, follow, verify
     models    OpenAI-compatible, Anthropic, the demo model, a scripted one; discovery
+    channels  Matrix, with end-to-end encryption
     tools     what a model may call
     intake    what people say and command, into the record
     engine    turns: context, replies, tools, interrupts
+    delivery  from the record to chats: posts, edits, receipts, audit
     interop   out of the record and into it: exports, imports from Hermes and from an export
     testing   conformance suite for record backends, fake clock, crash points, test tools
     app       configuration and wiring
@@ -34,7 +36,12 @@ if TYPE_CHECKING:
     from hansard.domain.turns import TurnInfo, TurnState
     from hansard.errors import (
         Ambiguous,
+        ChannelBusy,
+        ChannelDown,
+        ChannelError,
+        ChatGone,
         ConfigInvalid,
+        GatewayRuns,
         HansardError,
         IdConflict,
         InvalidInput,
@@ -43,6 +50,8 @@ if TYPE_CHECKING:
         ModelMissing,
         NotFound,
         OutcomeUnknown,
+        PostRefused,
+        PostUnknown,
         RecordDamaged,
         RecordRefused,
         RecordTooNew,
@@ -67,6 +76,10 @@ __all__ = [
     "Accepted",
     "Ambiguous",
     "Busy",
+    "ChannelBusy",
+    "ChannelDown",
+    "ChannelError",
+    "ChatGone",
     "Chunk",
     "ConfigInvalid",
     "Conversation",
@@ -76,6 +89,7 @@ __all__ = [
     "Entry",
     "File",
     "Finding",
+    "GatewayRuns",
     "HansardError",
     "Hit",
     "IdConflict",
@@ -90,6 +104,8 @@ __all__ = [
     "Operation",
     "OutcomeUnknown",
     "Parent",
+    "PostRefused",
+    "PostUnknown",
     "Reasoning",
     "Record",
     "RecordDamaged",
@@ -141,6 +157,13 @@ _HOMES = {
     "Link": "hansard.domain.sessions",
     "LogForked": "hansard.errors",
     "Message": "hansard.domain.messages",
+    "ChannelBusy": "hansard.errors",
+    "ChannelDown": "hansard.errors",
+    "ChannelError": "hansard.errors",
+    "ChatGone": "hansard.errors",
+    "GatewayRuns": "hansard.errors",
+    "PostRefused": "hansard.errors",
+    "PostUnknown": "hansard.errors",
     "ModelMissing": "hansard.errors",
     "NotFound": "hansard.errors",
     "Operation": "hansard.domain.deliveries",

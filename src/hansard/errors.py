@@ -12,6 +12,13 @@
     ├── StaleLease               this turn was closed or replaced; names the new holder
     ├── WrongState               the move is not allowed from the present state
     ├── ModelMissing             there is no model to talk to
+    ├── GatewayRuns              another gateway serves this account already
+    ├── ChannelError             a platform did not do what it was asked
+    │   ├── ChannelBusy          it asks to wait; surely nothing was shown
+    │   ├── ChannelDown          it cannot be reached; surely nothing was shown
+    │   ├── ChatGone             the chat is gone or forbidden: no other attempt helps
+    │   ├── PostRefused          this post can never be shown
+    │   └── PostUnknown          it may have been shown, or not
     ├── UsedAfterFork            a record that was opened before fork() is used in the child
     ├── RecordUnavailable        not written, nothing lost; heals by itself
     ├── OutcomeUnknown           written or not: repeat with the same id to know
@@ -125,6 +132,12 @@ class ModelMissing(HansardError):
     )
 
 
+class GatewayRuns(HansardError):
+    """Another gateway serves this account, on this home."""
+
+    hint = "Use the one that runs, or stop it first: `hansard gateway status` tells which process it is."
+
+
 class UsedAfterFork(HansardError):
     """A record crossed a fork(); its locks stayed with the parent."""
 
@@ -181,3 +194,47 @@ class UnsupportedSQLite(RecordRefused):
     """The SQLite library is too old to be trusted with several processes."""
 
     hint = "Install apsw 3.54.1 or newer, which carries its own SQLite."
+
+
+class ChannelError(HansardError):
+    """A platform did not do what it was asked."""
+
+    hint = "`hansard deliveries` lists what was not shown; `hansard gateway status` tells about the channel."
+
+
+class ChannelBusy(ChannelError):
+    """The platform asks to wait. Surely nothing was shown."""
+
+    retryable = True
+    hint = "Nothing to do: it is tried again after the time that the platform asked for."
+
+    def __init__(self, message: str, seconds: float = 1.0) -> None:
+        """Keep how long to wait."""
+        super().__init__(message)
+        self.seconds = seconds
+
+
+class ChannelDown(ChannelError):
+    """The platform cannot be reached. Surely nothing was shown."""
+
+    retryable = True
+    hint = "Nothing is lost: it is tried again by itself. `hansard gateway status` tells since when it fails."
+
+
+class ChatGone(ChannelError):
+    """The chat is gone, or the agent may not write there."""
+
+    hint = "Invite the agent again, then `hansard deliveries retry ID`; or `hansard deliveries drop ID`."
+
+
+class PostRefused(ChannelError):
+    """The platform refuses this post for what it is; others may pass."""
+
+    hint = "`hansard deliveries` tells why; the words are in the record. Drop it, or retry when the reason is gone."
+
+
+class PostUnknown(ChannelError):
+    """The connection broke before the answer came: it may have been shown."""
+
+    retryable = True
+    hint = "Nothing to do: it is settled by its key or from the timeline, and shown once."

@@ -17,6 +17,7 @@ import pytest
 from hansard.domain.messages import Message, Text, ToolCall
 from hansard.record.api import Record
 from tests.acceptance.test_cli_sessions import run
+from tests.search.scene import delete_in_chat, edit_in_chat, say_in_chat
 
 FOUND, NOTHING, COULD_NOT_RUN = 0, 1, 2
 TRIP, OTHER = "20261115-201233-trip22", "20261116-080000-bobbob"
@@ -152,6 +153,28 @@ def test_undone_is_marked(told: Path) -> None:
     assert "      user (undone): forget the ferry" in run(told, "search", "leaves", "--all", "--context", "1")[0]
 
 
+@pytest.mark.loss("F18")
+def test_changes_in_a_chat_are_marked(home: Path) -> None:
+    """What was edited is found by its old words, shown with its new ones; what was deleted with --all; both marked."""
+
+    async def talk() -> None:
+        async with Record.open(home) as record:
+            await record.create_session(id=OTHER, source="matrix")
+            await say_in_chat(record, OTHER, "the fery", "$e1")
+            await edit_in_chat(record, "$e1", "the ferry")
+            await say_in_chat(record, OTHER, "a secret ferry", "$e2")
+            await delete_in_chat(record, "$e2")
+
+    asyncio.run(talk())
+    assert "#2 user (edited): the ferry\n" in run(home, "search", "fery")[0]
+    assert "secret" not in run(home, "search", "ferry", "--context", "2")[0]
+    everything = run(home, "search", "secret", "--all", "--context", "1")[0]
+    assert "#4 user (deleted): a secret ferry\n" in everything
+    assert "      user (edited): the ferry\n" in everything
+    (hit,) = found(home, "fery")
+    assert (hit["text"], hit["edited"], hit["deleted"], hit["highlights"]) == ("the ferry", True, False, [])
+
+
 def test_a_long_message_is_cut_around_what_was_found(told: Path) -> None:
     """Of a long message the words around the match are shown, on one line, and nothing that a terminal obeys."""
     output, _ = run(told, "search", "Bob")
@@ -202,7 +225,7 @@ def test_help() -> None:
     filters = "--role --owner --source --session --title --since --until --tool --tools --all --context --limit"
     for option in [*filters.split(), "--by-session", "--json"]:
         assert f"  {option} " in output or f"  {option}\n" in output, option
-    assert "search    Find what was said" in run(Path("nowhere"), "--help")[0]
+    assert " search Find what was said" in " ".join(run(Path("nowhere"), "--help")[0].split())
 
 
 def test_marks_in_a_terminal(told: Path) -> None:

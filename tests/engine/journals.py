@@ -51,6 +51,17 @@ ENDED = st.sampled_from([Status.COMPLETE, Status.INTERRUPTED])
 
 BODIES: st.SearchStrategy[e.Body] = st.one_of(
     st.builds(e.MessageAdded, role=st.just(Role.USER), parts=parts(TEXTS.map(Text)), author=TEXTS),
+    st.builds(
+        e.MessageAdded,
+        role=st.just(Role.USER),
+        parts=parts(TEXTS.map(Text)),
+        author=st.just("@a:h"),
+        chat=st.just("c"),
+        event_id=st.just("$1"),
+        observed=st.booleans(),
+    ),
+    st.builds(e.MessageEdited, message_id=MESSAGE_IDS, parts=parts(TEXTS.map(Text))),
+    st.builds(e.MessageRetracted, message_id=MESSAGE_IDS),
     st.builds(e.MessageAdded, role=st.just(Role.ASSISTANT), parts=parts(TEXTS.map(Text), CALLS), status=ENDED),
     st.builds(e.MessageAdded, role=st.just(Role.TOOL), parts=parts(RESULTS)),
     st.builds(e.MessageAdded, role=st.sampled_from(Role), parts=parts(PARTS), status=ENDED),
@@ -65,6 +76,13 @@ BODIES: st.SearchStrategy[e.Body] = st.one_of(
     st.builds(e.TurnContinued, turn_id=TURN_IDS, message_id=MESSAGE_IDS),
     st.builds(e.TurnEnded, turn_id=TURN_IDS, state=st.sampled_from(sorted(TURN_ENDS)), reason=TEXTS),
     st.builds(e.SessionCreated, source=st.just("s"), owner=st.just("o"), link=st.just(Link.FORK)),
+    st.builds(
+        e.SessionCreated,
+        source=st.just("s"),
+        owner=st.sampled_from(["person:a", "room:r"]),
+        link=st.just(Link.RESET),
+        reason=st.sampled_from(["", "new", "idle", "unheard of"]),
+    ),
 )
 
 Journal = list[tuple[str, e.Body]]

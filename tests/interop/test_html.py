@@ -5,16 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
-from hypothesis import given
+import pytest
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hansard.domain.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
 from hansard.domain.text import clean_text
-from hansard.interop.html import HARMLESS, HtmlExport, shown
+from hansard.interop.html import HARMLESS, RENDERED_CHARACTERS_MAX, HtmlExport, rendered_html, shown, words_html
 from hansard.record.api import Record
 from tests.interop.told import export, tell_story
 
@@ -22,7 +25,13 @@ ALLOWED = {
     *("html", "head", "meta", "title", "style", "body", "nav", "ul", "li", "a", "article", "h1", "h2", "small", "bdi"),
     *("dl", "dt", "dd", "section", "div", "p", "pre", "details", "summary"),
 }
-VOID = {"meta"}
+RENDERED = {
+    *("p", "br", "hr", "h3", "h4", "h5", "h6", "blockquote", "ul", "ol", "li", "pre", "code", "a"),
+    *("table", "thead", "tbody", "tr", "th", "td", "strong", "em", "del"),
+}
+"""What may be inside an assistant's message, and nowhere else unless it is allowed there as well."""
+VOID = {"meta", "br", "hr"}
+SCHEMES = ("https:", "http:", "ftp:", "mailto:", "magnet:")
 HOSTILE = (
     "</pre></div></details><script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -45,22 +54,36 @@ class Page(HTMLParser):
         """Read it."""
         super().__init__(convert_charrefs=True)
         self.tags: list[str] = []
+        self.rendered: list[str] = []
         self.attributes: list[tuple[str, str, str]] = []
+        self.hidden: list[str] = []
         self.text = ""
         self._open: list[str] = []
+        self._rendering = 0
         self.feed(page)
         self.close()
         assert self._open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note an element."""
-        self.tags.append(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        """Note an element; those inside an assistant's message apart."""
+        (self.rendered if self._rendering else self.tags).append(tag)
+        given = dict(attrs)
+        assert len(given) == len(attrs)
+        if self._rendering:
+            check_rendered(tag, given)
+            self.hidden += [unquote(value or "") for value in given.values()]
+        else:
+            self.attributes += [(tag, name, value or "") for name, value in attrs]
         if tag not in VOID:
             self._open.append(tag)
+        if given.get("class") == "words rendered":
+            assert not self._rendering
+            self._rendering = len(self._open)
 
     def handle_endtag(self, tag: str) -> None:
         """Close an element."""
+        if len(self._open) == self._rendering:
+            self._rendering = 0
         assert self._open.pop() == tag
 
     def handle_data(self, data: str) -> None:
@@ -74,6 +97,21 @@ class Page(HTMLParser):
     def unknown_decl(self, data: str) -> None:
         """Nobody declares."""
         raise AssertionError(data)
+
+
+def check_rendered(tag: str, attributes: dict[str, str | None]) -> None:
+    """What an assistant's message made of the page can do nothing but lead somewhere, when somebody follows it."""
+    assert tag in RENDERED
+    if tag == "a":
+        assert set(attributes) == {"href", "rel"}
+        assert (attributes["href"] or "").lower().startswith(SCHEMES)
+        assert attributes["rel"] == "noreferrer noopener"
+    elif tag == "code":
+        assert set(attributes) <= {"class"}
+        assert (attributes.get("class") or "language-").startswith("language-")
+    else:
+        assert set(attributes) <= {"ol": {"start"}, "li": {"value"}}.get(tag, set())
+        assert all((value or "").isdecimal() for value in attributes.values())
 
 
 def check(page: str) -> Page:
@@ -122,6 +160,73 @@ def test_any_text_comes_back_from_the_page(text: str) -> None:
     assert read.tags == ["div"]
     controls = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2400-\u2421\ufffd]")
     assert controls.sub("", read.text) == controls.sub("", text)
+
+
+def page_of(markdown: str) -> Page:
+    """What a browser makes of an assistant's message."""
+    return Page(words_html(markdown, is_markdown=True))
+
+
+@given(
+    st.text()
+    | st.from_regex(
+        r"([*_`~#>|\[\]()<>&\"'!\-+\n 0-9a-z.:/\\]|https://|javascript:|```|\n\n|&lt;|\[a\]: b|<script>){0,60}"
+    )
+)
+@example("[x]: https://a.b 'a title that nobody sees'")
+@example("|a|b|\n|-|-|\n|1|2|three|")
+@example("> " * 50 + "deep")
+@example("".join(" " * 2 * depth + "* a\n" for depth in range(40)))
+@example('[a](https://b "title") [b](<javascript:alert(1)>) [c](data:text/html,x) ![d](https://e/f.png)')
+@example('<javascript:alert(1)> <https://a.b/"onmouseover=alert(1)>')
+@example("```js onload=x\nalert(1)\n```")
+@example("7. seven\n3. three")
+def test_an_answer_loses_no_word_and_gains_no_power(markdown: str) -> None:
+    """Whatever an assistant says: rendered or as typed, every word is in the page, and nothing in it can act."""
+    page = page_of(markdown)
+    said = Counter(re.findall(r"[^\W_]+", markdown.translate(HARMLESS)))
+    hidden = " ".join(value for value in page.hidden)
+    assert not said - Counter(re.findall(r"[^\W_]+", f"{page.text} {hidden}"))
+
+
+@pytest.mark.parametrize(
+    ("markdown", "expected"),
+    [
+        ("# One\n\n###### Six", "<h3>One</h3>\n<h6>Six</h6>"),
+        ("**a** *b* ~~c~~ `d`", "<p><strong>a</strong> <em>b</em> <del>c</del> <code>d</code></p>"),
+        ("[x](https://a.b)", '<p><a href="https://a.b" rel="noreferrer noopener">x</a></p>'),
+        ("[x](https://a.b/東京)", '<p><a href="https://a.b/%E6%9D%B1%E4%BA%AC" rel="noreferrer noopener">x</a></p>'),
+        ("[x](javascript:alert(1))", "<p>[x](javascript:alert(1))</p>"),
+        ("2. b\n1. a", '<ol start="2"><li value="2">b</li>\n<li value="1">a</li>\n</ol>'),
+        ("AT&amp;T", ""),
+        ("see [1]\n\n[1]: https://a.b", ""),
+    ],
+)
+def test_markdown(markdown: str, expected: str) -> None:
+    """The assistant's Markdown is rendered below the page's own headings; where a word would go, it stays as typed."""
+    assert rendered_html(markdown) == expected
+
+
+def test_a_text_cannot_grow_without_end() -> None:
+    """A few lines that ask for millions of cells are no table, and a very long text is shown as it is."""
+    columns = 3000
+    wide = f"|{'a|' * columns}\n|{'-|' * columns}\n" + "|\n" * columns
+    assert len(words_html(wide, is_markdown=True)) < 10 * len(wide)
+    assert rendered_html("**a** " * RENDERED_CHARACTERS_MAX) == ""
+
+
+async def test_people_are_shown_as_they_typed(home: Path) -> None:
+    """Only what the assistant said is rendered: a person's stars are stars, and so are those of a notice."""
+    async with Record.open(home) as record:
+        await record.create_session(id="s", source="cli")
+        for message in (Message.user("*mine*"), Message.notice("*ours*"), Message.assistant("*yours*")):
+            await record.append("s", message)
+        page = (await export(record, HtmlExport())).decode()
+    read = check(page)
+    assert read.rendered == ["p", "em"]
+    assert "*mine*" in read.text
+    assert "*ours*" in read.text
+    assert "*yours*" not in read.text
 
 
 async def test_the_policy_allows_nothing_but_its_own_style(home: Path) -> None:

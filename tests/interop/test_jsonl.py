@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hansard.domain.messages import File, Message, Status
 from hansard.domain.sessions import Link, SessionState
@@ -288,7 +289,8 @@ async def test_a_fork_without_its_parent_is_whole(home: Path, tmp_path: Path) ->
     report = await take(home, tmp_path / "one.jsonl")
     assert (report.findings, len(report.notes)) == ((), 1)
     async with Record.open(home) as record:
-        assert await record.load_transcript("child") == expected
+        found = await record.load_transcript("child")
+        assert found == [replace(message, is_imported=True) for message in expected]
     await take(home, await export_jsonl(tmp_path / "origin", tmp_path / "all.jsonl"))
     async with Record.open(home) as record:
         linked = await record.session("child")

@@ -6,6 +6,8 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from hansard.cli.export import Exporter
 from hansard.domain.messages import File, Message, Status, Text, ToolCall, ToolOutcome
 from hansard.domain.sessions import Session
@@ -13,6 +15,7 @@ from hansard.interop.jsonl import JsonlExport
 from hansard.interop.transcripts import all_sessions, parents_first
 from hansard.record.api import Record
 from hansard.record.turn import Turn
+from tests.search.scene import delete_in_chat, edit_in_chat, say_in_chat
 
 WORDS = (
     "hello",
@@ -73,6 +76,7 @@ class Teller:
         self.record = record
         self.draw = random.Random(seed)
         self._count = 0
+        self._events: list[str] = []
 
     def name(self, kind: str) -> str:
         """A new id."""
@@ -104,7 +108,9 @@ class Teller:
         """Let something happen in a session."""
         chosen = self.draw.random()
         words = self.draw.choice(WORDS)
-        if chosen < 0.35:
+        if chosen < 0.15:
+            await self.chat(session_id, words)
+        elif chosen < 0.35:
             blob = await self.record.put_blob(words.encode())
             parts = [Text(words), File(blob=blob, name="a file")] if self.draw.random() < 0.2 else [Text(words)]
             author = self.draw.choice(["", "Ann", "李"])
@@ -123,6 +129,17 @@ class Teller:
                 await self.record.restore(session_id, self.draw.sample(away, self.draw.randint(0, len(away))))
         else:
             await self.record.append(session_id, Message.notice(words, id=self.name("n")))
+
+    async def chat(self, session_id: str, words: str) -> None:
+        """Let somebody say something in a chat, or edit or delete what was said in any."""
+        chosen = self.draw.random()
+        if chosen < 0.5 or not self._events:
+            self._events.append(f"${self.name('e')}")
+            await say_in_chat(self.record, session_id, words, self._events[-1])
+        elif chosen < 0.85:
+            await edit_in_chat(self.record, self.draw.choice(self._events), f"{words} (edited)")
+        else:
+            await delete_in_chat(self.record, self.draw.choice(self._events))
 
     async def answer(self, turn: Turn, words: str) -> None:
         """Answer, sometimes with a tool, while somebody speaks."""
@@ -163,7 +180,7 @@ async def everything(home: Path) -> dict[str, tuple[object, ...]]:
     async with Record.open(home) as record:
         found: dict[str, tuple[object, ...]] = {}
         for session in await all_sessions(record):
-            messages = await record.load_transcript(session.id)
+            messages = [replace(each, is_imported=False) for each in await record.load_transcript(session.id)]
             assert all(message.status != Status.OPEN for message in messages)
             parent = session.parent.session_id if session.parent else None
             state = (session.state, session.end_reason, session.archived)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 SPINS_MAX = 2_000
 KEYS = ("key:a", "key:b")
+CHANNEL = "channel"
+CHATS = ("channel:room:a", "channel:room:b")
 
 
 class Killed(BaseException):
@@ -192,6 +194,11 @@ async def outcome(call: Awaitable[object]) -> object:
         return type(error)
 
 
+def plain_id(message_id: str) -> str:
+    """Return an id as the model knows it: the turn in whose place a notice stands has an id of chance."""
+    return "~lost" if message_id.startswith("~lost:") else message_id
+
+
 async def _observe(record: Record) -> dict[str, object]:
     routes = {key: route for key in KEYS if (route := await record.route(key)) is not None}
     cursor = await record.cursor("channel", "account")
@@ -199,6 +206,7 @@ async def _observe(record: Record) -> dict[str, object]:
         "routes": {key: (route.session_id, route.generation) for key, route in routes.items()},
         "cursors": {"account": cursor} if cursor is not None else {},
     }
+    waiting = await record.outbox.waiting(CHANNEL)
     for session in await record.sessions():
         parent = session.parent
         entries = await record.read_entries(session.id)
@@ -212,8 +220,9 @@ async def _observe(record: Record) -> dict[str, object]:
             "parent": (parent.session_id, parent.link.value, parent.at) if parent is not None else None,
             "messages": session.messages,
             "kinds": [entry.kind for entry in entries],
-            "transcript": [(line.id, line.role.value, line.text, line.status.value) for line in found],
+            "transcript": [(plain_id(line.id), line.role.value, line.text, line.status.value) for line in found],
             "turns": [turn.state.value for turn in await record.turns(session.id)],
             "deliveries": {each.id: (each.state.value, each.attempts) for each in deliveries},
+            "outbox": [(plain_id(each.message_id), each.chat) for each in waiting if each.session_id == session.id],
         }
     return shown

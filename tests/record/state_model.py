@@ -13,6 +13,8 @@ Fact = tuple[str, ...]
 Line = tuple[str, str, str, str]
 """One message: id, role, text, status."""
 
+LOST_NOTICE = "Hansard was stopped in the middle of this. What was said is recorded; /retry asks again."
+
 MOVES = {
     "pending": {"sending", "failed"},
     "sending": {"sent", "failed", "unknown", "pending"},
@@ -90,6 +92,11 @@ class ModelSession:
 
     def turns(self) -> list[str]:
         """Return the states of the turns, in the order of their fences."""
+        turns = self.turn_fences()
+        return [turns[fence] for fence in sorted(turns)]
+
+    def turn_fences(self) -> dict[int, str]:
+        """Return the states of the turns by their fences."""
         turns: dict[int, str] = {}
         for seq, fact in enumerate(self.facts[self.base :]):
             if fact[0] == "turn.queued":
@@ -101,7 +108,35 @@ class ModelSession:
             elif fact[0] == "turn.ended":
                 ended = fact[2] if len(fact) > 2 else "running"
                 turns[next(fence for fence, state in turns.items() if state == ended)] = fact[1]
-        return [turns[fence] for fence in sorted(turns)]
+        return turns
+
+    def chats(self) -> tuple[list[tuple[str, str]], list[str]]:  # noqa: C901 - one case for each kind of entry
+        """Return what waits to be shown, (message, chat) in order, and where the running turn is shown."""
+        outbox: list[tuple[str, str]] = []
+        waiting, here, running, queued = set[str](), set[str](), False, False
+        for fact in self.facts[self.base :]:
+            if fact[0] == "message.added":
+                chat = fact[4] if len(fact) > 4 else ""
+                if fact[2] == "user":
+                    waiting |= {chat} - {""}
+                elif chat or running:
+                    outbox += [(fact[1], each) for each in ([chat] if chat else sorted(here))]
+            elif fact[0] == "message.opened":
+                outbox += [(fact[1], each) for each in sorted(here)]
+            elif fact[0] == "message.delivered" and fact[3] == "retried":
+                outbox.append((fact[1], fact[2]))
+            elif fact[0] == "message.delivered":
+                outbox.remove((fact[1], fact[2]))
+            elif fact[0] == "turn.queued":
+                waiting, queued = waiting | set(fact[1:]), True
+            elif fact[0] == "turn.started":
+                here, waiting, running, queued = waiting, set(), True, False
+            elif fact[0] == "turn.ended" and len(fact) > 2:
+                queued = False
+            elif fact[0] == "turn.ended":
+                waiting = waiting | here if fact[1] == "lost" and queued else waiting
+                here, running = set(), False
+        return outbox, sorted(here)
 
     def deliveries(self) -> dict[str, tuple[str, int]]:
         """Return each delivery's state and attempts."""
@@ -125,6 +160,23 @@ class ModelSession:
         """Finish a message that was left by an exception: the next thing that its turn does takes it along."""
         if self.abandoned:
             self.seal("interrupted")
+
+    def lose_turn(self) -> None:
+        """End the running turn of a process that is gone; who waits in a chat is told, or the turn is tried again."""
+        turns, (_, chats) = self.turn_fences(), self.chats()
+        began = next(fence for fence, state in turns.items() if state == "running")
+        said = any(fact[0] == "message.opened" for fact in self.facts[self.base + began :])
+        ends = [fence for fence, state in turns.items() if state in {"completed", "interrupted", "failed"}]
+        lost = [fence for fence, state in turns.items() if state == "lost" and fence > max(ends, default=-1)]
+        waits = "queued" in turns.values()
+        again = bool(chats) and not waits and not said and not lost and self.end_reason is None
+        if self.open_message is not None:
+            self.seal("interrupted")
+        if chats and not waits and not again:
+            self.facts.append(("message.added", "~lost", "notice", LOST_NOTICE))
+        self.facts.append(("turn.ended", "lost"))
+        if again:
+            self.facts.append(("turn.queued", *chats))
 
     def end_turn(self, state: str) -> None:
         """End the running turn, and its open message with it."""
@@ -223,6 +275,22 @@ class Model:
             return session.facts.index(fact) + 1
         self.get_open(session_id).facts.append(fact)
         return len(session.facts)
+
+    def talk(self, session_id: str, message_id: str, role: str, chat: str) -> int:
+        """Append a message that was said in a chat, or is to be shown there."""
+        session = self.get_open(session_id)
+        session.facts.append(("message.added", message_id, role, chat, chat))
+        return len(session.facts)
+
+    def settle(self, session_id: str, message_id: str, chat: str, outcome: str) -> bool:
+        """Say what became of a message in a chat; return whether that is news."""
+        session = self.get(session_id)
+        if ((message_id, chat) in session.chats()[0]) == (outcome == "retried"):
+            return False
+        if message_id not in session.spoken():
+            raise Refused(NotFound)
+        session.facts.append(("message.delivered", message_id, chat, outcome))
+        return True
 
     def accept(
         self, entries: list[tuple[str, str, str]], event: str | None, cursor: str | None, *, queue: bool
@@ -325,7 +393,7 @@ class Model:
         """End what a process that is gone left: its turns are lost, what it was sending is unknown."""
         for session in self.sessions.values():
             if "running" in session.turns():
-                session.end_turn("lost")
+                session.lose_turn()
             for name, (state, _) in session.deliveries().items():
                 if state == "sending":
                     session.facts.append(("delivery.moved", name, "unknown"))
@@ -344,5 +412,6 @@ class Model:
                 "transcript": session.transcript(),
                 "turns": session.turns(),
                 "deliveries": session.deliveries(),
+                "outbox": session.chats()[0],
             }
         return shown

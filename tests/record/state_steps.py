@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 
 from hansard.domain.deliveries import Cursor, Delivery, Intake
 from hansard.domain.messages import Message, Role
-from tests.record.state_driver import KEYS, Driver, Speaker, Trouble
+from tests.record.state_driver import CHATS, KEYS, Driver, Speaker, Trouble
 from tests.record.state_model import Model
 
 NAMES = ("s0", "s1", "s2", "s3", "20261115-201233-dated")
@@ -72,6 +72,14 @@ OPERATIONS = st.one_of(
         state=st.sampled_from(["pending", "sending", "sent", "failed", "unknown"]),
     ),
     operation("begin", pick=PICK),
+    operation("talk", pick=PICK, role=st.sampled_from(["user", "user", "notice"]), chat=st.sampled_from(CHATS)),
+    operation(
+        "settle",
+        pick=PICK,
+        which=st.integers(0, 20),
+        chat=st.sampled_from(CHATS),
+        outcome=st.sampled_from(["shown", "retried"]),
+    ),
 )
 
 SPEECH = st.one_of(
@@ -196,6 +204,28 @@ class Steps:
 
         kept = [(target, message, TEXTS[text]) for target, message, text in given]
         return Step(call, lambda model, _: model.accept(kept, event, cursor, queue=queue))
+
+    def talk(self, pick: int, role: str, chat: str) -> Step:
+        """Say something in a chat, or tell it there."""
+        target, message = self.session(pick), f"t{next(self.numbers)}"
+        author = "@ann:example.org" if role == "user" else ""
+
+        async def call() -> int:
+            said = Message.make(Role(role), chat, id=message, author=author, chat=chat)
+            return (await self.driver.record.append(target, said)).seq
+
+        return Step(call, lambda model, _: model.talk(target, message, role, chat))
+
+    def settle(self, pick: int, which: int, chat: str, outcome: str) -> Step:
+        """Say what became of one of the messages of a session in a chat."""
+        target = self.session(pick)
+        spoken = sorted(self.model.sessions[target].spoken() - {"~lost"}) if target in self.model.sessions else []
+        message = spoken[which % len(spoken)] if spoken else "unknown"
+
+        return Step(
+            lambda: self.driver.record.outbox.settle(target, message, chat, outcome),
+            lambda model, _: model.settle(target, message, chat, outcome),
+        )
 
     # Routes and deliveries.
 

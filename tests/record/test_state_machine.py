@@ -30,7 +30,7 @@ from tests.record.state_steps import ANYTHING, OPERATIONS, PICK, SHARED, SPEECH,
 
 PROVE = bool(os.environ.get("HANSARD_PROVE"))
 UNANSWERED = (OutcomeUnknown, RecordUnavailable)
-ENDING = {"end", "move_delivery", "leave"}
+ENDING = {"end", "move_delivery", "leave", "settle"}
 """Calls that are carried out although their caller was cancelled: they end something."""
 
 DAMAGES = ("none", "none", "none", "database", "database file", "logs")

@@ -19,8 +19,25 @@ SPACELESS = [tuple(int(end, 16) for end in each.split("-")) for each in RANGES.s
 FOUND_ROLES = {"user", "assistant", "tool", "system"}
 
 
+class Version(NamedTuple):
+    """What a message says after an edit."""
+
+    said: str
+    tools: str = ""
+    called: tuple[str, ...] = ()
+
+
+class Marks(NamedTuple):
+    """How a message is shown that was found."""
+
+    undone: bool
+    edited: bool
+    deleted: bool
+    words: str
+
+
 class Said(NamedTuple):
-    """A message, and what its session is."""
+    """A message with its first words, and what its session is."""
 
     session_id: str
     message_id: str
@@ -33,6 +50,20 @@ class Said(NamedTuple):
     owner: str = "person:admin"
     source: str = "test"
     title: str | None = None
+    edits: tuple[Version, ...] = ()
+    edits_before_deletion: int = 0
+    deleted: bool = False
+
+    @property
+    def versions(self) -> list[Version]:
+        """Everything that it ever said."""
+        return [Version(self.said, self.tools, self.called), *self.edits]
+
+    @property
+    def marks(self) -> Marks:
+        """How it is shown: its words now, or the last that it had."""
+        count = self.edits_before_deletion if self.deleted else len(self.edits)
+        return Marks(self.undone, count > 0, self.deleted, self.versions[count].said)
 
     @property
     def place(self) -> tuple[str, str]:
@@ -232,18 +263,24 @@ def passes(each: Said, asked: Asked) -> bool:
         and asked.source in {None, each.source}
         and asked.session_id in {None, each.session_id}
         and (asked.title is None or (each.title is not None and lower_ascii(asked.title) in lower_ascii(each.title)))
-        and (not asked.tool or asked.tool in each.called)
         and (asked.since is None or each.at >= asked.since)
         and (asked.until is None or each.at <= asked.until)
-        and (asked.everything or not each.undone)
+        and (asked.everything or not (each.undone or each.deleted))
     )
 
 
-def scan(everything: Iterable[Said], asked: Asked) -> dict[tuple[str, str], bool]:
-    """Every message that search has to find, and whether it is marked as undone."""
+def is_found(version: Version, asked: Asked) -> bool:
+    """Whether one version of a message is what is looked for."""
+    if asked.tool and asked.tool not in version.called:
+        return False
     tools = asked.tools or bool(asked.tool) or asked.role == "tool"
+    return matches(asked.query, [version.said, version.tools] if tools else [version.said])
+
+
+def scan(everything: Iterable[Said], asked: Asked) -> dict[tuple[str, str], Marks]:
+    """Every message that search has to find, and how it is shown."""
     return {
-        each.place: each.undone
+        each.place: each.marks
         for each in everything
-        if passes(each, asked) and matches(asked.query, [each.said, each.tools] if tools else [each.said])
+        if passes(each, asked) and any(is_found(version, asked) for version in each.versions)
     }

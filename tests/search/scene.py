@@ -12,12 +12,24 @@ from typing import Any
 import apsw
 
 from hansard import Message, Record
-from hansard.domain.entries import Entry, MessageAdded, MessageSealed, MessagesRestored, MessagesUndone
+from hansard.domain.access import Standing
+from hansard.domain.arrivals import Change
+from hansard.domain.deliveries import Intake
+from hansard.domain.entries import (
+    Entry,
+    MessageAdded,
+    MessageEdited,
+    MessageRetracted,
+    MessageSealed,
+    MessagesRestored,
+    MessagesUndone,
+)
+from hansard.domain.ids import new_id
 from hansard.domain.messages import Part, Text, ToolCall, ToolResult
 from hansard.domain.sessions import Link, Session
 from hansard.record.locks import TryLock
 from hansard.record.searching import Hit
-from tests.search.oracle import Asked, Said, scan
+from tests.search.oracle import Asked, Marks, Said, Version, scan
 
 LIMIT = 1000
 SIDES = ("", "-wal", "-shm")
@@ -58,14 +70,20 @@ async def everything_said(record: Record) -> list[Said]:
         names: dict[str, str] = {}
         undone: set[str] = set()
         own: list[Said] = []
+        in_chats: dict[str, int] = {}
         for entry in await all_entries(record, session):
             body = entry.body
             if isinstance(body, MessagesUndone):
                 undone.update(body.message_ids)
             if isinstance(body, MessagesRestored):
                 undone.difference_update(body.message_ids)
+            if isinstance(body, MessageEdited | MessageRetracted) and body.message_id in in_chats:
+                place = in_chats[body.message_id]
+                own[place] = changed(own[place], body, names)
             if not isinstance(body, MessageAdded | MessageSealed):
                 continue
+            if isinstance(body, MessageAdded) and body.event_id:
+                in_chats[entry.id] = len(own)
             said, tools, called = fields_of(body.parts, names)
             own.append(
                 Said(
@@ -85,6 +103,15 @@ async def everything_said(record: Record) -> list[Said]:
     return found
 
 
+def changed(said: Said, body: MessageEdited | MessageRetracted, names: dict[str, str]) -> Said:
+    """A message after somebody edited or deleted it in its chat."""
+    if isinstance(body, MessageRetracted):
+        return said._replace(deleted=True)
+    counted = said.edits_before_deletion + (not said.deleted)
+    edits = (*said.edits, Version(*fields_of(body.parts, names)))
+    return said._replace(edits=edits, edits_before_deletion=counted)
+
+
 def filters_of(asked: Asked) -> dict[str, Any]:
     """What the oracle is asked, as `Record.search` takes it."""
     filters = {name: value for name, value in asked._asdict().items() if name != "query" and value not in {None, False}}
@@ -93,12 +120,19 @@ def filters_of(asked: Asked) -> dict[str, Any]:
     return filters
 
 
-async def look(record: Record, asked: Asked) -> dict[tuple[str, str], bool]:
-    """What search finds, and whether it is marked as undone; nothing is found twice."""
+async def look(record: Record, asked: Asked) -> dict[tuple[str, str], Marks]:
+    """What search finds, and how it is shown; nothing is found twice."""
     hits: list[Hit] = await record.search(asked.query, limit=LIMIT, **filters_of(asked))
-    found = {(hit.session_id, hit.message.id): hit.undone for hit in hits}
+    found = {(hit.session_id, hit.message.id): marks_of(hit) for hit in hits}
     assert len(found) == len(hits)
     return found
+
+
+def marks_of(hit: Hit) -> Marks:
+    """How a hit is shown."""
+    message = hit.message
+    said = "\n".join(part.text for part in message.parts if isinstance(part, Text))
+    return Marks(hit.undone, message.is_edited, message.is_retracted, said)
 
 
 async def check(record: Record, askings: Iterable[Asked], said: list[Said] | None = None) -> int:
@@ -158,3 +192,42 @@ def message(role: str, text: str) -> Message:
     """A message of any role that says a text."""
     makers = {"user": Message.user, "assistant": Message.assistant, "system": Message.system, "notice": Message.notice}
     return makers[role](text)
+
+
+AUTHOR, CHANNEL, ACCOUNT = "@ann:example.org", "matrix", "@hansard:example.org"
+
+
+async def say_in_chat(record: Record, session_id: str, text: str, event_id: str) -> str:
+    """Somebody says something in a chat; return the message's id, which is the event's without its sign."""
+    chat = f"{CHANNEL}:room:!{session_id}:example.org"
+    said = Message.user(text, id=event_id.lstrip("$"), author=AUTHOR, chat=chat, event_id=event_id)
+    await record.accept([(session_id, said)], intake_of(event_id))
+    return said.id
+
+
+def intake_of(event_id: str) -> Intake:
+    """That an event was received."""
+    return Intake(channel=CHANNEL, account=ACCOUNT, event_id=event_id)
+
+
+async def edit_in_chat(record: Record, event_id: str, text: str) -> None:
+    """The same person edits it."""
+    await record.inbox.edit_message(change_of(event_id, text))
+
+
+async def delete_in_chat(record: Record, event_id: str) -> None:
+    """Somebody deletes it."""
+    await record.inbox.retract_message(change_of(event_id))
+
+
+def change_of(event_id: str, text: str = "") -> Change:
+    """What a platform says about a change of an event."""
+    return Change(
+        channel=CHANNEL,
+        account=ACCOUNT,
+        event_id=f"{event_id}/{new_id()}",
+        about=event_id,
+        identity=AUTHOR,
+        standing=Standing.LISTED,
+        text=text,
+    )

@@ -15,7 +15,16 @@ from hansard import Message, Record
 from hansard.domain.messages import Text, ToolCall
 from tests.search.oracle import Asked, Said
 from tests.search.samples import queries, texts
-from tests.search.scene import check, drop_index, everything_said, index_all, message
+from tests.search.scene import (
+    check,
+    delete_in_chat,
+    drop_index,
+    edit_in_chat,
+    everything_said,
+    index_all,
+    message,
+    say_in_chat,
+)
 
 OWNERS = ("person:admin", "person:ada", "room:!x:server")
 SOURCES = ("cli", "matrix")
@@ -39,7 +48,10 @@ class Step(NamedTuple):
 steps = st.builds(
     Step,
     st.sampled_from(
-        ("say",) * 8 + ("call", "call", "reply", "undo", "undo", "restore", "fork", "end", "archive", "index")
+        ("say",) * 6
+        + ("chat",) * 4
+        + ("edit",) * 4
+        + ("delete", "call", "call", "reply", "undo", "undo", "restore", "fork", "end", "archive", "index")
     ),
     st.integers(0, 5),
     texts(),
@@ -74,6 +86,7 @@ class Story:
         self.sessions: list[str] = []
         self.calls = 0
         self.undone: list[tuple[str, str]] = []
+        self.events: list[str] = []
 
     async def begin(self) -> None:
         """Create the sessions that steps speak in."""
@@ -95,6 +108,12 @@ class Story:
         elif step.do == "restore" and self.undone:
             gone_from, message_id = self.undone[len(step.text) % len(self.undone)]
             await self.record.restore(gone_from, [message_id])
+        elif step.do in {"edit", "delete"} and self.events:
+            event_id = self.events[len(step.text) % len(self.events)]
+            if step.do == "edit":
+                await edit_in_chat(self.record, event_id, step.text)
+            else:
+                await delete_in_chat(self.record, event_id)
         elif step.do == "archive":
             await self.record.archive_session(session)
         elif step.do == "end":
@@ -107,6 +126,9 @@ class Story:
         """Do a step that adds words to a session, or takes them back."""
         if step.do == "say":
             await self.record.append(session, message(step.role, step.text))
+        elif step.do in {"chat", "edit", "delete"}:
+            self.events.append(f"$event{len(self.events)}")
+            await say_in_chat(self.record, session, step.text, self.events[-1])
         elif step.do == "call":
             self.calls += 1
             call = ToolCall(id=f"c{self.calls % 3}", name=step.tool, arguments=f'{{"q": "{step.text}"}}')
@@ -126,7 +148,7 @@ class Story:
 @pytest.mark.loss("D8", "D19", "K5", "K6", "K8")
 @pytest.mark.timeout(600)
 async def test_search_is_a_scan(story: list[Step], asked: list[Asked], data: st.DataObject) -> None:
-    """Whatever was said, undone, forked, ended or archived: search finds what the scan finds, at every stage."""
+    """Whatever was said, edited, deleted, undone, forked, ended or archived: search finds what a scan does, always."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         async with Record.open(home) as record:
@@ -161,7 +183,7 @@ async def test_search_is_a_scan(story: list[Step], asked: list[Asked], data: st.
 def own_words(said: list[Said], data: st.DataObject) -> list[Asked]:
     """Queries that are pieces of what was said, as somebody types who remembers it."""
     found = []
-    texts_said = [text for each in said for text in (each.said, each.tools) if text]
+    texts_said = [text for each in said for version in each.versions for text in version[:2] if text]
     for text in data.draw(st.lists(st.sampled_from(texts_said), max_size=5)) if texts_said else []:
         start = data.draw(st.integers(0, len(text) - 1))
         piece = text[start : start + data.draw(st.integers(1, 12))]

@@ -226,7 +226,7 @@ DRIFTS = {
         "INSERT OR REPLACE INTO words (rowid, said, tools) SELECT id, '', 'wrong' FROM doc WHERE tool <> ''",
     ],
     "messages that are not there": [
-        "INSERT INTO doc (id, key, role, at) VALUES (77777, 7777777777777, 'user', 1)",
+        "INSERT INTO doc (id, key, message, role, at) VALUES (77777, 7777777777777, 7777777777777, 'user', 1)",
         "INSERT INTO words (rowid, said, tools) VALUES (77777, 'word number 7', '')",
     ],
     "all is undone": ["UPDATE doc SET undone = 1"],

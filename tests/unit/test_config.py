@@ -17,17 +17,15 @@ from hypothesis import strategies as st
 
 from hansard.app.config import (
     ALIASES,
-    FILE_BYTES_MAX,
     SECRET_NAME,
     Config,
-    Finding,
     SourceKind,
-    key_lines,
     load_config,
     read_config,
     value_at,
 )
 from hansard.app.keys import check_keys
+from hansard.app.toml_file import FILE_BYTES_MAX, Finding, key_lines
 from hansard.domain.settings import PREFIX, SECTIONS, SETTINGS, Busy, LeftSessions, Settings, TurnLimits
 from hansard.errors import ConfigInvalid
 
@@ -43,6 +41,23 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "limits.tool_output_bytes_max": (2048, "2048"),
     **{key: ("https://example.org/v1", "https://example.org/v1") for key in SETTINGS if key.endswith("base_url")},
     **{key: (True, "true") for key in (*SETTINGS,) if SETTINGS[key].default is False},
+    **{
+        key: (7, "7")
+        for key in SETTINGS
+        if key.startswith(("resets.", "pairing.", "gateway."))
+        or key.endswith(("age_seconds_max", "attachment_bytes_max"))
+    },
+    "people": ({"ann": {"matrix": ["@ann:example.org"]}}, '{"ann": {"matrix": ["@ann:example.org"]}}'),
+    "channels.matrix.homeserver": ("https://example.org", "https://example.org"),
+    "channels.matrix.user_id": ("@hansard:example.org", "@hansard:example.org"),
+    "channels.matrix.allow": (
+        ["@ann:example.org", "*:example.org", "!room:example.org"],
+        "@ann:example.org, *:example.org, !room:example.org",
+    ),
+    "channels.matrix.rooms": ("per_person", "per_person"),
+    "channels.matrix.answer": ("everything", "everything"),
+    "resets.time_zone": ("Europe/Berlin", "Europe/Berlin"),
+    "pairing.enabled": (False, "false"),
 }
 """For each setting a value that is not its default, as the file has it and as a variable has it."""
 
@@ -59,7 +74,8 @@ def write(home: Path, text: str | bytes, name: str = "config.toml", mode: int = 
 def as_toml(key: str, value: object) -> str:
     """A setting as a line of a file, its section above it."""
     section, _, name = key.rpartition(".")
-    return f"[{section}]\n{name} = {json.dumps(value)}\n" if section else f"\n{name} = {json.dumps(value)}\n"
+    written = json.dumps(value).replace('": ', '" = ') if isinstance(value, dict) else json.dumps(value)
+    return f"[{section}]\n{name} = {written}\n" if section else f"\n{name} = {written}\n"
 
 
 def findings_of(home: Path, text: str | bytes, **environment: str) -> list[Finding]:
@@ -138,6 +154,9 @@ def test_variables_of_the_providers(home: Path, key: str, alias: str) -> None:
 
 
 MODELS = "one of openai:NAME, anthropic:NAME, google:NAME, scripted:FILE, demo"
+PEOPLE = f"{SETTINGS['people'].allowed}; NAME is of a-z, 0-9, _ and -"
+ALLOW = SETTINGS["channels.matrix.allow"].allowed
+ZONE = SETTINGS["resets.time_zone"].allowed
 WRONG = [
     ('\nmodle = "demo"', 2, "modle is not a setting; did you mean model?"),
     ("[limts]\nsteps_max = 1", 1, "limts is not a setting; did you mean limits?"),
@@ -147,9 +166,15 @@ WRONG = [
     ("zzz = 1", 1, "zzz is not a setting; see `hansard config` for those that are"),
     ('"limits.steps_max" = 1', 1, "limits.steps_max is not a setting; did you mean limits.steps_max?"),
     ('"a\\u001b[31m" = 1', 1, "a\\u001b[31m is not a setting; see `hansard config` for those that are"),
-    ("[people.anna]", 1, "people is not known to this version of Hansard yet"),
-    ("[channels.matrix]\nallow = []", 1, "channels is not known to this version of Hansard yet"),
-    ("[resets]\nidle_minutes = 3", 1, "resets is not known to this version of Hansard yet"),
+    ("\n[people.ann]\nmatrix = 'ann'", 2, f"people must be {PEOPLE}"),
+    ("\n[people.ann]\nmatrix = ['ann']", 2, f"people must be {PEOPLE}"),
+    ("\n[people.ann]\ntelephone = '1'", 2, f"people must be {PEOPLE}"),
+    ("[people.'Ann B']\nterminal = true", 1, f"people must be {PEOPLE}"),
+    ("people = 3", 1, f"people must be {SETTINGS['people'].allowed}, not 3"),
+    ("[channels.irc]\nallow = []", 1, "channels.irc is not a setting; did you mean channels?"),
+    ("[channels.matrix]\nallow = ['Ann']", 2, f"channels.matrix.allow must be {ALLOW}"),
+    ("[resets]\ntime_zone = '../etc/passwd'", 2, f"resets.time_zone must be {ZONE}"),
+    ("[resets]\ndaily_hour = 24", 2, "resets.daily_hour must be a whole number from 0 to 23, not 24"),
     ("limits = 3", 1, "limits is a section: write [limits], and its settings below that line"),
     ("[[limits]]\nsteps_max = 3", 1, "limits is a section: write [limits], and its settings below that line"),
     ('model = "gpt-5"', 1, f"model must be {MODELS}"),

@@ -10,12 +10,15 @@ import hansard
 from hansard import errors
 from hansard.errors import (
     Ambiguous,
+    ChannelBusy,
+    ChannelDown,
     HansardError,
     IdConflict,
     InvalidInput,
     LeaseHeld,
     NotFound,
     OutcomeUnknown,
+    PostUnknown,
     RecordRefused,
     RecordTooNew,
     RecordUnavailable,
@@ -36,7 +39,14 @@ def every_error() -> list[type[HansardError]]:
 
 def test_what_can_be_retried() -> None:
     """Exactly the errors after which the same call can succeed say so."""
-    assert {each for each in every_error() if each.retryable} == {LeaseHeld, RecordUnavailable, OutcomeUnknown}
+    assert {each for each in every_error() if each.retryable} == {
+        LeaseHeld,
+        RecordUnavailable,
+        OutcomeUnknown,
+        ChannelBusy,
+        ChannelDown,
+        PostUnknown,
+    }
 
 
 def test_a_caller_can_tell_input_from_weather() -> None:

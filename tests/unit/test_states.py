@@ -9,6 +9,7 @@ from importlib import resources
 
 import pytest
 
+from hansard.domain.access import Grant
 from hansard.domain.deliveries import DELIVERY_MOVES, DeliveryState, Operation
 from hansard.domain.sessions import SESSION_MOVES, Link, SessionState
 from hansard.domain.transcript import PART_KINDS
@@ -23,6 +24,7 @@ CHECKS = [
     ("delivery", "state", {state.value for state in DeliveryState}),
     ("delivery", "operation", {operation.value for operation in Operation}),
     ("chunk", "part", set(PART_KINDS)),
+    ("access", "state", {grant.value for grant in Grant} - {Grant.NONE.value}),
 ]
 
 

@@ -7,32 +7,35 @@ else overrules it; no text of a finding repeats a value that may be a secret.
 
 from __future__ import annotations
 
-import os
 import re
-import stat
-import tomllib
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
-from hansard.domain.limits import MIB
-from hansard.domain.settings import PREFIX, SECTIONS, SETTINGS, Setting, Settings, bare_type
+from hansard.app.toml_file import Finding, key_lines, parse_toml, place, printable, read_file, short
+from hansard.domain.resets import zone_of
+from hansard.domain.settings import (
+    PERSON_NAME,
+    PREFIX,
+    SECTIONS,
+    SETTINGS,
+    Person,
+    Resets,
+    Setting,
+    Settings,
+    bare_type,
+)
 from hansard.errors import ConfigInvalid
 
 FILE_NAME: Final = "config.toml"
-FILE_BYTES_MAX: Final = 1 * MIB
-"""More than the longest system prompt takes; what is larger was put there by mistake."""
 
-NAME_CHARACTERS_MAX: Final = 30
-"""Names longer than any setting's are cut where they are shown: a secret may stand where a name belongs."""
-
-LATER: Final = frozenset({"people", "channels", "resets"})
-"""Sections of the design which no part of this version reads."""
+PEOPLE: Final = "people"
+"""The one setting that is a table of names."""
 
 SECRET_NAME: Final = re.compile(r"(?:key|token|secret|password)s?\Z", re.IGNORECASE)
 
@@ -54,9 +57,14 @@ INTEGER_BITS_SHOWN_MAX: Final = 64
 """Python refuses to write out integers of thousands of digits, and nobody would read them."""
 
 LOOPBACK: Final = re.compile(r"127(?:\.[0-9]{1,3}){3}")
-LONG_WORD: Final = re.compile(rf"[^\s'\",()]{{{NAME_CHARACTERS_MAX + 1},}}")
 
 Section = TypeVar("Section", bound=msgspec.Struct)
+
+
+def close_matches(word: str, names: list[str], count_max: int, likeness_min: float = 0.6) -> list[str]:
+    """Return the names most like a word. The library is loaded when something is misspelt, not with every command."""
+    found: list[str] = import_module("difflib").get_close_matches(word, names, count_max, likeness_min)
+    return found
 
 
 class SourceKind(StrEnum):
@@ -80,16 +88,6 @@ class Source(NamedTuple):
         if self.kind is SourceKind.ENVIRONMENT:
             return f"environment {self.detail}"
         return "command line" if self.kind is SourceKind.OPTION else "default"
-
-
-class Finding(NamedTuple):
-    """Something that is wrong: where, and what is allowed there."""
-
-    where: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.what}"
 
 
 class Value(NamedTuple):
@@ -141,7 +139,7 @@ def read_config(
     from_environment(gathered, environment)
     from_options(gathered, options)
     config = Config(path=gathered.path, settings=with_values(Settings(), gathered.values), sources=gathered.sources)
-    for key, what in wrong_addresses(config.settings):
+    for key, what in (*wrong_addresses(config.settings), *wrong_people(config.settings), *wrong_zone(config.settings)):
         gathered.find(config.source(key), what)
     return config, gathered.findings
 
@@ -159,7 +157,7 @@ class Gathered:
         """Check a value and keep it, or say what is allowed in its place."""
         try:
             value = checked(setting, given, is_text=source.kind is not SourceKind.FILE)
-        except (msgspec.ValidationError, UnicodeEncodeError):
+        except (msgspec.DecodeError, UnicodeEncodeError):
             self.find(source, f"{setting.key} must be {setting.allowed}{what_was_wrong(setting, given)}")
         else:
             self.values[setting.key], self.sources[setting.key] = value, source
@@ -207,7 +205,7 @@ def from_environment(gathered: Gathered, environment: Mapping[str, str]) -> None
         if not name.startswith(PREFIX) or name in known or name in NOT_SETTINGS or not environment[name]:
             continue
         bare = name.removeprefix(PREFIX)
-        near = get_close_matches(bare, [variable.removeprefix(PREFIX) for variable in known], 1, LIKENESS_MIN)
+        near = close_matches(bare, [variable.removeprefix(PREFIX) for variable in known], 1, LIKENESS_MIN)
         # Anything else may belong to something else: a name is an error only when it was surely meant to be ours.
         if near or ("__" in bare and bare.partition("__")[0].lower() in SECTIONS):
             hint = f"; did you mean {PREFIX}{near[0]}?" if near else ""
@@ -231,7 +229,9 @@ def from_file(gathered: Gathered) -> None:
             source = Source(SourceKind.FILE, str(lines[parts]))
             # A dot within a quoted name is not the dot between two names.
             key = ".".join(parts) if "." not in name else ""
-            if key in SETTINGS:
+            if key == PEOPLE and isinstance(given, dict):
+                take_people(gathered, given, lines, source)
+            elif key in SETTINGS:
                 gathered.take(SETTINGS[key], given, source)
             elif key not in SECTIONS:
                 gathered.find(source, unknown(".".join(map(short, parts))))
@@ -243,6 +243,22 @@ def from_file(gathered: Gathered) -> None:
     walk(parsed.document, ())
 
 
+def take_people(
+    gathered: Gathered, given: Mapping[str, object], lines: Mapping[tuple[str, ...], int], source: Source
+) -> None:
+    """Take the people, one by one: what is wrong with one of them is said at that one's line."""
+    people: dict[str, Person] = {}
+    for name, fields in given.items():
+        try:
+            if re.fullmatch(PERSON_NAME, name) is None:
+                raise msgspec.ValidationError
+            people[name] = msgspec.convert(fields, Person)
+        except msgspec.ValidationError:
+            where = Source(SourceKind.FILE, str(lines[PEOPLE, name]))
+            gathered.find(where, f"{PEOPLE} must be {SETTINGS[PEOPLE].allowed}; NAME is of a-z, 0-9, _ and -")
+    gathered.values[PEOPLE], gathered.sources[PEOPLE] = people, source
+
+
 def checked(setting: Setting, given: object, *, is_text: bool) -> object:
     """A value as the schema has it; what is text at its source becomes a number, a switch or a list."""
     if isinstance(given, str):
@@ -250,6 +266,8 @@ def checked(setting: Setting, given: object, *, is_text: bool) -> object:
         given.encode()
         if is_text and setting.is_list:
             given = [part.strip() for part in given.split(",") if part.strip()]
+        elif is_text and setting.is_table:
+            return msgspec.json.decode(given, type=setting.type)
     return msgspec.convert(given, setting.type, strict=not (is_text and isinstance(given, str)))
 
 
@@ -257,7 +275,8 @@ def what_was_wrong(setting: Setting, given: object) -> str:
     """The end of a finding: a number, the kind of value, or the nearest that is allowed; never the text itself."""
     if isinstance(given, str):
         kind = bare_type(setting.type)
-        near = get_close_matches(given, list(kind), 1) if not setting.is_list and issubclass(kind, StrEnum) else []
+        is_choice = isinstance(kind, type) and issubclass(kind, StrEnum)
+        near = close_matches(given, list(kind), 1) if is_choice else []
         return f"; did you mean {near[0]}?" if near else ""
     if isinstance(given, bool):
         return f", not {str(given).lower()}"
@@ -271,13 +290,11 @@ def unknown(key: str) -> str:
     name = key.rpartition(".")[2]
     if SECRET_NAME.search(name):
         return f"{key} looks like a secret, and {FILE_NAME} is no place for one: {WHERE_KEYS_BELONG}"
-    if key.partition(".")[0] in LATER:
-        return f"{key} is not known to this version of Hansard yet"
     near = next((known for known in SETTINGS if known.rpartition(".")[2] == name), None)
     if near is not None and "." not in near:
         return f"{key} is not a setting; {near} is: write it above the first [section]"
     if near is None:
-        near = next(iter(get_close_matches(key, [*SETTINGS, *sorted(SECTIONS)], 1)), None)
+        near = next(iter(close_matches(key, [*SETTINGS, *sorted(SECTIONS)], 1)), None)
     return f"{key} is not a setting" + (
         f"; did you mean {near}?" if near else "; see `hansard config` for those that are"
     )
@@ -287,9 +304,10 @@ def wrong_addresses(settings: Settings) -> Iterator[tuple[str, str]]:
     """Addresses which keys and words should not be sent to, by setting, and what is wrong with each."""
     for key, setting in SETTINGS.items():
         url = value_at(settings, key)
-        if not key.endswith(".base_url") or not isinstance(url, str):
+        section, _, name = key.rpartition(".")
+        if name not in {"base_url", "homeserver"} or not isinstance(url, str):
             continue
-        permission = key.removesuffix("base_url") + "allow_http"
+        permission = f"{section}.allow_http"
         if not is_address(url):
             yield key, f"{key} must be {setting.allowed}"
         elif url.lower().startswith("http:") and not (is_loopback(url) or value_at(settings, permission)):
@@ -297,6 +315,30 @@ def wrong_addresses(settings: Settings) -> Iterator[tuple[str, str]]:
                 key,
                 f"{key} is http: others on the way could read keys and words. Use https, or set {permission} = true",
             )
+
+
+def wrong_people(settings: Settings) -> Iterator[tuple[str, str]]:
+    """What does not fit together in what is said of people."""
+    linked: dict[str, str] = {}
+    for name, person in settings.people.items():
+        for identity in person.matrix:
+            if linked.setdefault(identity, name) != name:
+                yield PEOPLE, f"{printable(identity)} is both people.{linked[identity]} and people.{name}"
+    if len([person for person in settings.people.values() if person.terminal]) > 1:
+        yield PEOPLE, "the terminal can be only one person's: terminal = true stands with several"
+    matrix = settings.channels.matrix
+    for name in matrix.allow:
+        if name[0] not in "@*!" and name not in settings.people:
+            yield "channels.matrix.allow", "channels.matrix.allow has a name of which there is no section [people.NAME]"
+
+
+def wrong_zone(settings: Settings) -> Iterator[tuple[str, str]]:
+    """A time zone that this machine does not know."""
+    try:
+        if settings.resets.time_zone != Resets().time_zone:
+            zone_of(settings.resets.time_zone)
+    except (KeyError, ValueError, OSError):  # an unknown zone is a KeyError
+        yield "resets.time_zone", f"resets.time_zone must be {SETTINGS['resets.time_zone'].allowed}"
 
 
 def is_address(url: str) -> bool:
@@ -314,141 +356,3 @@ def is_loopback(url: str) -> bool:
     """Whether an address stays on this machine, by its mere name: nothing is looked up."""
     host = (urlsplit(url).hostname or "").rstrip(".")
     return host in {"localhost", "::1"} or host.endswith(".localhost") or bool(LOOPBACK.fullmatch(host))
-
-
-class Contents(NamedTuple):
-    """What a file holds, and what it is."""
-
-    data: bytes
-    look: os.stat_result
-
-
-class Parsed(NamedTuple):
-    """A file of settings as text, and what it says."""
-
-    text: str
-    document: dict[str, object]
-
-
-def read_file(path: Path) -> Contents | Finding | None:
-    """Read a file and look at that very file; None when there is none."""
-    try:
-        # Without waiting for a writer, should it be a pipe.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            look = os.fstat(descriptor)
-            if not stat.S_ISREG(look.st_mode):
-                return Finding(place(path), "it is not a regular file")
-            with os.fdopen(descriptor, "rb", closefd=False) as file:
-                data = file.read(FILE_BYTES_MAX + 1)
-        finally:
-            os.close(descriptor)
-    except FileNotFoundError:
-        return Finding(place(path), "it is a link that leads nowhere") if path.is_symlink() else None
-    except OSError as error:
-        return Finding(place(path), f"it cannot be read: {error.strerror}")
-    if len(data) > FILE_BYTES_MAX:
-        return Finding(place(path), f"it has more than {FILE_BYTES_MAX:,} bytes")
-    return Contents(data, look)
-
-
-def parse_toml(path: Path, data: bytes) -> Parsed | Finding:
-    """Read TOML, or say in which line it is none."""
-    try:
-        text = data.decode("utf-8-sig").replace("\r\n", "\n")
-        return Parsed(text, tomllib.loads(text))
-    except UnicodeDecodeError as error:
-        return Finding(place(path, data.count(b"\n", 0, error.start) + 1), "it is not UTF-8")
-    except tomllib.TOMLDecodeError as error:
-        what = LONG_WORD.sub("…", printable(str(error).partition(" (at ")[0]))
-        found = re.search(r"\(at line ([0-9]+)", str(error))
-        return Finding(place(path, int(found[1]) if found else text.count("\n") + 1), f"it is not TOML: {what}")
-    except (ValueError, RecursionError):
-        return Finding(place(path), "it is not TOML: a number is too long, or lists are nested too deeply")
-
-
-def place(path: Path, line: int | str = "") -> str:
-    """A file, and maybe a line of it, as findings name it."""
-    return f"{printable(str(path))}, line {line}" if line else printable(str(path))
-
-
-def printable(text: str) -> str:
-    """Text that a terminal can be given: one line, what is not printable escaped."""
-    return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in text)
-
-
-def short(name: str) -> str:
-    """A name as it may be shown."""
-    return printable(name if len(name) <= NAME_CHARACTERS_MAX else f"{name[:12]}…")
-
-
-PART: Final = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)"""
-NAME: Final = rf"{PART}(?:[ \t]*\.[ \t]*{PART})*"
-HEADER: Final = re.compile(rf"\[\[?[ \t]*({NAME})[ \t]*\]\]?")
-ASSIGNED: Final = re.compile(rf"({NAME})[ \t]*=[ \t]*")
-GAP: Final = re.compile(r"(?:[ \t\n,]|#[^\n]*)*")
-SCALAR: Final = re.compile(
-    r'''"""(?:[^"\\]|\\.|"(?!""))*"""(?:"{0,2})|"(?:[^"\\\n]|\\.)*"|'''
-    r"""'''(?:[^']|'(?!''))*'''(?:'{0,2})|'[^'\n]*'|[^,\]}#\n]+""",
-    re.DOTALL,
-)
-
-
-def key_lines(text: str) -> dict[tuple[str, ...], int]:
-    """The line of each key in a text that tomllib has accepted, which itself tells no lines.
-
-    Tables in a list share their keys: the first one counts.
-    """
-    lines: dict[tuple[str, ...], int] = {}
-    table: tuple[str, ...] = ()
-    opened: list[tuple[bool, tuple[str, ...]]] = []  # What is not closed yet: whether it is a list, and its key.
-    at, line = 0, 1
-    while True:
-        gap = GAP.match(text, at)
-        assert gap is not None, "it matches nothing, too"
-        line += text.count("\n", at, gap.end())
-        at = gap.end()
-        if at == len(text):
-            return lines
-        if opened and text[at] in "]}":
-            opened.pop()
-            at += 1
-            continue
-        header = None if opened else HEADER.match(text, at)
-        if header is not None:
-            table = name_parts(header[1])
-            add_line(lines, table, line)
-            at = header.end()
-            continue
-        in_list, key = opened[-1] if opened else (False, table)
-        if not in_list:
-            assigned = ASSIGNED.match(text, at)
-            assert assigned is not None, "tomllib accepted the text"
-            key = (*key, *name_parts(assigned[1]))
-            add_line(lines, key, line)
-            at = assigned.end()
-        if text[at] in "[{":
-            opened.append((text[at] == "[", key))
-            at += 1
-        else:
-            scalar = SCALAR.match(text, at)
-            assert scalar is not None, "tomllib accepted the text"
-            line += text.count("\n", at, scalar.end())
-            at = scalar.end()
-
-
-def add_line(lines: dict[tuple[str, ...], int], key: tuple[str, ...], line: int) -> None:
-    """Note where a key stands first, and the sections that it lies in."""
-    for depth in range(1, len(key) + 1):
-        lines.setdefault(key[:depth], line)
-
-
-def name_parts(name: str) -> tuple[str, ...]:
-    """The parts of a dotted name; quoted ones as tomllib reads them."""
-    if "'" not in name and '"' not in name:
-        return tuple(part.strip(" \t") for part in name.split("."))
-    parts, inner = [], tomllib.loads(f"{name} = 0")
-    while isinstance(inner, dict):
-        ((part, inner),) = inner.items()
-        parts.append(part)
-    return tuple(parts)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NoReturn
 
-from hansard.app.config import Finding, key_lines, parse_toml, place, printable, read_file
+from hansard.app.toml_file import Finding, key_lines, parse_toml, place, printable, read_file
 from hansard.errors import ConfigInvalid
 
 FILE_NAME: Final = "keys.toml"

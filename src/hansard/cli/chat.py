@@ -12,7 +12,7 @@ import click
 
 from hansard.cli.opening import opened
 from hansard.cli.process import EXIT_DONE, run
-from hansard.cli.talk import OWNER, Talk, find_session
+from hansard.cli.talk import Talk, find_session, owner_of
 from hansard.cli.terminal.completion import Completion, SessionLine, complete
 from hansard.cli.terminal.picker import ENDING_CHARACTERS, pick
 from hansard.cli.terminal.screen import Handlers, Screen
@@ -174,7 +174,7 @@ async def session_lines(app: App, limit: int) -> list[SessionLine]:
             messages=session.messages,
             source=session.source,
         )
-        for session in await app.record.sessions(owner=OWNER, limit=limit)
+        for session in await app.record.sessions(owner=owner_of(app), limit=limit)
     ]
 
 

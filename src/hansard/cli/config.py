@@ -9,9 +9,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
-from hansard.app.config import Finding, load_config, place, printable, read_config
+from hansard.app.config import load_config, read_config
 from hansard.app.keys import VARIABLES, check_keys, exposure, find_key
+from hansard.app.toml_file import Finding, place, printable
 from hansard.errors import ConfigInvalid
 
 if TYPE_CHECKING:
@@ -74,7 +76,10 @@ def show_settings(home: Path, *, as_json: bool) -> None:
     config = load_config(home, os.environ, {})
     keys = {provider: describe_key(provider, home) for provider in VARIABLES}
     if as_json:
-        values = {value.key: {"value": value.value, "source": str(value.source)} for value in config.values()}
+        values = {
+            value.key: {"value": msgspec.to_builtins(value.value), "source": str(value.source)}
+            for value in config.values()
+        }
         click.echo(json.dumps({"path": printable(str(config.path)), "settings": values, "keys": keys}))
         return
     rows = [(value.key, written(value.value), str(value.source)) for value in config.values()]
@@ -99,7 +104,7 @@ def written(value: object) -> str:
         return "not set"
     if isinstance(value, float):
         return f"{value:g}"
-    text = printable(json.dumps(value, ensure_ascii=False))
+    text = printable(json.dumps(msgspec.to_builtins(value), ensure_ascii=False))
     return text if len(text) <= VALUE_CHARACTERS_MAX else f"{text[: VALUE_CHARACTERS_MAX - 1]}…"
 
 

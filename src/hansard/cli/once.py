@@ -12,7 +12,7 @@ import msgspec
 
 from hansard.cli.opening import opened
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run, silence_stdout
-from hansard.cli.talk import OWNER, SOURCE, find_session
+from hansard.cli.talk import SOURCE, find_session, owner_of
 from hansard.cli.terminal.sanitize import safe
 from hansard.domain.entries import Chunk, Entry, MessageAdded, MessageOpened, TurnEnded
 from hansard.domain.limits import ENTRY_BYTES_MAX
@@ -123,7 +123,7 @@ async def once(options: Options, question: str) -> int:
         if options.resume or options.continued:
             session_id = (await find_session(app, options.resume, follow=True)).session_id
         else:
-            session_id = (await app.record.create_session(source=SOURCE, owner=OWNER)).id
+            session_id = (await app.record.create_session(source=SOURCE, owner=owner_of(app))).id
         try:
             code = await answer(app, session_id, question, output)
             if unnamed and app.models.name == "demo":

@@ -87,7 +87,13 @@ def neighbour(hit: Hit, message: Message) -> str:
 
 def marks_of(message: Message, *, undone: bool) -> list[str]:
     """Return what has to be said of a message beside its words."""
-    return ["undone"] * undone + [str(message.status)] * (message.status != "complete")
+    marks = (
+        ("undone", undone),
+        ("deleted", message.is_retracted),
+        ("edited", message.is_edited),
+        (str(message.status), message.status != "complete"),
+    )
+    return [mark for mark, is_so in marks if is_so]
 
 
 def json_of(found: Found) -> str:
@@ -118,6 +124,8 @@ def message_fields(message: Message, *, undone: bool) -> dict[str, Any]:
         "status": message.status,
         "at": message.at.isoformat(),
         "undone": undone,
+        "edited": message.is_edited,
+        "deleted": message.is_retracted,
         "text": said,
         "tools": tools,
     }
@@ -171,7 +179,7 @@ async def print_found(home: Path, query: str, given: dict[str, Any]) -> int:
 @click.option("--until", metavar="WHEN", help="Said until a date, that day included, or an age.")
 @click.option("--tool", metavar="NAME", help="Only calls of this tool, and their results.")
 @click.option("--tools", is_flag=True, help="Look into tool calls and their results, too.")
-@click.option("--all", "everything", is_flag=True, help="What was undone, too; it is marked.")
+@click.option("--all", "everything", is_flag=True, help="What was undone or deleted, too; it is marked.")
 @click.option("--context", type=click.IntRange(0, CONTEXT_MESSAGES_MAX), default=0, help="Neighbours on each side.")
 @click.option("--limit", type=click.IntRange(1, HITS_MAX), default=20, show_default=True, help="How many.")
 @click.option("--by-session", "grouped", is_flag=True, help="Keep what is of one session together.")

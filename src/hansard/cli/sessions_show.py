@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 from collections import Counter
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
 
 from hansard.cli.printing import faint, stdout_line
 from hansard.cli.terminal.sanitize import safe, safe_line
-from hansard.domain.messages import Status
+from hansard.domain.deliveries import Operation
+from hansard.domain.entries import MessageDelivered
 from hansard.domain.sessions import Link
 from hansard.interop.transcripts import (
     Happened,
     Said,
     Used,
+    earlier_of,
     files_of,
+    marks_of,
     read_entries,
     read_items,
     read_transcript,
@@ -33,7 +36,7 @@ from hansard.interop.transcripts import (
 
 if TYPE_CHECKING:
     from hansard.domain.deliveries import Delivery
-    from hansard.domain.messages import Message
+    from hansard.domain.messages import File, Message
     from hansard.domain.sessions import Session
     from hansard.interop.transcripts import Item
     from hansard.record.api import Record
@@ -43,22 +46,35 @@ FOLDED_CHARACTERS = 72
 
 MARGIN = "  "
 
+OUTCOMES = {"empty": "nothing to show", "set_aside": "set aside", "retried": "to be tried again"}
+"""What became of a message in a chat, for readers, where the record's own word is not theirs."""
+
 
 def heading(text: str) -> str:
     """Return a heading, in bold where that can be seen."""
     return click.style(text, bold=True) if "NO_COLOR" not in os.environ else text
 
 
-async def deliveries_of(record: Record, session: Session) -> dict[str, list[Delivery]]:
+class Delivered(NamedTuple):
+    """Where messages went: posts and edits by message, and what became of each message in each chat."""
+
+    posts: dict[str, list[Delivery]]
+    outcomes: dict[str, dict[str, MessageDelivered]]
+
+
+async def deliveries_of(record: Record, session: Session) -> Delivered:
     """Return where each message went, those of the sessions that a fork shares included."""
-    found: dict[str, list[Delivery]] = {}
+    found = Delivered({}, {})
     current: Session | None = session
     while current is not None:
         last: Delivery | None = None
         while page := await record.deliveries(session_id=current.id, after=last):
             last = page[-1]
             for delivery in page:
-                found.setdefault(delivery.message_id, []).append(delivery)
+                found.posts.setdefault(delivery.message_id, []).append(delivery)
+        async for entry in read_entries(record, current.id, current.head_seq):
+            if isinstance(entry.body, MessageDelivered):
+                found.outcomes.setdefault(entry.body.message_id, {})[entry.body.chat] = entry.body
         shares = current.parent is not None and current.parent.link == Link.FORK
         current = await record.session(current.parent.session_id) if current.parent and shares else None
     return found
@@ -78,9 +94,9 @@ async def show_for_people(record: Record, session: Session, *, full: bool) -> No
 class Reader:
     """Turns what was said into lines of text that a terminal may have."""
 
-    def __init__(self, deliveries: dict[str, list[Delivery]], *, full: bool) -> None:
+    def __init__(self, delivered: Delivered, *, full: bool) -> None:
         """`full`: everything, with the numbers of entries."""
-        self._deliveries = deliveries
+        self._delivered_to = delivered
         self._full = full
 
     def lines(self, item: Item) -> list[str]:
@@ -100,19 +116,25 @@ class Reader:
             found += [faint(f"{MARGIN}{line}") for line in ["reasoning:", *safe(thought).split("\n")]]
         words = safe(words_of(message)).rstrip("\n")
         found += [f"{MARGIN}{line}".rstrip() for line in words.split("\n") if words]
-        for file in files_of(message):
-            name = safe_line(f"{file.name or 'a file'}, {file.media_type}, {file.size_bytes} bytes")
-            found.append(faint(f"{MARGIN}attached: {name}{', ' + file.blob if self._full else ''}"))
+        found += [faint(f"{MARGIN}attached: {self._file(file)}") for file in files_of(message)]
+        if self._full:
+            earlier = earlier_of(item)
+            for text in earlier.words:
+                found += [faint(f"{MARGIN}{line}".rstrip()) for line in [f"{earlier.name}:", *safe(text).split("\n")]]
+            found += [faint(f"{MARGIN}was attached: {self._file(file)}") for file in earlier.files]
         found += [faint(f"{MARGIN}{text}") for text in self._delivered(message)]
         return found
 
+    def _file(self, file: File) -> str:
+        """Return what is known of an attachment."""
+        name = safe_line(f"{file.name or 'a file'}, {file.media_type}, {file.size_bytes} bytes")
+        return f"{name}, {file.blob}" if self._full else name
+
     def _marks(self, item: Said) -> list[str]:
         """Return what stands beside a name: when, and whatever is unusual."""
-        marks = [local_time(item.message.at_microseconds)]
-        if item.message.status != Status.COMPLETE:
-            marks.append(item.message.status)
-        if item.undone:
-            marks.append("taken back")
+        marks = [local_time(item.message.at_microseconds), *marks_of(item)]
+        if self._full and item.message.chat:
+            marks.append(f"in {safe_line(item.message.chat)}")
         if self._full:
             marks.append(f"entry {item.seq}" if item.seq == item.last_seq else f"entries {item.seq} to {item.last_seq}")
         return marks
@@ -133,21 +155,38 @@ class Reader:
         return [faint(line) for line in lines]
 
     def _delivered(self, message: Message) -> list[str]:
-        """Return where a message went: each place with its posts, or, when all is asked for, each post."""
-        deliveries = self._deliveries.get(message.id, [])
+        """Return where a message went: each chat with what became of it, and, when all is asked for, each post."""
+        posts = self._delivered_to.posts.get(message.id, [])
+        outcomes = self._delivered_to.outcomes.get(message.id, {})
+        lines = []
         if self._full:
-            return [
-                safe_line(
-                    f"{each.operation} to {each.channel} {each.target}: {each.state}"
-                    f" {each.receipt}{': ' + each.reason if each.reason else ''}"
-                )
-                for each in deliveries
+            lines = [
+                f"{each.operation} to {place_of(each)}: {each.state}"
+                f" {each.receipt}{': ' + each.reason if each.reason else ''}"
+                for each in posts
             ]
-        places = Counter((each.channel, each.target, str(each.state)) for each in deliveries)
+        else:
+            open_posts = Counter((place_of(each), str(each.state)) for each in posts if each.target not in outcomes)
+            lines = [
+                f"→ {place}: {state}{f' ×{count}' if count > 1 else ''}" for (place, state), count in open_posts.items()
+            ]
+        sent = Counter(each.target for each in posts if each.operation is Operation.POST)
         return [
-            safe_line(f"→ {channel} {target}: {state}{f' ×{count}' if count > 1 else ''}")
-            for (channel, target, state), count in places.items()
+            safe_line(line) for line in [*lines, *(outcome_text(each, sent[each.chat]) for each in outcomes.values())]
         ]
+
+
+def place_of(delivery: Delivery) -> str:
+    """Return where a delivery goes. A chat's name begins with its channel's."""
+    is_chat = delivery.target.startswith(f"{delivery.channel}:")
+    return delivery.target if is_chat else f"{delivery.channel} {delivery.target}"
+
+
+def outcome_text(delivered: MessageDelivered, posts: int) -> str:
+    """Return what became of a message in a chat."""
+    became = OUTCOMES.get(delivered.outcome, delivered.outcome)
+    count = f" in {posts} posts" if delivered.outcome == "shown" and posts > 1 else ""
+    return f"→ {delivered.chat}: {became}{count}{': ' + delivered.reason if delivered.reason else ''}"
 
 
 def folded(text: str) -> str:
@@ -184,7 +223,7 @@ async def show_json(record: Record, session: Session, fields: dict[str, Any]) ->
     stdout_line("]}")
 
 
-def message_fields(item: Said, delivered: dict[str, list[Delivery]]) -> dict[str, Any]:
+def message_fields(item: Said, delivered: Delivered) -> dict[str, Any]:
     """Return a message for scripts."""
     message = item.message
     return {
@@ -196,6 +235,16 @@ def message_fields(item: Said, delivered: dict[str, list[Delivery]]) -> dict[str
         "author": message.author,
         "text": message.text,
         "parts": message.parts,
+        "chat": message.chat,
+        "event_id": message.event_id,
+        "observed": message.is_observed,
         "undone": item.undone,
-        "deliveries": delivered.get(message.id, []),
+        "edited": message.is_edited,
+        "deleted": message.is_retracted,
+        "before": item.before,
+        "deliveries": delivered.posts.get(message.id, []),
+        "outcomes": [
+            {"chat": each.chat, "outcome": each.outcome, "reason": each.reason}
+            for each in delivered.outcomes.get(message.id, {}).values()
+        ],
     }

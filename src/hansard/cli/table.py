@@ -6,10 +6,14 @@ from importlib import import_module
 from typing import Any, Final
 
 COMMANDS: Final = {
+    "audit": ("hansard.cli.audit", "Compare what a room shows with what the record holds."),
     "config": ("hansard.cli.config", "Show or check the settings, and where each comes from."),
+    "deliveries": ("hansard.cli.deliveries", "List what was not shown in a chat; try it again, or drop it."),
     "export": ("hansard.cli.export", "Write sessions out: jsonl, markdown, html, chat."),
+    "gateway": ("hansard.cli.gateway", "Run the channels that are configured; tell how they do."),
     "import": ("hansard.cli.importing", "Take conversations from Hermes, or from an export, into the record."),
     "models": ("hansard.cli.models", "Show which model would answer; install the demo model."),
+    "pair": ("hansard.cli.pair", "Show who may talk to the agent in chats; allow and bar people."),
     "search": ("hansard.cli.search", "Find what was said, in all sessions."),
     "sessions": ("hansard.cli.sessions", "List sessions; show, title, end, fork or undo one."),
     "verify": ("hansard.cli.verify", "Prove that database, logs and projections agree."),

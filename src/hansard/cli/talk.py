@@ -15,6 +15,7 @@ from hansard.domain.messages import Message
 from hansard.errors import NotFound
 from hansard.intake.commands import parse, run_command
 from hansard.intake.handlers import Scene, take_up
+from hansard.intake.people import terminal_owner
 from hansard.intake.speak import busy_of, speak
 
 if TYPE_CHECKING:
@@ -24,8 +25,12 @@ if TYPE_CHECKING:
     from hansard.domain.conversation import Conversation
     from hansard.domain.entries import Chunk
 
-OWNER = "person:admin"
 SOURCE = "cli"
+
+
+def owner_of(app: App) -> str:
+    """Return whose the terminal is: the admin's, or the person's whom the settings name."""
+    return terminal_owner(app.settings.people)
 
 
 class Found(NamedTuple):
@@ -43,7 +48,7 @@ async def find_session(app: App, text: str | None, *, follow: bool) -> Found:
     if text:
         session = await app.record.resolve(text)
     else:
-        latest = await app.record.sessions(owner=OWNER, limit=1)
+        latest = await app.record.sessions(owner=owner_of(app), limit=1)
         if not latest:
             raise NotFound("there is no session to continue")
         session = latest[0]
@@ -92,7 +97,7 @@ class Talk:
         if not text.strip():
             return
         if not self.session_id:
-            session = await self.app.record.create_session(source=SOURCE, owner=OWNER)
+            session = await self.app.record.create_session(source=SOURCE, owner=owner_of(self.app))
             await self.enter(Found(session.id, "0"))
         await self._record_told()
         parsed = parse(text)
@@ -152,7 +157,7 @@ class Talk:
         return Scene(
             self.app.record,
             self.session_id,
-            OWNER,
+            owner_of(self.app),
             SOURCE,
             settings.busy,
             settings.left_sessions,

@@ -15,6 +15,8 @@ import msgspec
 from hansard.domain import entries as e
 from hansard.domain.messages import Message, Role, Status, ToolCall, ToolResult
 from hansard.domain.requests import Usage
+from hansard.domain.sessions import Link
+from hansard.domain.transcript import edited, retracted, said_message
 from hansard.domain.turns import TurnState
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ class Conversation:
         self.seq = 0
         self.undone: dict[str, int] = {}
         """Messages that are taken back now, each with the seq of the entry that did it."""
+        self.began: e.SessionCreated | None = None
+        self.owner = ""
         self.frozen: e.SessionFrozen | None = None
         self.settings: dict[str, str] = {}
         self.running: str = ""
@@ -95,9 +99,17 @@ class Conversation:
 
     @property
     def wants_reply(self) -> bool:
-        """Whether somebody waits for the model: the last that it was given is what they said, or a tool's result."""
-        last = self.placed[-1].message if self.placed else None
-        return last is not None and (is_said(last) or last.role == Role.TOOL)
+        """Whether somebody waits for the model: the last that it was given is what they said, or a tool's result.
+
+        Nobody waits for an answer to what was deleted before it was given one.
+        """
+        for placed in reversed(self.placed):
+            message = placed.message
+            if message.role == Role.TOOL:
+                return True
+            if not is_said(message) or not message.is_retracted:
+                return is_said(message)
+        return False
 
     def _place_waiting(self, turn_id: str, *, steered_only: bool = False) -> None:
         """Let messages that wait enter."""
@@ -109,19 +121,15 @@ class Conversation:
                 self._placed.append(waiting._replace(turn_id=turn_id))
         self._waiting = staying
 
-    def _session_created(self, _entry: e.Entry, _body: e.SessionCreated) -> None:
-        """A fork begins: the turns of its parent are not its own."""
+    def _session_created(self, _entry: e.Entry, body: e.SessionCreated) -> None:
+        """A session begins. If it is a fork, the turns of its parent are not its own, and how that one began stays."""
         self.running = self.queued = ""
+        self.owner = body.owner
+        if body.link is not Link.FORK:
+            self.began = body
 
     def _message_added(self, entry: e.Entry, body: e.MessageAdded) -> None:
-        message = Message(
-            id=entry.id,
-            role=body.role,
-            parts=body.parts,
-            status=body.status,
-            at_microseconds=body.said_at or entry.at_microseconds,
-            author=body.author,
-        )
+        message = said_message(entry.id, entry.at_microseconds, body)
         if body.role in {Role.USER, Role.SYSTEM}:
             self._waiting.append(Placed(message, "", entry.seq))
         elif body.role == Role.ASSISTANT:
@@ -153,6 +161,21 @@ class Conversation:
                 self._placed[index] = placed._replace(message=sealed)
                 self._open_calls = calls_of(sealed)
                 return
+
+    def _edited(self, _entry: e.Entry, body: e.MessageEdited) -> None:
+        self._change(body.message_id, lambda message: edited(message, body.parts))
+
+    def _retracted(self, _entry: e.Entry, body: e.MessageRetracted) -> None:
+        self._change(body.message_id, retracted)
+
+    def _change(self, message_id: str, change: Callable[[Message], Message]) -> None:
+        """Somebody changed what was said in a chat: it stands changed where it stood. People change what is recent."""
+        for places in (self._waiting, self._placed):
+            for index in range(len(places) - 1, -1, -1):
+                placed = places[index]
+                if placed.message.id == message_id and placed.message.event_id:
+                    places[index] = placed._replace(message=change(placed.message))
+                    return
 
     def _taken_back(self, entry: e.Entry, body: e.MessagesUndone) -> None:
         for message_id in body.message_ids:
@@ -203,6 +226,8 @@ APPLY: dict[type[e.Body], Callable[[Conversation, e.Entry, Any], None]] = {
     e.MessageAdded: Conversation._message_added,  # noqa: SLF001
     e.MessageOpened: Conversation._message_opened,  # noqa: SLF001
     e.MessageSealed: Conversation._message_sealed,  # noqa: SLF001
+    e.MessageEdited: Conversation._edited,  # noqa: SLF001
+    e.MessageRetracted: Conversation._retracted,  # noqa: SLF001
     e.MessagesUndone: Conversation._taken_back,  # noqa: SLF001
     e.MessagesRestored: Conversation._restored,  # noqa: SLF001
     e.TurnQueued: Conversation._turn_queued,  # noqa: SLF001

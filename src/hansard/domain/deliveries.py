@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from enum import StrEnum
 
 import msgspec
@@ -37,7 +38,7 @@ class Operation(StrEnum):
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """One outbound post or edit of a message's text [start_bytes, end_bytes) on one channel."""
+    """One post or edit on one channel: of a message's text [start_bytes, end_bytes), or of one of its files."""
 
     id: str
     session_id: str
@@ -47,6 +48,8 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     operation: Operation = Operation.POST
     start_bytes: int = 0
     end_bytes: int = 0
+    file: int = 0
+    """The number of the message's file that it shows, from 1; 0: its words."""
     state: DeliveryState = DeliveryState.PENDING
     attempts: int = 0
     owner: str = ""
@@ -68,3 +71,18 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
     channel: str
     account: str
     value: str
+
+
+DIGITS = 6
+"""Of a delivery's number: ids sort as numbers do."""
+
+
+def delivery_prefix(message_id: str, chat: str) -> str:
+    """Return how the ids of a message's deliveries in a chat begin."""
+    names = f"{message_id}\n{chat}".encode()
+    return f"d-{hashlib.sha256(names).hexdigest()[:24]}-"
+
+
+def delivery_id(message_id: str, chat: str, number: int) -> str:
+    """Return the id of one of a message's deliveries in a chat: whoever delivers it makes the same one."""
+    return f"{delivery_prefix(message_id, chat)}{number:0{DIGITS}d}"

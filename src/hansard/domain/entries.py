@@ -37,6 +37,8 @@ class SessionCreated(Body, frozen=True):
     at: int = 0
     digest: str = ""
     messages: int = 0
+    reason: str = ""
+    """Why it follows its parent, where the model is to be told: `new`, `idle` or `daily`."""
 
 
 class SessionTitled(Body, frozen=True):
@@ -90,6 +92,14 @@ class MessageAdded(Body, frozen=True):
     status: Status = Status.COMPLETE
     said_at: int = 0
     author: str = ""
+    chat: str = ""
+    """Where it was said, or where it is to be shown: a chat of a channel. Empty: in a terminal or by a program."""
+    event_id: str = ""
+    """What the platform calls the event in which a person said it."""
+    observed: bool = False
+    """Whether it was said among people, not to the agent."""
+    imported: bool = False
+    """Whether it was said elsewhere and came by an import: nobody is shown it, or answered, in the chat it names."""
 
 
 class MessageOpened(Body, frozen=True):
@@ -107,6 +117,34 @@ class MessageSealed(Body, frozen=True):
     parts: tuple[Part, ...]
 
 
+class MessageEdited(Body, frozen=True):
+    """A person changed on the platform what they had said. The words before stay in the record."""
+
+    message_id: str
+    parts: tuple[Part, ...]
+    event_id: str = ""
+
+
+class MessageRetracted(Body, frozen=True):
+    """What a person had said was deleted on the platform. The words stay in the record."""
+
+    message_id: str
+    event_id: str = ""
+
+
+class MessageDelivered(Body, frozen=True):
+    """A message needs no further delivery in a chat: it was shown there, or nobody tries any longer."""
+
+    message_id: str
+    chat: str
+    outcome: str = "shown"
+    """`shown`, `empty` (there was nothing to show), `set_aside` (the chat is gone) or `dropped` (by a person).
+
+    `retried`: a person wants it to be tried again, so it waits for delivery once more.
+    """
+    reason: str = ""
+
+
 class MessagesUndone(Body, frozen=True):
     """Messages were taken back: they leave the transcript and the context, not the record."""
 
@@ -120,9 +158,10 @@ class MessagesRestored(Body, frozen=True):
 
 
 class TurnQueued(Body, frozen=True):
-    """A turn waits to run."""
+    """A turn waits to run. `chats`: where it is to be shown, besides the chats in which its messages were said."""
 
     turn_id: str
+    chats: tuple[str, ...] = ()
 
 
 class TurnStarted(Body, frozen=True):
@@ -140,10 +179,14 @@ class TurnStopping(Body, frozen=True):
 
 
 class TurnSteered(Body, frozen=True):
-    """A message goes into the running turn, with its next results, instead of waiting for the turn after it."""
+    """A message goes into the running turn, with its next results, instead of waiting for the turn after it.
+
+    `chat` is where it was said: the turn is shown there, too, from now on.
+    """
 
     turn_id: str
     message_id: str
+    chat: str = ""
 
 
 class TurnContinued(Body, frozen=True):
@@ -170,7 +213,7 @@ class TurnEnded(Body, frozen=True):
 
 
 class DeliveryCreated(Body, frozen=True):
-    """A message, or a stretch of it, is to be shown on a channel."""
+    """A message, or a stretch of it, or one of its files, is to be shown on a channel."""
 
     delivery_id: str
     channel: str
@@ -179,6 +222,8 @@ class DeliveryCreated(Body, frozen=True):
     operation: Operation = Operation.POST
     start_bytes: int = 0
     end_bytes: int = 0
+    file: int = 0
+    """The number of the message's file, from 1; 0: its words."""
 
 
 class DeliveryMoved(Body, frozen=True):
@@ -225,6 +270,42 @@ class IntakeAccepted(Body, frozen=True):
     turns: tuple[tuple[str, str], ...] = ()
 
 
+class IntakeHeld(Body, frozen=True):
+    """An event came that cannot be read yet, as its keys are missing. It is kept whole, and tried again."""
+
+    channel: str
+    account: str
+    event_id: str
+    chat: str
+    raw: str
+
+
+class AccessAsked(Body, frozen=True):
+    """A person who may not talk here was shown a one-time code; the admin may approve it until it expires."""
+
+    channel: str
+    identity: str
+    code: str
+    expires_at: int
+    chat: str = ""
+
+
+class AccessTried(Body, frozen=True):
+    """Somebody tried to approve a code that was not given to anyone, or no longer counts. The code is not kept."""
+
+    by: str = ""
+
+
+class AccessChanged(Body, frozen=True):
+    """A person was allowed to talk, or is so no longer. `code` is the one that was approved."""
+
+    channel: str
+    identity: str
+    allowed: bool
+    by: str = ""
+    code: str = ""
+
+
 KINDS: dict[str, tuple[int, type[Body]]] = {
     "session.created": (1, SessionCreated),
     "session.titled": (1, SessionTitled),
@@ -237,6 +318,9 @@ KINDS: dict[str, tuple[int, type[Body]]] = {
     "message.added": (1, MessageAdded),
     "message.opened": (1, MessageOpened),
     "message.sealed": (1, MessageSealed),
+    "message.edited": (1, MessageEdited),
+    "message.retracted": (1, MessageRetracted),
+    "message.delivered": (1, MessageDelivered),
     "messages.undone": (1, MessagesUndone),
     "messages.restored": (1, MessagesRestored),
     "turn.queued": (1, TurnQueued),
@@ -252,6 +336,10 @@ KINDS: dict[str, tuple[int, type[Body]]] = {
     "route.moved": (1, RouteMoved),
     "cursor.moved": (1, CursorMoved),
     "intake.accepted": (1, IntakeAccepted),
+    "intake.held": (1, IntakeHeld),
+    "access.asked": (1, AccessAsked),
+    "access.tried": (1, AccessTried),
+    "access.changed": (1, AccessChanged),
 }
 """Each kind, its newest version, and the body of that version. A kind's old versions stay readable for ever."""
 
@@ -344,10 +432,10 @@ def chain_digest(previous: bytes, header: Header, salt: bytes, body: bytes) -> b
 
 
 def same_body(kind: str, version: int, stored: bytes, offered: bytes) -> bool:
-    """Return whether two bodies say the same; the time of an event is a label and does not count."""
+    """Return whether two bodies say the same; when it was said and how it came here are labels, and do not count."""
     if stored == offered:
         return True
     first, second = decode_body(kind, version, stored), decode_body(kind, version, offered)
     if isinstance(first, MessageAdded) and isinstance(second, MessageAdded):
-        first, second = (msgspec.structs.replace(body, said_at=0) for body in (first, second))
+        first, second = (msgspec.structs.replace(body, said_at=0, imported=False) for body in (first, second))
     return first == second

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
+import threading
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
@@ -24,6 +26,33 @@ SESSION_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}\Z")
 DATED_SESSION_ID = re.compile(r"(\d{4})(0[1-9]|1[0-2])(?:[0-2]\d|3[01])-\d{6}-[a-z0-9-]+\Z")
 
 
+RANDOM_BYTES = 2048
+"""Random bytes that are fetched from the system at once: each call of it costs as much as writing an entry does."""
+
+_mutex = threading.Lock()
+_random = bytearray()
+
+
+def random_bytes(count: int) -> bytes:
+    """Return random bytes that were never given before, from any thread."""
+    with _mutex:
+        if len(_random) < count:
+            _random[:] = os.urandom(max(RANDOM_BYTES, count))
+        taken = bytes(_random[:count])
+        del _random[:count]
+    return taken
+
+
+def _forget_in_child() -> None:
+    """A child of fork() must not give what its parent gives, and may have been forked while the lock was held."""
+    global _mutex  # noqa: PLW0603 - the parent's may be held for ever
+    _mutex = threading.Lock()
+    _random.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
 def random_letters(count: int) -> str:
     """Return random letters of the typeable alphabet."""
     return "".join(secrets.choice(ALPHABET) for _ in range(count))
@@ -37,7 +66,7 @@ def new_session_id(at_microseconds: int) -> str:
 
 def new_id() -> str:
     """Return a new id for an entry, a turn or a delivery: 90 bits, so that two never meet."""
-    return secrets.token_hex(12)
+    return random_bytes(12).hex()
 
 
 def check_session_id(session_id: str) -> str:

@@ -72,7 +72,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True, tag="tool_result", o
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, tag="file", omit_defaults=True):
-    """An attachment; its bytes are the blob of that digest."""
+    """An attachment; its bytes are the blob of that digest. Without one it is only named: it was not kept."""
 
     blob: str
     name: str = ""
@@ -96,6 +96,10 @@ def clean_part(part: Part) -> Part:
     return msgspec.structs.replace(part, **changes) if changes else part
 
 
+RETRACTED = "(deleted in the chat)"
+"""Stands in transcripts where somebody deleted on the platform what was said. The words stay in the record."""
+
+
 def join_text(parts: tuple[Part, ...]) -> str:
     """Return the words of the parts, without reasoning, calls and files."""
     if len(parts) == 1 and isinstance(parts[0], Text):
@@ -112,6 +116,18 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     status: Status = Status.COMPLETE
     at_microseconds: int = 0
     author: str = ""
+    chat: str = ""
+    """Where it was said, or is to be shown: a chat of a channel. Empty: in a terminal or by a program."""
+    event_id: str = ""
+    """What the platform calls the event in which a person said it."""
+    is_observed: bool = False
+    """Whether it was said among people, not to the agent."""
+    is_edited: bool = False
+    """Whether these are later words of its author, in place of the first ones."""
+    is_retracted: bool = False
+    """Whether it was deleted in the chat. In transcripts, what stands here then is a fixed sentence."""
+    is_imported: bool = False
+    """Whether it was said elsewhere and came by an import: nobody is shown it, or answered, in the chat it names."""
 
     @property
     def text(self) -> str:
@@ -132,6 +148,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         id: str | None = None,
         at: datetime | None = None,
         author: str = "",
+        chat: str = "",
+        event_id: str = "",
         status: Status = Status.COMPLETE,
     ) -> Self:
         """Return a message; without an id it gets a new one. It is checked and cleaned when it is appended."""
@@ -145,6 +163,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
             status=status,
             at_microseconds=0 if at is None else round(at.timestamp() * 1_000_000),
             author=author,
+            chat=chat,
+            event_id=event_id,
         )
 
     @classmethod
@@ -155,9 +175,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         id: str | None = None,
         at: datetime | None = None,
         author: str = "",
+        chat: str = "",
+        event_id: str = "",
     ) -> Self:
         """Return what a person said."""
-        return cls.make(Role.USER, content, id=id, at=at, author=author)
+        return cls.make(Role.USER, content, id=id, at=at, author=author, chat=chat, event_id=event_id)
 
     @classmethod
     def assistant(
@@ -166,9 +188,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         *,
         id: str | None = None,
         at: datetime | None = None,
+        chat: str = "",
     ) -> Self:
         """Return what the agent said, whole."""
-        return cls.make(Role.ASSISTANT, content, id=id, at=at)
+        return cls.make(Role.ASSISTANT, content, id=id, at=at, chat=chat)
 
     @classmethod
     def tool(
@@ -188,6 +211,6 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         return cls.make(Role.SYSTEM, content, id=id)
 
     @classmethod
-    def notice(cls, content: str, *, id: str | None = None) -> Self:
+    def notice(cls, content: str, *, id: str | None = None, chat: str = "") -> Self:
         """Return what Hansard itself tells a person."""
-        return cls.make(Role.NOTICE, content, id=id)
+        return cls.make(Role.NOTICE, content, id=id, chat=chat)

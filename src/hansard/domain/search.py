@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hansard.domain.messages import Part
 
-RULE = f"2, Unicode {unicodedata.unidata_version}"
+RULE = f"3, Unicode {unicodedata.unidata_version}"
 """Which rule made a token: its number here, which grows with each change, and the tables that Python has."""
 
 QUERY_CHARACTERS_MAX = 1000

@@ -160,6 +160,190 @@ class Terminal(msgspec.Struct, frozen=True, kw_only=True):
     ] = Colour.AUTO
 
 
+class Rooms(StrEnum):
+    """Whose conversation a room is."""
+
+    SHARED = "shared"
+    """One session for all who are in it."""
+    PER_PERSON = "per_person"
+    """One session for each person."""
+
+
+class Answers(StrEnum):
+    """What the agent answers in a room."""
+
+    MENTIONS = "mentions"
+    """What names it or replies to it."""
+    EVERYTHING = "everything"
+    """Whatever an allowed person says."""
+
+
+PERSON_NAME: Final = r"[a-z0-9][a-z0-9_-]{0,63}"
+MATRIX_PERSON: Final = r"@[^\s:]{1,200}:[^\s]{1,200}"
+
+AllowName = Annotated[
+    str,
+    Meta(
+        pattern=rf"\A(?:{PERSON_NAME}|{MATRIX_PERSON}|\*:[^\s*]{{1,200}}|![^\s]{{1,250}})\Z",
+        extra={
+            "allowed": "a list of names of [people], @person:server, *:server for all of a server, "
+            "and !room:server for all in a room"
+        },
+    ),
+]
+
+
+class Person(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One person, wherever they talk."""
+
+    matrix: tuple[Annotated[str, Meta(pattern=rf"\A{MATRIX_PERSON}\Z")], ...] = ()
+    terminal: bool = False
+
+
+class Matrix(msgspec.Struct, frozen=True, kw_only=True):
+    """The account on Matrix. Its password and its keys stand elsewhere."""
+
+    homeserver: (
+        Annotated[
+            str,
+            Meta(
+                max_length=2000,
+                description="Where the homeserver is reached. Not set: Hansard is not on Matrix.",
+                extra={
+                    "allowed": "an https address without a password in it; http on this machine, or with allow_http"
+                },
+            ),
+        ]
+        | None
+    ) = None
+    allow_http: Annotated[
+        bool,
+        Meta(description="Whether http may leave this machine: others on the way can then read tokens and words."),
+    ] = False
+    user_id: (
+        Annotated[
+            str,
+            Meta(
+                pattern=rf"\A{MATRIX_PERSON}\Z",
+                description="The agent's own name on Matrix.",
+                extra={"allowed": "a name such as @hansard:example.org"},
+            ),
+        ]
+        | None
+    ) = None
+    allow: Annotated[
+        tuple[AllowName, ...],
+        Meta(
+            max_length=1000,
+            description="Who may talk to the agent. Nobody else may, until a code of theirs is approved.",
+        ),
+    ] = ()
+    observe: Annotated[
+        bool, Meta(description="Whether what allowed people say in rooms to each other is recorded, too.")
+    ] = False
+    rooms: Annotated[
+        Rooms,
+        Meta(description="`shared`: one session for all in a room. `per_person`: one for each person in it."),
+    ] = Rooms.SHARED
+    answer: Annotated[
+        Answers,
+        Meta(
+            description="What is answered in a room. `mentions`: what names the agent or replies to it. "
+            "`everything`: whatever allowed people say there."
+        ),
+    ] = Answers.MENTIONS
+    answer_age_seconds_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=366 * DAY_SECONDS,
+            description="How old a message may be that is answered. Older ones, sent while the gateway was down, "
+            "are recorded, and the person is told.",
+        ),
+    ] = DAY_SECONDS
+    attachment_bytes_max: Annotated[
+        int,
+        Meta(ge=0, le=256 * MIB, description="The largest file that is kept. Of larger ones the name is recorded."),
+    ] = 20 * MIB
+
+
+class Channels(msgspec.Struct, frozen=True, kw_only=True):
+    """The platforms on which people reach the agent."""
+
+    matrix: Matrix = Matrix()
+
+
+class Resets(msgspec.Struct, frozen=True, kw_only=True):
+    """When a chat begins a new session by itself."""
+
+    idle_minutes: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                le=366 * 24 * 60,
+                description="After so long without a word, a chat's next message begins a new session. Not set: never.",
+            ),
+        ]
+        | None
+    ) = None
+    daily_hour: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                le=23,
+                description="The first message after this hour begins a new session, each day. Not set: never.",
+            ),
+        ]
+        | None
+    ) = None
+    time_zone: Annotated[
+        str,
+        Meta(
+            pattern=r"\A[A-Za-z0-9_+-]{1,40}(?:/[A-Za-z0-9_+-]{1,40}){0,2}\Z",
+            description="Whose clock `daily_hour` is read on.",
+            extra={"allowed": "the name of a time zone, such as Europe/Berlin"},
+        ),
+    ] = "UTC"
+
+
+class Pairing(msgspec.Struct, frozen=True, kw_only=True):
+    """How strangers ask to be allowed: a code that they are shown, and that the admin approves."""
+
+    enabled: Annotated[
+        bool,
+        Meta(description="Whether a person who is not allowed is shown a code for `hansard pair approve`."),
+    ] = True
+    code_minutes: Annotated[
+        int, Meta(ge=1, le=7 * 24 * 60, description="How long a code can be approved. It counts once.")
+    ] = 60
+    tries_per_hour_max: Annotated[
+        int, Meta(ge=1, le=1000, description="Wrong codes in an hour, after which none is approved until it is over.")
+    ] = 10
+    codes_per_hour_max: Annotated[int, Meta(ge=1, le=1000, description="Codes that are shown in an hour, in all.")] = 20
+    person_codes_per_day_max: Annotated[
+        int, Meta(ge=1, le=100, description="Codes that one person is shown in a day.")
+    ] = 3
+
+
+class Gateway(msgspec.Struct, frozen=True, kw_only=True):
+    """The process that runs the channels."""
+
+    drain_seconds: Annotated[
+        float,
+        Meta(ge=0, le=600, description="How long running answers may go on when the gateway is told to stop."),
+    ] = 30.0
+    health_port: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=65535,
+            description="The port on this machine on which the gateway tells how it is. 0: any that is free.",
+        ),
+    ] = 0
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All settings. A section of `config.toml` is a struct in here, a key is a field."""
 
@@ -199,6 +383,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     limits: TurnLimits = TurnLimits()
     providers: Providers = Providers()
     terminal: Terminal = Terminal()
+    people: Annotated[
+        dict[Annotated[str, Meta(pattern=rf"\A{PERSON_NAME}\Z")], Person],
+        Meta(
+            max_length=1000,
+            description="Who a person is on each platform, so that they have one history everywhere: "
+            "`matrix` is a list of Matrix names, `terminal = true` says that the terminal here is theirs.",
+            extra={
+                "allowed": 'a section [people.NAME] for each person, with matrix = ["@name:server"] '
+                "and terminal = true or false"
+            },
+        ),
+    ] = {}
+    channels: Channels = Channels()
+    resets: Resets = Resets()
+    pairing: Pairing = Pairing()
+    gateway: Gateway = Gateway()
 
 
 class Setting(NamedTuple):
@@ -222,6 +422,11 @@ class Setting(NamedTuple):
     def is_list(self) -> bool:
         """Whether it holds several values, which a variable gives with commas between them."""
         return get_origin(bare_type(self.type)) is tuple
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it holds values by name, which a variable gives as JSON."""
+        return get_origin(bare_type(self.type)) is dict
 
     @property
     def allowed(self) -> str:
@@ -252,7 +457,7 @@ def metas(annotation: object) -> Iterator[msgspec.Meta]:
 
 def bare_type(annotation: Any) -> Any:  # noqa: ANN401 - an annotation may be anything
     """A type without its constraints and without None."""
-    while get_args(annotation) and get_origin(annotation) is not tuple:
+    while get_args(annotation) and get_origin(annotation) not in {tuple, dict}:
         annotation = get_args(annotation)[0]
     return annotation
 
@@ -268,7 +473,7 @@ def settings_of(schema: type[msgspec.Struct], prefix: str = "") -> Iterator[Sett
         if is_section(field.type):
             yield from settings_of(field.type, f"{prefix}{field.name}.")
         else:
-            yield Setting(prefix + field.name, field.type, field.default)
+            yield Setting(prefix + field.name, field.type, {} if field.default is msgspec.NODEFAULT else field.default)
 
 
 SETTINGS: Final = {setting.key: setting for setting in settings_of(Settings)}

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hansard.domain.entries import Body, MessageAdded, MessageOpened, MessageSealed, MessagesRestored, MessagesUndone
-from hansard.domain.messages import Message, Part, Reasoning, Status, Text
+import msgspec
+
+from hansard.domain.entries import (
+    Body,
+    MessageAdded,
+    MessageEdited,
+    MessageOpened,
+    MessageRetracted,
+    MessageSealed,
+    MessagesRestored,
+    MessagesUndone,
+)
+from hansard.domain.messages import RETRACTED, File, Message, Part, Reasoning, Status, Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,26 +44,87 @@ def streamed_pieces(parts: Sequence[Part]) -> list[tuple[str, str]]:
     ]
 
 
+def edited(message: Message, parts: tuple[Part, ...]) -> Message:
+    """Return a message with its author's later words; what was deleted stays so, and files stay."""
+    if message.is_retracted:
+        return message
+    files = tuple(part for part in message.parts if isinstance(part, File))
+    return msgspec.structs.replace(message, parts=(*parts, *files), is_edited=True)
+
+
+def retracted(message: Message) -> Message:
+    """Return what is seen of a message that was deleted in its chat."""
+    return msgspec.structs.replace(message, parts=(Text(RETRACTED),), is_retracted=True)
+
+
+class Changes:
+    """What became of messages after they were said: a fold of the entries about them."""
+
+    def __init__(self) -> None:
+        """Nothing happened yet."""
+        self.undone: set[str] = set()
+        """Messages that are taken back now."""
+        self.by_message: dict[str, list[MessageEdited | MessageRetracted]] = {}
+        """What people changed in their chats, in order."""
+
+    def take(self, body: Body) -> None:
+        """Take the next entry in."""
+        if isinstance(body, MessagesUndone):
+            self.undone.update(body.message_ids)
+        elif isinstance(body, MessagesRestored):
+            self.undone.difference_update(body.message_ids)
+        elif isinstance(body, MessageEdited | MessageRetracted):
+            self.by_message.setdefault(body.message_id, []).append(body)
+
+    def of(self, message: Message) -> list[MessageEdited | MessageRetracted]:
+        """Return the changes of a message. Only what was said in a chat can be changed there."""
+        return self.by_message.get(message.id, []) if message.event_id else []
+
+    def is_deleted(self, message: Message) -> bool:
+        """Return whether a message was deleted in its chat."""
+        return any(isinstance(each, MessageRetracted) for each in self.of(message))
+
+    def last_words(self, message: Message) -> Message:
+        """Return a message with the words that it has now; one that was deleted, with the last that it had, marked."""
+        for change in self.of(message):
+            if isinstance(change, MessageEdited):
+                message = edited(message, change.parts)
+            else:
+                message = msgspec.structs.replace(message, is_retracted=True)
+        return message
+
+
+def said_message(entry_id: str, at: int, body: MessageAdded) -> Message:
+    """Return the message of an entry, as it was said."""
+    return Message(
+        id=entry_id,
+        role=body.role,
+        parts=body.parts,
+        status=body.status,
+        at_microseconds=body.said_at or at,
+        author=body.author,
+        chat=body.chat,
+        event_id=body.event_id,
+        is_observed=body.observed,
+        is_imported=body.imported,
+    )
+
+
 def fold_transcript(entries: Iterable[tuple[str, int, Body]], open_parts: tuple[Part, ...] = ()) -> list[Message]:
     """Return the messages of (id, time, body) entries; `open_parts` is what an unsealed message has so far.
 
-    Messages that were undone, and not restored since, are left out.
+    Messages that were undone, and not restored since, are left out. One that was edited has its latest words, and says
+    so; one that was deleted in its chat is a fixed sentence.
     """
     messages: list[Message] = []
+    said_at: dict[str, int] = {}
     open_at: dict[str, int] = {}
     undone: set[str] = set()
     for entry_id, at, body in entries:
         if isinstance(body, MessageAdded):
-            messages.append(
-                Message(
-                    id=entry_id,
-                    role=body.role,
-                    parts=body.parts,
-                    status=body.status,
-                    at_microseconds=body.said_at or at,
-                    author=body.author,
-                )
-            )
+            if body.event_id:
+                said_at[entry_id] = len(messages)
+            messages.append(said_message(entry_id, at, body))
         elif isinstance(body, MessageOpened):
             open_at[entry_id] = len(messages)
             messages.append(
@@ -68,6 +140,12 @@ def fold_transcript(entries: Iterable[tuple[str, int, Body]], open_parts: tuple[
                 status=body.status,
                 at_microseconds=opened.at_microseconds,
             )
+        elif isinstance(body, MessageEdited | MessageRetracted) and body.message_id in said_at:
+            place = said_at[body.message_id]
+            changed = (
+                edited(messages[place], body.parts) if isinstance(body, MessageEdited) else retracted(messages[place])
+            )
+            messages[place] = changed
         elif isinstance(body, MessagesUndone):
             undone.update(body.message_ids)
         elif isinstance(body, MessagesRestored):

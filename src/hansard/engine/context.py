@@ -31,14 +31,27 @@ def build_request(conversation: Conversation, frozen: SessionFrozen, output_toke
     return Request(
         system=frozen.system,
         tools=frozen.tools,
-        messages=tuple(render(conversation.placed, conversation.ends)),
+        messages=tuple(render(conversation.placed, conversation.ends, opening_of(conversation))),
         output_tokens_max=output_tokens_max,
     )
 
 
-def render(placed: list[Placed], ends: dict[str, End]) -> list[Said]:
+class Opening(NamedTuple):
+    """What is known from a session's beginning on: a note to begin with, and whether one person alone talks in it."""
+
+    note: str = ""
+    is_private: bool = False
+
+
+def opening_of(conversation: Conversation) -> Opening:
+    """Return how a conversation begins. It never changes, so every request begins with it."""
+    reason = conversation.began.reason if conversation.began is not None else ""
+    return Opening(prompts.session_began(reason) if reason else "", conversation.owner.startswith("person:"))
+
+
+def render(placed: list[Placed], ends: dict[str, End], opening: Opening = Opening()) -> list[Said]:  # noqa: B008
     """Return the messages that a model is given; they end with something to reply to."""
-    rendering = Rendering(ends)
+    rendering = Rendering(ends, opening)
     for message, turn_id, _ in placed:
         if message.status != Status.OPEN:
             rendering.take(message, turn_id)
@@ -56,12 +69,13 @@ class OpenCall(NamedTuple):
 class Rendering:
     """Messages on their way to a model."""
 
-    def __init__(self, ends: dict[str, End]) -> None:
+    def __init__(self, ends: dict[str, End], opening: Opening) -> None:
         """Begin with none."""
         self.said: list[Said] = []
         self._ends = ends
+        self._is_private = opening.is_private
         self._turn_id = ""
-        self._notes: list[str] = []
+        self._notes: list[str] = [opening.note] if opening.note else []
         self._open: list[OpenCall] = []
         self._results: dict[str, ToolResult] = {}
         self._used_ids: set[str] = set()
@@ -97,7 +111,7 @@ class Rendering:
             self.said.append(AssistantSaid(prompts.NO_REPLY))
             self._notes = [prompts.turn_without_reply(end.state if end else None, end.reason if end else "")]
             last = None
-        text = "\n\n".join([*self._notes, words_of(message)])
+        text = "\n\n".join([*self._notes, words_of(message, is_private=self._is_private)])
         self._notes = []
         if isinstance(last, UserSaid):
             self.said[-1] = UserSaid(f"{last.text}\n\n{text}")
@@ -120,7 +134,8 @@ class Rendering:
     def _say_between(self) -> None:
         """Put a note where a person would have spoken."""
         between = prompts.BEGIN if not self.said else prompts.CONTINUE if self._cut else prompts.GO_ON
-        self.said.append(UserSaid(between))
+        notes = [] if self.said else self._notes
+        self.said.append(UserSaid("\n\n".join([*notes, between])))
         self._notes = []
 
     def _own_id(self, call: ToolCall, answer_id: str) -> ToolCall:
@@ -159,15 +174,22 @@ def unknown_result(call: ToolCall) -> ToolResult:
     return ToolResult(call_id=call.id, text=prompts.RESULT_UNKNOWN, outcome=ToolOutcome.UNKNOWN)
 
 
-def words_of(message: Message) -> str:
-    """Return what somebody said, as a model reads it."""
+def words_of(message: Message, *, is_private: bool = False) -> str:
+    """Return what somebody said, as a model reads it. Who said it in a chat of one person goes without saying."""
+    if message.is_retracted:
+        return prompts.RETRACTED
     pieces = []
     for part in message.parts:
         if isinstance(part, Text):
             pieces.append(part.text)
         elif isinstance(part, File):
-            pieces.append(f"[Hansard: a file: {part.name or 'unnamed'}, {part.media_type}, {part.size_bytes} bytes]")
+            kept = "" if part.blob else ", which was not kept"
+            name = part.name or "unnamed"
+            pieces.append(f"[Hansard: a file: {name}, {part.media_type}, {part.size_bytes} bytes{kept}]")
     text = "\n".join(pieces)
-    if message.author and text:
+    if message.author and text and not (is_private and message.chat):
         text = f"{message.author}: {text}"
-    return text if text.strip() else prompts.NO_TEXT
+    notes = [
+        note for note, holds in ((prompts.OBSERVED, message.is_observed), (prompts.EDITED, message.is_edited)) if holds
+    ]
+    return "\n".join([*notes, text if text.strip() else prompts.NO_TEXT])

@@ -29,6 +29,24 @@ RESULT_UNKNOWN = "[Hansard: outcome unknown: the turn ended before this call's r
 RESULT_NOT_STARTED = "[Hansard: not started: the turn ended before this call was run.]"
 
 
+EDITED = "[Hansard: the person edited this message afterwards; these are the latest words.]"
+RETRACTED = "[Hansard: a message that was deleted in the chat stood here.]"
+OBSERVED = "[Hansard: said among people, not to you.]"
+
+BEGAN = {
+    "new": "the person asked for a new session",
+    "idle": "nobody had said anything for a while",
+    "daily": "a new day began",
+}
+"""Why a session follows another one, as a model is told."""
+
+
+def session_began(reason: str) -> str:
+    """Return the note on how a session began that follows another one in the same chat."""
+    said = BEGAN.get(reason, "the one before was ended")
+    return f"[Hansard: this is a new session, because {said}. What was said before it is kept, but you do not see it.]"
+
+
 def why(reason: str) -> str:
     """Return a reason as part of a note, on one line."""
     text = " ".join(reason.split())[:REASON_CHARACTERS]

@@ -62,6 +62,11 @@ class Runner:
         while (task := self._tasks.get(session_id)) is not None:
             await asyncio.wait({task})
 
+    async def idle(self) -> None:
+        """Wait until this process has nothing left to run in any session."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks.values()))
+
     async def close(self) -> None:
         """Interrupt what runs and wait until it has ended, in the record."""
         await cancel_all(*self._tasks.values())

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.messages import Message
-from hansard.errors import Ambiguous, HansardError, OutcomeUnknown, RecordUnavailable, SessionEnded
+from hansard.errors import Ambiguous, HansardError, NotFound, OutcomeUnknown, RecordUnavailable, SessionEnded
 from hansard.intake import handlers
 from hansard.intake.handlers import Outcome, Scene
 
@@ -92,28 +92,37 @@ def suggestion(name: str) -> str:
     return f"There is no command /{name}. " + (f"Did you mean /{near[0]}?" if near else "/help lists them.")
 
 
+REPEATABLE = frozenset({"help", "resume", "sessions", "title", "stop", "busy", "status", "usage"})
+"""Commands that may be run again when nobody knows whether they were: twice is the same as once."""
+
+
 async def run_command(scene: Scene, text: str, parsed: Parsed) -> Outcome:
     """Run a command. The command and its reply are recorded, the reply where the conversation then is."""
     asked = Message.notice(text.strip())
     await append_open(scene, scene.session_id, asked_by(asked, scene.owner))
-    command = COMMANDS.get(parsed.name)
-    try:
-        if parsed.name == "help":
-            outcome = Outcome(help_text(), scene.session_id)
-        elif command is None:
-            outcome = Outcome(suggestion(parsed.name), scene.session_id)
-        else:
-            outcome = await command.run(scene, parsed.argument)
-    except Ambiguous as error:
-        outcome = Outcome(await handlers.candidates(scene, error), scene.session_id)
-    except (RecordUnavailable, OutcomeUnknown):
-        raise
-    except HansardError as error:
-        outcome = Outcome(f"{error}. {error.hint}", scene.session_id)
+    outcome = await perform(scene, parsed)
     if not outcome.text:
         return outcome
     entry = await append_open(scene, outcome.session_id, Message.notice(outcome.text))
     return outcome._replace(seq=entry.seq)
+
+
+async def perform(scene: Scene, parsed: Parsed) -> Outcome:
+    """Do what a command asks for, and return its reply; whoever calls records both."""
+    command = COMMANDS.get(parsed.name)
+    try:
+        if parsed.name == "help":
+            return Outcome(help_text(), scene.session_id)
+        if command is None:
+            return Outcome(suggestion(parsed.name), scene.session_id)
+        return await command.run(scene, parsed.argument)
+    except Ambiguous as error:
+        return Outcome(await handlers.candidates(scene, error), scene.session_id)
+    except (RecordUnavailable, OutcomeUnknown):
+        raise
+    except HansardError as error:
+        hint = "/sessions lists yours." if scene.chat and isinstance(error, NotFound) else error.hint
+        return Outcome(f"{error}. {hint}", scene.session_id)
 
 
 def asked_by(asked: Message, owner: str) -> Message:

@@ -54,6 +54,10 @@ class Scene(NamedTuple):
     model: str = ""
     listed: tuple[str, ...] = ()
     """The sessions that were listed last: what a number means."""
+    author: str = ""
+    """What the platform calls the person; empty at the terminal."""
+    chat: str = ""
+    """Where it is given; empty at the terminal."""
 
 
 class Outcome(NamedTuple):
@@ -205,7 +209,7 @@ async def retry(scene: Scene, argument: str) -> Outcome:
     if not conversation.placed and not conversation.waiting:
         return Outcome("There is nothing to ask again.", scene.session_id)
     await scene.record.undo(scene.session_id, [placed.message.id for placed in last_answer(conversation)])
-    queued = await scene.record.queue_turn(scene.session_id)
+    queued = await scene.record.queue_turn(scene.session_id, chat=scene.chat)
     return Outcome("Asking again.", scene.session_id, wake=queued.id)
 
 
@@ -241,7 +245,8 @@ async def steer(scene: Scene, argument: str) -> Outcome:
 async def say(scene: Scene, text: str, mode: Busy, reply: str) -> Outcome:
     """Record a message in a mode of its own; the reply is only given when something runs."""
     runs = bool((await scene.record.conversation(scene.session_id)).running)
-    spoken = await speak(scene.record, scene.session_id, [Message.user(text)], mode)
+    said = Message.user(text, author=scene.author, chat=scene.chat)
+    spoken = await speak(scene.record, scene.session_id, [said], mode)
     return Outcome(reply if runs else "", scene.session_id, wake=spoken.turn_id)
 
 
@@ -267,7 +272,7 @@ async def status(scene: Scene, argument: str) -> Outcome:
         f"Messages {session.messages}, {len(conversation.waiting)} waiting; {turn}",
         f"Model    {scene.model or 'none yet'}",
         f"Busy     {await busy_of(record, scene.session_id, scene.busy)}",
-        f"Record   {record.trouble or 'in order'}, {record.home}",
+        f"Record   {record.trouble or 'in order'}" + ("" if scene.chat else f", {record.home}"),
     ]
     return Outcome("\n".join(lines), scene.session_id)
 

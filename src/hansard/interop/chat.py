@@ -1,8 +1,9 @@
 """Sessions as examples for fine-tuning: one line a session, `{"messages":[{"role":…,"content":…},…]}`.
 
-Only what people and the model said to each other is in it: no notices, no reasoning, no tools, nothing that was taken
-back, no answer that was cut off. Neighbours of one role are one message, and an example ends with an answer: that is
-what those who read such files ask for. A session without an answer gives no line.
+Only what people and the model said to each other is in it, with the words that it has now: no notices, no reasoning, no
+tools, nothing that was taken back or deleted, nothing that people said among themselves, no answer that was cut off.
+Neighbours of one role are one message, and an example ends with an answer: that is what those who read such files ask
+for. A session without an answer gives no line.
 """
 
 from __future__ import annotations
@@ -58,8 +59,11 @@ async def spoken(items: AsyncIterator[object]) -> AsyncIterator[tuple[Role, str]
 
 
 def belongs(message: Message) -> bool:
-    """Return whether a message teaches anything: whole, and with words."""
-    return message.role in ROLES and message.status == Status.COMPLETE and bool(words_of(message).strip())
+    """Return whether a message teaches anything: whole, with words, and said to the model or by it."""
+    is_gone = message.is_retracted or message.is_observed
+    return (
+        message.role in ROLES and message.status == Status.COMPLETE and not is_gone and bool(words_of(message).strip())
+    )
 
 
 async def joined(messages: AsyncIterator[tuple[Role, str]]) -> AsyncIterator[tuple[Role, str]]:

@@ -29,6 +29,7 @@ from hansard.interop.hermes_parts import (
 )
 from hansard.interop.hermes_sources import open_hermes
 from hansard.interop.hermes_values import Finding
+from hansard.record import importing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -286,7 +287,7 @@ class Writing:
         if batch[0].platform_id:
             await self._add_event(batch[0], events)
         else:
-            await self._record.accept([(self._id, each.message) for each in batch])
+            await self._record.imports.take(self._id, [importing.Imported(each.message) for each in batch])
         self._added += len(batch)
 
     async def _add_alone(self, each: Carried, events: dict[str, int]) -> None:
@@ -301,7 +302,7 @@ class Writing:
         nth = events[each.platform_id] = events.get(each.platform_id, 0) + 1
         event_id = each.platform_id if nth == 1 else f"{each.platform_id}#{nth}"
         channel = f"hermes:{source_of(self._wanted.facts)}"
-        said = [(self._id, each.message)]
+        said = [(self._id, msgspec.structs.replace(each.message, is_imported=True))]
         accepted = await self._record.accept(said, Intake(channel=channel, account=self._id, event_id=event_id))
         if all(entry.id != each.message.id for entry in accepted.entries):
             # An earlier import knew the event by other words: these are new.

@@ -2,6 +2,7 @@
 
 Everything is escaped, there is no script and nothing is fetched: the page's own policy forbids both, and names the one
 style sheet by its digest. Each message is an island of its own writing direction, so no text can turn its neighbours.
+The assistant's Markdown is rendered where that loses no word; what people typed is shown as they typed it.
 """
 
 from __future__ import annotations
@@ -9,14 +10,20 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import re
+from collections import Counter
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
-from hansard.domain.messages import Status
+from hansard.domain import markup
+from hansard.domain.messages import Role
 from hansard.interop.transcripts import (
     Happened,
     Said,
     Used,
+    earlier_of,
     files_of,
+    marks_of,
     read_transcript,
     reasoning_of,
     says_something,
@@ -49,6 +56,19 @@ h2 { font-size: .85rem; font-weight: 600; margin: 0; }
 h2 small, p.event, p.file { font-weight: 400; font-size: .85rem; color: var(--soft); }
 div.words, pre { white-space: pre-wrap; overflow-wrap: anywhere; unicode-bidi: isolate; margin: .25rem 0; }
 pre { font: .85rem/1.45 ui-monospace, monospace; background: #8881; padding: .5rem; }
+div.rendered { white-space: normal; }
+div.rendered > :first-child { margin-top: 0; }
+div.rendered > :last-child { margin-bottom: 0; }
+div.rendered p, div.rendered ul, div.rendered ol { margin: .5rem 0; }
+div.rendered li > ul, div.rendered li > ol { margin: 0; }
+h3, h4, h5, h6 { font-size: 1rem; margin: 1rem 0 .25rem; }
+h3 { font-size: 1.15rem; }
+code { font: .85em/1.45 ui-monospace, monospace; background: #8882; padding: .1em .3em; border-radius: 3px; }
+pre code { font: inherit; background: none; padding: 0; }
+blockquote { border-left: 3px solid var(--line); color: var(--soft); margin: .5rem 0; padding: 0 0 0 .75rem; }
+table { border-collapse: collapse; display: block; overflow-x: auto; margin: .5rem 0; }
+th, td { border: 1px solid var(--line); padding: .2rem .6rem; text-align: start; vertical-align: top; }
+hr { border: 0; border-top: 1px solid var(--line); }
 details { margin: .5rem 0; }
 summary { color: var(--soft); font-size: .85rem; cursor: pointer; overflow-wrap: anywhere; }
 """
@@ -68,6 +88,16 @@ HARMLESS = (
 """Control characters, which have no place in a page, and what stands for each."""
 
 
+RENDERED_CHARACTERS_MAX = 50_000
+"""A longer text is shown as it is: the parser takes seconds for some of them."""
+
+PAGE = markup.Dialect(link_attributes=' rel="noreferrer noopener"', headings_below=2, numbers=True)
+
+WORD = re.compile(r"[^\W_]+")
+TAG = re.compile(r"<[^>]*>")
+ATTRIBUTE = re.compile(r' (?:href|class|value)="([^"]*)"')
+
+
 def shown(text: str) -> str:
     """Return a text as it may stand anywhere in the page, also between quotation marks."""
     return html.escape(text.translate(HARMLESS))
@@ -77,7 +107,7 @@ class HtmlExport:
     """Writes sessions as one page."""
 
     def __init__(self, *, full: bool = False) -> None:
-        """`full`: with the model's reasoning and with what was taken back."""
+        """`full`: with the model's reasoning, with what was taken back, edited or deleted."""
         self._full = full
 
     def begin(self, sessions: list[Session]) -> bytes:
@@ -122,11 +152,7 @@ class HtmlExport:
 
     def _said(self, item: Said) -> str:
         message = item.message
-        marks = [utc(message.at_microseconds)]
-        if message.status != Status.COMPLETE:
-            marks.append(message.status)
-        if item.undone:
-            marks.append("taken back")
+        marks = [utc(message.at_microseconds), *marks_of(item)]
         thought = reasoning_of(message) if self._full else ""
         words = words_of(message)
         files = "".join(file_html(file) for file in files_of(message))
@@ -134,16 +160,46 @@ class HtmlExport:
             f'<section class="{shown(message.role)}{" undone" if item.undone else ""}">\n'
             f"<h2><bdi>{shown(who(message))}</bdi> <small>{shown(' · '.join(marks))}</small></h2>\n"
             + (f"<details><summary>reasoning</summary><pre>{shown(thought)}</pre></details>\n" if thought else "")
-            + (f'<div class="words" dir="auto">{shown(words)}</div>\n' if words else "")
-            + f"{files}</section>\n"
+            + (words_html(words, is_markdown=message.role == Role.ASSISTANT) if words else "")
+            + f"{files}{earlier_html(item) if self._full else ''}</section>\n"
         )
 
 
-def file_html(file: File) -> str:
+def words_html(words: str, *, is_markdown: bool = False) -> str:
+    """Return what somebody said: as it was typed, or, where nothing is lost by that, rendered."""
+    rendered = rendered_html(words.translate(HARMLESS)) if is_markdown else ""
+    kind = "words rendered" if rendered else "words"
+    return f'<div class="{kind}" dir="auto">{rendered or shown(words)}</div>\n'
+
+
+def rendered_html(markdown: str) -> str:
+    """Return a text as HTML; empty when it is very long, or when not every word of it would be in the page.
+
+    Markdown has places for words that nobody sees: titles of links, definitions that no link uses, cells beyond the
+    last column, what is nested too deeply.
+    """
+    if len(markdown) > RENDERED_CHARACTERS_MAX:
+        return ""
+    rendered = markup.html_of(markup.parse(markdown), PAGE)
+    values = [unquote(html.unescape(value)) for value in ATTRIBUTE.findall(rendered)]
+    kept = Counter(WORD.findall(" ".join([html.unescape(TAG.sub(" ", rendered)), *values])))
+    return "" if Counter(WORD.findall(markdown)) - kept else rendered
+
+
+def earlier_html(item: Said) -> str:
+    """Return what a message said before, folded."""
+    earlier = earlier_of(item)
+    versions = "".join(
+        f"<details><summary>{earlier.name}</summary>{words_html(words)}</details>\n" for words in earlier.words
+    )
+    return versions + "".join(file_html(file, "was attached") for file in earlier.files)
+
+
+def file_html(file: File, what: str = "attached") -> str:
     """Return what is known of an attachment; its bytes are not in the page."""
     name, media_type = shown(file.name or "a file"), shown(file.media_type)
     facts = f"<bdi>{name}</bdi>, <bdi>{media_type}</bdi>, {file.size_bytes} bytes, {shown(file.blob)}"
-    return f'<p class="file">attached: {facts}</p>\n'
+    return f'<p class="file">{what}: {facts}</p>\n'
 
 
 def used_html(item: Used) -> str:

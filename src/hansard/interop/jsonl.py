@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from hansard.domain.entries import MessageEdited
 from hansard.domain.limits import MIB
 from hansard.domain.messages import File, ToolResult
 from hansard.domain.sessions import Link
@@ -18,6 +19,7 @@ from hansard.errors import InvalidInput, NotFound, RecordDamaged
 from hansard.interop.jsonl_lines import (
     VERSION,
     BlobLine,
+    ChangeLine,
     EndLine,
     FileLine,
     MessageLine,
@@ -29,13 +31,12 @@ from hansard.interop.jsonl_lines import (
     read_lines,
 )
 from hansard.interop.jsonl_taking import Finding, Taker
-from hansard.interop.transcripts import Said, read_items, shared_beginning, survey
+from hansard.interop.transcripts import Change, Said, read_items, shared_beginning, survey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from hansard.domain.messages import Message
     from hansard.domain.sessions import Session
     from hansard.record.api import Record
 
@@ -43,9 +44,10 @@ BLOB_PIECE_BYTES = 1 * MIB
 """An attachment is cut into lines of this size, so that no line is longer than an entry may be."""
 
 
-def blobs_of(message: Message) -> list[str]:
-    """Return the digests of what a message refers to."""
-    return [part.blob for part in message.parts if isinstance(part, File | ToolResult) and part.blob]
+def blobs_of(item: Said) -> list[str]:
+    """Return the digests of what a message refers to, and of what it did before it was deleted."""
+    parts = (*item.message.parts, *item.first)
+    return [part.blob for part in parts if isinstance(part, File | ToolResult) and part.blob]
 
 
 class JsonlExport:
@@ -70,7 +72,7 @@ class JsonlExport:
         async for item in read_items(record, session, known):
             if isinstance(item, Said):
                 if self._blobs:
-                    async for piece in self._attachments(record, item.message):
+                    async for piece in self._attachments(record, item):
                         yield piece
                 yield encode(message_line(session.id, item))
                 count += 1
@@ -101,16 +103,16 @@ class JsonlExport:
             active_at_microseconds=session.active_at_microseconds,
         )
 
-    async def _attachments(self, record: Record, message: Message) -> AsyncIterator[bytes]:
+    async def _attachments(self, record: Record, item: Said) -> AsyncIterator[bytes]:
         """Yield the attachments of a message that the file does not have yet."""
-        for digest in blobs_of(message):
+        for digest in blobs_of(item):
             if digest in self._written:
                 continue
             self._written.add(digest)
             try:
                 data = await record.read_blob(digest)
             except (NotFound, RecordDamaged, InvalidInput) as error:
-                self._report(f"message {message.id}: {error}")
+                self._report(f"message {item.message.id}: {error}")
                 continue
             starts = range(0, max(1, len(data)), BLOB_PIECE_BYTES)
             for start in starts:
@@ -129,8 +131,21 @@ def message_line(session_id: str, item: Said) -> MessageLine:
         status=message.status,
         at_microseconds=message.at_microseconds,
         author=message.author,
+        chat=message.chat,
+        event_id=message.event_id,
+        observed=message.is_observed,
         undone=item.undone,
+        edited=message.is_edited,
+        deleted=message.is_retracted,
+        first=item.first if item.changes else (),
+        changes=tuple(change_line(change) for change in item.changes),
     )
+
+
+def change_line(change: Change) -> ChangeLine:
+    """Return what was changed, for a line."""
+    parts = change.parts if isinstance(change, MessageEdited) else None
+    return ChangeLine(parts=parts, event_id=change.event_id)
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

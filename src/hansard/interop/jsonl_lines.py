@@ -3,7 +3,7 @@
     {"type":"hansard","version":1}                       the first line of a file
     {"type":"session","id":…,"source":…,"owner":…,…}      a session begins
     {"type":"blob","digest":…,"data":…,"last":true}       an attachment in base64, before the first message that has it
-    {"type":"message","session_id":…,"id":…,"role":…,…}   its messages in order, those that were taken back marked
+    {"type":"message","session_id":…,"id":…,"role":…,…}   its messages in order, whatever became of them marked
     {"type":"end","session_id":…,"messages":…}            the session is complete
 
 Every line stands alone. The same record gives the same bytes. What another Hansard wrote differently is not guessed at.
@@ -71,8 +71,15 @@ class BlobLine(Line, frozen=True, tag="blob"):
     last: bool = False
 
 
+class ChangeLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a person did in a chat to a message: its words from then on, or, without any, that it was deleted."""
+
+    parts: tuple[Part, ...] | None = None
+    event_id: str = ""
+
+
 class MessageLine(Line, frozen=True, tag="message"):
-    """A message, whole."""
+    """A message, whole, as the transcript has it; one that was changed in its chat has its first words as well."""
 
     session_id: str
     id: str
@@ -81,7 +88,14 @@ class MessageLine(Line, frozen=True, tag="message"):
     status: Status = Status.COMPLETE
     at_microseconds: int = 0
     author: str = ""
+    chat: str = ""
+    event_id: str = ""
+    observed: bool = False
     undone: bool = False
+    edited: bool = False
+    deleted: bool = False
+    first: tuple[Part, ...] = ()
+    changes: tuple[ChangeLine, ...] = ()
 
 
 class EndLine(Line, frozen=True, tag="end"):

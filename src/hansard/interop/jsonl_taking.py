@@ -1,8 +1,9 @@
 """Taking an export's lines into the record, one session after another.
 
-Reads: what the record has of a session. Writes: sessions, messages, what was taken back, ends. Invariants: an id that
+Reads: what the record has of a session. Writes: sessions, messages, what became of them, ends. Invariants: an id that
 is there is never written again; a message is at its place or the report says where it went; two sessions that only
-share an id are never mixed. On crash: a beginning was taken, which the next import finds and goes on from.
+share an id are never mixed; nothing is shown to anybody. On crash: a beginning was taken, which the next import finds
+and goes on from.
 """
 
 from __future__ import annotations
@@ -10,18 +11,22 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from hansard.domain.entries import MessageEdited, MessageRetracted
 from hansard.domain.limits import BLOB_BYTES_MAX, MIB, UNIT_ENTRIES_MAX
 from hansard.domain.messages import Message, Status
 from hansard.domain.sessions import Link, Parent, SessionState
 from hansard.errors import IdConflict, InvalidInput, NotFound
-from hansard.interop.jsonl_lines import BlobLine, EndLine, FileLine, MessageLine, Numbered, SessionLine
-from hansard.interop.transcripts import Said, fingerprint, read_items, shared_beginning, survey
+from hansard.interop.jsonl_lines import BlobLine, ChangeLine, EndLine, FileLine, MessageLine, Numbered, SessionLine
+from hansard.interop.transcripts import Change, Said, fingerprint, read_items, shared_beginning, survey
+from hansard.record.importing import Imported
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hansard.domain.sessions import Session
     from hansard.record.api import Record
 
@@ -45,6 +50,21 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         return f"{place}: {self.session_id}: {self.what}" if self.session_id else f"{place}: {self.what}"
 
 
+class Known(NamedTuple):
+    """What a message says first, and what was changed of it, as digests. An open message has none yet."""
+
+    first: bytes
+    changes: tuple[bytes, ...] = ()
+
+
+class Waiting(NamedTuple):
+    """A message on its way into the record, or only what was changed of one that is there; from which line."""
+
+    number: int
+    imported: Imported
+    is_new: bool
+
+
 class Taking:
     """One session on its way into the record."""
 
@@ -56,8 +76,8 @@ class Taking:
         self.was_ended = False
         self.ended_once = False
         self.archived_once = False
-        self.there: dict[str, bytes] = {}
-        self.taken: dict[str, bytes] = {}
+        self.there: dict[str, Known] = {}
+        self.taken: dict[str, Known] = {}
         self.undone: frozenset[str] = frozenset()
         self.settled: set[str] = set()
         self.to_undo: list[str] = []
@@ -66,7 +86,8 @@ class Taking:
         self.met = 0
         self.misplaced = False
         self.added = 0
-        self.waiting: list[tuple[int, Message]] = []
+        self.waiting: list[Waiting] = []
+        self.waiting_entries = 0
         self.waiting_bytes = 0
 
 
@@ -157,8 +178,7 @@ class Taker:
         taking.undone, taking.settled = known.undone, set(known.settled)
         async for item in read_items(self._record, session, known):
             if isinstance(item, Said):
-                still_open = item.message.status == Status.OPEN
-                taking.there[item.message.id] = b"" if still_open else fingerprint(item.message)
+                taking.there[item.message.id] = known_of(item)
         return taking
 
     async def _create(self, line: SessionLine) -> Session:
@@ -185,7 +205,7 @@ class Taker:
             return None
         shared = await shared_beginning(self._record, parent, up_to=parent.head_seq, messages_max=line.parent.messages)
         same = (shared.messages, shared.digest) == (line.parent.messages, line.parent.digest)
-        return shared.last_seq if same else None
+        return shared.last_seq or None if same else None
 
     async def _end(self, line: EndLine) -> None:
         taking = self._current
@@ -225,24 +245,41 @@ class Taker:
         taking.read += 1
         if taking.refused:
             return
-        message = message_of(line)
+        imported = imported_of(line)
+        offered = Known(fingerprint(imported.message), digests(imported.changes))
         taking.met += line.id in taking.there
         before = taking.there.get(line.id, taking.taken.get(line.id))
         if before is None:
             if not self._place(taking):
                 return
-            taking.taken[line.id] = fingerprint(message)
-            taking.waiting.append((self._number, message))
-            taking.waiting_bytes += sum(len(getattr(part, "text", "")) for part in message.parts)
-        elif before in {b"", fingerprint(message)}:
+            taking.taken[line.id] = offered
+            await self._wait(taking, Waiting(self._number, imported, is_new=True))
+        elif before.first in {b"", offered.first}:
             self.skipped += 1
+            await self._changes(taking, imported, before, offered)
         else:
             self._find(f"message {line.id} is in the record with other content, which stays", line.session_id)
             return
         if line.id not in taking.settled and line.undone != (line.id in taking.undone):
             taking.settled.add(line.id)  # what was taken back or restored here stays: a second import changes nothing
             (taking.to_undo if line.undone else taking.to_restore).append(line.id)
-        if len(taking.waiting) >= UNIT_ENTRIES_MAX or taking.waiting_bytes >= BATCH_BYTES_MAX:
+
+    async def _changes(self, taking: Taking, imported: Imported, before: Known, offered: Known) -> None:
+        """Take what was changed since of a message that is here. What was changed here stays so."""
+        shared = min(len(before.changes), len(offered.changes))
+        if before.changes[:shared] != offered.changes[:shared]:
+            what = f"message {imported.message.id} was changed otherwise in its chat, and stays as it is here"
+            self._find(what, taking.line.id)
+        elif len(offered.changes) > shared:
+            await self._wait(taking, Waiting(self._number, imported._replace(known=shared), is_new=False))
+
+    async def _wait(self, taking: Taking, waiting: Waiting) -> None:
+        """Let a message wait for a commit with others, unless enough wait already."""
+        taking.waiting.append(waiting)
+        taking.waiting_entries += 1 + len(waiting.imported.changes)
+        parts = waiting.imported.message.parts
+        taking.waiting_bytes += sum(len(getattr(part, "text", "")) for part in parts)
+        if taking.waiting_entries >= UNIT_ENTRIES_MAX or taking.waiting_bytes >= BATCH_BYTES_MAX:
             await self._write(taking)
 
     def _place(self, taking: Taking) -> bool:
@@ -258,31 +295,33 @@ class Taker:
 
     async def _write(self, taking: Taking) -> None:
         """Commit what waits; where that is refused, one by one, so that the report can name which."""
-        waiting, taking.waiting, taking.waiting_bytes = taking.waiting, [], 0
+        waiting, taking.waiting, taking.waiting_entries, taking.waiting_bytes = taking.waiting, [], 0, 0
         if not waiting:
             return
         session_id = taking.line.id
-        if taking.was_ended and not taking.added:
+        is_new = any(each.is_new for each in waiting)
+        if is_new and taking.was_ended and not taking.added:
             await self._record.reopen_session(session_id)
         try:
-            await self._record.accept([(session_id, message) for _, message in waiting])
-            taken = len(waiting)
+            await self._record.imports.take(session_id, [each.imported for each in waiting])
+            taken = sum(each.is_new for each in waiting)
         except (IdConflict, InvalidInput, NotFound):
             taken = await self._write_each(taking, waiting)
         taking.added += taken
         self.messages += taken
 
-    async def _write_each(self, taking: Taking, waiting: list[tuple[int, Message]]) -> int:
+    async def _write_each(self, taking: Taking, waiting: list[Waiting]) -> int:
         taken = 0
-        for number, message in waiting:
+        for number, imported, is_new in waiting:
+            message_id = imported.message.id
             try:
-                await self._record.append(taking.line.id, message)
-                taken += 1
+                await self._record.imports.take(taking.line.id, [imported])
+                taken += is_new
             except (IdConflict, InvalidInput, NotFound) as error:
                 self._number = number
-                self._find(f"message {message.id} was not taken: {error}", taking.line.id)
-                if message.id in taking.to_undo:
-                    taking.to_undo.remove(message.id)
+                self._find(f"message {message_id} was not taken: {error}", taking.line.id)
+                if message_id in taking.to_undo:
+                    taking.to_undo.remove(message_id)
         return taken
 
     # Attachments.
@@ -315,13 +354,40 @@ def parent_of(line: SessionLine) -> Parent | None:
     return Parent(session_id=line.parent.session_id, link=link)
 
 
-def message_of(line: MessageLine) -> Message:
-    """Return the message of a line. One that was still open when it was exported ends there."""
-    return Message(
+def imported_of(line: MessageLine) -> Imported:
+    """Return the message of a line, and what was changed of it. One that was open when it was exported ends there."""
+    message = Message(
         id=line.id,
         role=line.role,
-        parts=line.parts,
+        parts=line.first if line.changes else line.parts,
         status=Status.INTERRUPTED if line.status == Status.OPEN else line.status,
         at_microseconds=line.at_microseconds,
         author=line.author,
+        chat=line.chat,
+        event_id=line.event_id,
+        is_observed=line.observed,
+    )
+    return Imported(message, tuple(change_of(line.id, each) for each in line.changes))
+
+
+def change_of(message_id: str, change: ChangeLine) -> Change:
+    """Return a change of a message, as it is recorded."""
+    if change.parts is None:
+        return MessageRetracted(message_id=message_id, event_id=change.event_id)
+    return MessageEdited(message_id=message_id, parts=change.parts, event_id=change.event_id)
+
+
+def known_of(item: Said) -> Known:
+    """Return what the record has of a message."""
+    if item.message.status == Status.OPEN:
+        return Known(b"")
+    said = msgspec.structs.replace(item.message, parts=item.first) if item.changes else item.message
+    return Known(fingerprint(said), digests(item.changes))
+
+
+def digests(changes: Iterable[Change]) -> tuple[bytes, ...]:
+    """Return what changes say, as digests; a deletion says nothing."""
+    return tuple(
+        hashlib.sha256(msgspec.json.encode(change.parts)).digest() if isinstance(change, MessageEdited) else b""
+        for change in changes
     )

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hansard.domain.messages import Status
 from hansard.interop.transcripts import (
     Happened,
     Said,
     Used,
+    earlier_of,
     files_of,
+    marks_of,
     read_transcript,
     reasoning_of,
     says_something,
@@ -45,7 +46,7 @@ class MarkdownExport:
     """Writes sessions as Markdown."""
 
     def __init__(self, *, full: bool = False) -> None:
-        """`full`: with the model's reasoning and with what was taken back."""
+        """`full`: with the model's reasoning, with what was taken back, edited or deleted."""
         self._full = full
 
     def begin(self, sessions: list[Session]) -> bytes:
@@ -75,20 +76,17 @@ class MarkdownExport:
 
     def _said(self, item: Said) -> str:
         message = item.message
-        marks = "".join(
-            f" · {mark}"
-            for mark, is_so in (
-                ("taken back", item.undone),
-                (message.status, message.status != Status.COMPLETE),
-            )
-            if is_so
-        )
+        marks = "".join(f" · {mark}" for mark in marks_of(item))
         pieces = [f"## {plain(who(message))} · {utc(message.at_microseconds)}{marks}\n"]
         if self._full and (thought := reasoning_of(message)):
             pieces.append(f"Reasoning:\n\n{quoted(thought)}\n")
         if words := words_of(message):
             pieces.append(f"{quoted(words)}\n")
         pieces += [f"- attached: {file_text(file)}\n" for file in files_of(message)]
+        if self._full:
+            earlier = earlier_of(item)
+            pieces += [f"{earlier.name.capitalize()}:\n\n{quoted(words)}\n" for words in earlier.words]
+            pieces += [f"- was attached: {file_text(file)}\n" for file in earlier.files]
         return "\n".join(pieces)
 
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from hansard.domain import entries as e
-from hansard.domain.messages import File, Message, Reasoning, Role, Status, Text, ToolCall, ToolResult
+from hansard.domain.messages import File, Message, Part, Reasoning, Role, Status, Text, ToolCall, ToolResult
 from hansard.domain.sessions import Link
+from hansard.domain.transcript import Changes, retracted, said_message
 from hansard.domain.turns import TurnState
 
 if TYPE_CHECKING:
@@ -51,16 +52,32 @@ TURN_ENDINGS = {
 """How a turn can end otherwise than well, for readers."""
 
 
-class Said(NamedTuple):
-    """A message where it stands in the transcript.
+Change = e.MessageEdited | e.MessageRetracted
+"""What a person did in a chat to what was said there."""
 
-    `seq` is the entry that began it, `last_seq` the one that finished it: a streamed answer has two.
+
+class Said(NamedTuple):
+    """A message where it stands in the transcript, with the words that it has there.
+
+    `seq` is the entry that began it, `last_seq` the one that finished it: a streamed answer has two. `first` are the
+    words that it had before the `changes` that people made to it in its chat, the last of them at `changed_seq`.
     """
 
     message: Message
     seq: int
     last_seq: int
     undone: bool = False
+    first: tuple[Part, ...] = ()
+    changes: tuple[Change, ...] = ()
+    changed_seq: int = 0
+
+    @property
+    def before(self) -> list[tuple[Part, ...]]:
+        """What it said before, the oldest first; of one that was deleted, all that it ever said."""
+        if not self.changes:
+            return []
+        edits = [change.parts for change in self.changes if isinstance(change, e.MessageEdited)]
+        return [self.first, *edits] if self.message.is_retracted else [self.first, *edits[:-1]]
 
 
 class Used(NamedTuple):
@@ -87,13 +104,20 @@ class Survey(NamedTuple):
     """What has to be known of a session before its first message can be told.
 
     `settled` are the messages that the session itself took back or restored at some time; a fork may inherit more.
+    `changed` says, of messages that were changed in their chats, by which entry last.
     """
 
     head_seq: int
-    undone: frozenset[str]
+    changes: Changes
+    changed: dict[str, int]
     settled: frozenset[str]
     ended_once: bool
     archived_once: bool
+
+    @property
+    def undone(self) -> frozenset[str]:
+        """The messages that are taken back."""
+        return frozenset(self.changes.undone)
 
 
 async def read_entries(record: Record, session_id: str, last_seq: int) -> AsyncIterator[e.Entry]:
@@ -110,22 +134,22 @@ async def read_entries(record: Record, session_id: str, last_seq: int) -> AsyncI
 
 async def survey(record: Record, session: Session) -> Survey:
     """Read a session once, for what is said about messages after them."""
-    undone: set[str] = set()
+    changes = Changes()
+    changed: dict[str, int] = {}
     settled: set[str] = set()
     ended = archived = False
     async for entry in read_entries(record, session.id, session.head_seq):
-        if isinstance(entry.body, e.MessagesUndone):
-            undone.update(entry.body.message_ids)
+        changes.take(entry.body)
+        if isinstance(entry.body, e.MessagesUndone | e.MessagesRestored):
             settled.update(entry.body.message_ids)
-        elif isinstance(entry.body, e.MessagesRestored):
-            undone.difference_update(entry.body.message_ids)
-            settled.update(entry.body.message_ids)
+        elif isinstance(entry.body, Change):
+            changed[entry.body.message_id] = entry.seq
         elif isinstance(entry.body, e.SessionCreated):  # what happened to a fork's parent is not its own
             ended = archived = False
             settled = set()
         ended = ended or isinstance(entry.body, e.SessionEnded)
         archived = archived or isinstance(entry.body, e.SessionArchived)
-    return Survey(session.head_seq, frozenset(undone), frozenset(settled), ended, archived)
+    return Survey(session.head_seq, changes, changed, frozenset(settled), ended, archived)
 
 
 async def read_items(record: Record, session: Session, known: Survey) -> AsyncIterator[Said | Happened]:
@@ -134,7 +158,7 @@ async def read_items(record: Record, session: Session, known: Survey) -> AsyncIt
     async for entry in read_entries(record, session.id, known.head_seq):
         if isinstance(entry.body, e.MessageSealed):
             held = [sealed(each, entry.body, entry.seq) for each in held]
-        elif (item := item_of(entry, known.undone)) is not None:
+        elif (item := item_of(entry, known)) is not None:
             held.append(item)
         if not any(map(is_open, held)):
             for each in held:
@@ -168,19 +192,16 @@ async def with_open_text(record: Record, session_id: str, held: list[Said | Happ
     ]
 
 
-def item_of(entry: e.Entry, undone: frozenset[str]) -> Said | Happened | None:
+def item_of(entry: e.Entry, known: Survey) -> Said | Happened | None:
     """Return what an entry means to a reader, or None."""
-    body = entry.body
+    body, undone = entry.body, known.changes.undone
     if isinstance(body, e.MessageAdded):
-        message = Message(
-            id=entry.id,
-            role=body.role,
-            parts=body.parts,
-            status=body.status,
-            at_microseconds=body.said_at or entry.at_microseconds,
-            author=body.author,
-        )
-        return Said(message, entry.seq, entry.seq, entry.id in undone)
+        said = said_message(entry.id, entry.at_microseconds, body)
+        message, changes = known.changes.last_words(said), tuple(known.changes.of(said))
+        if message.is_retracted:
+            message = retracted(message)
+        changed_seq = known.changed[entry.id] if changes else 0
+        return Said(message, entry.seq, entry.seq, entry.id in undone, said.parts, changes, changed_seq)
     if isinstance(body, e.MessageOpened):
         message = Message(
             id=entry.id, role=body.role, parts=(), status=Status.OPEN, at_microseconds=entry.at_microseconds
@@ -260,7 +281,12 @@ async def read_transcript(record: Record, session: Session, *, full: bool) -> As
 
 def words_of(message: Message) -> str:
     """Return the words of a message: its text parts, without reasoning, calls, results and files."""
-    return "".join(part.text for part in message.parts if isinstance(part, Text))
+    return words_in(message.parts)
+
+
+def words_in(parts: Iterable[Part]) -> str:
+    """Return the words of parts."""
+    return "".join(part.text for part in parts if isinstance(part, Text))
 
 
 def reasoning_of(message: Message) -> str:
@@ -271,6 +297,34 @@ def reasoning_of(message: Message) -> str:
 def files_of(message: Message) -> list[File]:
     """Return what is attached to a message."""
     return [part for part in message.parts if isinstance(part, File)]
+
+
+def marks_of(item: Said) -> list[str]:
+    """Return what is unusual about a message, for readers."""
+    message = item.message
+    marks = (
+        (str(message.status), message.status != Status.COMPLETE),
+        ("taken back", item.undone),
+        ("edited", message.is_edited),
+        ("deleted", message.is_retracted),
+        ("said among people", message.is_observed),
+    )
+    return [mark for mark, is_so in marks if is_so]
+
+
+class Earlier(NamedTuple):
+    """What a message said before: what to call it, the words of each version, and files that went with a deletion."""
+
+    name: str
+    words: list[str]
+    files: list[File]
+
+
+def earlier_of(item: Said) -> Earlier:
+    """Return what a message said before, for readers who ask for everything."""
+    deleted = item.message.is_retracted
+    files = [part for part in item.first if isinstance(part, File)] if deleted else []
+    return Earlier("deleted words" if deleted else "earlier words", [words_in(each) for each in item.before], files)
 
 
 def says_something(message: Message, *, full: bool) -> bool:
@@ -308,18 +362,23 @@ class Shared(NamedTuple):
 
 
 async def shared_beginning(record: Record, session: Session, *, up_to: int, messages_max: int | None = None) -> Shared:
-    """Return a digest of the first messages of a session: those begun up to an entry, or so many."""
+    """Return a digest of the first messages of a session: those begun up to an entry, or so many.
+
+    What was changed of them later belongs to them. Where that was after other messages had begun, no entry ends the
+    beginning, and `last_seq` is 0.
+    """
     known = await survey(record, session)
     total = hashlib.sha256()
-    count, last_seq = 0, 1
+    count, last_seq, next_seq = 0, 1, known.head_seq + 1
     async for item in read_items(record, session, known):
-        if item.seq > up_to or count == messages_max:
+        if item.seq > up_to or (count == messages_max and isinstance(item, Said)):
+            next_seq = item.seq
             break
         if isinstance(item, Said):
             total.update(fingerprint(item.message))
             count += 1
-            last_seq = max(last_seq, item.last_seq)
-    return Shared(count, total.hexdigest(), last_seq)
+            last_seq = max(last_seq, item.last_seq, item.changed_seq)
+    return Shared(count, total.hexdigest(), last_seq if last_seq < next_seq else 0)
 
 
 def parents_first(sessions: Iterable[Session]) -> list[Session]:

@@ -25,6 +25,7 @@ from hansard.domain.sessions import Parent, SessionState
 from hansard.domain.settings import Busy
 from hansard.domain.text import clean_name, clean_text
 from hansard.record import views
+from hansard.record.access import AccessBook
 from hansard.record.asking import (
     check_delivery,
     describe_delivery_move,
@@ -38,17 +39,21 @@ from hansard.record.asking import (
 )
 from hansard.record.calls import Caller, close_in_thread, open_in_thread
 from hansard.record.conversations import Conversations
-from hansard.record.followers import PageReader, load_transcript
+from hansard.record.followers import PageReader, load_transcript, notified
+from hansard.record.importing import Imports
+from hansard.record.inbox import Inbox
 from hansard.record.operations import deliveries, messages, sessions, talk, turns
 from hansard.record.operations import home as home_ops
+from hansard.record.outbox import Outbox
 from hansard.record.searching import Hit, search
 from hansard.record.store import Store, Wiring, close_store, open_store
 from hansard.record.turn import check_blobs, hold
 from hansard.record.verify import Report, verify_record
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-    from contextlib import AbstractAsyncContextManager
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from hansard.domain.entries import Chunk, Entry
     from hansard.domain.messages import Message
@@ -68,6 +73,10 @@ class Record:
         self._caller = caller
         self._pages = PageReader(caller)
         self._conversations = Conversations()
+        self.inbox = Inbox(caller)
+        self.outbox = Outbox(caller)
+        self.imports = Imports(caller)
+        self.access = AccessBook(caller)
 
     @classmethod
     @asynccontextmanager
@@ -231,6 +240,10 @@ class Record:
         """Yield committed entries and chunks from a position on, and then live, without end."""
         return self._pages.follow(session_id, Position.parse(after), chunks=chunks)
 
+    def notify(self, event: asyncio.Event, session_id: str | None = None) -> AbstractContextManager[None]:
+        """Set an event whenever anything is committed, or anything of one session, by whichever process."""
+        return notified(self._caller.store.followers, event, session_id)
+
     # Turns.
 
     def turn(
@@ -242,10 +255,10 @@ class Record:
         """
         return hold(self._caller, session_id, wait_seconds, waiting)
 
-    async def queue_turn(self, session_id: str) -> TurnInfo:
-        """Queue a turn; the one that waits already is returned."""
+    async def queue_turn(self, session_id: str, *, chat: str = "") -> TurnInfo:
+        """Queue a turn, to be shown in a chat as well; the one that waits already is returned."""
         turn_id = new_id()
-        return await self._caller.write(lambda tx: turns.queue_turn(tx, session_id, turn_id))
+        return await self._caller.write(lambda tx: turns.queue_turn(tx, session_id, turn_id, chat))
 
     async def stop_turns(self, session_id: str, reason: str, *, queued: bool = False) -> list[TurnInfo]:
         """Ask the running turn to stop, in whichever process it runs; `queued` ends the one that waits as well."""
@@ -294,13 +307,7 @@ class Record:
         return await self._caller.write(lambda tx: home_ops.move_route(tx, move))
 
     async def reset_route(
-        self,
-        key: str,
-        *,
-        source: str,
-        owner: str = "person:admin",
-        title: str | None = None,
-        reason: str = "reset",
+        self, key: str, *, source: str, owner: str = "person:admin", title: str | None = None, reason: str = "reset"
     ) -> Route:
         """End the session that a key leads to, begin a linked successor, and move the route: one commit."""
         new = describe_session(self._suggest_id(), source, owner, title, None, given=False)
@@ -319,13 +326,7 @@ class Record:
         return await self._caller.write(lambda tx: deliveries.create_delivery(tx, cleaned))
 
     async def move_delivery(
-        self,
-        session_id: str,
-        delivery_id: str,
-        state: DeliveryState | str,
-        *,
-        receipt: str = "",
-        reason: str = "",
+        self, session_id: str, delivery_id: str, state: DeliveryState | str, *, receipt: str = "", reason: str = ""
     ) -> Delivery:
         """Move a delivery to another state, by the table of allowed moves."""
         move = describe_delivery_move(session_id, delivery_id, state, receipt, reason, self._caller.store.owner)

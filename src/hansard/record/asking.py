@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 import msgspec
@@ -39,10 +40,16 @@ Value = TypeVar("Value", Intake, Cursor, Delivery)
 State = TypeVar("State", bound=StrEnum)
 
 
+@cache
+def fields_of(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Return the fields of a kind of value; msgspec reads its annotations anew each time."""
+    return msgspec.structs.fields(kind)
+
+
 def clean_struct(value: Value) -> Value:
     """Return a value of names with every text as it can be recorded; only fields with a default may be empty."""
     changes = {}
-    for field in msgspec.structs.fields(value):
+    for field in fields_of(type(value)):
         text = getattr(value, field.name)
         if isinstance(text, str) and not isinstance(text, StrEnum) and (text or field.required):
             changes[field.name] = clean_name(text, f"a {field.name.replace('_', ' ')}", NAME_CHARACTERS_MAX)
@@ -129,6 +136,9 @@ def check_delivery(delivery: Delivery) -> Delivery:
     cleaned = clean_struct(delivery)
     if not 0 <= delivery.start_bytes <= delivery.end_bytes <= INTEGER_MAX:
         message = f"a delivery of the bytes {delivery.start_bytes} to {delivery.end_bytes}"
+        raise InvalidInput(message)
+    if not 0 <= delivery.file <= INTEGER_MAX:
+        message = f"a delivery of file {delivery.file}"
         raise InvalidInput(message)
     return cleaned
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hansard.errors import HansardError
 from hansard.record.views import FollowPage, TranscriptPage, Wanted, fold_pages, follow_pages, transcript_page
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 
     from hansard.domain.entries import Chunk, Entry
     from hansard.domain.messages import Message
@@ -18,13 +19,17 @@ if TYPE_CHECKING:
     from hansard.record.calls import Caller
 
 
+ANY = "*"
+"""In place of a journal's id: whatever is committed. No journal has this id."""
+
+
 class Signal:
     """One follower's bell. It belongs to the loop that the follower runs on."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Hang it up silent; a follower looks once before it waits."""
+    def __init__(self, loop: asyncio.AbstractEventLoop, event: asyncio.Event | None = None) -> None:
+        """Hang it up silent; a follower looks once before it waits. Several bells may ring one event."""
         self.loop = loop
-        self.event = asyncio.Event()
+        self.event = event or asyncio.Event()
 
 
 def ring_all(signals: list[Signal]) -> None:
@@ -43,9 +48,9 @@ class Followers:
         self._first = first
         self._last = last
 
-    def add(self, journal_id: str) -> Signal:
-        """Hang up a bell for a journal."""
-        signal = Signal(asyncio.get_running_loop())
+    def add(self, journal_id: str, event: asyncio.Event | None = None) -> Signal:
+        """Hang up a bell for a journal, or for `ANY`."""
+        signal = Signal(asyncio.get_running_loop(), event)
         with self._mutex:
             if not self._signals:
                 self._first()
@@ -70,7 +75,7 @@ class Followers:
     def ring(self, journal_ids: Iterable[str] | None) -> None:
         """Wake everybody who follows one of these journals, from any thread; None wakes everybody."""
         with self._mutex:
-            chosen = self._signals if journal_ids is None else journal_ids
+            chosen = self._signals if journal_ids is None else (*journal_ids, ANY)
             signals = [signal for journal_id in chosen for signal in self._signals.get(journal_id, ())]
         by_loop: dict[asyncio.AbstractEventLoop, list[Signal]] = {}
         for signal in signals:
@@ -80,6 +85,17 @@ class Followers:
                 loop.call_soon_threadsafe(ring_all, group)
             except RuntimeError:  # its loop is closed: nobody listens any more
                 continue
+
+
+@contextmanager
+def notified(followers: Followers, event: asyncio.Event, journal_id: str | None) -> Iterator[None]:
+    """Have an event set at each commit to a journal, or to any, for as long as this lasts."""
+    where = ANY if journal_id is None else journal_id
+    signal = followers.add(where, event)
+    try:
+        yield
+    finally:
+        followers.remove(where, signal)
 
 
 class PageReader:

@@ -183,8 +183,7 @@ class Watcher:
             self._version = self._commits = -1
             return
         self._version = version
-        if journal_ids is None or journal_ids:
-            self._followers.ring(journal_ids)
+        self._followers.ring(journal_ids)
 
     def _look(self, snapshot: Snapshot) -> list[str] | None:
         before = self._commits

@@ -1,8 +1,9 @@
 """Projections: each entry's effect on the tables that are folds of the entries.
 
-Reads: nothing. Writes: session, turn, delivery, route, cursor, intake. (How many messages a journal has and when it was
-last active stand in its own row, which changes with every entry anyway.)
-Invariants: a pure function of (journal, entry); the same code serves commits, adoption, rebuild and verify (L9).
+Reads: what earlier entries of the same journal made of turn and turn_chat. Writes: session, turn, turn_chat, outbox,
+delivery, route, cursor, intake. (How many messages a journal has and when it was last active stand in its own row,
+which changes with every entry anyway.)
+Invariants: a fold of one journal's entries; the same code serves commits, adoption, rebuild and verify (L9).
 On crash: nothing to do; projections commit with their entries.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hansard.domain import entries as e
+from hansard.domain.access import DAY_MICROSECONDS, HOUR_MICROSECONDS, Grant
 from hansard.domain.messages import Role
 from hansard.domain.turns import TurnState
 from hansard.record.sqlite.queries import SQL
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 Run = Any
 """A cursor's `execute`."""
+
+SHOWN_ROLES = frozenset({Role.ASSISTANT, Role.NOTICE})
+"""What is said to people."""
 
 
 class Place:
@@ -87,24 +92,67 @@ def _session_archived(run: Run, place: Place, body: e.SessionArchived) -> None:
     run(SQL.set_session_archived, (int(body.archived), place.journal))
 
 
+def is_projected(body: e.MessageAdded) -> bool:
+    """Return whether a whole message changes a table: most have no chat, and nothing runs for them."""
+    return not body.imported and (bool(body.chat) or body.role in SHOWN_ROLES)
+
+
+def _message_added(run: Run, place: Place, body: e.MessageAdded) -> None:
+    """What a person says to the agent in a chat is answered there; what is told in a turn is shown where the turn is.
+
+    A notice with an author is a command, as a person wrote it: it is on the platform already. What came by an import
+    was said elsewhere: nobody is shown it, or answered, because it is here now.
+    """
+    if body.imported:
+        return
+    if body.author:
+        if body.chat and body.role == Role.USER and not body.observed:
+            run(SQL.add_turn_chat, (place.journal, "", body.chat))
+    elif body.role in SHOWN_ROLES:
+        if body.chat:
+            run(SQL.add_outbox, (place.journal, place.entry_id, body.chat, place.seq))
+        else:
+            run(SQL.add_outbox_of_running, (place.journal, place.entry_id, place.seq))
+
+
 def _message_opened(run: Run, place: Place, body: e.MessageOpened) -> None:
     run(SQL.open_session_message, (place.entry_id, body.turn_id, place.journal))
+    run(SQL.add_outbox_of_turn, (place.journal, body.turn_id, place.entry_id, place.seq))
 
 
 def _message_sealed(run: Run, place: Place, _body: e.MessageSealed) -> None:
     run(SQL.seal_session_message, (place.journal,))
 
 
+def _message_delivered(run: Run, place: Place, body: e.MessageDelivered) -> None:
+    if body.outcome == "retried":
+        run(SQL.add_outbox, (place.journal, body.message_id, body.chat, place.seq))
+    else:
+        run(SQL.drop_outbox, (place.journal, body.message_id, body.chat))
+
+
 def _turn_queued(run: Run, place: Place, body: e.TurnQueued) -> None:
     run(SQL.put_turn, (place.journal, body.turn_id, TurnState.QUEUED, place.seq, ""))
+    for chat in body.chats:
+        run(SQL.add_turn_chat, (place.journal, "", chat))
 
 
 def _turn_started(run: Run, place: Place, body: e.TurnStarted) -> None:
     run(SQL.put_turn, (place.journal, body.turn_id, TurnState.RUNNING, place.seq, body.owner))
+    run(SQL.take_turn_chats, (place.journal, body.turn_id))
+
+
+def _turn_steered(run: Run, place: Place, body: e.TurnSteered) -> None:
+    """The turn that runs is shown there, too; so is the next one, which answers when this one never comes to it."""
+    if body.chat:
+        run(SQL.add_turn_chat, (place.journal, body.turn_id, body.chat))
 
 
 def _turn_ended(run: Run, place: Place, body: e.TurnEnded) -> None:
     run(SQL.end_turn, (body.state, body.reason, place.journal, body.turn_id))
+    if body.state == TurnState.LOST:
+        run(SQL.leave_turn_chats, (place.journal, body.turn_id))
+    run(SQL.drop_turn_chats, (place.journal, body.turn_id))
 
 
 def _delivery_created(run: Run, place: Place, body: e.DeliveryCreated) -> None:
@@ -119,6 +167,7 @@ def _delivery_created(run: Run, place: Place, body: e.DeliveryCreated) -> None:
             body.operation,
             body.start_bytes,
             body.end_bytes,
+            body.file,
         ),
     )
 
@@ -127,8 +176,8 @@ def _delivery_moved(run: Run, place: Place, body: e.DeliveryMoved) -> None:
     run(SQL.move_delivery, (body.state, body.owner, body.receipt, body.reason, place.journal, body.delivery_id))
 
 
-def _route_moved(run: Run, _place: Place, body: e.RouteMoved) -> None:
-    run(SQL.put_route, (body.key, body.session_id, body.generation, body.reason))
+def _route_moved(run: Run, place: Place, body: e.RouteMoved) -> None:
+    run(SQL.put_route, (body.key, body.session_id, body.generation, body.reason, place.at))
 
 
 def _cursor_moved(run: Run, _place: Place, body: e.CursorMoved) -> None:
@@ -137,6 +186,26 @@ def _cursor_moved(run: Run, _place: Place, body: e.CursorMoved) -> None:
 
 def _intake_accepted(run: Run, place: Place, body: e.IntakeAccepted) -> None:
     run(SQL.insert_intake, (body.channel, body.account, body.event_id, place.seq))
+    run(SQL.drop_held, (body.channel, body.account, body.event_id))
+
+
+def _intake_held(run: Run, place: Place, body: e.IntakeHeld) -> None:
+    run(SQL.insert_held, (body.channel, body.account, body.event_id, body.chat, place.seq))
+
+
+def _access_asked(run: Run, place: Place, body: e.AccessAsked) -> None:
+    asked = (body.channel, body.identity, body.code, body.expires_at, body.chat)
+    run(SQL.ask_access, (*asked, place.at, DAY_MICROSECONDS))
+    run(SQL.count_pace, ("asked", place.at, HOUR_MICROSECONDS))
+
+
+def _access_tried(run: Run, place: Place, _body: e.AccessTried) -> None:
+    run(SQL.count_pace, ("tried", place.at, HOUR_MICROSECONDS))
+
+
+def _access_changed(run: Run, place: Place, body: e.AccessChanged) -> None:
+    state = Grant.ALLOWED if body.allowed else Grant.REVOKED
+    run(SQL.change_access, (body.channel, body.identity, state, place.at, body.by))
 
 
 APPLY: dict[type[e.Body], Callable[[Run, Place, Any], None]] = {
@@ -146,14 +215,21 @@ APPLY: dict[type[e.Body], Callable[[Run, Place, Any], None]] = {
     e.SessionEnded: _session_ended,
     e.SessionReopened: _session_reopened,
     e.SessionArchived: _session_archived,
+    e.MessageAdded: _message_added,
     e.MessageOpened: _message_opened,
     e.MessageSealed: _message_sealed,
+    e.MessageDelivered: _message_delivered,
     e.TurnQueued: _turn_queued,
     e.TurnStarted: _turn_started,
+    e.TurnSteered: _turn_steered,
     e.TurnEnded: _turn_ended,
     e.DeliveryCreated: _delivery_created,
     e.DeliveryMoved: _delivery_moved,
     e.RouteMoved: _route_moved,
     e.CursorMoved: _cursor_moved,
     e.IntakeAccepted: _intake_accepted,
+    e.IntakeHeld: _intake_held,
+    e.AccessAsked: _access_asked,
+    e.AccessTried: _access_tried,
+    e.AccessChanged: _access_changed,
 }

@@ -1,4 +1,4 @@
-"""Messages as search sees them: which entry holds the words of each, and what its fields are.
+"""Messages as search sees them: which entry holds the words of each version, and what its fields are.
 
 Reads: state.db, in short pages. Writes: nothing.
 """
@@ -7,25 +7,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from hansard.domain import entries as e
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.messages import Message, Role, ToolCall, ToolResult
 from hansard.domain.search import fields_of, tokens
+from hansard.domain.transcript import said_message
 from hansard.record.journals import SEQ_BITS
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hansard.domain.transcript import Changes
     from hansard.record.reading import Readers, Snapshot
 
 SEQ_MASK = (1 << SEQ_BITS) - 1
 
 
 class Doc(NamedTuple):
-    """A message as search sees it: the key of the entry that holds its words, and its fields."""
+    """A version of a message as search sees it: the key of the entry that holds its words, and its fields.
+
+    `first` is the key of the entry with the message's first words: versions of one message have it in common.
+    """
 
     key: int
+    first: int
     message: Message
     said: str
     tools: str
@@ -33,16 +41,9 @@ class Doc(NamedTuple):
 
 
 def message_of(entry_id: str, at: int, body: e.Body) -> Message | None:
-    """Return the message whose words an entry holds, or None."""
+    """Return the message whose first words an entry holds, or None."""
     if isinstance(body, e.MessageAdded):
-        return Message(
-            id=entry_id,
-            role=body.role,
-            parts=body.parts,
-            status=body.status,
-            at_microseconds=body.said_at or at,
-            author=body.author,
-        )
+        return said_message(entry_id, at, body)
     if isinstance(body, e.MessageSealed):
         return Message(
             id=body.message_id, role=Role.ASSISTANT, parts=body.parts, status=body.status, at_microseconds=at
@@ -50,8 +51,8 @@ def message_of(entry_id: str, at: int, body: e.Body) -> Message | None:
     return None
 
 
-def doc_of(key: int, message: Message, names: dict[str, str]) -> Doc:
-    """Return a message's fields. `names` are the tools of the calls that were seen so far."""
+def doc_of(key: int, first: int, message: Message, names: dict[str, str]) -> Doc:
+    """Return a version's fields. `names` are the tools of the calls that were seen so far."""
     called: list[str] = []
     for part in message.parts:
         if isinstance(part, ToolCall):
@@ -60,26 +61,12 @@ def doc_of(key: int, message: Message, names: dict[str, str]) -> Doc:
         elif isinstance(part, ToolResult):
             called.append(names.get(part.call_id, ""))
     tool = "".join(f"\n{name}\n" for name in dict.fromkeys(called) if name)
-    return Doc(key, message, *fields_of(message.parts), tool)
+    return Doc(key, first, message, *fields_of(message.parts), tool)
 
 
 def joined(text: str) -> str:
     """Return a text's tokens as the index takes them: it separates at spaces and leaves the rest as it is."""
     return " ".join(tokens(text))
-
-
-class Change(NamedTuple):
-    """Messages that were undone, or are so no longer."""
-
-    message_ids: tuple[str, ...]
-    undone: bool
-
-
-def undoing(body: e.Body) -> Change | None:
-    """Return what an entry changes about messages before it, or None."""
-    if isinstance(body, e.MessagesUndone | e.MessagesRestored):
-        return Change(body.message_ids, isinstance(body, e.MessagesUndone))
-    return None
 
 
 class Scanner:
@@ -90,8 +77,10 @@ class Scanner:
         self._readers = readers
         self._journal = journal
         self._names: dict[str, str] = {}
-        self.changes: dict[int, bool] = {}
+        self.undone: dict[int, bool] = {}
         """Which messages of this journal were undone, or are no longer; the last word counts."""
+        self.edited: set[int] = set()
+        self.deleted: set[int] = set()
         self.seq = 0
 
     def pages(self, after: int, head_seq: int) -> Iterator[list[Doc]]:
@@ -107,24 +96,48 @@ class Scanner:
             self.seq = rows[-1][0]
             yield docs
 
-    def one(self, key: int) -> list[Doc]:
-        """Return the message whose words one entry holds, if it does."""
-        row = self._readers.read(lambda snapshot: snapshot.row(SQL.entry_of_key, (key,)))
+    def versions(self, first: int, changes: Changes) -> list[Doc]:
+        """Return every version of the message whose first words one entry holds."""
+        row = self._readers.read(lambda snapshot: snapshot.row(SQL.entry_of_key, (first,)))
         doc = self.take(row) if row is not None else None
-        return [] if doc is None else [doc]
+        if doc is None:
+            return []
+        edits = [change for change in changes.of(doc.message) if isinstance(change, e.MessageEdited)]
+        later = [msgspec.structs.replace(doc.message, parts=edit.parts) for edit in edits]
+        return [doc, *(doc_of(first, first, message, self._names) for message in later)]
 
     def take(self, row: tuple[Any, ...]) -> Doc | None:
-        """Return the message whose words an entry holds; note what it undid, or brought back."""
+        """Return the version whose words an entry holds; note what it undid, brought back, edited or deleted."""
         seq, entry_id, kind, version, ignorable, at, data = row
         body = e.decode_body(kind, version, data, ignorable=bool(ignorable))
-        change = undoing(body)
-        if change is not None:
-            self.changes |= dict.fromkeys(self._keys_of(change.message_ids), change.undone)
+        key = (self._journal << SEQ_BITS) + seq
+        if isinstance(body, e.MessagesUndone | e.MessagesRestored):
+            undone = isinstance(body, e.MessagesUndone)
+            self.undone |= dict.fromkeys(self._keys_of(body.message_ids), undone)
+        if isinstance(body, e.MessageEdited | e.MessageRetracted):
+            return self._take_change(key, body)
         message = message_of(entry_id, at, body)
         if message is None:
             return None
         self._look_back(message, seq)
-        return doc_of((self._journal << SEQ_BITS) + seq, message, self._names)
+        return doc_of(key, key, message, self._names)
+
+    def _take_change(self, key: int, body: e.MessageEdited | e.MessageRetracted) -> Doc | None:
+        """Return the version that an edit makes; note what is changed. Only what was said in a chat can be."""
+        row = self._readers.read(lambda snapshot: snapshot.row(SQL.find_entry, (self._journal, body.message_id)))
+        if row is None:
+            return None
+        seq, kind, version, at, data = row
+        said = e.decode_body(kind, version, data)
+        if not isinstance(said, e.MessageAdded) or not said.event_id:
+            return None
+        first = (self._journal << SEQ_BITS) + seq
+        if isinstance(body, e.MessageRetracted):
+            self.deleted.add(first)
+            return None
+        self.edited.add(first)
+        message = msgspec.structs.replace(said_message(body.message_id, at, said), parts=body.parts)
+        return doc_of(key, first, message, self._names)
 
     def _look_back(self, message: Message, seq: int) -> None:
         """Find the names of calls that lie before what was read, however far."""

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hansard.domain import entries as e
 from hansard.record.journals import SEQ_BITS
-from hansard.record.search_docs import SEQ_MASK, Scanner, joined, undoing
+from hansard.record.search_docs import SEQ_MASK, Scanner, joined
 from hansard.record.sqlite.connection import fetch
 from hansard.record.sqlite.queries import SEARCH, SQL
+from hansard.record.views import Stretch, read_changes
 
 if TYPE_CHECKING:
     import apsw
 
+    from hansard.domain.messages import Message
     from hansard.record.reading import Readers
 
 SAMPLE_ENTRIES = 20
@@ -72,9 +73,10 @@ class Sampler:
         found = fetch(connection, SEARCH.read_doc, (key,))
         if doc is None:
             return bool(found)
-        if not found or found[0][:3] != (doc.message.role, doc.message.at_microseconds, doc.tool):
+        message = doc.message
+        if not found or found[0][:4] != (doc.first, message.role, message.at_microseconds, doc.tool):
             return True
-        if bool(found[0][3]) != self._is_undone(journal, done[0][0], doc.message.id):
+        if (bool(found[0][4] & 1), bool(found[0][4] & 2)) != self._marks(journal, done[0][0], message):
             return True
         fields = {"said": joined(doc.said).split(), "tools": joined(doc.tools).split()}
         phrases = [f'{name} : "{" ".join(self._some(parts))}"' for name, parts in fields.items() if parts]
@@ -85,13 +87,8 @@ class Sampler:
         start = self._times * SAMPLE_TOKENS % len(parts)
         return parts[min(start, max(0, len(parts) - SAMPLE_TOKENS)) :][:SAMPLE_TOKENS]
 
-    def _is_undone(self, journal: int, upto: int, message_id: str) -> bool:
-        """Return whether a message is undone, as far as the journal is indexed."""
+    def _marks(self, journal: int, upto: int, message: Message) -> tuple[bool, bool]:
+        """Return whether a message is undone, and whether it was deleted, as far as the journal is indexed."""
         start = journal << SEQ_BITS
-        rows = self._readers.read(lambda snapshot: snapshot.rows(SQL.undoing_entries, (start, start + upto)))
-        undone = False
-        for kind, version, data in rows:
-            change = undoing(e.decode_body(kind, version, data))
-            if change is not None and message_id in change.message_ids:
-                undone = change.undone
-        return undone
+        changes = self._readers.read(lambda snapshot: read_changes(snapshot, [Stretch(start, start + upto)]))
+        return message.id in changes.undone, changes.is_deleted(message)

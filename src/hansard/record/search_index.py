@@ -48,6 +48,9 @@ BATCHES_MAX = 50
 BATCH_PAUSE_SECONDS = 0.002
 """Between two batches others are let through."""
 
+UNDONE, DELETED = 1, 2
+"""Marks of a message that is found on request only."""
+
 SAMPLE_TICKS = 4
 """While nothing happens, only one look of so many compares entries: an idle program should be idle."""
 
@@ -190,8 +193,7 @@ class SearchIndex:
                 if entries_left <= 0 or bytes_left <= 0:
                     break
             connection.execute(SEARCH.put_done, (place.journal, scanner.seq))
-            for key, undone in scanner.changes.items():
-                connection.execute(SEARCH.mark_doc, (undone, key))
+            mark_docs(connection, scanner)
             if scanner.seq < place.head_seq:
                 break
             if place.is_last_of_commit:
@@ -261,12 +263,20 @@ class SearchIndex:
             self._reader = None
 
 
+def mark_docs(connection: apsw.Connection, scanner: Scanner) -> None:
+    """Mark the messages that entries undid, brought back or deleted, with all their versions."""
+    for first, undone in scanner.undone.items():
+        connection.execute(SEARCH.mark_doc, (DELETED, UNDONE if undone else 0, first))
+    for first in scanner.deleted:
+        connection.execute(SEARCH.mark_doc, (UNDONE, DELETED, first))
+
+
 def add_docs(connection: apsw.Connection, docs: list[Doc]) -> int:
-    """Add messages; return how much text that was."""
+    """Add versions of messages; return how much text that was."""
     size = 0
     for doc in docs:
         message = doc.message
-        row = (doc.key, message.role, message.at_microseconds, doc.tool)
+        row = (doc.key, doc.first, message.role, message.at_microseconds, doc.tool)
         ((number,),) = fetch(connection, SEARCH.insert_doc, row)
         connection.execute(SEARCH.insert_words, (number, joined(doc.said), joined(doc.tools)))
         size += len(doc.said) + len(doc.tools)

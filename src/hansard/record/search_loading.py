@@ -1,7 +1,8 @@
 """What was found, read from the record with its neighbours.
 
 Reads: state.db, in short pages. Writes: nothing.
-Invariants: neighbours are of the same session, a fork's past included; those that were undone are told on request only.
+Invariants: neighbours are of the same session, a fork's past included; those that were undone or deleted are told on
+request only. What was edited has the words that it has now.
 """
 
 from __future__ import annotations
@@ -13,19 +14,20 @@ from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.messages import Message, Role
 from hansard.record.journals import SEQ_BITS
 from hansard.record.reading import ReplacedError
-from hansard.record.search_docs import SEQ_MASK, message_of, undoing
+from hansard.record.search_docs import SEQ_MASK, message_of
 from hansard.record.sqlite.queries import SQL
-from hansard.record.views import Stretch, lineage
+from hansard.record.views import Stretch, lineage, read_changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from hansard.domain.transcript import Changes
     from hansard.record.reading import Readers, Snapshot
 
     Row = tuple[int, str, str, int, int, int, bytes]
 
 WORD_KINDS = frozenset({"message.added", "message.sealed"})
-"""Entries that hold the words of a message."""
+"""Entries that hold the first words of a message."""
 
 ENTRIES_FOR_ONE = 3
 """Entries that are read at first for each neighbour wanted: a turn has some that hold no words."""
@@ -43,11 +45,11 @@ class Loaded(NamedTuple):
 
 
 class Past(NamedTuple):
-    """Where a session's entries lie, and which of its messages were undone."""
+    """Where a session's entries lie, and what became of its messages after they were said."""
 
     session_id: str
     stretches: list[Stretch]
-    undone: set[str]
+    changes: Changes
 
 
 class Near(NamedTuple):
@@ -63,7 +65,7 @@ class Loader:
     """Reads hits; what it learned of a session serves the next hit there."""
 
     def __init__(self, readers: Readers, database_id: str, context: int, *, undone: bool) -> None:
-        """Nothing is read yet. With `undone`, neighbours that were undone are told as well."""
+        """Nothing is read yet. With `undone`, neighbours that were undone or deleted are told, too."""
         self._readers = readers
         self._database_id = database_id
         self._context = context
@@ -106,6 +108,7 @@ class Loader:
             return None
         more_before: list[Row | None] = [None] if first > own.after or len(past.stretches) > 1 else []
         more_after: list[Row | None] = [None] if last < own.last else []
+        message = past.changes.last_words(message)
         before = self._nearest(past, [*rows[:place][::-1], *more_before])
         return Near(row[0], message, before, self._nearest(past, [*rows[place + 1 :], *more_after]))
 
@@ -118,7 +121,7 @@ class Loader:
         after = self._nearest(past, self._onward(past, key)) if near.after is None else near.after
         assert before is not None
         assert after is not None
-        undone_ids = tuple(each.id for each in (*before[::-1], *after) if each.id in past.undone)
+        undone_ids = tuple(each.id for each in (*before[::-1], *after) if each.id in past.changes.undone)
         return Loaded(past.session_id, near.seq, near.message, tuple(before[::-1]), tuple(after), undone_ids)
 
     def _past(self, snapshot: Snapshot, journal: int) -> Past | None:
@@ -129,13 +132,7 @@ class Loader:
         start = journal << SEQ_BITS
         own = Stretch(start + base_seq, start + head_seq)
         stretches = [own] if base_id is None or not self._context else lineage(snapshot, session_id)
-        undone: set[str] = set()
-        for stretch in stretches if self._context else ():
-            for kind, version, data in snapshot.rows(SQL.undoing_entries, stretch):
-                change = undoing(e.decode_body(kind, version, data))
-                if change is not None:
-                    (undone.update if change.undone else undone.difference_update)(change.message_ids)
-        return Past(session_id, stretches, undone)
+        return Past(session_id, stretches, read_changes(snapshot, stretches))
 
     def _nearest(self, past: Past, rows: Iterable[Row | None]) -> list[Message] | None:
         """Return the first messages of entries that are told as neighbours; None when more has to be read for it."""
@@ -144,7 +141,10 @@ class Loader:
             if row is None:
                 return None
             message = decoded(row)
-            if message is None or message.role == Role.NOTICE or (message.id in past.undone and not self._undone):
+            if message is None or message.role == Role.NOTICE:
+                continue
+            message = past.changes.last_words(message)
+            if not self._undone and (message.is_retracted or message.id in past.changes.undone):
                 continue
             found.append(message)
             if len(found) == self._context:
@@ -172,7 +172,7 @@ class Loader:
 
 
 def decoded(row: Row) -> Message | None:
-    """Return the message whose words an entry holds."""
+    """Return the message whose first words an entry holds."""
     _, entry_id, kind, version, ignorable, at, data = row
     if kind not in WORD_KINDS:
         return None

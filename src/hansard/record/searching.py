@@ -13,8 +13,10 @@ import msgspec
 
 from hansard.domain.messages import Message, Role
 from hansard.domain.search import Query, is_match, parse_query, tokens
+from hansard.record import views
+from hansard.record.journals import SEQ_BITS
 from hansard.record.search_docs import SEQ_MASK, Doc, Scanner
-from hansard.record.search_index import State
+from hansard.record.search_index import DELETED, UNDONE, State
 from hansard.record.search_loading import Loader
 from hansard.record.sqlite.queries import SEARCH, SQL
 
@@ -57,7 +59,8 @@ class Search(NamedTuple):
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """A message that was found, and its neighbours in its session.
 
-    `undone_ids` names those of the neighbours that were undone; there are some only when everything was asked for.
+    `undone_ids` names those of the neighbours that were undone; there are some only when everything was asked for. What
+    was edited or deleted in a chat says so itself: a message that was deleted is here with the last words that it had.
     """
 
     session_id: str
@@ -76,7 +79,8 @@ class Candidate(NamedTuple):
     key: int
     weight: float
     at: int
-    undone: bool
+    undone: bool = False
+    deleted: bool = False
 
 
 class Stretch(NamedTuple):
@@ -100,10 +104,14 @@ class Start(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """What was found by reading: when each match was said, and which messages were undone, or are so no longer."""
+    """What was found by reading: when each match was said, what was undone, or is so no longer, and what was deleted.
+
+    Messages are named by the keys of their first words.
+    """
 
     matches: dict[int, int]
-    changes: dict[int, bool]
+    undone: dict[int, bool]
+    deleted: set[int]
 
 
 class Asking(NamedTuple):
@@ -130,7 +138,7 @@ def search(index: SearchIndex, readers: Readers, wanted: Search, now: int) -> li
     return [
         Hit(**found._asdict(), undone=each.undone, score=score(each, now))
         for each, found in zip(ranked, loader.load([each.key for each in ranked]), strict=True)
-        if found is not None
+        if found is not None and (wanted.undone or not found.message.is_retracted)
     ]
 
 
@@ -157,7 +165,7 @@ def gather(index: SearchIndex, readers: Readers, asking: Asking) -> tuple[str, l
         last = attempt == INDEX_ATTEMPTS_MAX - 1
         start = begin(index, readers, asking, alone=last)
         scan = read_beyond(readers, start, asking)
-        room = asking.wanted.limit + len(scan.changes)
+        room = asking.wanted.limit + len(scan.undone) + len(scan.deleted)
         found = start.found
         if found is None and start.made:
             found = index.read(lambda snapshot: ask_again(snapshot, start.made, asking, room))  # noqa: B023
@@ -187,26 +195,45 @@ def begin(index: SearchIndex, readers: Readers, asking: Asking, *, alone: bool) 
 
 
 def read_beyond(readers: Readers, start: Start, asking: Asking) -> Scan:
-    """Return what matches in entries that the index does not have, and what they undid or brought back."""
-    scan = Scan({}, {})
+    """Return what matches in entries that the index does not have, and what they undid, brought back or deleted."""
+    scan = Scan({}, {}, set())
     for stretch in start.beyond:
         if not asking.allows(stretch.journal):
             continue
         scanner = Scanner(readers, stretch.journal)
         for docs in scanner.pages(stretch.after, stretch.head_seq):
             take_matches(scan, docs, asking)
-        scan.changes.update(scanner.changes)
-        restored = [key for key, undone in scanner.changes.items() if not undone and key & SEQ_MASK <= stretch.after]
-        for key in restored:
-            take_matches(scan, Scanner(readers, stretch.journal).one(key), asking)
+        scan.undone.update(scanner.undone)
+        scan.deleted.update(scanner.deleted)
+        changed = scanner.edited | {first for first, undone in scanner.undone.items() if not undone}
+        known = [first for first in changed if first & SEQ_MASK <= stretch.after]
+        look_again(readers, stretch, known, scan, asking)
     return scan
+
+
+def look_again(readers: Readers, stretch: Stretch, changed: list[int], scan: Scan, asking: Asking) -> None:
+    """Look at messages that the index has and that were edited or brought back since: by all they say, as they are now.
+
+    The index knows neither the one nor the other, and what it hides it does not tell.
+    """
+    if not changed:
+        return
+    start = stretch.journal << SEQ_BITS
+    own = views.Stretch(start, start + stretch.head_seq)
+    changes = readers.read(lambda snapshot: views.read_changes(snapshot, [own]))
+    for first in changed:
+        docs = Scanner(readers, stretch.journal).versions(first, changes)
+        take_matches(scan, docs, asking)
+        for message in [doc.message for doc in docs[:1]]:
+            scan.undone[first] = message.id in changes.undone
+            scan.deleted.update([first] * changes.is_deleted(message))
 
 
 def take_matches(scan: Scan, docs: list[Doc], asking: Asking) -> None:
     """Add the messages that are looked for."""
     for doc in docs:
         if is_wanted(doc, asking.wanted) and is_match(asking.query, tokens_of(doc, tools=asking.wanted.tools)):
-            scan.matches[doc.key] = doc.message.at_microseconds
+            scan.matches[doc.first] = doc.message.at_microseconds
 
 
 def tokens_of(doc: Doc, *, tools: bool) -> list[list[str]]:
@@ -242,7 +269,7 @@ def ask(snapshot: Snapshot, asking: Asking, room: int) -> list[Candidate]:
         msgspec.json.encode(wanted.roles).decode(),
         wanted.since,
         wanted.until,
-        int(wanted.undone),
+        UNDONE | DELETED if wanted.undone else 0,
         f"\n{wanted.tool}\n" if wanted.tool else "",
         None if journals is None else msgspec.json.encode(sorted(journals)).decode(),
         room,
@@ -252,7 +279,7 @@ def ask(snapshot: Snapshot, asking: Asking, room: int) -> list[Candidate]:
         if many
         else snapshot.rows(SEARCH.by_weight, (*filters, asking.now, HALF_LIFE_MICROSECONDS))
     )
-    return [Candidate(key, weight, at, bool(undone)) for key, weight, at, undone in rows]
+    return [Candidate(key, weight, at, bool(marks & UNDONE), bool(marks & DELETED)) for key, weight, at, marks in rows]
 
 
 def match_text(query: Query, *, tools: bool) -> str:
@@ -271,9 +298,12 @@ def quoted(parts: tuple[str, ...], *, prefix: bool) -> str:
 
 
 def merge(indexed: list[Candidate], scan: Scan, wanted: Search) -> list[Candidate]:
-    """Return what was found in either way; what was read last says whether it was undone."""
+    """Return what was found in either way; what was read last says whether it was undone or deleted."""
     best = max((each.weight for each in indexed), default=1.0)
-    found = {key: Candidate(key, best, at, undone=False) for key, at in scan.matches.items()}
+    found = {key: Candidate(key, best, at) for key, at in scan.matches.items()}
     found |= {each.key: each for each in indexed}
-    marked = [each._replace(undone=scan.changes.get(each.key, each.undone)) for each in found.values()]
-    return [each for each in marked if wanted.undone or not each.undone]
+    marked = [
+        each._replace(undone=scan.undone.get(key, each.undone), deleted=each.deleted or key in scan.deleted)
+        for key, each in found.items()
+    ]
+    return [each for each in marked if wanted.undone or not (each.undone or each.deleted)]

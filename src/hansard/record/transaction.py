@@ -9,7 +9,6 @@ On crash: the database rolls back; what was logged is found by the next writer, 
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import TYPE_CHECKING, Any
 
 from hansard.domain.entries import (
@@ -26,13 +25,13 @@ from hansard.domain.entries import (
     decode_body,
     same_body,
 )
-from hansard.domain.ids import is_journal_id
+from hansard.domain.ids import is_journal_id, random_bytes
 from hansard.domain.limits import ENTRY_BYTES_MAX, JOURNALS_KEPT_MAX
 from hansard.domain.transcript import join_chunks, streamed_pieces
 from hansard.errors import IdConflict, NotFound, TooLarge, WrongState
 from hansard.record.journals import Found, Journal, Kept, MismatchError, SessionRow, Written
 from hansard.record.lines import Row, encode_line, encode_part, log_name, part_name, place_mark
-from hansard.record.projections import Place, count_messages, project
+from hansard.record.projections import Place, count_messages, is_projected, project
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
@@ -190,7 +189,7 @@ class Transaction:
         version = KINDS[kind][0]
         at = self.clock.now_microseconds()
         seq = journal.head_seq + 1
-        salt = os.urandom(SALT_BYTES)
+        salt = random_bytes(SALT_BYTES)
         header = Header(journal.id, seq, entry_id, kind, version, ignorable, at)
         digest = chain_digest(journal.head_digest, header, salt, data)
         row = Row(seq, entry_id, kind, version, ignorable, at, DIGEST_FORMAT, salt, digest, data)
@@ -209,7 +208,10 @@ class Transaction:
         journal.head_digest = row.digest
         journal.active_at = row.at
         journal.messages += count_messages(body)
-        if type(body) is not MessageAdded:
+        if isinstance(body, MessageAdded):
+            if is_projected(body):
+                project(self.run, Place(journal.key, journal.id, row.seq, row.id, row.at), body)
+        else:
             project(self.run, Place(journal.key, journal.id, row.seq, row.id, row.at), body)
             journal.forget()
 

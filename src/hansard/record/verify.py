@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
     from hansard.record.store import Store
 
-DUMPS_OF_SESSION = ("session", "turn", "delivery")
-DUMPS_OF_HOME = ("route", "cursor", "intake")
+DUMPS_OF_JOURNAL = ("delivery", "outbox")
+DUMPS_OF_SESSION = ("session", "turn", "turn_chat")
+DUMPS_OF_HOME = ("route", "cursor", "intake", "held", "access", "pace")
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -207,9 +208,9 @@ class JournalCheck:
             elif (look := self._store.files.look(log_name(self._id))) is not None and look.size > journal.log_end:
                 self._find_more_lines()
         names = DUMPS_OF_HOME if self._id == HOME_JOURNAL else DUMPS_OF_SESSION
-        for name in names:
+        for name in (*DUMPS_OF_JOURNAL, *names):
             query = getattr(SQL, f"dump_{name}")
-            bindings = () if self._id == HOME_JOURNAL else (journal.key,)
+            bindings = () if name in DUMPS_OF_HOME else (journal.key,)
             stored, folded = snapshot.rows(query, bindings), self._fold.dump(query, bindings)
             if stored != folded:
                 self.find("projection", f"{name} is {stored!r:.300}; the entries give {folded!r:.300}")

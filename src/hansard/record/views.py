@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain import entries as e
 from hansard.domain.limits import READ_ROWS_MAX
-from hansard.domain.messages import Role, join_text
+from hansard.domain.messages import Role
 from hansard.domain.positions import Position
 from hansard.domain.sessions import Route, Session
 from hansard.domain.text import INTEGER_MAX
-from hansard.domain.transcript import fold_transcript, join_chunks, streamed_pieces
+from hansard.domain.transcript import Changes, fold_transcript, join_chunks, said_message, streamed_pieces
 from hansard.errors import Ambiguous, HansardError, InvalidInput, NotFound
 from hansard.record.journals import SEQ_BITS, SessionRow
 from hansard.record.operations.deliveries import delivery_value
@@ -82,12 +82,30 @@ def first_words(snapshot: Snapshot, session_ids: Sequence[str]) -> dict[str, str
         for limit in FIRST_ENTRIES:
             rows = page(snapshot, session_id, seen, limit)
             seen += len(rows)
-            bodies = (row[5] for row in rows)
-            said = (body for body in bodies if isinstance(body, e.MessageAdded) and body.role == Role.USER)
-            if (first := next(said, None)) is not None:
-                found[session_id] = join_text(first.parts)
+            bodies = ((row[1], row[4], row[5]) for row in rows)
+            said = (
+                as_now(snapshot, session_id, said_message(entry_id, at, body))
+                for entry_id, at, body in bodies
+                if isinstance(body, e.MessageAdded) and body.role == Role.USER
+            )
+            if (first := next((each for each in said if not each.is_retracted), None)) is not None:
+                found[session_id] = first.text
                 break
     return found
+
+
+def as_now(snapshot: Snapshot, session_id: str, message: Message) -> Message:
+    """Return a message of a session as it stands, a deleted one marked. What was not said in a chat stays as it is."""
+    return read_changes(snapshot, lineage(snapshot, session_id)).last_words(message) if message.event_id else message
+
+
+def read_changes(snapshot: Snapshot, stretches: Sequence[Stretch]) -> Changes:
+    """Return what became of messages after they were said, by the entries of some stretches."""
+    changes = Changes()
+    for stretch in stretches:
+        for kind, version, data in snapshot.rows(SQL.changing_entries, stretch):
+            changes.take(e.decode_body(kind, version, data))
+    return changes
 
 
 def resolve(snapshot: Snapshot, text: str, owner: str | None = None) -> Session:

@@ -20,9 +20,11 @@ import asyncio
 from dataclasses import dataclass
 
 from hansard.testing import (
+    conformance_chats,
     conformance_content,
     conformance_follow,
     conformance_identity,
+    conformance_outbox,
     conformance_processes,
     conformance_sessions,
     conformance_talk,
@@ -34,6 +36,7 @@ from hansard.testing.conformance_kit import CONTRACTS, Backend, Contract, Contra
 __all__ = ["CONTRACTS", "Backend", "Contract", "ContractBroken", "Result", "elsewhere", "run_record_conformance"]
 
 GROUPS = (
+    conformance_chats,
     conformance_identity,
     conformance_turns,
     conformance_follow,
@@ -41,6 +44,7 @@ GROUPS = (
     conformance_content,
     conformance_processes,
     conformance_talk,
+    conformance_outbox,
 )
 """The modules whose contracts are in the table; importing them entered them."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from hansard.domain.requests import ToolSpec
 
@@ -31,7 +30,9 @@ class CurrentTime:
         self._clock = clock
 
     async def run(self, arguments: dict[str, object]) -> str:
-        """Return the time in a zone."""
+        """Return the time in a zone. The tables are loaded when a model asks: most never do."""
+        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
         now = datetime.fromtimestamp(self._clock.now_microseconds() / 1_000_000, UTC)
         name = arguments.get("time_zone")
         try:

@@ -116,9 +116,9 @@ class SessionSearch:
 
 
 def head_of(message: Message) -> str:
-    """Return when a message was said, and by whom."""
+    """Return when a message was said, by whom, and whether these are later words."""
     who = f"{message.role} {message.author}" if message.author and message.role == Role.USER else str(message.role)
-    return f"{message.at:%Y-%m-%d %H:%M} {who}"
+    return f"{message.at:%Y-%m-%d %H:%M} {who}{' (edited)' if message.is_edited else ''}"
 
 
 def line_of(placed: Placed, characters_max: int) -> str:

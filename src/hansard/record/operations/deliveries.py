@@ -6,13 +6,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain import entries as e
 from hansard.domain.deliveries import DELIVERY_MOVES, Delivery, DeliveryState, Operation
+from hansard.domain.ids import HOME_JOURNAL
 from hansard.errors import IdConflict, NotFound, WrongState
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hansard.record.journals import Journal
     from hansard.record.transaction import Transaction
+
+
+RETRIED = "retried"
+"""The outcome of a message that a person wants to be tried again."""
 
 
 def delivery_value(session_id: str, row: tuple[str, ...]) -> Delivery:
@@ -25,6 +31,7 @@ def delivery_value(session_id: str, row: tuple[str, ...]) -> Delivery:
         operation,
         start_bytes,
         end_bytes,
+        file,
         state,
         attempts,
         owner,
@@ -40,6 +47,7 @@ def delivery_value(session_id: str, row: tuple[str, ...]) -> Delivery:
         operation=Operation(operation),
         start_bytes=int(start_bytes),
         end_bytes=int(end_bytes),
+        file=int(file),
         state=DeliveryState(state),
         attempts=int(attempts),
         owner=owner,
@@ -48,9 +56,18 @@ def delivery_value(session_id: str, row: tuple[str, ...]) -> Delivery:
     )
 
 
+def journal_of(tx: Transaction, session_id: str) -> Journal:
+    """Return a session's journal, or the home's: people without a session are told things, too."""
+    if session_id == HOME_JOURNAL:
+        home = tx.find_journal(HOME_JOURNAL)
+        if home is not None:
+            return home
+    return tx.session(session_id)[0]
+
+
 def create_delivery(tx: Transaction, delivery: Delivery) -> Delivery:
     """Record that something is to be shown; the same delivery again changes nothing."""
-    journal, _ = tx.session(delivery.session_id)
+    journal = journal_of(tx, delivery.session_id)
     body = e.DeliveryCreated(
         delivery_id=delivery.id,
         channel=delivery.channel,
@@ -59,6 +76,7 @@ def create_delivery(tx: Transaction, delivery: Delivery) -> Delivery:
         operation=delivery.operation,
         start_bytes=delivery.start_bytes,
         end_bytes=delivery.end_bytes,
+        file=delivery.file,
     )
     if tx.find(journal, delivery.message_id) is None:
         message = f"there is no message {delivery.message_id} in session {delivery.session_id}"
@@ -87,7 +105,7 @@ class DeliveryMove(NamedTuple):
 
 def move_delivery(tx: Transaction, move: DeliveryMove) -> Delivery:
     """Move a delivery; an ended session accepts this too (rule 19)."""
-    journal, _ = tx.session(move.session_id)
+    journal = journal_of(tx, move.session_id)
     row = tx.row(SQL.find_delivery, (journal.key, move.delivery_id))
     if row is None:
         message = f"there is no delivery {move.delivery_id} in session {move.session_id}"
@@ -110,6 +128,43 @@ def move_delivery(tx: Transaction, move: DeliveryMove) -> Delivery:
     return delivery_value(move.session_id, tx.row(SQL.find_delivery, (journal.key, move.delivery_id)))
 
 
+def begin_delivery(tx: Transaction, delivery: Delivery, owner: str, operation_id: str) -> Delivery:
+    """Create a delivery, unless it is there, and say that it is on its way: one commit before the call."""
+    create_delivery(tx, delivery)
+    move = DeliveryMove(delivery.session_id, delivery.id, DeliveryState.SENDING, owner, operation_id=operation_id)
+    return move_delivery(tx, move)
+
+
+class Settling(NamedTuple):
+    """What became of a message in a chat."""
+
+    session_id: str
+    message_id: str
+    chat: str
+    outcome: str
+    reason: str
+    operation_id: str
+
+
+def settle_message(tx: Transaction, settling: Settling) -> bool:
+    """Say that a message needs no further delivery in a chat, or, `retried`, that it does; return whether that is news.
+
+    An ended session accepts this too. What does not wait is settled already.
+    """
+    journal = journal_of(tx, settling.session_id)
+    waits = tx.row(SQL.find_outbox, (journal.key, settling.message_id, settling.chat)) is not None
+    if waits == (settling.outcome == RETRIED):
+        return False
+    if tx.find(journal, settling.message_id) is None:
+        message = f"there is no message {settling.message_id} in session {settling.session_id}"
+        raise NotFound(message)
+    body = e.MessageDelivered(
+        message_id=settling.message_id, chat=settling.chat, outcome=settling.outcome, reason=settling.reason
+    )
+    tx.add(journal, f"~delivered:{settling.operation_id}", body)
+    return True
+
+
 class DeadDelivery(NamedTuple):
     """A delivery that was on its way when its sender died."""
 
@@ -120,7 +175,7 @@ class DeadDelivery(NamedTuple):
 
 def settle_dead_delivery(tx: Transaction, dead: DeadDelivery, is_alive: Callable[[str], bool]) -> bool:
     """Mark what a dead process was sending as unknown: it may have been shown."""
-    journal, _ = tx.session(dead.session_id)
+    journal = journal_of(tx, dead.session_id)
     row = tx.row(SQL.find_delivery, (journal.key, dead.delivery_id))
     if row is None:
         return False

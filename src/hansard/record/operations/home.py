@@ -80,9 +80,8 @@ def accept(tx: Transaction, inbound: Inbound, is_alive: IsAlive) -> Accepted:
             turns=tuple((turn.session_id, turn.id) for turn in accepted.turns),
         )
         tx.add(home, f"~intake:{home.head_seq + 1}", body)
-    if cursor is not None and tx.row(SQL.find_cursor, (cursor.channel, cursor.account)) != (cursor.value,):
-        moved = e.CursorMoved(channel=cursor.channel, account=cursor.account, value=cursor.value)
-        tx.add(home, f"~cursor:{home.head_seq + 1}", moved)
+    if cursor is not None:
+        move_cursor(tx, cursor.channel, cursor.account, cursor.value)
     return accepted
 
 
@@ -105,7 +104,16 @@ def _received_before(tx: Transaction, home: Journal, seq: int) -> Accepted:
     return Accepted(tuple(entries), tuple(turns), duplicate=True)
 
 
-def _read_route(tx: Transaction, key: str) -> Route | None:
+def move_cursor(tx: Transaction, channel: str, account: str, value: str) -> None:
+    """Note how far a platform's stream was received; an empty value says nothing."""
+    if value and tx.row(SQL.find_cursor, (channel, account)) != (value,):
+        home = home_journal(tx)
+        moved = e.CursorMoved(channel=channel, account=account, value=value)
+        tx.add(home, f"~cursor:{home.head_seq + 1}", moved)
+
+
+def find_route(tx: Transaction, key: str) -> Route | None:
+    """Return where a session key leads, or None."""
     row = tx.row(SQL.find_route, (key,))
     return None if row is None else Route(key=row[0], session_id=row[1], generation=row[2], reason=row[3])
 
@@ -129,7 +137,7 @@ def move_route(tx: Transaction, move: RouteMove) -> Route:
         if isinstance(body, e.RouteMoved):
             return Route(key=body.key, session_id=body.session_id, generation=body.generation, reason=body.reason)
     tx.session(move.session_id)
-    now = _read_route(tx, move.key)
+    now = find_route(tx, move.key)
     generation = now.generation if now is not None else 0
     if move.expect is not None and move.expect != generation:
         message = f"route {move.key} is at generation {generation}, not {move.expect}"
@@ -142,7 +150,7 @@ def move_route(tx: Transaction, move: RouteMove) -> Route:
 def reset_route(tx: Transaction, key: str, new: NewSession, reason: str, operation_id: str) -> Route:
     """End the session that a key leads to, begin its successor, and move the route: one commit."""
     home = home_journal(tx)
-    now = _read_route(tx, key)
+    now = find_route(tx, key)
     if tx.find(home, f"~route:{operation_id}") is not None and now is not None:
         return now
     if now is None:

@@ -49,6 +49,10 @@ def offer(message: Message) -> Offered:
         status=message.status,
         said_at=message.at_microseconds,
         author=clean_name(message.author, "an author", NAME_CHARACTERS_MAX) if message.author else "",
+        chat=clean_name(message.chat, "a chat", NAME_CHARACTERS_MAX) if message.chat else "",
+        event_id=clean_name(message.event_id, "an event id", NAME_CHARACTERS_MAX) if message.event_id else "",
+        observed=message.is_observed,
+        imported=message.is_imported,
     )
     return Offered(check_entry_id(message.id), body, encode_body(body))
 

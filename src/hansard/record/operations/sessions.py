@@ -32,6 +32,7 @@ class NewSession(NamedTuple):
     owner: str
     title: str | None
     parent: Parent | None
+    reason: str = ""
 
 
 def session_value(row: SessionRow) -> Session:
@@ -85,6 +86,7 @@ def create_session(tx: Transaction, new: NewSession) -> Session:
         title=new.title,
         parent_id=new.parent.session_id if new.parent else None,
         link=new.parent.link if new.parent else None,
+        reason=new.reason,
     )
     tx.add(journal, f"~created:{new.token}", body)
     return read_session(tx, session_id)

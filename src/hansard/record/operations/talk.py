@@ -12,6 +12,7 @@ from hansard.record.operations.turns import close_lost, end_queued, find_turn, t
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
+    from hansard.record.journals import Journal
     from hansard.record.operations.turns import IsAlive
     from hansard.record.transaction import Transaction
 
@@ -46,8 +47,16 @@ def meet_running_turn(
         running = find_turn(tx, journal, TurnState.RUNNING)
         for message_id in message_ids if running is not None else ():
             if running is not None and tx.find(journal, f"~steer:{message_id}") is None:
-                steered = e.TurnSteered(turn_id=running.id, message_id=message_id)
+                chat = chat_of(tx, journal, message_id)
+                steered = e.TurnSteered(turn_id=running.id, message_id=message_id, chat=chat)
                 tx.add(journal, f"~steer:{message_id}", steered)
+
+
+def chat_of(tx: Transaction, journal: Journal, message_id: str) -> str:
+    """Return where a person said a message; empty when that was not in a chat."""
+    found = tx.find(journal, message_id)
+    body = e.decode_body(found.kind, found.version, found.body) if found is not None else None
+    return body.chat if isinstance(body, e.MessageAdded) and body.author else ""
 
 
 def undo(tx: Transaction, session_id: str, undone: e.MessagesUndone | e.MessagesRestored, token: str) -> None:

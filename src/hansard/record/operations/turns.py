@@ -6,7 +6,8 @@ import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hansard.domain import entries as e
-from hansard.domain.messages import Part, Status, ToolCall, ToolResult
+from hansard.domain.messages import Part, Role, Status, Text, ToolCall, ToolResult
+from hansard.domain.sessions import SessionState
 from hansard.domain.transcript import streamed_pieces
 from hansard.domain.turns import TURN_ENDS, TurnInfo, TurnState
 from hansard.errors import IdConflict, InvalidInput, LeaseHeld, NotFound, StaleLease
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from hansard.record.transaction import Transaction
 
     IsAlive = Callable[[str], bool]
+
+
+LOST_NOTICE = "Hansard was stopped in the middle of this. What was said is recorded; /retry asks again."
+"""What those who wait in a chat are told of a turn that was lost."""
 
 
 class Lease(NamedTuple):
@@ -43,14 +48,14 @@ def find_turn(tx: Transaction, journal: Journal, state: TurnState) -> TurnInfo |
     return None if row is None else turn_value(journal.id, row)
 
 
-def queue_turn(tx: Transaction, session_id: str, turn_id: str) -> TurnInfo:
+def queue_turn(tx: Transaction, session_id: str, turn_id: str, chat: str = "") -> TurnInfo:
     """Queue a turn; when one waits already, it will see everything that has come since, and is returned."""
     journal, row = tx.session(session_id)
     waiting = find_turn(tx, journal, TurnState.QUEUED)
     if waiting is not None:
         return waiting
     check_open(row)
-    queued = tx.add(journal, f"~queued:{turn_id}", e.TurnQueued(turn_id=turn_id))
+    queued = tx.add(journal, f"~queued:{turn_id}", e.TurnQueued(turn_id=turn_id, chats=(chat,) if chat else ()))
     return TurnInfo(id=turn_id, session_id=session_id, state=TurnState.QUEUED, fence=queued.seq)
 
 
@@ -112,9 +117,28 @@ def close_lost(tx: Transaction, session_id: str, is_alive: IsAlive) -> bool:
         return False
     if row.open_message is not None:
         tx.seal(journal, row.open_message, Status.INTERRUPTED)
+    chats = tuple(chat for (chat,) in tx.rows(SQL.list_turn_chats, (journal.key, running.id)))
+    waits = find_turn(tx, journal, TurnState.QUEUED) is not None
+    again = bool(chats) and not waits and may_run_again(tx, journal, row, running)
+    if chats and not waits and not again:
+        tx.add(journal, f"~lost:{running.id}", e.MessageAdded(role=Role.NOTICE, parts=(Text(LOST_NOTICE),)))
     reason = f"its owner {running.owner} is gone"
     tx.add(journal, f"~ended:{running.id}", e.TurnEnded(turn_id=running.id, state=TurnState.LOST, reason=reason))
+    if again:
+        again_id = f"{running.id}-again"
+        tx.add(journal, f"~queued:{again_id}", e.TurnQueued(turn_id=again_id, chats=chats))
     return True
+
+
+def may_run_again(tx: Transaction, journal: Journal, row: SessionRow, running: TurnInfo) -> bool:
+    """Return whether a turn that was lost before it said anything is to be tried again, for those who wait in a chat.
+
+    Once: a turn that takes its process down each time is not repeated for ever.
+    """
+    if row.state == SessionState.ENDED:
+        return False
+    said = tx.row(SQL.said_since, (journal.entry_key(running.fence), journal.entry_key(journal.head_seq)))
+    return said is None and tx.row(SQL.lost_since_end, (journal.key,))[0] == 0
 
 
 def check_fence(tx: Transaction, lease: Lease) -> tuple[Journal, SessionRow]:

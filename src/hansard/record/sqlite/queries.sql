@@ -244,9 +244,9 @@ UPDATE turn SET state = ?, reason = ? WHERE journal = ? AND id = ?
 
 -- name: insert_delivery
 -- Something is to be shown on a channel.
-INSERT INTO delivery (journal, id, channel, target, message_id, operation, start_bytes, end_bytes,
+INSERT INTO delivery (journal, id, channel, target, message_id, operation, start_bytes, end_bytes, file,
                       state, attempts, owner, receipt, reason)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'pending', 0, '', '', '')
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', 0, '', '', '')
 
 -- name: move_delivery
 -- Its state changed; a receipt once known stays.
@@ -256,21 +256,22 @@ WHERE journal = ?5 AND id = ?6
 
 -- name: find_delivery
 -- A delivery by its id.
-SELECT id, channel, target, message_id, operation, start_bytes, end_bytes, state, attempts, owner, receipt, reason
+SELECT id, channel, target, message_id, operation, start_bytes, end_bytes, file, state, attempts, owner, receipt,
+       reason
 FROM delivery WHERE journal = ? AND id = ?
 
 -- name: list_deliveries
 -- A page of deliveries: after a journal and an id, up to a journal, by state and channel.
-SELECT s.id, d.id, d.channel, d.target, d.message_id, d.operation, d.start_bytes, d.end_bytes, d.state, d.attempts,
-       d.owner, d.receipt, d.reason
-FROM delivery d JOIN session s ON s.journal = d.journal
+SELECT s.id, d.id, d.channel, d.target, d.message_id, d.operation, d.start_bytes, d.end_bytes, d.file, d.state,
+       d.attempts, d.owner, d.receipt, d.reason
+FROM delivery d JOIN journal s ON s.key = d.journal
 WHERE (d.journal, d.id) > (?1, ?2) AND d.journal <= ?3 AND (?4 IS NULL OR d.state = ?4)
   AND (?5 IS NULL OR d.channel = ?5)
 ORDER BY d.journal, d.id LIMIT ?6
 
 -- name: sending_deliveries
 -- What was on its way, for recovery.
-SELECT s.id, d.id, d.owner FROM delivery d JOIN session s ON s.journal = d.journal WHERE d.state = 'sending'
+SELECT j.id, d.id, d.owner FROM delivery d JOIN journal j ON j.key = d.journal WHERE d.state = 'sending'
 
 -- name: find_route
 -- Where a session key leads.
@@ -278,9 +279,13 @@ SELECT key, session_id, generation, reason FROM route WHERE key = ?
 
 -- name: put_route
 -- A session key leads elsewhere.
-INSERT INTO route (key, session_id, generation, reason) VALUES (?, ?, ?, ?)
+INSERT INTO route (key, session_id, generation, reason, moved_at) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET session_id = excluded.session_id, generation = excluded.generation,
-                                reason = excluded.reason
+                                reason = excluded.reason, moved_at = excluded.moved_at
+
+-- name: find_route_age
+-- Since when a session key leads where it leads.
+SELECT moved_at FROM route WHERE key = ?
 
 -- name: find_cursor
 -- How far a platform's stream was received.
@@ -315,6 +320,14 @@ SELECT * FROM turn WHERE journal = ? ORDER BY id
 -- A session's deliveries as its entries must give them.
 SELECT * FROM delivery WHERE journal = ? ORDER BY id
 
+-- name: dump_turn_chat
+-- Where a session's turns are shown, as its entries must give it.
+SELECT * FROM turn_chat WHERE journal = ? ORDER BY turn_id, chat
+
+-- name: dump_outbox
+-- What a journal has to show, as its entries must give it.
+SELECT journal, message_id, chat, seq FROM outbox WHERE journal = ? ORDER BY seq, message_id, chat
+
 -- name: dump_route
 -- The routes as the home's entries must give them.
 SELECT * FROM route ORDER BY key
@@ -322,6 +335,18 @@ SELECT * FROM route ORDER BY key
 -- name: dump_cursor
 -- The cursors as the home's entries must give them.
 SELECT * FROM cursor ORDER BY channel, account
+
+-- name: dump_held
+-- The events that cannot be read yet as the home's entries must give them.
+SELECT * FROM held ORDER BY channel, account, event_id
+
+-- name: dump_access
+-- Who may talk as the home's entries must give it.
+SELECT * FROM access ORDER BY channel, identity
+
+-- name: dump_pace
+-- How often codes were shown and tried as the home's entries must give it.
+SELECT * FROM pace ORDER BY name
 
 -- name: dump_intake
 -- The intake as the home's entries must give it.
@@ -370,7 +395,175 @@ SELECT key, id, kind, version, ignorable, at, body FROM entry WHERE key > ?1 ORD
 -- Where a journal ends.
 SELECT head_seq FROM journal WHERE key = ?
 
--- name: undoing_entries
--- What was undone in a stretch of a journal, and what was brought back, in order.
-SELECT kind, version, body FROM entry INDEXED BY entry_undoing
-WHERE key > ?1 AND key <= ?2 AND kind IN ('messages.undone', 'messages.restored') ORDER BY key
+-- name: changing_entries
+-- What became of messages in a stretch of a journal after they were said, in order.
+SELECT kind, version, body FROM entry INDEXED BY entry_changing
+WHERE key > ?1 AND key <= ?2
+  AND kind IN ('messages.undone', 'messages.restored', 'message.edited', 'message.retracted') ORDER BY key
+
+-- name: add_turn_chat
+-- What a turn answers was said in this chat, too; turn '' is the next one.
+INSERT OR IGNORE INTO turn_chat (journal, turn_id, chat) VALUES (?, ?, ?)
+
+-- name: take_turn_chats
+-- A turn begins, and is shown where what it answers was said.
+UPDATE turn_chat SET turn_id = ?2 WHERE journal = ?1 AND turn_id = ''
+
+-- name: leave_turn_chats
+-- A turn was lost: the one that waits answers in its place.
+INSERT OR IGNORE INTO turn_chat (journal, turn_id, chat)
+SELECT journal, '', chat FROM turn_chat
+WHERE journal = ?1 AND turn_id = ?2 AND EXISTS (SELECT 1 FROM turn WHERE journal = ?1 AND state = 'queued')
+
+-- name: drop_turn_chats
+-- A turn is over.
+DELETE FROM turn_chat WHERE journal = ? AND turn_id = ?
+
+-- name: list_turn_chats
+-- Where a turn is shown.
+SELECT chat FROM turn_chat WHERE journal = ? AND turn_id = ? ORDER BY chat
+
+-- name: running_chats
+-- Chats, between two names, in which a running turn is shown.
+SELECT DISTINCT chat FROM turn_chat WHERE turn_id <> '' AND chat >= ? AND chat < ? ORDER BY chat
+
+-- name: queued_turns_of_chats
+-- Turns that wait to run and are to be shown in chats between two names.
+SELECT DISTINCT s.id, t.id, t.state, t.fence, t.owner, t.reason
+FROM turn_chat c JOIN turn t ON t.journal = c.journal AND t.state = 'queued' JOIN session s ON s.journal = c.journal
+WHERE c.turn_id = '' AND c.chat >= ? AND c.chat < ? ORDER BY t.fence, s.id
+
+-- name: add_outbox
+-- A message is to be shown in a chat.
+INSERT OR IGNORE INTO outbox (journal, message_id, chat, seq) VALUES (?, ?, ?, ?)
+
+-- name: add_outbox_of_turn
+-- A message of a turn is to be shown wherever the turn is.
+INSERT OR IGNORE INTO outbox (journal, message_id, chat, seq)
+SELECT journal, ?3, chat, ?4 FROM turn_chat WHERE journal = ?1 AND turn_id = ?2 ORDER BY chat
+
+-- name: add_outbox_of_running
+-- What is told while a turn runs is to be shown wherever the turn is.
+INSERT OR IGNORE INTO outbox (journal, message_id, chat, seq)
+SELECT c.journal, ?2, c.chat, ?3 FROM turn_chat c JOIN turn t ON t.journal = c.journal AND t.id = c.turn_id
+WHERE c.journal = ?1 AND t.state = 'running' ORDER BY c.chat
+
+-- name: drop_outbox
+-- A message needs no further delivery in a chat.
+DELETE FROM outbox WHERE journal = ? AND message_id = ? AND chat = ?
+
+-- name: find_outbox
+-- Whether a message waits to be shown in a chat.
+SELECT seq FROM outbox WHERE journal = ? AND message_id = ? AND chat = ?
+
+-- name: list_outbox
+-- What waits to be shown in chats between two names, the oldest first, after a number.
+SELECT o.number, j.id, o.message_id, o.chat, o.seq, s.open_message IS o.message_id
+FROM outbox o JOIN journal j ON j.key = o.journal LEFT JOIN session s ON s.journal = o.journal
+WHERE o.number > ? AND o.chat >= ? AND o.chat < ? ORDER BY o.number LIMIT ?
+
+-- name: count_outbox
+-- How much waits to be shown in chats between two names, and since when the oldest of it does.
+SELECT count(*), coalesce(min(e.at), 0) FROM outbox o JOIN entry e ON e.key = (o.journal << 32) + o.seq
+WHERE o.chat >= ? AND o.chat < ?
+
+-- name: count_deliveries
+-- Unsettled deliveries of a channel, by state.
+SELECT state, count(*) FROM delivery WHERE state <> 'sent' AND channel = ? GROUP BY state
+
+-- name: deliveries_between
+-- Deliveries of one journal whose ids lie between two.
+SELECT id, channel, target, message_id, operation, start_bytes, end_bytes, file, state, attempts, owner, receipt,
+       reason
+FROM delivery WHERE journal = ? AND id >= ? AND id < ? ORDER BY id
+
+-- name: deliveries_to
+-- Everything that was sent to chats between two names.
+SELECT j.id, d.id, d.channel, d.target, d.message_id, d.operation, d.start_bytes, d.end_bytes, d.file, d.state,
+       d.attempts, d.owner, d.receipt, d.reason
+FROM delivery d JOIN journal j ON j.key = d.journal
+WHERE (d.target = ?1 OR (d.target >= ?2 AND d.target < ?3)) AND (j.id, d.id) > (?4, ?5) ORDER BY j.id, d.id LIMIT ?6
+
+-- name: lost_since_end
+-- How many turns of a session were lost in a row, up to now.
+SELECT count(*) FROM turn WHERE journal = ?1 AND state = 'lost' AND fence > coalesce(
+    (SELECT max(fence) FROM turn WHERE journal = ?1 AND state IN ('completed', 'interrupted', 'failed')), 0)
+
+-- name: said_since
+-- Whether a session has said anything in its entries between two keys.
+SELECT 1 FROM entry WHERE key > ? AND key <= ? AND kind = 'message.opened' LIMIT 1
+
+-- name: insert_held
+-- An event cannot be read yet.
+INSERT OR IGNORE INTO held (channel, account, event_id, chat, seq) VALUES (?, ?, ?, ?, ?)
+
+-- name: drop_held
+-- It was received after all.
+DELETE FROM held WHERE channel = ? AND account = ? AND event_id = ?
+
+-- name: find_held
+-- Whether an event waits to become readable.
+SELECT seq FROM held WHERE channel = ? AND account = ? AND event_id = ?
+
+-- name: find_held_in_chat
+-- Whether any event of a chat waits to become readable.
+SELECT seq FROM held WHERE channel = ? AND account = ? AND chat = ? LIMIT 1
+
+-- name: list_held
+-- The events that wait to become readable, the oldest first: the bodies of their entries.
+SELECT e.body FROM held h JOIN entry e ON e.key = (?3 << 32) + h.seq
+WHERE h.channel = ?1 AND h.account = ?2 ORDER BY h.seq LIMIT ?4
+
+-- name: ask_access
+-- Somebody was shown a code; those of a day are counted. Parameters: channel, identity, code, end, chat, time, window.
+INSERT INTO access (channel, identity, state, code, expires_at, chat, changed_at, changed_by, asked_since, asked_count)
+VALUES (?1, ?2, 'asked', ?3, ?4, ?5, ?6, '', ?6, 1)
+ON CONFLICT (channel, identity) DO UPDATE SET
+    state = 'asked', code = excluded.code, expires_at = excluded.expires_at, chat = excluded.chat,
+    changed_at = excluded.changed_at, changed_by = '',
+    asked_count = CASE WHEN ?6 >= asked_since AND ?6 < asked_since + ?7 THEN asked_count + 1 ELSE 1 END,
+    asked_since = CASE WHEN ?6 >= asked_since AND ?6 < asked_since + ?7 THEN asked_since ELSE ?6 END
+
+-- name: change_access
+-- Somebody may talk, or may no longer; the code is used up.
+INSERT INTO access (channel, identity, state, code, expires_at, chat, changed_at, changed_by, asked_since, asked_count)
+VALUES (?1, ?2, ?3, '', 0, '', ?4, ?5, 0, 0)
+ON CONFLICT (channel, identity) DO UPDATE SET
+    state = excluded.state, code = '', expires_at = 0, changed_at = excluded.changed_at,
+    changed_by = excluded.changed_by
+
+-- name: find_access
+-- What is known of somebody's access.
+SELECT channel, identity, state, code, expires_at, chat, changed_at, changed_by, asked_since, asked_count
+FROM access WHERE channel = ? AND identity = ?
+
+-- name: find_access_by_code
+-- Who was shown a code.
+SELECT channel, identity, state, code, expires_at, chat, changed_at, changed_by, asked_since, asked_count
+FROM access WHERE code = ? AND code <> ''
+
+-- name: list_access
+-- Everybody whose access is known, the latest change first.
+SELECT channel, identity, state, code, expires_at, chat, changed_at, changed_by, asked_since, asked_count
+FROM access WHERE ?1 IS NULL OR channel = ?1 ORDER BY changed_at DESC, channel, identity LIMIT ?2
+
+-- name: count_pace
+-- It happened once more. Parameters: name, time, window.
+INSERT INTO pace (name, since, times) VALUES (?1, ?2, 1)
+ON CONFLICT (name) DO UPDATE SET
+    times = CASE WHEN ?2 >= since AND ?2 < since + ?3 THEN times + 1 ELSE 1 END,
+    since = CASE WHEN ?2 >= since AND ?2 < since + ?3 THEN since ELSE ?2 END
+
+-- name: find_pace
+-- How often it happened, since when.
+SELECT since, times FROM pace WHERE name = ?
+
+-- name: last_fence
+-- Where the last turn of a session was queued or began.
+SELECT coalesce(max(fence), 0) FROM turn WHERE journal = ?
+
+-- name: find_busy_session
+-- The session that a key leads to, if a turn runs or waits in it.
+SELECT s.id FROM route r JOIN session s ON s.id = r.session_id WHERE r.key = ? AND (
+    EXISTS (SELECT 1 FROM turn t WHERE t.journal = s.journal AND t.state = 'running')
+    OR EXISTS (SELECT 1 FROM turn t WHERE t.journal = s.journal AND t.state = 'queued'))

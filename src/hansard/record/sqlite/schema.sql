@@ -42,7 +42,8 @@ CREATE TABLE entry (
     seq           INTEGER NOT NULL GENERATED ALWAYS AS (key & 4294967295) VIRTUAL
 ) STRICT;
 CREATE UNIQUE INDEX entry_id ON entry (journal, id);
-CREATE INDEX entry_undoing ON entry (key) WHERE kind IN ('messages.undone', 'messages.restored');
+CREATE INDEX entry_changing ON entry (key)
+WHERE kind IN ('messages.undone', 'messages.restored', 'message.edited', 'message.retracted');
 
 -- The text of open messages. It leaves with the seal, which holds all of it.
 CREATE TABLE chunk (
@@ -109,6 +110,7 @@ CREATE TABLE delivery (
     owner       TEXT    NOT NULL,
     receipt     TEXT    NOT NULL,
     reason      TEXT    NOT NULL,
+    file        INTEGER NOT NULL DEFAULT 0,           -- the number of the message's file; 0: its words
     PRIMARY KEY (journal, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX delivery_unsettled ON delivery (state, channel) WHERE state <> 'sent';
@@ -117,7 +119,8 @@ CREATE TABLE route (
     key        TEXT    NOT NULL PRIMARY KEY,
     session_id TEXT    NOT NULL,
     generation INTEGER NOT NULL,
-    reason     TEXT    NOT NULL
+    reason     TEXT    NOT NULL,
+    moved_at   INTEGER NOT NULL DEFAULT 0             -- a label: when it began to lead there
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE cursor (
@@ -133,4 +136,58 @@ CREATE TABLE intake (
     event_id TEXT    NOT NULL,
     seq      INTEGER NOT NULL,                        -- of the home entry that tells what it became
     PRIMARY KEY (channel, account, event_id)
+) STRICT, WITHOUT ROWID;
+
+-- Where the answers of a turn are shown: the chats in which what it answers was said. Turn '' is the next one.
+CREATE TABLE turn_chat (
+    journal INTEGER NOT NULL,
+    turn_id TEXT    NOT NULL,
+    chat    TEXT    NOT NULL,
+    PRIMARY KEY (journal, turn_id, chat)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX turn_chat_running ON turn_chat (chat) WHERE turn_id <> '';
+CREATE INDEX turn_chat_waiting ON turn_chat (chat) WHERE turn_id = '';
+
+-- Messages that are not shown yet in a chat, in the order in which they came. The number is operational: a rebuild
+-- gives others, and one that was used is not used again, so that readers can ask for what is new.
+CREATE TABLE outbox (
+    number     INTEGER PRIMARY KEY AUTOINCREMENT,
+    journal    INTEGER NOT NULL,
+    message_id TEXT    NOT NULL,
+    chat       TEXT    NOT NULL,
+    seq        INTEGER NOT NULL,                      -- of the entry that put it here
+    UNIQUE (journal, message_id, chat)
+) STRICT;
+
+-- Events that cannot be read yet. They leave when they are received after all.
+CREATE TABLE held (
+    channel  TEXT    NOT NULL,
+    account  TEXT    NOT NULL,
+    event_id TEXT    NOT NULL,
+    chat     TEXT    NOT NULL,
+    seq      INTEGER NOT NULL,                        -- of the home entry that holds it
+    PRIMARY KEY (channel, account, event_id)
+) STRICT, WITHOUT ROWID;
+
+-- Who asked to talk, who may, and who may no longer.
+CREATE TABLE access (
+    channel     TEXT    NOT NULL,
+    identity    TEXT    NOT NULL,
+    state       TEXT    NOT NULL CHECK (state IN ('asked', 'allowed', 'revoked')),
+    code        TEXT    NOT NULL,
+    expires_at  INTEGER NOT NULL,
+    chat        TEXT    NOT NULL,
+    changed_at  INTEGER NOT NULL,
+    changed_by  TEXT    NOT NULL,
+    asked_since INTEGER NOT NULL,
+    asked_count INTEGER NOT NULL,                     -- codes that they were shown since then, within a day
+    PRIMARY KEY (channel, identity)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX access_code ON access (code) WHERE code <> '';
+
+-- How often codes were shown, and wrong ones tried, since a moment, within an hour.
+CREATE TABLE pace (
+    name  TEXT    NOT NULL PRIMARY KEY,
+    since INTEGER NOT NULL,
+    times INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;

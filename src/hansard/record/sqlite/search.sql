@@ -16,17 +16,19 @@ CREATE TABLE done (
     seq     INTEGER NOT NULL
 ) STRICT;
 
--- One row for each message. The key is that of the entry which holds its words. The id is small and grows by one: tokens
--- are kept by it, and take less room so.
+-- One row for each version of a message: nearly all have one. The key is that of the entry which holds its words, `message`
+-- that of the entry with the first ones. The id is small and grows by one: tokens are kept by it, and take less room so.
 CREATE TABLE doc (
-    id     INTEGER PRIMARY KEY,
-    key    INTEGER NOT NULL UNIQUE,
-    role   TEXT    NOT NULL,
-    at     INTEGER NOT NULL,
-    undone INTEGER NOT NULL DEFAULT 0,
-    tool   TEXT    NOT NULL DEFAULT ''
+    id      INTEGER PRIMARY KEY,
+    key     INTEGER NOT NULL UNIQUE,
+    message INTEGER NOT NULL,
+    role    TEXT    NOT NULL,
+    at      INTEGER NOT NULL,
+    undone  INTEGER NOT NULL DEFAULT 0,           -- 1: taken back, 2: deleted in its chat, 3: both
+    tool    TEXT    NOT NULL DEFAULT ''
 ) STRICT;
 CREATE INDEX doc_at ON doc (at);
+CREATE INDEX doc_later ON doc (message) WHERE message <> key;
 
 -- The tokens, as hansard.domain.search makes them: letters and digits that need no folding any more, so that the
 -- tokeniser only has to part them at spaces. The text itself is in state.db.

@@ -19,36 +19,45 @@ SELECT journal, seq FROM done
 INSERT INTO done (journal, seq) VALUES (?, ?) ON CONFLICT (journal) DO UPDATE SET seq = excluded.seq
 
 -- name: insert_doc
--- One message; its id.
-INSERT INTO doc (key, role, at, tool) VALUES (?, ?, ?, ?)
-ON CONFLICT (key) DO UPDATE SET role = excluded.role, at = excluded.at, tool = excluded.tool, undone = 0 RETURNING id
+-- One version of a message; its id. A later one is as hidden as the first.
+INSERT INTO doc (key, message, role, at, tool, undone)
+VALUES (?1, ?2, ?3, ?4, ?5, coalesce((SELECT undone FROM doc WHERE key = ?2 AND ?2 <> ?1), 0))
+ON CONFLICT (key) DO UPDATE SET message = excluded.message, role = excluded.role, at = excluded.at, tool = excluded.tool,
+                                undone = excluded.undone
+RETURNING id
 
 -- name: insert_words
 -- Its tokens.
 INSERT OR REPLACE INTO words (rowid, said, tools) VALUES (?, ?, ?)
 
 -- name: mark_doc
--- A message was taken back, or is so no longer.
-UPDATE doc SET undone = ? WHERE key = ?
+-- A message was taken back, or is so no longer, or was deleted: which marks stay, which come, whose.
+UPDATE doc SET undone = (undone & ?1) | ?2
+WHERE id IN (SELECT id FROM doc WHERE key = ?3 UNION ALL SELECT id FROM doc WHERE message = ?3 AND message <> key)
 
 -- name: count_matches
 -- Whether many messages match: then they are taken by time and not by weight, which would look at all of them.
 SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ?1 LIMIT ?2)
 
 -- name: by_weight
--- The messages that match best. Parameters: query, roles, since, until, undone too, tool, journals, limit, now, half-life.
-SELECT d.key, -bm25(words), d.at, d.undone FROM words w JOIN doc d ON d.id = w.rowid
-WHERE words MATCH ?1 AND d.role IN (SELECT value FROM json_each(?2)) AND d.at >= ?3 AND d.at <= ?4 AND d.undone <= ?5
-  AND (?6 = '' OR instr(d.tool, ?6) > 0) AND (?7 IS NULL OR (d.key >> 32) IN (SELECT value FROM json_each(?7)))
-ORDER BY bm25(words) * pow(0.5, max(0, ?9 - d.at) / ?10), d.key DESC LIMIT ?8
+-- The messages that match best, each by its best version. Parameters: query, roles, since, until, up to which mark, tool,
+-- journals, limit, now, half-life.
+WITH found AS MATERIALIZED (
+    SELECT d.message AS message, -bm25(words) AS weight, d.at AS at, d.undone AS undone
+    FROM words w JOIN doc d ON d.id = w.rowid
+    WHERE words MATCH ?1 AND d.role IN (SELECT value FROM json_each(?2)) AND d.at >= ?3 AND d.at <= ?4 AND d.undone <= ?5
+      AND (?6 = '' OR instr(d.tool, ?6) > 0) AND (?7 IS NULL OR (d.key >> 32) IN (SELECT value FROM json_each(?7)))
+)
+SELECT message, max(weight) AS best, at, undone FROM found GROUP BY message
+ORDER BY best * pow(0.5, max(0, ?9 - at) / ?10) DESC, message DESC LIMIT ?8
 
 -- name: by_time
 -- The newest messages that match.
-SELECT key, 1.0, at, undone FROM doc INDEXED BY doc_at
+SELECT DISTINCT message, 1.0, at, undone FROM doc INDEXED BY doc_at
 WHERE id IN (SELECT rowid FROM words WHERE words MATCH ?1) AND role IN (SELECT value FROM json_each(?2))
   AND at >= ?3 AND at <= ?4 AND undone <= ?5
   AND (?6 = '' OR instr(tool, ?6) > 0) AND (?7 IS NULL OR (key >> 32) IN (SELECT value FROM json_each(?7)))
-ORDER BY at DESC, key DESC LIMIT ?8
+ORDER BY at DESC, message DESC LIMIT ?8
 
 -- name: count_docs
 -- Messages that are indexed, and tokens rows that belong to them: a difference is drift.
@@ -60,7 +69,7 @@ SELECT key FROM doc WHERE key > ?1 AND key <= ?2
 
 -- name: read_doc
 -- What the index says of a message.
-SELECT role, at, tool, undone FROM doc WHERE key = ?
+SELECT message, role, at, tool, undone FROM doc WHERE key = ?
 
 -- name: clear_state
 -- Begin anew.

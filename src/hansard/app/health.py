@@ -1,0 +1,133 @@
+"""How a gateway is: told over HTTP on this machine only, and found by a file in the home."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+HOST = "127.0.0.1"
+STATUS_FILE = "gateway.json"
+REQUEST_BYTES_MAX = 8192
+REQUEST_SECONDS_MAX = 5.0
+
+
+class ChannelHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """How one channel does."""
+
+    name: str
+    account: str
+    trouble: str = ""
+    waiting: int = 0
+    """Messages that are not shown yet."""
+    lag_seconds: float = 0.0
+    """How long the oldest of them has waited."""
+    quiet_seconds: float = 0.0
+    """How long ago the platform last answered."""
+    deliveries: dict[str, int] = {}
+    """Posts and edits that are not sent, by state."""
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """How a gateway does."""
+
+    status: str
+    """`ok`, `degraded` or `stopping`."""
+    pid: int
+    started_at: str
+    record: str = ""
+    """Why the record cannot be written; empty when it can."""
+    channels: tuple[ChannelHealth, ...] = ()
+
+
+class Running(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a gateway that runs tells about itself."""
+
+    pid: int
+    port: int
+
+
+def write_status(home: Path, running: Running) -> None:
+    """Say where to ask; replaced at once, so that nobody reads half of it."""
+    target = home / STATUS_FILE
+    draft = home / f"{STATUS_FILE}.{running.pid}"
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(msgspec.json.encode(running))
+    draft.replace(target)
+
+
+def remove_status(home: Path, running: Running) -> None:
+    """Take the file away, unless another gateway wrote it meanwhile."""
+    if read_status(home) == running:
+        (home / STATUS_FILE).unlink(missing_ok=True)
+
+
+def read_status(home: Path) -> Running | None:
+    """Return where to ask, if a gateway ever said so."""
+    try:
+        return msgspec.json.decode((home / STATUS_FILE).read_bytes(), type=Running)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+@asynccontextmanager
+async def health_served(home: Path, port: int, health: Callable[[], Awaitable[Health]]) -> AsyncIterator[None]:
+    """Answer `GET /health` on this machine for as long as this lasts: 200 when all is well, else 503."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(REQUEST_SECONDS_MAX):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(await respond(head, health))
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, HOST, port, limit=REQUEST_BYTES_MAX)
+    running = Running(pid=os.getpid(), port=server.sockets[0].getsockname()[1])
+    write_status(home, running)
+    try:
+        yield
+    finally:
+        remove_status(home, running)
+        server.close()
+
+
+async def respond(head: bytes, health: Callable[[], Awaitable[Health]]) -> bytes:
+    """Return the answer to a request."""
+    method, path = [*head.split(b"\r\n", 1)[0].split(b" "), b"", b""][:2]
+    if method not in {b"GET", b"HEAD"} or path.partition(b"?")[0] not in {b"/", b"/health"}:
+        return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    found = await health()
+    body = msgspec.json.encode(found) + b"\n"
+    status = b"200 OK" if found.status == "ok" else b"503 Service Unavailable"
+    lines = (b"HTTP/1.1 " + status, b"Content-Type: application/json", b"Content-Length: %d" % len(body))
+    return b"\r\n".join((*lines, b"Connection: close", b"", b"" if method == b"HEAD" else body))
+
+
+async def ask_health(home: Path) -> Health | None:
+    """Return how the gateway of a home does; None when none runs."""
+    running = read_status(home)
+    if running is None:
+        return None
+    try:
+        async with asyncio.timeout(REQUEST_SECONDS_MAX):
+            reader, writer = await asyncio.open_connection(HOST, running.port)
+            try:
+                writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                await writer.drain()
+                head = await reader.readuntil(b"\r\n\r\n")
+                del head
+                found = msgspec.json.decode(await reader.read(), type=Health)
+            finally:
+                writer.close()
+    except (OSError, TimeoutError, asyncio.IncompleteReadError, msgspec.MsgspecError):
+        return None
+    return found if found.pid == running.pid else None

@@ -1,0 +1,175 @@
+"""A file of settings in TOML: read with care, and with the line of each key, which tomllib itself does not tell."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from hansard.domain.limits import MIB
+
+FILE_BYTES_MAX: Final = 1 * MIB
+"""More than the longest system prompt takes; what is larger was put there by mistake."""
+
+NAME_CHARACTERS_MAX: Final = 30
+"""Names longer than any setting's are cut where they are shown: a secret may stand where a name belongs."""
+
+LONG_WORD: Final = rf"[^\s'\",()]{{{NAME_CHARACTERS_MAX + 1},}}"
+
+
+class Finding(NamedTuple):
+    """Something that is wrong: where, and what is allowed there."""
+
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
+
+class Contents(NamedTuple):
+    """What a file holds, and what it is."""
+
+    data: bytes
+    look: os.stat_result
+
+
+class Parsed(NamedTuple):
+    """A file of settings as text, and what it says."""
+
+    text: str
+    document: dict[str, object]
+
+
+def read_file(path: Path) -> Contents | Finding | None:
+    """Read a file and look at that very file; None when there is none."""
+    try:
+        # Without waiting for a writer, should it be a pipe.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            look = os.fstat(descriptor)
+            if not stat.S_ISREG(look.st_mode):
+                return Finding(place(path), "it is not a regular file")
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                data = file.read(FILE_BYTES_MAX + 1)
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        return Finding(place(path), "it is a link that leads nowhere") if path.is_symlink() else None
+    except OSError as error:
+        return Finding(place(path), f"it cannot be read: {error.strerror}")
+    if len(data) > FILE_BYTES_MAX:
+        return Finding(place(path), f"it has more than {FILE_BYTES_MAX:,} bytes")
+    return Contents(data, look)
+
+
+def parse_toml(path: Path, data: bytes) -> Parsed | Finding:
+    """Read TOML, or say in which line it is none."""
+    try:
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+        return Parsed(text, tomllib.loads(text))
+    except UnicodeDecodeError as error:
+        return Finding(place(path, data.count(b"\n", 0, error.start) + 1), "it is not UTF-8")
+    except tomllib.TOMLDecodeError as error:
+        what = re.sub(LONG_WORD, "…", printable(str(error).partition(" (at ")[0]))
+        found = re.search(r"\(at line ([0-9]+)", str(error))
+        return Finding(place(path, int(found[1]) if found else text.count("\n") + 1), f"it is not TOML: {what}")
+    except (ValueError, RecursionError):
+        return Finding(place(path), "it is not TOML: a number is too long, or lists are nested too deeply")
+
+
+def place(path: Path, line: int | str = "") -> str:
+    """A file, and maybe a line of it, as findings name it."""
+    return f"{printable(str(path))}, line {line}" if line else printable(str(path))
+
+
+def printable(text: str) -> str:
+    """Text that a terminal can be given: one line, what is not printable escaped."""
+    return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in text)
+
+
+def short(name: str) -> str:
+    """A name as it may be shown."""
+    return printable(name if len(name) <= NAME_CHARACTERS_MAX else f"{name[:12]}…")
+
+
+PART: Final = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)"""
+NAME: Final = rf"{PART}(?:[ \t]*\.[ \t]*{PART})*"
+HEADER: Final = rf"\[\[?[ \t]*({NAME})[ \t]*\]\]?"
+ASSIGNED: Final = rf"({NAME})[ \t]*=[ \t]*"
+GAP: Final = r"(?:[ \t\n,]|#[^\n]*)*"
+SCALAR: Final = (
+    r'''"""(?:[^"\\]|\\.|"(?!""))*"""(?:"{0,2})|"(?:[^"\\\n]|\\.)*"|'''
+    r"""'''(?:[^']|'(?!''))*'''(?:'{0,2})|'[^'\n]*'|[^,\]}#\n]+"""
+)
+
+
+@cache
+def patterns() -> tuple[re.Pattern[str], ...]:
+    """Return how a gap, a header, an assignment and a scalar are read; without a file nobody pays for them."""
+    return re.compile(GAP), re.compile(HEADER), re.compile(ASSIGNED), re.compile(SCALAR, re.DOTALL)
+
+
+def key_lines(text: str) -> dict[tuple[str, ...], int]:
+    """The line of each key in a text that tomllib has accepted, which itself tells no lines.
+
+    Tables in a list share their keys: the first one counts.
+    """
+    a_gap, a_header, an_assignment, a_scalar = patterns()
+    lines: dict[tuple[str, ...], int] = {}
+    table: tuple[str, ...] = ()
+    opened: list[tuple[bool, tuple[str, ...]]] = []  # What is not closed yet: whether it is a list, and its key.
+    at, line = 0, 1
+    while True:
+        gap = a_gap.match(text, at)
+        assert gap is not None, "it matches nothing, too"
+        line += text.count("\n", at, gap.end())
+        at = gap.end()
+        if at == len(text):
+            return lines
+        if opened and text[at] in "]}":
+            opened.pop()
+            at += 1
+            continue
+        header = None if opened else a_header.match(text, at)
+        if header is not None:
+            table = name_parts(header[1])
+            add_line(lines, table, line)
+            at = header.end()
+            continue
+        in_list, key = opened[-1] if opened else (False, table)
+        if not in_list:
+            assigned = an_assignment.match(text, at)
+            assert assigned is not None, "tomllib accepted the text"
+            key = (*key, *name_parts(assigned[1]))
+            add_line(lines, key, line)
+            at = assigned.end()
+        if text[at] in "[{":
+            opened.append((text[at] == "[", key))
+            at += 1
+        else:
+            scalar = a_scalar.match(text, at)
+            assert scalar is not None, "tomllib accepted the text"
+            line += text.count("\n", at, scalar.end())
+            at = scalar.end()
+
+
+def add_line(lines: dict[tuple[str, ...], int], key: tuple[str, ...], line: int) -> None:
+    """Note where a key stands first, and the sections that it lies in."""
+    for depth in range(1, len(key) + 1):
+        lines.setdefault(key[:depth], line)
+
+
+def name_parts(name: str) -> tuple[str, ...]:
+    """The parts of a dotted name; quoted ones as tomllib reads them."""
+    if "'" not in name and '"' not in name:
+        return tuple(part.strip(" \t") for part in name.split("."))
+    parts, inner = [], tomllib.loads(f"{name} = 0")
+    while isinstance(inner, dict):
+        ((part, inner),) = inner.items()
+        parts.append(part)
+    return tuple(parts)

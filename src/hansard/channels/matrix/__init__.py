@@ -1,0 +1,63 @@
+"""Matrix: one account on one homeserver, behind `hansard.ports.channel`.
+
+    wire            requests, and what each failure means
+    account         logging in; `identity` and `secret_storage` sign the device and keep the keys restorable
+    keeping         the files of the home's folder `matrix`
+    crypto          keys of devices and rooms, by nio's `machine`; `rooms` knows who is where
+    receiving       syncs to batches; `gaps` fetches what was missed; `reading` turns one event into the port's
+    channel         the port; `posting` and `html` make contents, `media` moves files, `history` reads the past
+
+DESIGN.md of the folder above says why it is so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from hansard.channels.matrix.account import Account
+from hansard.channels.matrix.channel import MatrixChannel
+from hansard.channels.matrix.identity import Secrets
+from hansard.channels.matrix.receiving import Pace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["MatrixChannel", "Pace", "open_matrix"]
+
+PASSWORD: Final = "HANSARD_MATRIX_PASSWORD"  # noqa: S105  # the variable's name
+TOKEN: Final = "HANSARD_MATRIX_TOKEN"  # noqa: S105  # the variable's name
+RECOVERY_KEY: Final = "HANSARD_MATRIX_RECOVERY_KEY"
+NEW_IDENTITY: Final = "HANSARD_MATRIX_NEW_IDENTITY"
+
+
+class MatrixSettings(Protocol):
+    """What the settings say about the account."""
+
+    @property
+    def homeserver(self) -> str:
+        """Its address, such as `https://matrix.example.org`."""
+        ...
+
+    @property
+    def user_id(self) -> str:
+        """The agent's account, such as `@bot:example.org`."""
+        ...
+
+
+def open_matrix(
+    home: Path, settings: MatrixSettings, environment: Mapping[str, str], *, pace: Pace | None = None
+) -> MatrixChannel:
+    """Make the channel of an account. Nothing is asked of the homeserver yet, which may be down."""
+    account = Account(
+        home,
+        homeserver=settings.homeserver,
+        user_id=settings.user_id,
+        token=environment.get(TOKEN, ""),
+        given=Secrets(
+            password=environment.get(PASSWORD, ""),
+            recovery_key=environment.get(RECOVERY_KEY, ""),
+            wants_new_identity=environment.get(NEW_IDENTITY, "").lower() in {"1", "yes", "true"},
+        ),
+    )
+    return MatrixChannel(account, pace)

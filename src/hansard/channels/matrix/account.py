@@ -1,0 +1,176 @@
+"""Logging in, once, and again when the homeserver asks for it.
+
+Invariants: the device stays the same as long as its keys are here; password and token never enter a log or an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import string
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from hansard.channels.matrix.crypto import Crypto
+from hansard.channels.matrix.identity import Secrets, Signer
+from hansard.channels.matrix.keeping import Keeping, Login
+from hansard.channels.matrix.rooms import Rooms
+from hansard.channels.matrix.values import text_of
+from hansard.channels.matrix.wire import HTTP_FORBIDDEN, Wire, error_of, path
+from hansard.errors import ChannelDown, PostRefused, PostUnknown
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+DEVICE_NAME: Final = "Hansard"
+LOGGED_OUT: Final = (
+    "The homeserver no longer takes the access token of {user}: its device was logged out or removed. "
+    "Set HANSARD_MATRIX_PASSWORD, or a new token in HANSARD_MATRIX_TOKEN; Hansard goes on by itself then."
+)
+NOTHING_GIVEN: Final = (
+    "There is no way to log {user} in. Set HANSARD_MATRIX_PASSWORD, or an access token in HANSARD_MATRIX_TOKEN."
+)
+REFUSED: Final = "The homeserver refuses the password of {user}. Correct HANSARD_MATRIX_PASSWORD."
+OTHER_KEYS: Final = (
+    "The device of {user}'s access token has keys that are not in {folder}, so encrypted messages cannot be read. "
+    "Give a token of a new device in HANSARD_MATRIX_TOKEN, or HANSARD_MATRIX_PASSWORD instead."
+)
+OTHER_USER: Final = "The access token is that of {found}, and the configuration names {user}. Correct one of them."
+
+
+class Session(NamedTuple):
+    """What stands once the account is logged in."""
+
+    crypto: Crypto
+    rooms: Rooms
+
+
+class Account:
+    """One account on one homeserver, from one home."""
+
+    def __init__(self, home: Path, *, homeserver: str, user_id: str, token: str, given: Secrets) -> None:
+        self.user_id = user_id
+        self.wire = Wire(homeserver)
+        self.keeping = Keeping(home)
+        self._token, self._given = token, given
+        self._session: Session | None = None
+        self._lock = asyncio.Lock()
+        self.trouble = ""
+        """What a person has to do before this account works again; empty when nothing."""
+        self.waits_for = ""
+        """Why nothing is received just now; empty when it is."""
+
+    async def ready(self) -> Session:
+        """Return what stands once the account is logged in; log in when it is not."""
+        async with self._lock:
+            if self._session is None or self.wire.is_token_refused:
+                try:
+                    self._session = await self._logged_in()
+                except OSError as error:
+                    raise ChannelDown(f"{self.keeping.folder} cannot be used: {type(error).__name__}") from error
+            return self._session
+
+    async def ensure_identity(self, session: Session) -> None:
+        """See that the device's keys are published, and that the account vouches for them."""
+        published = session.crypto.published_key(await session.crypto.own_keys())
+        if published not in {"", session.crypto.identity_keys["ed25519"]}:
+            self.trouble = OTHER_KEYS.format(user=self.user_id, folder=self.keeping.folder)
+        else:
+            if not published:
+                session.crypto.publish_again()
+            try:
+                await session.crypto.upkeep()
+            except PostRefused as error:
+                logger.warning("the device's keys could not be published: %s", error)
+            try:
+                self.trouble = await Signer(self.wire, session.crypto, self.keeping, self._given).ensure()
+            except OSError as error:
+                raise ChannelDown(f"{self.keeping.folder} cannot be written: {type(error).__name__}") from error
+        if self.trouble:
+            logger.error(self.trouble)
+
+    async def close(self) -> None:
+        """Let go of connections and files. The device stays logged in."""
+        async with self._lock:
+            session, self._session = self._session, None
+        if session is not None:
+            session.crypto.close()
+        await self.wire.close()
+
+    async def _logged_in(self) -> Session:
+        self.keeping.prepare()
+        self._token = self._token or self.keeping.given("token")
+        self._given = self._given._replace(password=self._given.password or self.keeping.given("password"))
+        kept = self.keeping.login()
+        login = await self._by_token(self._token) if self._token else None
+        if login is None and kept is not None and kept.token and kept.token != self._token:
+            login = await self._by_token(kept.token)
+        if login is None:
+            login = await self._by_password(kept)
+        self.wire.is_token_refused = False
+        if login != kept:
+            self.keeping.keep_login(login)
+        self.trouble = ""
+        if self._session is not None and self._session.crypto.device_id == login.device_id:
+            # A new value, for whoever compares: what was published may be gone with the old login.
+            return Session(*self._session)
+        if self._session is not None:
+            self._session.crypto.close()
+        crypto = Crypto(self.wire, self.keeping, login)
+        return Session(crypto, Rooms(self.wire, crypto))
+
+    async def _by_token(self, token: str) -> Login | None:
+        """Who a token belongs to; None when it is no longer good."""
+        self.wire.token = token
+        what = "logging in"
+        answer = await self.wire.try_ask("GET", path("account", "whoami"), what=what)
+        if answer.is_token_refused:
+            self.wire.token = ""
+            return None
+        if not answer.is_good:
+            raise down(error_of(answer, what))
+        found, device_id = text_of(answer.body, "user_id"), text_of(answer.body, "device_id")
+        if found != self.user_id or not device_id:
+            self._stop(OTHER_USER.format(found=found, user=self.user_id))
+        return Login(user_id=found, device_id=device_id, token=token)
+
+    async def _by_password(self, kept: Login | None) -> Login:
+        if not self._given.password:
+            self._stop((LOGGED_OUT if kept or self._token else NOTHING_GIVEN).format(user=self.user_id))
+        if kept is None or kept.user_id != self.user_id or not self.keeping.has_store(kept.device_id):
+            # Kept before it is used: a crash in between must not leave a device behind.
+            kept = Login(user_id=self.user_id, device_id=new_device_id())
+            self.keeping.keep_login(kept)
+        body = {
+            "type": "m.login.password",
+            "identifier": {"type": "m.id.user", "user": self.user_id},
+            "password": self._given.password,
+            "device_id": kept.device_id,
+            "initial_device_display_name": DEVICE_NAME,
+        }
+        what = "logging in"
+        self.wire.token = ""
+        answer = await self.wire.try_ask("POST", path("login"), body, what=what)
+        if answer.status == HTTP_FORBIDDEN:
+            self._stop(REFUSED.format(user=self.user_id))
+        if not answer.is_good:
+            raise down(error_of(answer, what))
+        self.wire.token = text_of(answer.body, "access_token")
+        device_id = text_of(answer.body, "device_id")
+        return Login(user_id=text_of(answer.body, "user_id"), device_id=device_id, token=self.wire.token)
+
+    def _stop(self, text: str) -> None:
+        self.trouble = text
+        raise ChannelDown(text)
+
+
+def down(error: Exception) -> Exception:
+    """While logging in nothing is shown, whatever happened."""
+    return ChannelDown(str(error)) if isinstance(error, PostUnknown) else error
+
+
+def new_device_id() -> str:
+    """A name for a new device."""
+    return "HANSARD" + "".join(secrets.choice(string.ascii_uppercase) for _ in range(10))

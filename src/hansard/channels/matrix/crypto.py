@@ -1,0 +1,302 @@
+"""End-to-end encryption by matrix-nio's Olm machine, with requests of our own.
+
+nio's client marks a room's key as shared although sending it failed, and never again offers it; its machine does not.
+So the machine is used, and every request whose failure matters is made and checked here.
+
+Invariants: what one to-device message changes is one transaction of the crypto store. A message is encrypted only
+with a key that was sent to every device of every member, as they are known now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections import defaultdict
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from hansard.channels.matrix.machine import new_machine
+from hansard.channels.matrix.values import Json, list_of, object_of, text_of
+from hansard.channels.matrix.wire import path
+from hansard.errors import ChannelDown, PostRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from hansard.channels.matrix.keeping import Keeping, Login
+    from hansard.channels.matrix.wire import Wire
+
+logger = logging.getLogger(__name__)
+
+SIGNED: Final = "signed_curve25519"
+DEVICE_QUERY_USERS_MAX: Final = 200
+"""Asked about in one request."""
+SILENT_SECONDS: Final = 300.0
+"""Until somebody is asked about again whose homeserver did not answer. They cannot read what is said meanwhile."""
+
+
+class Crypto:
+    """One device's keys, and what it does with them."""
+
+    def __init__(self, wire: Wire, keeping: Keeping, login: Login) -> None:
+        from nio.store import SqliteStore
+
+        self._wire = wire
+        self.user_id, self.device_id = login.user_id, login.device_id
+        self._store: Any = SqliteStore(
+            login.user_id,
+            login.device_id,
+            str(keeping.folder),
+            keeping.pickle_key(),
+            keeping.make_store(login.device_id),
+        )
+        self._olm: Any = new_machine(login.user_id, login.device_id, self._store)
+        self.encrypted_rooms: set[str] = set(self._store.load_encrypted_rooms())
+        self._shared_with: dict[str, frozenset[tuple[str, str]]] = {}
+        self._room_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._query_lock = asyncio.Lock()
+        self._wants_fallback = False
+        self._ask_again_at: dict[str, float] = {}
+
+    @property
+    def identity_keys(self) -> dict[str, str]:
+        """The public keys of the device: `ed25519` and `curve25519`."""
+        keys: dict[str, str] = self._olm.account.identity_keys
+        return keys
+
+    def close(self) -> None:
+        """Let go of the crypto store."""
+        self._store.database.close()
+
+    def sign(self, value: Json) -> str:
+        """Sign a JSON object with the device's key."""
+        signature: str = self._olm.sign_json(value)
+        return signature
+
+    def remember_encrypted(self, room_id: str) -> None:
+        """A room that was encrypted once stays so, whatever the homeserver says later."""
+        if room_id not in self.encrypted_rooms:
+            with self._storing():
+                self._store.save_encrypted_rooms({room_id})
+            self.encrypted_rooms.add(room_id)
+
+    # ------------------------------------------------------------------------------------------------------ inbound
+
+    def decrypt(self, room_id: str, raw: Json) -> Json | None:
+        """Return the event that was encrypted, or None when its key is missing. Changes nothing that is kept."""
+        from nio.events import Event, MegolmEvent
+        from nio.exceptions import EncryptionError
+
+        event: Any = Event.parse_event(raw)
+        if not isinstance(event, MegolmEvent):
+            return None
+        try:
+            plain: Any = self._olm.decrypt_megolm_event(event, room_id)
+        except EncryptionError:
+            return None
+        source = getattr(plain, "source", None)
+        if not isinstance(source, dict) or source.get("room_id") != room_id:
+            return None
+        # The envelope is the homeserver's; only type and content were encrypted.
+        return raw | {"type": source.get("type"), "content": source.get("content")}
+
+    def take(self, body: Json) -> set[str]:
+        """Take what a sync brought for this device, all of it or nothing; return the ids of the room keys that came."""
+        came: set[str] = set()
+        with self._storing(), self._store.database.atomic():
+            for raw in list_of(body, "to_device", "events"):
+                came |= self._take_one(raw)
+        counts = object_of(body, "device_one_time_keys_count")
+        if counts:
+            self._olm.uploaded_key_count = counts.get(SIGNED, 0)
+        unused = body.get("device_unused_fallback_key_types")
+        self._wants_fallback = isinstance(unused, list) and SIGNED not in unused
+        known = set(self._olm.tracked_users)
+        changed = {user for user in list_of(body, "device_lists", "changed") if isinstance(user, str) and user in known}
+        self._olm.add_changed_users(changed)
+        return came
+
+    def _take_one(self, raw: object) -> set[str]:
+        from nio.events import ForwardedRoomKeyEvent, RoomKeyEvent, ToDeviceEvent
+        from peewee import PeeweeException
+
+        try:
+            with self._store.database.atomic():
+                taken: Any = self._olm.handle_to_device_event(ToDeviceEvent.parse_event(raw))
+                self._olm.collect_key_requests()
+        except PeeweeException:
+            raise
+        except Exception as error:  # noqa: BLE001  # boundary: channel call
+            # Anybody may send anything to a device; one bad message must not stop those behind it.
+            logger.warning("a to-device message could not be taken: %s", type(error).__name__)
+            return set()
+        return {taken.session_id} if isinstance(taken, RoomKeyEvent | ForwardedRoomKeyEvent) else set()
+
+    @contextmanager
+    def _storing(self) -> Iterator[None]:
+        """While keys change. If the store cannot be written, what is in memory is again what is stored."""
+        from peewee import PeeweeException
+
+        try:
+            yield
+        except PeeweeException as error:
+            self._olm = new_machine(self.user_id, self.device_id, self._store)
+            raise ChannelDown(f"the store of encryption keys cannot be written: {type(error).__name__}") from error
+
+    def request_key(self, room_id: str, raw: Json) -> None:
+        """Queue a request for a missing room key, to the device that wrote the event and to our own others."""
+        from nio.events import Event, MegolmEvent
+
+        event: Any = Event.parse_event(raw)
+        if not isinstance(event, MegolmEvent) or event.session_id in self._olm.outgoing_key_requests:
+            return
+        event.room_id = room_id
+        waiting = {getattr(message, "request_id", "") for message in self._olm.outgoing_to_device_messages}
+        if event.session_id not in waiting:
+            self._olm.outgoing_to_device_messages += [
+                event.as_key_request(self.user_id, self.device_id),
+                event.as_key_request(event.sender, self.device_id, None, event.device_id),
+            ]
+
+    # ------------------------------------------------------------------------------------------------------- upkeep
+
+    async def upkeep(self) -> None:
+        """Do what is due: publish keys, learn about devices, mend broken sessions, send what is queued."""
+        with self._storing():
+            if self._olm.should_upload_keys or self._wants_fallback:
+                await self._publish()
+            if self._olm.users_for_key_query:
+                await self._query(set(self._olm.users_for_key_query))
+            if self._olm.wedged_devices or self._olm.key_request_devices_no_session:
+                await self._claim(self._olm.get_users_for_key_claiming())
+            for message in list(self._olm.outgoing_to_device_messages):
+                await self._send_to_device(message.type, message.as_dict())
+                self._olm._mark_to_device_message_as_sent(message)  # noqa: SLF001  # as nio's client does
+
+    def publish_again(self) -> None:
+        """The homeserver no longer knows this device's keys: the next upkeep publishes all of them."""
+        self._olm.account.shared = False
+
+    async def _publish(self) -> None:
+        from nio.responses import KeysUploadResponse
+
+        content: Json = self._olm.share_keys() if self._olm.should_upload_keys else {}
+        if self._wants_fallback or "device_keys" in content:
+            content["fallback_keys"] = self._fallback_keys()
+        # Kept before they are offered: a crash in between must not leave keys on the server that we do not have.
+        self._olm.save_account()
+        try:
+            answer = await self._wire.ask("POST", path("keys", "upload"), content, what="publishing the device's keys")
+        except PostRefused:
+            # Keys of these names are there already: the store is older than what it published. New ones get new names.
+            self._olm.mark_keys_as_published()
+            self._olm.save_account()
+            raise
+        counts = {"curve25519": 0, SIGNED: 0} | object_of(answer, "one_time_key_counts")
+        self._olm.handle_response(KeysUploadResponse.from_dict({"one_time_key_counts": counts}))
+        self._wants_fallback = False
+
+    def _fallback_keys(self) -> Json:
+        """A key for those who come when all one-time keys are used up. nio's account does not offer them yet."""
+        account = self._olm.account._account  # noqa: SLF001  # the only way to it
+        account.generate_fallback_key()
+        keys: Json = {}
+        for name, key in account.fallback_key.items():
+            value: Json = {"key": key.to_base64(), "fallback": True}
+            value["signatures"] = {self.user_id: {f"ed25519:{self.device_id}": self.sign(value)}}
+            keys[f"{SIGNED}:{name}"] = value
+        return keys
+
+    async def _query(self, users: set[str]) -> None:
+        from nio.responses import ErrorResponse, KeysQueryResponse
+
+        async with self._query_lock:
+            wanted = sorted(users)
+            for start in range(0, len(wanted), DEVICE_QUERY_USERS_MAX):
+                asked = wanted[start : start + DEVICE_QUERY_USERS_MAX]
+                body: Json = {"device_keys": {user: [] for user in asked}}
+                answer = await self._wire.ask("POST", path("keys", "query"), body, what="asking for devices")
+                response: Any = KeysQueryResponse.from_dict(answer)
+                if isinstance(response, ErrorResponse):
+                    raise ChannelDown("asking for devices: the homeserver's answer is not as it must be")
+                self._olm.handle_response(response)
+                silent = {user for user in asked if user.partition(":")[2] in object_of(answer, "failures")}
+                self._ask_again_at.update(dict.fromkeys(silent, time.monotonic() + SILENT_SECONDS))
+                self._olm.tracked_users.update(set(asked) - silent)
+                self._olm.users_for_key_query.difference_update(asked)
+
+    async def _claim(self, devices: dict[str, list[str]]) -> None:
+        from nio.responses import ErrorResponse, KeysClaimResponse
+
+        wanted = {user: dict.fromkeys(ids, SIGNED) for user, ids in devices.items()}
+        answer = await self._wire.ask(
+            "POST", path("keys", "claim"), {"one_time_keys": wanted}, what="asking for one-time keys"
+        )
+        response: Any = KeysClaimResponse.from_dict(answer)
+        if isinstance(response, ErrorResponse):
+            raise ChannelDown("asking for one-time keys: the homeserver's answer is not as it must be")
+        self._olm.handle_response(response)
+
+    async def _send_to_device(self, kind: str, body: Json) -> None:
+        target = path("sendToDevice", kind, secrets.token_urlsafe(16))
+        await self._wire.ask("PUT", target, body, what="sending to devices")
+
+    # ----------------------------------------------------------------------------------------------------- outbound
+
+    async def encrypt(self, room_id: str, members: Collection[str], kind: str, content: Json) -> Json:
+        """Return the content of an encrypted event that every device of every member can read."""
+        from nio.exceptions import EncryptionError
+
+        async with self._room_locks[room_id]:
+            with self._storing():
+                await self._share(room_id, members)
+            try:
+                encrypted: Json = self._olm.group_encrypt(room_id, {"type": kind, "content": content})
+            except EncryptionError as error:
+                # The key was replaced in between; the next attempt shares the new one.
+                raise ChannelDown(f"encrypting: {type(error).__name__}") from error
+        if "m.relates_to" in content:
+            # Relations stay readable: homeservers group threads and edits by them.
+            encrypted["m.relates_to"] = content["m.relates_to"]
+        return encrypted
+
+    async def _share(self, room_id: str, members: Collection[str]) -> None:
+        """See that the room's key is with every device; make a new one when the devices are not those of before."""
+        now = time.monotonic()
+        unknown = {user for user in members if self._is_unknown(user) and self._ask_again_at.get(user, 0.0) <= now}
+        if unknown:
+            await self._query(unknown)
+        devices = frozenset(self._devices_of(members))
+        session = self._olm.outbound_group_sessions.get(room_id)
+        if session and session.shared and not session.expired and self._shared_with.get(room_id) == devices:
+            return
+        self._olm.create_outbound_group_session(room_id)
+        missing = self._olm.get_missing_sessions(list(members))
+        if missing:
+            await self._claim(missing)
+        parcels = self._olm.share_group_session_parallel(room_id, list(members), ignore_unverified_devices=True)
+        for _, body in parcels:
+            await self._send_to_device("m.room.encrypted", body)
+        self._olm.outbound_group_sessions[room_id].shared = True
+        self._shared_with[room_id] = devices
+
+    def _is_unknown(self, user: str) -> bool:
+        return user not in self._olm.tracked_users or user in self._olm.users_for_key_query
+
+    def _devices_of(self, members: Iterable[str]) -> Iterable[tuple[str, str]]:
+        for user in members:
+            for device in self._olm.device_store.active_user_devices(user):
+                yield user, device.id
+
+    # ----------------------------------------------------------------------------------------------------- identity
+
+    async def own_keys(self) -> Json:
+        """What the homeserver tells everybody about this account."""
+        body: Json = {"device_keys": {self.user_id: []}}
+        return await self._wire.ask("POST", path("keys", "query"), body, what="asking for the account's own keys")
+
+    def published_key(self, own_keys: Json) -> str:
+        """The key that the homeserver tells others is this device's; empty when it knows none."""
+        return text_of(own_keys, "device_keys", self.user_id, self.device_id, "keys", f"ed25519:{self.device_id}")

@@ -1,0 +1,130 @@
+"""The folder `matrix` of the home: token, device, keys. Nobody else may read any of it.
+
+Reads, writes: files of that folder, each whole or not at all.
+Invariants: the folder is 0700 and its files 0600. A secret is on the disk before anything on a server depends on it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from hansard.errors import ConfigInvalid
+
+T = TypeVar("T")
+
+FOLDER_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
+OTHERS_BITS: Final = 0o077
+
+
+class Login(msgspec.Struct, frozen=True, kw_only=True):
+    """Who this home is on the homeserver. The device stays the same for good: resends are recognised by it."""
+
+    user_id: str
+    device_id: str
+    token: str = ""
+
+
+class CrossSigningSeeds(msgspec.Struct, frozen=True, kw_only=True):
+    """The private halves of the account's identity, in base64 without padding."""
+
+    master: str
+    self_signing: str
+    user_signing: str
+
+
+class Keeping:
+    """The folder of one account."""
+
+    def __init__(self, home: Path) -> None:
+        self.folder = home / "matrix"
+
+    def prepare(self) -> None:
+        """Make the folder, or see that nobody else may look into it. Only then is anything in it read."""
+        self.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        if stat.S_IMODE(self.folder.stat().st_mode) & OTHERS_BITS:
+            raise ConfigInvalid(f"{self.folder} may be read by others. Run: chmod -R go-rwx '{self.folder}'")
+
+    def login(self) -> Login | None:
+        """The device and its token, as last kept."""
+        return self._read("login.json", Login)
+
+    def keep_login(self, login: Login) -> None:
+        """Keep the device and its token."""
+        self._write("login.json", msgspec.json.encode(login))
+
+    def seeds(self) -> CrossSigningSeeds | None:
+        """The keys of the account's identity."""
+        return self._read("cross-signing.json", CrossSigningSeeds)
+
+    def keep_seeds(self, seeds: CrossSigningSeeds) -> None:
+        """Keep the keys of the account's identity."""
+        self._write("cross-signing.json", msgspec.json.encode(seeds))
+
+    def recovery_key(self) -> str:
+        """The recovery key as people know it; empty when there is none."""
+        return self.given("recovery-key")
+
+    def given(self, name: str) -> str:
+        """What a person put into a file of the folder, such as `password`; empty when there is none."""
+        try:
+            return (self.folder / name).read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return ""
+
+    def keep_recovery_key(self, text: str) -> None:
+        """Keep the recovery key."""
+        self._write("recovery-key", f"{text}\n".encode())
+
+    def pickle_key(self) -> str:
+        """The key that the crypto store is encrypted with; made when there is none."""
+        try:
+            return (self.folder / "pickle-key").read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            self._write("pickle-key", secrets.token_urlsafe(32).encode())
+            return self.pickle_key()
+
+    def has_store(self, device_id: str) -> bool:
+        """Whether a device's keys are here. A device without its keys is a stranger to everybody it wrote to."""
+        return (self.folder / store_name(device_id)).exists()
+
+    def make_store(self, device_id: str) -> str:
+        """The name of a device's crypto store, which is there and private once this returns."""
+        name = store_name(device_id)
+        os.close(os.open(self.folder / name, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE))
+        return name
+
+    def _read(self, name: str, kind: type[T]) -> T | None:
+        try:
+            return msgspec.json.decode((self.folder / name).read_bytes(), type=kind)
+        except FileNotFoundError:
+            return None
+        except msgspec.MsgspecError:
+            # The text of the error could repeat a secret.
+            raise ConfigInvalid(f"{self.folder / name} is not what was written there; move it aside.") from None
+
+    def _write(self, name: str, data: bytes) -> None:
+        """Replace a file whole, durably."""
+        new = self.folder / f".{name}.new"
+        descriptor = os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.folder / name)
+        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def store_name(device_id: str) -> str:
+    """The name of the file with a device's keys."""
+    return f"crypto-{''.join(sign if sign.isalnum() else '_' for sign in device_id)}.db"

@@ -1,0 +1,59 @@
+"""Files: out to the homeserver and back, encrypted where the room is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from hansard.channels.matrix.values import Json, text_of
+from hansard.channels.matrix.wire import HTTP_NOT_FOUND, Answer, error_of
+from hansard.errors import ChannelDown, ChannelError, ChatGone, NotFound, PostUnknown
+
+if TYPE_CHECKING:
+    from hansard.channels.matrix.wire import Wire
+    from hansard.ports.channel import LocalFile, RemoteFile
+
+
+async def upload(wire: Wire, file: LocalFile, *, is_encrypted: bool) -> Json:
+    """Store a file; return what a message says about where it is, keys included."""
+    if not is_encrypted:
+        return {"url": await wire.upload(file.data, name=file.name, media_type=file.media_type)}
+    from nio.crypto.attachments import encrypt_attachment
+
+    data, keys = encrypt_attachment(file.data)
+    # Neither name nor kind of an encrypted file is the homeserver's business.
+    url = await wire.upload(data, name="", media_type="application/octet-stream")
+    return {"file": {**keys, "url": url}}
+
+
+async def fetch(wire: Wire, file: RemoteFile, *, bytes_max: int) -> bytes:
+    """Read a file, decrypt it, and see that it is the one which was sent."""
+    reference: Json = msgspec.json.decode(file.reference, type=dict)
+    server, _, media_id = text_of(reference, "url").removeprefix("mxc://").partition("/")
+    where = f"{quote(server, safe='')}/{quote(media_id, safe='')}"
+    found = await wire.download(f"/_matrix/client/v1/media/download/{where}", bytes_max=bytes_max)
+    if isinstance(found, Answer) and found.status == HTTP_NOT_FOUND and found.code in {"", "M_UNRECOGNIZED"}:
+        # A homeserver from before media were for members only.
+        found = await wire.download(f"/_matrix/media/v3/download/{where}", bytes_max=bytes_max)
+    if isinstance(found, Answer):
+        error = error_of(found, "fetching a file")
+        if isinstance(error, ChatGone):
+            raise NotFound("The file is not on the homeserver any more, or not for this account.") from error
+        raise ChannelDown(str(error)) if isinstance(error, PostUnknown) else error
+    return decrypted(found, reference) if text_of(reference, "key") else found
+
+
+def decrypted(data: bytes, reference: Json) -> bytes:
+    """The file that was encrypted."""
+    from nio.crypto.attachments import decrypt_attachment
+    from nio.exceptions import EncryptionError
+
+    try:
+        plain: bytes = decrypt_attachment(
+            data, text_of(reference, "key"), text_of(reference, "sha256"), text_of(reference, "iv")
+        )
+    except (EncryptionError, ValueError) as error:
+        raise ChannelError("The file is not the one that its sender encrypted.") from error
+    return plain

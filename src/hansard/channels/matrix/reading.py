@@ -1,0 +1,219 @@
+"""A Matrix event as the port knows it. Pure: everything that has to be asked for comes in as a value."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+import msgspec
+
+from hansard.channels.matrix.values import Json, list_of, number_of, object_of, text_of
+from hansard.errors import InvalidInput
+from hansard.ports.channel import Event, EventKind, RemoteFile
+
+NAME: Final = "matrix"
+ROOM: Final = f"{NAME}:room:"
+THREAD: Final = ":thread:"
+
+ENCRYPTED: Final = "m.room.encrypted"
+MESSAGE: Final = "m.room.message"
+REDACTION: Final = "m.room.redaction"
+MEMBER: Final = "m.room.member"
+ENCRYPTION: Final = "m.room.encryption"
+
+KEY_FIELD: Final = "hansard.key"
+"""In the content of what this account posts: the key of the post. Trusted only in events of this account."""
+
+UNSPOKEN: Final = frozenset({"m.notice", "m.server_notice", "m.key.verification.request"})
+"""What programs say. Any other kind has a body for those who do not know it, and that is read."""
+FILES: Final = frozenset({"m.image", "m.file", "m.audio", "m.video"})
+QUOTED: Final = re.compile(r"\A(?:> ?[^\n]*\n)+\n?")
+"""The words that are answered, which older clients repeat above a reply."""
+NAME_ENDS: Final = re.compile(r"[:,!?.\s]|\Z")
+
+
+class Place(NamedTuple):
+    """A room, and the thread in it; empty for the room itself."""
+
+    room_id: str
+    thread_id: str = ""
+
+    @property
+    def chat(self) -> str:
+        """The chat's name."""
+        return f"{ROOM}{self.room_id}" + (f"{THREAD}{self.thread_id}" if self.thread_id else "")
+
+
+def place_of(chat: str) -> Place:
+    """Read a chat's name; one that is not of this platform is a mistake of the caller."""
+    if not chat.startswith(ROOM):
+        raise InvalidInput(f"Not a chat of Matrix: {chat!r}")
+    room_id, _, thread_id = chat.removeprefix(ROOM).partition(THREAD)
+    return Place(room_id, thread_id)
+
+
+class Self(NamedTuple):
+    """Who reads."""
+
+    user_id: str
+    display_name: str = ""
+
+    @property
+    def localpart(self) -> str:
+        """`bot` of `@bot:example.org`."""
+        return self.user_id[1:].partition(":")[0]
+
+
+def relation(content: Json) -> tuple[str, str]:
+    """How an event relates to another, and to which."""
+    return text_of(content, "m.relates_to", "rel_type"), text_of(content, "m.relates_to", "event_id")
+
+
+def thread_of(content: Json) -> str:
+    """The first event of the thread that a message is in; empty when it is in none."""
+    kind, about = relation(content)
+    return about if kind == "m.thread" else ""
+
+
+def reply_of(content: Json) -> str:
+    """The event that a message answers. In a thread, clients name the last one for those who know no threads."""
+    related = object_of(content, "m.relates_to")
+    if related.get("rel_type") == "m.thread" and related.get("is_falling_back") is True:
+        return ""
+    return text_of(related, "m.in_reply_to", "event_id")
+
+
+def words_of(content: Json) -> str:
+    """What a person wrote, without the repeated words of what they answer."""
+    body = text_of(content, "body")
+    if text_of(content, "m.relates_to", "m.in_reply_to", "event_id"):
+        body = QUOTED.sub("", body)
+    if content.get("msgtype") == "m.emote":
+        return f"* {body}"
+    return body
+
+
+def files_of(content: Json) -> tuple[RemoteFile, ...]:
+    """The file of a message, if it is one. The reference holds the keys of an encrypted one."""
+    if text_of(content, "msgtype") not in FILES:
+        return ()
+    sealed = object_of(content, "file")
+    url = text_of(sealed, "url") or text_of(content, "url")
+    if not url.startswith("mxc://"):
+        return ()
+    reference = {"url": url}
+    if sealed:
+        reference |= {
+            "key": text_of(sealed, "key", "k"),
+            "iv": text_of(sealed, "iv"),
+            "sha256": text_of(sealed, "hashes", "sha256"),
+        }
+    return (
+        RemoteFile(
+            reference=msgspec.json.encode(reference).decode(),
+            name=text_of(content, "filename") or text_of(content, "body"),
+            media_type=text_of(content, "info", "mimetype") or "application/octet-stream",
+            size_bytes=max(0, number_of(content, "info", "size")),
+        ),
+    )
+
+
+def caption_of(content: Json) -> str:
+    """What was written beside a file: its body, if that is not just the file's name."""
+    name = text_of(content, "filename")
+    return words_of(content) if name and name != text_of(content, "body") else ""
+
+
+def names_agent(content: Json, me: Self) -> bool:
+    """Whether a message names the agent: by intent, by a link to it, or by its name at the beginning."""
+    if me.user_id in list_of(content, "m.mentions", "user_ids"):
+        return True
+    body = words_of(content)
+    if me.user_id in body or f"matrix.to/#/{me.user_id}" in unquote(text_of(content, "formatted_body")):
+        return True
+    start = body.lstrip().removeprefix("@").casefold()
+    return any(
+        start.startswith(name) and NAME_ENDS.match(start, len(name)) is not None
+        for name in (me.display_name.casefold(), me.localpart.casefold())
+        if name
+    )
+
+
+def is_spoken(content: Json) -> bool:
+    """Whether somebody said this.
+
+    Notices are what programs say to people. Taking them for words would let two agents talk for ever.
+    """
+    return text_of(content, "msgtype") not in UNSPOKEN | {""} and bool(text_of(content, "body"))
+
+
+def redacted(raw: Json) -> bool:
+    """Whether an event's content was taken away."""
+    return "redacted_because" in object_of(raw, "unsigned")
+
+
+class Seen(NamedTuple):
+    """What is known about an event besides its own words."""
+
+    room_id: str
+    is_direct: bool
+    answers_agent: bool = False
+
+
+def event_of(raw: Json, seen: Seen, me: Self) -> Event | None:
+    """Turn a readable event of another person into the port's; None for what nobody said."""
+    kind, content = text_of(raw, "type"), object_of(raw, "content")
+    common = Event(
+        id=text_of(raw, "event_id"),
+        kind=EventKind.MESSAGE,
+        chat=Place(seen.room_id).chat,
+        sender=text_of(raw, "sender"),
+        sent_at_ms=number_of(raw, "origin_server_ts"),
+        is_direct=seen.is_direct,
+        is_for_agent=seen.is_direct,
+    )
+    if kind == REDACTION:
+        about = text_of(raw, "redacts") or text_of(content, "redacts")
+        return msgspec.structs.replace(common, kind=EventKind.DELETION, about=about) if about else None
+    if kind != MESSAGE or redacted(raw):
+        return None
+    replaces, about = relation(content)
+    if replaces == "m.replace":
+        content = object_of(content, "m.new_content")
+        if not is_spoken(content) or not about:
+            return None
+        return msgspec.structs.replace(
+            common,
+            kind=EventKind.EDIT,
+            about=about,
+            text=words_of(content),
+            is_for_agent=seen.is_direct or names_agent(content, me),
+        )
+    files = files_of(content)
+    if not is_spoken(content):
+        return None
+    return msgspec.structs.replace(
+        common,
+        chat=Place(seen.room_id, thread_of(content)).chat,
+        text=caption_of(content) if files else words_of(content),
+        is_for_agent=seen.is_direct or seen.answers_agent or names_agent(content, me),
+        reply_to=reply_of(content),
+        files=files,
+    )
+
+
+def unreadable(raw: Json, seen: Seen) -> Event:
+    """An event whose keys are missing, as it came, with its room: so it can be tried again."""
+    content = object_of(raw, "content")
+    return Event(
+        id=text_of(raw, "event_id"),
+        kind=EventKind.UNREADABLE,
+        chat=Place(seen.room_id, thread_of(content)).chat,
+        sender=text_of(raw, "sender"),
+        sent_at_ms=number_of(raw, "origin_server_ts"),
+        is_direct=seen.is_direct,
+        is_for_agent=seen.is_direct,
+        about=relation(content)[1] if relation(content)[0] == "m.replace" else "",
+        raw=msgspec.json.encode(raw | {"room_id": seen.room_id}).decode(),
+    )

@@ -1,0 +1,328 @@
+"""From the homeserver's syncs to batches.
+
+Reads: /sync, /messages, /rooms/…/event. Writes: the crypto store.
+Invariants: what came after the cursor is in the batch, however long ago that was: where a sync leaves a gap, the gap is
+fetched. A batch's cursor is used for the next sync only after the batch was taken.
+On crash: the same sync comes again, and with it the same to-device messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import random
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from hansard.channels.matrix.gaps import Gaps, Pages, is_membership
+from hansard.channels.matrix.reading import (
+    ENCRYPTED,
+    MEMBER,
+    Place,
+    Seen,
+    Self,
+    event_of,
+    names_agent,
+    reply_of,
+    unreadable,
+)
+from hansard.channels.matrix.values import Json, canonical, list_of, object_of, objects_of, text_of
+from hansard.channels.matrix.wire import path
+from hansard.errors import ChannelBusy, ChannelError, ChatGone, PostRefused
+from hansard.ports.channel import Batch, Event, EventKind
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable, Sequence
+
+    from hansard.channels.matrix.account import Account, Session
+    from hansard.channels.matrix.rooms import Room
+
+logger = logging.getLogger(__name__)
+
+HELD_MAX: Final = 10_000
+"""Unreadable events kept in memory for the moment that their keys come. The record keeps all of them."""
+SENDERS_MAX: Final = 10_000
+ANSWER_SECONDS: Final = 30.0
+"""Granted to the homeserver beyond the time that it is asked to wait."""
+GATHERED_SECONDS: Final = 300.0
+
+NOTHING: Final[Json] = {"not_types": ["*"]}
+STATE: Final[Json] = {"types": ["m.room.member", "m.room.encryption"]}
+
+
+def sync_filter(timeline_events: int, state: Json) -> str:
+    """What a sync is to tell: who comes and goes, what is encrypted, what is said."""
+    room = {
+        "account_data": NOTHING,
+        "ephemeral": NOTHING,
+        "state": state,
+        "timeline": {"limit": timeline_events},
+    }
+    return canonical({"presence": NOTHING, "account_data": NOTHING, "room": room}).decode()
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """How long to wait for what."""
+
+    poll_seconds: float = 30.0
+    """For news, in one request."""
+    retry_seconds_min: float = 1.0
+    retry_seconds_max: float = 60.0
+    """Between attempts to reach the homeserver: doubled each time, and then up to half of it left out by lot."""
+    pages: Pages = Pages()
+    beat_seconds: float = 30.0
+    """So often a batch is given although nothing happened: the cursor moves on, and all is seen to be well."""
+
+    def retry_seconds(self, failures: int) -> float:
+        """How long to wait after so many failures in a row."""
+        longest = min(self.retry_seconds_max, self.retry_seconds_min * 2.0 ** min(failures - 1, 16))
+        return longest * random.uniform(0.5, 1.0)  # noqa: S311  # spreads load, hides nothing
+
+
+class Held:
+    """Unreadable events that wait for keys, by the id of the key."""
+
+    def __init__(self, raws: Iterable[str]) -> None:
+        self._by_key: dict[str, dict[str, Json]] = {}
+        self._count = 0
+        self.all_due = True
+        for text in raws:
+            try:
+                self.add(msgspec.json.decode(text, type=dict))
+            except msgspec.MsgspecError:
+                logger.warning("an unreadable event of before is not JSON; it is left where it is")
+
+    def add(self, raw: Json) -> None:
+        """Wait for an event's key."""
+        waiting = self._by_key.setdefault(text_of(raw, "content", "session_id"), {})
+        if self._count < HELD_MAX and text_of(raw, "event_id") not in waiting:
+            waiting[text_of(raw, "event_id")] = raw
+            self._count += 1
+
+    def due(self, came: set[str]) -> list[Json]:
+        """The events to try again: those whose keys came, and all of them the first time."""
+        due = (waiting for key, waiting in self._by_key.items() if self.all_due or key in came)
+        return [raw for waiting in due for raw in waiting.values()]
+
+    def done(self, raws: Iterable[Json]) -> None:
+        """These could be read, and whatever was due was tried."""
+        self.all_due = False
+        for raw in raws:
+            waiting = self._by_key.get(text_of(raw, "content", "session_id"), {})
+            self._count -= waiting.pop(text_of(raw, "event_id"), None) is not None
+
+
+class Receiver:
+    """One run of receiving."""
+
+    def __init__(self, account: Account, pace: Pace, own_events: dict[str, None]) -> None:
+        self._account, self._pace, self._own_events = account, pace, own_events
+        self._me = Self(account.user_id)
+        self._gaps = Gaps(account.wire, account.user_id, pace.pages)
+        self._settled: Session | None = None
+        self._taken: dict[bytes, None] = {}
+        self._came: set[str] = set()
+        self._senders: dict[str, str] = {}
+
+    async def run(self, cursor: str, held: Sequence[str]) -> AsyncGenerator[Batch, None]:
+        """Give batches for ever."""
+        waiting, failures, beat_at, is_first = Held(held), 0, 0.0, True
+        while True:
+            try:
+                session = await self._account.ready()
+                await self._settle(session)
+                batch = await self._next(session, cursor, waiting, poll=not is_first)
+            except ChannelBusy as busy:
+                await asyncio.sleep(busy.seconds)
+                continue
+            except ChannelError as error:
+                failures += 1
+                if str(error) != self._account.waits_for:
+                    logger.warning("receiving waits: %s", error)
+                self._account.waits_for = str(error)
+                await asyncio.sleep(self._pace.retry_seconds(failures))
+                continue
+            failures, is_first, self._account.waits_for = 0, False, ""
+            now = time.monotonic()
+            if batch.events or batch.cut or not cursor or now - beat_at >= self._pace.beat_seconds:
+                yield batch
+                beat_at = time.monotonic()
+            cursor = batch.cursor
+
+    async def _settle(self, session: Session) -> None:
+        """Once a login: publish keys, learn the own name."""
+        if self._settled is session:
+            return
+        await self._account.ensure_identity(session)
+        try:
+            profile = await self._account.wire.ask("GET", path("profile", self._me.user_id, "displayname"))
+        except ChatGone:
+            profile = {}
+        self._me = Self(self._me.user_id, text_of(profile, "displayname"))
+        self._settled = session
+
+    async def _next(self, session: Session, cursor: str, waiting: Held, *, poll: bool) -> Batch:
+        """One sync, and everything that belongs to it."""
+        await self._upkeep(session)
+        seconds = self._pace.poll_seconds if poll and cursor else 0.0
+        # Of the first sync of all, only the cursor and the invitations are taken.
+        told = sync_filter(self._pace.pages.events, STATE) if cursor else sync_filter(1, NOTHING)
+        query = {"timeout": str(int(seconds * 1000)), "filter": told}
+        if cursor:
+            query["since"] = cursor
+        # What gathered while nobody asked may take the homeserver long.
+        seconds += ANSWER_SECONDS if seconds else GATHERED_SECONDS
+        body = await self._account.wire.ask("GET", path("sync"), what="syncing", seconds=seconds, query=query)
+        self._came |= session.crypto.take(self._new_to_device(body))
+        self._remember_to_device(body)
+        events: list[Event] = []
+        cut: list[str] = []
+        for room_id, info in object_of(body, "rooms", "join").items():
+            session.rooms.take(room_id, objects_of(info, "state", "events"))
+            session.rooms.take(room_id, objects_of(info, "timeline", "events"))
+        for room_id in object_of(body, "rooms", "leave"):
+            session.rooms.forget(room_id)
+        read, readable = await self._readable_now(session, waiting)
+        events += readable
+        events += self._invitations(body, cursor)
+        for section in ("join", "leave") if cursor else ():
+            for room_id, info in object_of(body, "rooms", section).items():
+                raws, is_cut = await self._gaps.since(room_id, info, cursor)
+                cut += [Place(room_id).chat] if is_cut else []
+                events += await self._events(session, room_id, raws, waiting, is_left=section == "leave")
+        # Only now, when nothing can fail any more: a sync that has to be repeated finds everything as it was.
+        waiting.done(read)
+        self._came.clear()
+        return Batch(cursor=text_of(body, "next_batch"), events=tuple(events), cut=tuple(cut))
+
+    async def _upkeep(self, session: Session) -> None:
+        try:
+            await session.crypto.upkeep()
+        except (PostRefused, ChatGone) as error:
+            # Of a kind that repeating does not mend; receiving goes on, and the next sync asks again.
+            logger.warning("the upkeep of keys failed: %s", error)
+
+    def _new_to_device(self, body: Json) -> Json:
+        """The sync without to-device messages that this process has taken before, when a sync had to be repeated."""
+        fresh = [raw for raw in list_of(body, "to_device", "events") if digest_of(raw) not in self._taken]
+        return body | {"to_device": {"events": fresh}}
+
+    def _remember_to_device(self, body: Json) -> None:
+        for raw in list_of(body, "to_device", "events"):
+            remember(self._taken, digest_of(raw), None, SENDERS_MAX)
+
+    # -------------------------------------------------------------------------------------------------------- events
+
+    async def _readable_now(self, session: Session, waiting: Held) -> tuple[list[Json], list[Event]]:
+        """The events of before whose keys are here now: as they were, and as they read."""
+        read, events = [], []
+        for raw in waiting.due(self._came):
+            room_id = text_of(raw, "room_id")
+            plain = session.crypto.decrypt(room_id, raw)
+            if plain is None:
+                continue
+            read.append(raw)
+            seen = await self._seen(session, room_id, plain)
+            event = event_of(plain, seen, self._me)
+            events += [event] if event else []
+        return read, events
+
+    def _invitations(self, body: Json, cursor: str) -> list[Event]:
+        events = []
+        for room_id, info in object_of(body, "rooms", "invite").items():
+            state = objects_of(info, "invite_state", "events")
+            mine = [raw for raw in state if text_of(raw, "type") == MEMBER and raw.get("state_key") == self._me.user_id]
+            for raw in mine[-1:]:
+                # Most homeservers give no id. One made with the cursor is the same when the same sync comes again,
+                # and another when the same person invites again.
+                id = text_of(raw, "event_id") or hashlib.sha256(canonical([cursor, room_id, raw])).hexdigest()
+                events.append(
+                    Event(
+                        id=id,
+                        kind=EventKind.INVITATION,
+                        chat=Place(room_id).chat,
+                        sender=text_of(raw, "sender"),
+                        is_direct=object_of(raw, "content").get("is_direct") is True,
+                    )
+                )
+        return events
+
+    async def _events(
+        self, session: Session, room_id: str, raws: Sequence[Json], waiting: Held, *, is_left: bool
+    ) -> list[Event]:
+        """What others said in a room, and that the agent is no longer there."""
+        events: list[Event] = []
+        for raw in raws:
+            if is_left and is_membership(raw, self._me.user_id, {"leave", "ban"}):
+                was = text_of(raw, "unsigned", "prev_content", "membership")
+                if text_of(raw, "sender") != self._me.user_id or was == "join":
+                    events.append(left(raw, room_id))
+                continue
+            if text_of(raw, "sender") == self._me.user_id or "state_key" in raw:
+                continue
+            plain = raw
+            if text_of(raw, "type") == ENCRYPTED and object_of(raw, "content"):
+                found = session.crypto.decrypt(room_id, raw)
+                if found is None:
+                    session.crypto.request_key(room_id, raw)
+                    waiting.add(raw | {"room_id": room_id})
+                    seen = await self._seen(session, room_id, raw, is_left=is_left)
+                    events.append(unreadable(raw, seen))
+                    continue
+                plain = found
+            seen = await self._seen(session, room_id, plain, is_left=is_left)
+            event = event_of(plain, seen, self._me)
+            events += [event] if event else []
+        return events
+
+    async def _seen(self, session: Session, room_id: str, plain: Json, *, is_left: bool = False) -> Seen:
+        """What has to be known besides the event itself."""
+        if is_left:
+            return Seen(room_id, is_direct=False)
+        try:
+            room: Room = await session.rooms.get(room_id)
+        except (ChatGone, PostRefused):
+            # One room that cannot be asked about must not hold up the others.
+            return Seen(room_id, is_direct=False)
+        content = object_of(plain, "content")
+        about = "" if room.is_direct or names_agent(content, self._me) else reply_of(content)
+        answers = bool(about) and await self._sender_of(room_id, about) == self._me.user_id
+        return Seen(room_id, is_direct=room.is_direct, answers_agent=answers)
+
+    async def _sender_of(self, room_id: str, event_id: str) -> str:
+        """Who wrote an event: known, or asked for."""
+        if event_id in self._own_events:
+            return self._me.user_id
+        if event_id not in self._senders:
+            try:
+                found = await self._account.wire.ask("GET", path("rooms", room_id, "event", event_id))
+            except (ChatGone, PostRefused):
+                found = {}
+            remember(self._senders, event_id, text_of(found, "sender"), SENDERS_MAX)
+        return self._senders[event_id]
+
+
+def digest_of(raw: object) -> bytes:
+    """By what a to-device message is recognised: it has no id."""
+    return hashlib.sha256(canonical(raw)).digest()
+
+
+def left(raw: Json, room_id: str) -> Event:
+    """The agent is no longer in a room."""
+    return Event(
+        id=text_of(raw, "event_id"),
+        kind=EventKind.LEFT,
+        chat=Place(room_id).chat,
+        sender=text_of(raw, "sender"),
+        text=text_of(raw, "content", "reason"),
+    )
+
+
+def remember(known: dict[Any, Any], key: object, value: object, count_max: int) -> None:
+    """Keep something, and forget the oldest beyond a number."""
+    known[key] = value
+    while len(known) > count_max:
+        del known[next(iter(known))]

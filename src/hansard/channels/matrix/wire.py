@@ -1,0 +1,290 @@
+"""Requests to a homeserver, and what each failure means for what was asked.
+
+A request is made once: waiting and repeating are the business of whoever knows what the request was for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from hansard.errors import ChannelBusy, ChannelDown, ChannelError, ChatGone, PostRefused, PostUnknown, TooLarge
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from hansard.channels.matrix.values import Json
+
+Query = dict[str, str]
+
+CLIENT: Final = "/_matrix/client/v3"
+CONNECT_SECONDS_MAX: Final = 10.0
+"""A homeserver that does not take the connection by then is not there."""
+ANSWER_SECONDS_MAX: Final = 60.0
+ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Of one JSON answer; a first sync of a large account may be long."""
+MEDIA_SECONDS_MAX: Final = 600.0
+CONNECTIONS_MAX: Final = 64
+"""At once, to the one homeserver. More requests wait for a free one."""
+RETRY_SECONDS: Final = 5.0
+"""When the homeserver asks to wait and does not say how long."""
+RETRY_SECONDS_MAX: Final = 3600.0
+
+TOKEN_CODES: Final = frozenset({"M_UNKNOWN_TOKEN", "M_MISSING_TOKEN"})
+SIZE_CODES: Final = frozenset({"M_TOO_LARGE"})
+PASSING_CODES: Final = frozenset(
+    {"M_RESOURCE_LIMIT_EXCEEDED", "M_USER_LOCKED", "M_USER_SUSPENDED", "M_CONSENT_NOT_GIVEN", "M_SERVER_NOT_TRUSTED"}
+)
+"""Refusals that are about the account or the server, and pass when somebody puts that right."""
+
+HTTP_OK: Final = 200
+HTTP_REDIRECTED: Final = 300
+HTTP_UNAUTHORISED: Final = 401
+HTTP_FORBIDDEN: Final = 403
+HTTP_NOT_FOUND: Final = 404
+HTTP_TOO_LARGE: Final = 413
+HTTP_BUSY: Final = 429
+HTTP_BROKEN: Final = 500
+
+
+class Answer(NamedTuple):
+    """What the homeserver said."""
+
+    status: int
+    body: Json
+    retry_seconds: float = RETRY_SECONDS
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it did what it was asked."""
+        return HTTP_OK <= self.status < HTTP_REDIRECTED
+
+    @property
+    def code(self) -> str:
+        """Matrix's own name of the error, such as M_FORBIDDEN; empty when something else answered."""
+        code = self.body.get("errcode", "")
+        return code if isinstance(code, str) else ""
+
+    @property
+    def is_token_refused(self) -> bool:
+        """Whether the access token is no longer good."""
+        return self.status == HTTP_UNAUTHORISED and self.code in TOKEN_CODES
+
+
+def path(*parts: str) -> str:
+    """Join the parts of a path of the client-server API, each quoted."""
+    return "/".join([CLIENT, *(quote(part, safe="") for part in parts)])
+
+
+def error_of(answer: Answer, what: str) -> ChannelError:
+    """Say what a refusal means. `what` is what was tried, for people."""
+    text = f"{what}: the homeserver answered {answer.status} {answer.code}".rstrip()
+    if answer.status == HTTP_BUSY or answer.code == "M_LIMIT_EXCEEDED":
+        return ChannelBusy(text, answer.retry_seconds)
+    if answer.status >= HTTP_BROKEN:
+        return PostUnknown(text)
+    if answer.is_token_refused or answer.code in PASSING_CODES:
+        return ChannelDown(text)
+    if answer.status == HTTP_TOO_LARGE or answer.code in SIZE_CODES:
+        return PostRefused(text)
+    if not answer.code:
+        # Not a homeserver's answer: a proxy's, or that of a wrong address.
+        return ChannelDown(text)
+    return (ChatGone if answer.status in {HTTP_FORBIDDEN, HTTP_NOT_FOUND} else PostRefused)(text)
+
+
+def retry_seconds_of(body: Json, header: str | None) -> float:
+    """How long the homeserver asks to wait: its header first, then the older field."""
+    for value, unit_seconds in ((header, 1.0), (body.get("retry_after_ms"), 0.001)):
+        try:
+            seconds = float(str(value)) * unit_seconds
+        except ValueError:
+            continue
+        if 0 <= seconds <= RETRY_SECONDS_MAX:
+            return seconds
+    return RETRY_SECONDS
+
+
+class Wire:
+    """One homeserver, and the token by which it knows us."""
+
+    def __init__(self, homeserver: str) -> None:
+        self.homeserver = homeserver.rstrip("/")
+        self.token = ""
+        self.is_token_refused = False
+        self._session: aiohttp.ClientSession | None = None
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        what: str = "a request",
+        seconds: float = ANSWER_SECONDS_MAX,
+        query: Query | None = None,
+    ) -> Json:
+        """Ask for something that shows nothing; a failure is ChannelDown, or what the homeserver says."""
+        answer = await self.try_ask(method, path, body, what=what, seconds=seconds, query=query)
+        if answer.is_good:
+            return answer.body
+        error = error_of(answer, what)
+        raise ChannelDown(str(error)) if isinstance(error, PostUnknown) else error
+
+    async def try_ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        what: str = "a request",
+        seconds: float = ANSWER_SECONDS_MAX,
+        query: Query | None = None,
+    ) -> Answer:
+        """Ask for something that shows nothing, and return whatever is answered."""
+        try:
+            return await self.post(method, path, body, what=what, seconds=seconds, query=query)
+        except PostUnknown as error:
+            raise ChannelDown(str(error)) from error
+
+    async def post(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        what: str = "a request",
+        seconds: float = ANSWER_SECONDS_MAX,
+        query: Query | None = None,
+    ) -> Answer:
+        """Make one request: ChannelDown when it was surely not made, PostUnknown when its answer did not come."""
+        data = None if body is None else msgspec.json.encode(body)
+        headers = {"Content-Type": "application/json"} if data is not None else {}
+        return await self._request(method, path, data, headers, what=what, seconds=seconds, query=query)
+
+    async def upload(self, data: bytes, *, name: str, media_type: str) -> str:
+        """Store a file on the homeserver; return its mxc address."""
+        what = "storing a file"
+        headers = {"Content-Type": media_type}
+        query = {"filename": name} if name else {}
+        try:
+            answer = await self._request(
+                "POST",
+                "/_matrix/media/v3/upload",
+                data,
+                headers,
+                what=what,
+                seconds=MEDIA_SECONDS_MAX,
+                query=query,
+            )
+        except PostUnknown as error:
+            raise ChannelDown(str(error)) from error
+        if not answer.is_good:
+            error_found = error_of(answer, what)
+            raise ChannelDown(str(error_found)) if isinstance(error_found, PostUnknown) else error_found
+        return str(answer.body.get("content_uri", ""))
+
+    async def download(self, path: str, *, bytes_max: int) -> bytes | Answer:
+        """Read a file; TooLarge once it is seen to be larger. What is not a file is returned as an answer."""
+        import aiohttp
+
+        what = "fetching a file"
+        timeout = aiohttp.ClientTimeout(total=MEDIA_SECONDS_MAX, sock_connect=CONNECT_SECONDS_MAX, sock_read=60.0)
+        try:
+            async with self._open().get(
+                self.homeserver + path,
+                headers=self._headers({}),
+                params={"allow_redirect": "true"},
+                timeout=timeout,
+            ) as response:
+                if response.status != HTTP_OK:
+                    return await answer_of(response)
+                if (response.content_length or 0) > bytes_max:
+                    raise TooLarge(f"The file has {response.content_length} bytes; the limit is {bytes_max}.")
+                read = bytearray()
+                async for piece in response.content.iter_chunked(64 * 1024):
+                    read += piece
+                    if len(read) > bytes_max:
+                        raise TooLarge(f"The file has more than {bytes_max} bytes, which is the limit.")
+                return bytes(read)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ChannelDown(f"{what}: {reason(error)}") from error
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+            # The transports of closed connections end with the next turns of the loop.
+            await asyncio.sleep(0)
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        data: bytes | None,
+        headers: dict[str, str],
+        *,
+        what: str,
+        seconds: float,
+        query: Query | None,
+    ) -> Answer:
+        import aiohttp
+
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS_MAX)
+        try:
+            async with self._open().request(
+                method,
+                self.homeserver + path,
+                data=data,
+                headers=self._headers(headers),
+                params=query,
+                timeout=timeout,
+                allow_redirects=method == "GET",
+            ) as response:
+                answer = await answer_of(response)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
+            raise ChannelDown(f"{what}: {reason(error)}") from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise PostUnknown(f"{what}: {reason(error)}") from error
+        self.is_token_refused = self.is_token_refused or answer.is_token_refused
+        return answer
+
+    def _headers(self, headers: dict[str, str]) -> dict[str, str]:
+        return headers | ({"Authorization": f"Bearer {self.token}"} if self.token else {})
+
+    def _open(self) -> aiohttp.ClientSession:
+        import aiohttp
+
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong, without anything that was sent."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+async def answer_of(response: aiohttp.ClientResponse) -> Answer:
+    """Read an answer. What is not a JSON object counts as an empty one: something else than Matrix answered."""
+    read = bytearray()
+    async for piece in response.content.iter_chunked(64 * 1024):
+        read += piece
+        if len(read) > ANSWER_BYTES_MAX:
+            return Answer(HTTP_BROKEN, {})
+    try:
+        body: Any = msgspec.json.decode(read)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        body = None
+    if not isinstance(body, dict):
+        # A proxy's page in place of an answer: nothing is known about what became of the request.
+        status = response.status if response.status >= HTTP_REDIRECTED else HTTP_BROKEN
+        return Answer(status, {}, retry_seconds_of({}, response.headers.get("Retry-After")))
+    return Answer(response.status, body, retry_seconds_of(body, response.headers.get("Retry-After")))

@@ -1,0 +1,92 @@
+"""`hansard audit`: a room's own timeline beside the record."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+import msgspec
+
+from hansard.app.config import load_config
+from hansard.app.gateway import open_channels
+from hansard.cli.terminal.sanitize import safe_line
+from hansard.delivery.audit import Audit, audit_chat
+from hansard.domain.chats import parse_key
+from hansard.errors import InvalidInput, NotFound
+from hansard.record.api import Record
+
+if TYPE_CHECKING:
+    from hansard.ports.channel import Timeline
+
+EXIT_CLEAN, EXIT_DIFFERENCES = 0, 1
+
+
+def chat_named(text: str) -> str:
+    """Return the chat that a person means: `matrix:!room:server`, `!room:server`, or the chat itself."""
+    channel, _, rest = text.partition(":")
+    if text.startswith("!"):
+        text = f"matrix:room:{text}"
+    elif rest.startswith("!"):
+        text = f"{channel}:room:{rest}"
+    try:
+        key = parse_key(text)
+    except InvalidInput as error:
+        message = (
+            f"{text[:80]!r} names no room: write matrix:!ROOM, with the room's id as clients show it in its settings"
+        )
+        raise InvalidInput(message) from error
+    if key.person:
+        message = f"{text} names a person's conversation; a room's timeline is everybody's"
+        raise InvalidInput(message)
+    return str(key)
+
+
+async def audit(home: Path, chat: str) -> Audit:
+    """Ask the platform and the record."""
+    settings = load_config(home, os.environ, {}).settings
+    channel = next(each for each in open_channels(home, settings, os.environ) if chat.startswith(f"{each.name}:"))
+    try:
+        async with Record.open(home) as record:
+            return await audit_chat(record, cast("Timeline", channel), channel.name, channel.account, chat)
+    finally:
+        await channel.close()
+
+
+@click.command("audit")
+@click.argument("chat", metavar="matrix:ROOM")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_obj
+def command(options: dict[str, Path], chat: str, *, as_json: bool) -> None:
+    """Compare what a room shows with what the record holds.
+
+    It reads the room's timeline from the homeserver, with the account of the gateway, which may run meanwhile. Exit
+    code 0: everything that the room shows is in the record. 1: there are differences. 2: it could not run.
+
+    \b
+    Examples:
+      hansard audit 'matrix:!abc:example.org'
+      hansard audit --json 'matrix:room:!abc:example.org'
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    home = options["home"]
+    if not (home / "state.db").exists():
+        message = f"there is no record at {home}"
+        raise NotFound(message)
+    report = asyncio.run(audit(home, chat_named(chat)))
+    if as_json:
+        click.echo(msgspec.json.encode({"ok": report.ok, **msgspec.structs.asdict(report)}).decode())
+    else:
+        for each in report.differences:
+            who = f" by {each.sender}" if each.sender else ""
+            click.echo(safe_line(f"{each.what}: {each.event_id}{who}: {each.detail}"))
+        verdict = "all of it is in the record" if report.ok else f"{len(report.differences)} differences"
+        click.echo(
+            f"{report.events} events, {report.by_agent} by the agent, {report.by_people} by people "
+            f"({report.not_for_agent} not to the agent, {report.before} from before): {verdict}"
+        )
+        if report.unreadable:
+            click.echo(f"{report.unreadable} of them cannot be decrypted here; their words were not compared")
+    sys.exit(EXIT_CLEAN if report.ok else EXIT_DIFFERENCES)

@@ -1,0 +1,146 @@
+"""`hansard deliveries`: what was not shown, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from hansard.cli.terminal.sanitize import safe_line
+from hansard.domain.deliveries import Delivery, DeliveryState
+from hansard.errors import Ambiguous, NotFound, WrongState
+from hansard.record.api import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+EXIT_DONE, EXIT_NOTHING = 0, 1
+LISTED_MAX = 10_000
+STATES = [str(state) for state in DeliveryState]
+
+
+def run(home: Path, act: Callable[[Record], Awaitable[list[Delivery]]]) -> list[Delivery]:
+    """Open the record and do something with it."""
+    if not (home / "state.db").exists():
+        message = f"there is no record at {home}"
+        raise NotFound(message)
+
+    async def opened() -> list[Delivery]:
+        async with Record.open(home) as record:
+            return await act(record)
+
+    return asyncio.run(opened())
+
+
+async def listed(record: Record, state: str | None, channel: str | None) -> list[Delivery]:
+    """Return deliveries of a state; without one, all that are not sent."""
+    states = [state] if state is not None else [each for each in STATES if each != DeliveryState.SENT]
+    found: list[Delivery] = []
+    for each in states:
+        found += await record.deliveries(state=each, channel=channel, limit=LISTED_MAX)
+    return found
+
+
+async def find(record: Record, text: str) -> Delivery:
+    """Return the delivery that an id, or a unique beginning of one, names; only what is not sent can be named."""
+    found = [each for each in await listed(record, None, None) if each.id.startswith(text)]
+    exact = [each for each in found if each.id == text] or found
+    if not exact:
+        message = f"no delivery that is not sent has the id {text[:80]!r}"
+        raise NotFound(message)
+    if len(exact) > 1:
+        message = f"{text!r} is the beginning of several ids"
+        raise Ambiguous(message, [each.id for each in exact])
+    return exact[0]
+
+
+async def retry(record: Record, delivery: Delivery) -> Delivery:
+    """Let a delivery that failed be tried again, and with it the rest of its message."""
+    if delivery.state is DeliveryState.FAILED:
+        delivery = await record.move_delivery(
+            delivery.session_id, delivery.id, DeliveryState.PENDING, reason="a person asked for another try"
+        )
+    await record.outbox.settle(delivery.session_id, delivery.message_id, delivery.target, "retried")
+    return delivery
+
+
+async def drop(record: Record, delivery: Delivery) -> Delivery:
+    """Let nobody try any longer: neither this delivery nor the rest of its message in that chat."""
+    if delivery.state is DeliveryState.SENDING:
+        message = f"delivery {delivery.id} is on its way just now"
+        raise WrongState(message)
+    reason = "a person dropped it"
+    await record.outbox.settle(delivery.session_id, delivery.message_id, delivery.target, "dropped", reason)
+    if delivery.state in {DeliveryState.PENDING, DeliveryState.UNKNOWN}:
+        delivery = await record.move_delivery(delivery.session_id, delivery.id, DeliveryState.FAILED, reason=reason)
+    return delivery
+
+
+def show(deliveries: list[Delivery], *, as_json: bool) -> None:
+    """Print deliveries, for people or for scripts."""
+    if as_json:
+        click.echo(msgspec.json.encode(deliveries).decode())
+        return
+    for each in deliveries:
+        attempts = f"{each.attempts} attempts" if each.attempts != 1 else "1 attempt"
+        click.echo(safe_line(f"{each.id}  {each.state:8} {each.operation} to {each.target}, {attempts}"))
+        file = f", file {each.file}" if each.file else ""
+        click.echo("    " + safe_line(f"session {each.session_id}, message {each.message_id}{file}"))
+        if each.reason:
+            click.echo("    " + safe_line(each.reason))
+
+
+@click.group("deliveries", invoke_without_command=True)
+@click.option("--state", type=click.Choice(STATES), help="Only these; without it, all that are not sent.")
+@click.option("--channel", metavar="NAME", help="Only of this channel, such as matrix.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON list on standard output.")
+@click.pass_context
+def command(context: click.Context, state: str | None, channel: str | None, *, as_json: bool) -> None:
+    """List what was not shown in a chat, and why; try it again, or drop it.
+
+    Exit code 0: done, or nothing is left to be shown. 1: there is something. 2: it could not run.
+
+    \b
+    Examples:
+      hansard deliveries
+      hansard deliveries --state failed --json
+      hansard deliveries retry d-3f2a
+      hansard deliveries drop d-3f2a
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    if context.invoked_subcommand is not None:
+        return
+    found = run(context.obj["home"], lambda record: listed(record, state, channel))
+    show(found, as_json=as_json)
+    if not found and not as_json:
+        click.echo("everything was shown")
+    sys.exit(EXIT_NOTHING if found and state is None else EXIT_DONE)
+
+
+@command.command("retry")
+@click.argument("id", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="One JSON list on standard output.")
+@click.pass_obj
+def retry_command(options: dict[str, Path], id: str, *, as_json: bool) -> None:
+    """Try a delivery that failed once more; the gateway does so as soon as it runs."""
+
+    async def act(record: Record) -> list[Delivery]:
+        return [await retry(record, await find(record, id))]
+
+    show(run(options["home"], act), as_json=as_json)
+
+
+@command.command("drop")
+@click.argument("id", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="One JSON list on standard output.")
+@click.pass_obj
+def drop_command(options: dict[str, Path], id: str, *, as_json: bool) -> None:
+    """Drop a delivery, and what is left of its message in that chat. The words stay in the record."""
+
+    async def act(record: Record) -> list[Delivery]:
+        return [await drop(record, await find(record, id))]
+
+    show(run(options["home"], act), as_json=as_json)

@@ -1,0 +1,201 @@
+"""`hansard pair`: who asked to talk to the agent in chats, who may, and who may no longer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from hansard.app.config import load_config
+from hansard.cli.terminal.sanitize import safe_line
+from hansard.domain.access import Grant, read_code, written_code
+from hansard.errors import InvalidInput, NotFound
+from hansard.intake.notices import WELCOME
+from hansard.record.api import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from hansard.domain.access import Access
+
+EXIT_REFUSED = 1
+CHANNEL = "matrix"
+"""Whose names are meant when no channel is said: the only one that there is."""
+
+Book = list["Access"]
+
+
+def examples(*lines: str) -> str:
+    """Return examples for the end of a help page, each on a line of its own."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+
+
+def check_home(home: Path) -> None:
+    """Refuse a home that is not there: asking who may talk never makes one."""
+    if not any((home / name).exists() for name in ("state.db", "home.jsonl")):
+        message = f"there is no record at {home}"
+        raise NotFound(message)
+
+
+def with_record(home: Path, call: Callable[[Record], Awaitable[Book]]) -> Book:
+    """Do something with a record that is there."""
+    check_home(home)
+
+    async def run() -> Book:
+        async with Record.open(home) as record:
+            return await call(record)
+
+    return asyncio.run(run())
+
+
+@click.group(
+    "pair",
+    invoke_without_command=True,
+    epilog=examples(
+        "hansard pair                            list everybody, the latest first",
+        "hansard pair approve k3v9-qd7m          allow whoever was shown this code",
+        "hansard pair allow @ann:example.org     allow a person by name",
+        "hansard pair revoke @ann:example.org    bar a person, whatever config.toml says",
+    ),
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_context
+def command(ctx: click.Context, *, as_json: bool) -> None:
+    """Show who asked to talk to the agent, who may, and who may no longer.
+
+    A person who may not talk is shown a code, once, in the chat, or as the reason why their invitation is declined;
+    approve it, and they may. Names on the list `channels.matrix.allow` of config.toml need no code, and are not shown
+    here.
+
+    Exit code 0: done. 1: no such code waits. 2: it could not run.
+    """
+    ctx.obj = {**ctx.obj, "json": as_json}
+    if ctx.invoked_subcommand is None:
+        show(with_record(ctx.obj["home"], lambda record: record.access.list()), as_json=as_json)
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_obj
+def list_all(options: dict[str, Any], *, as_json: bool) -> None:
+    """List everybody, the latest change first, the same as `hansard pair`."""
+    show(with_record(options["home"], lambda record: record.access.list()), as_json=as_json or options["json"])
+
+
+@command.command("approve", epilog=examples("hansard pair approve k3v9-qd7m"))
+@click.argument("code")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_obj
+def approve(options: dict[str, Any], code: str, *, as_json: bool) -> None:
+    """Allow the person who was shown CODE, and tell them so.
+
+    A code counts once, for that person only, until its time is over. Too many wrong ones in an hour, and none counts
+    until the hour is over.
+
+    Exit code 0: the person may talk. 1: no such code waits. 2: it could not run.
+    """
+    home = options["home"]
+    pairing = load_config(home, os.environ, {}).settings.pairing
+    check_home(home)
+    if not read_code(code):
+        message = "a code is of letters and digits, such as k3v9-qd7m"
+        raise InvalidInput(message)
+    try:
+        found = with_record(home, lambda record: one(record.access.approve(code, welcome=WELCOME, pairing=pairing)))
+    except NotFound as error:
+        click.echo(f"hansard: {error}.", err=True)
+        sys.exit(EXIT_REFUSED)
+    show(found, as_json=as_json or options["json"])
+    if not found[0].chat and not (as_json or options["json"]):
+        click.echo("Their invitation was declined: they have to invite the agent again.")
+
+
+@command.command("allow", epilog=examples("hansard pair allow @ann:example.org"))
+@click.argument("identity")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_obj
+def allow(options: dict[str, Any], identity: str, *, as_json: bool) -> None:
+    """Allow IDENTITY, a person by their name on the platform; also one who was barred.
+
+    Exit code 0: the person may talk. 2: it could not run.
+    """
+    name = person(identity)
+    found = with_record(options["home"], lambda record: one(record.access.allow(CHANNEL, name)))
+    show(found, as_json=as_json or options["json"])
+
+
+@command.command("revoke", epilog=examples("hansard pair revoke @ann:example.org"))
+@click.argument("identity")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_obj
+def revoke(options: dict[str, Any], identity: str, *, as_json: bool) -> None:
+    """Bar IDENTITY from now on, whatever config.toml says. What they said stays in the record.
+
+    Exit code 0: the person may talk no longer. 2: it could not run.
+    """
+    name = person(identity)
+    found = with_record(options["home"], lambda record: one(record.access.revoke(CHANNEL, name)))
+    show(found, as_json=as_json or options["json"])
+
+
+async def one(access: Awaitable[Access]) -> Book:
+    """Return one person's access as a list."""
+    return [await access]
+
+
+def person(identity: str) -> str:
+    """Return a person's name on the platform, or say what one looks like."""
+    if not identity.startswith("@") or ":" not in identity or not identity.isprintable() or " " in identity:
+        message = f"{identity[:80]!r} is no person's name: write @name:server"
+        raise InvalidInput(message)
+    return identity
+
+
+def show(found: Book, *, as_json: bool) -> None:
+    """Print who may talk, for a person or for a script."""
+    now = round(datetime.now(UTC).timestamp() * 1_000_000)
+    if as_json:
+        fields = [fields_of(access, now) for access in found]
+        click.echo(msgspec.json.encode({"people": fields}).decode())
+        return
+    if not found:
+        click.echo("Nobody has asked yet.")
+    for access in found:
+        click.echo(line_of(access, now))
+
+
+def state_of(access: Access, now: int) -> str:
+    """Return how somebody stands, in a word."""
+    return "expired" if access.state is Grant.ASKED and not access.is_waiting(now) else str(access.state)
+
+
+def fields_of(access: Access, now: int) -> dict[str, object]:
+    """Return what a script is told of somebody."""
+    return {
+        "channel": access.channel,
+        "identity": access.identity,
+        "state": state_of(access, now),
+        "code": written_code(access.code) if access.is_waiting(now) else None,
+        "expires_at": moment(access.expires_at) if access.is_waiting(now) else None,
+        "chat": access.chat or None,
+        "changed_at": moment(access.changed_at),
+        "by": access.by or None,
+    }
+
+
+def line_of(access: Access, now: int) -> str:
+    """Return one line about somebody."""
+    state = state_of(access, now)
+    waits = f"  code {written_code(access.code)} until {moment(access.expires_at)}" if access.is_waiting(now) else ""
+    return f"{state:8} {safe_line(access.identity):30} since {moment(access.changed_at)}{waits}"
+
+
+def moment(microseconds: int) -> str:
+    """Return a time as people and scripts read it."""
+    return datetime.fromtimestamp(microseconds / 1_000_000, UTC).isoformat(timespec="seconds")

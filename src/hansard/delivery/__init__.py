@@ -1,0 +1,1 @@
+"""Record to channel: what waits is shown, in order, and its receipts are recorded."""

@@ -1,0 +1,234 @@
+"""One post or edit: recorded as on its way, sent, and recorded as what became of it.
+
+Reads: nothing. Writes: deliveries and their moves.
+Invariants: `sending` is durable before the call; a receipt is recorded, however long the record makes it wait.
+On crash: the delivery is unknown; whoever delivers next settles it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import asynccontextmanager, suppress
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain.deliveries import Delivery, DeliveryState
+from hansard.errors import (
+    ChannelBusy,
+    ChannelDown,
+    ChannelError,
+    ChatGone,
+    HansardError,
+    OutcomeUnknown,
+    PostRefused,
+    PostUnknown,
+    RecordUnavailable,
+    WrongState,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from hansard.ports.channel import Channel, Post, Timeline
+    from hansard.record.api import Record
+
+    Report = Callable[[str, BaseException], None]
+    """Hears where something went wrong, and what."""
+
+
+class Pace(NamedTuple):
+    """How a dispatcher waits. Tests make it impatient."""
+
+    down_seconds_min: float = 0.5
+    """The first pause while the platform cannot be reached."""
+    down_seconds_max: float = 60.0
+    """The longest one."""
+    busy_seconds_max: float = 600.0
+    """The longest that a platform may ask to wait."""
+    careful_seconds: float = 5.0
+    """For how long after that one chat at a time is written to."""
+    heal_seconds: float = 1.0
+    """Pause before another try while the record cannot be written."""
+    look_seconds: float = 0.01
+    """The shortest pause between two looks at the outbox."""
+    full_look_seconds: float = 5.0
+    """How often the whole outbox is looked at: what was dropped elsewhere is noticed."""
+    lanes_max: int = 1000
+    """Chats that are served at the same time."""
+    calls_max: int = 64
+    """Calls to the platform at the same time."""
+    files_max: int = 2
+    """Files in memory at the same time."""
+    repeat_margin: float = 0.8
+    """How much of the time for which a key is good is trusted: clocks differ."""
+
+
+class Weather:
+    """Whether the platform takes anything now. Every lane of a channel lives in the same one.
+
+    After trouble one lane at a time tries: a platform that was down is not met by all of them, and each try is two
+    entries of the record.
+    """
+
+    def __init__(self, pace: Pace) -> None:
+        """Begin in fine weather."""
+        self._pace = pace
+        self._until = 0.0
+        self._careful_until = 0.0
+        self._failures = 0
+        self._one = asyncio.Lock()
+        self.trouble = ""
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return asyncio.get_running_loop().time() >= self._until
+
+    @property
+    def _is_careful(self) -> bool:
+        return self._failures > 0 or asyncio.get_running_loop().time() < self._careful_until
+
+    def busy(self, seconds: float, trouble: str) -> None:
+        """The platform asks to wait."""
+        asked = min(max(seconds, 0.0), self._pace.busy_seconds_max)
+        self._wait(asked * (1 + random.random() / 10), trouble)  # noqa: S311 - spread, not secrecy
+        self._careful_until = self._until + self._pace.careful_seconds
+
+    def down(self, trouble: str) -> None:
+        """The platform cannot be reached: wait longer each time. Many lanes notice it at once; that counts once."""
+        if self.is_fine:
+            self._failures += 1
+            longest = self._pace.down_seconds_min * 2 ** min(self._failures - 1, 16)
+            bounded = min(longest, self._pace.down_seconds_max)
+            self._wait(bounded * (0.5 + random.random() / 2), trouble)  # noqa: S311 - spread, not secrecy
+
+    def _wait(self, seconds: float, trouble: str) -> None:
+        self._until = max(self._until, asyncio.get_running_loop().time() + seconds)
+        self.trouble = trouble
+
+    def fine(self) -> None:
+        """Something was shown."""
+        if self.is_fine:
+            self._failures = 0
+            self.trouble = ""
+
+    @asynccontextmanager
+    async def fair(self) -> AsyncIterator[None]:
+        """Wait until it is worth trying; after trouble, try alone."""
+        while True:
+            await asyncio.sleep(max(self._until - asyncio.get_running_loop().time(), 0))
+            if not self._is_careful:
+                yield
+                return
+            async with self._one:
+                if self.is_fine:
+                    yield
+                    return
+
+
+class Fate(StrEnum):
+    """What became of a try."""
+
+    SENT = "sent"
+    BLOCKED = "blocked"
+    """Not now: the weather says when."""
+    REFUSED = "refused"
+    """Never."""
+
+
+class Tried(NamedTuple):
+    """A try, the delivery as it now stands, and why it was refused; `is_gone`: because the chat is."""
+
+    fate: Fate
+    delivery: Delivery
+    reason: str = ""
+    is_gone: bool = False
+
+
+class Sender:
+    """Sends for every lane of a channel."""
+
+    def __init__(self, record: Record, channel: Channel, timeline: Timeline | None, pace: Pace, report: Report) -> None:
+        """`report` hears of errors that are not the channel's own."""
+        self.record = record
+        self.channel = channel
+        self.timeline = timeline
+        self.pace = pace
+        self.weather = Weather(pace)
+        self._report = report
+        self._calls = asyncio.Semaphore(pace.calls_max)
+        self.files = asyncio.Semaphore(pace.files_max)
+
+    async def send(self, delivery: Delivery, post: Post) -> Tried:
+        """Send a post, or an edit, that is new, or was surely not shown, or whose key is still good."""
+        begun = await self.record.outbox.begin(delivery)
+        try:
+            async with self._calls:
+                receipt = await self.channel.send(post)
+        except (ChannelBusy, ChannelDown) as error:
+            return await self._wait(begun, error)
+        except (ChatGone, PostRefused) as error:
+            return await self.refuse(begun, error)
+        except asyncio.CancelledError:
+            with suppress(HansardError):  # then the next process finds that its sender is gone
+                await self.record.move_delivery(
+                    begun.session_id, begun.id, DeliveryState.UNKNOWN, reason="the program was left"
+                )
+            raise
+        except Exception as error:  # noqa: BLE001  # boundary: channel call
+            if not isinstance(error, PostUnknown):
+                self._report(delivery.target, error)
+            self.weather.down(describe(error))
+            moved = await self._move(begun, DeliveryState.UNKNOWN, reason=describe(error))
+            return Tried(Fate.BLOCKED, moved)
+        self.weather.fine()
+        return Tried(Fate.SENT, await self._move(begun, DeliveryState.SENT, receipt=receipt))
+
+    async def _wait(self, begun: Delivery, error: ChannelBusy | ChannelDown) -> Tried:
+        """Surely nothing was shown: it is as if it had not been tried."""
+        if isinstance(error, ChannelBusy):
+            self.weather.busy(error.seconds, str(error))
+        else:
+            self.weather.down(str(error))
+        return Tried(Fate.BLOCKED, await self._move(begun, DeliveryState.PENDING, reason=str(error)))
+
+    async def refuse(self, delivery: Delivery, error: ChannelError) -> Tried:
+        """No other attempt helps."""
+        reason = str(error)
+        moved = await self._move(delivery, DeliveryState.FAILED, reason=reason)
+        return Tried(Fate.REFUSED, moved, reason, isinstance(error, ChatGone))
+
+    async def doubt(self, delivery: Delivery) -> Delivery:
+        """A delivery that this very process began, and knows nothing of any more."""
+        return await self._move(delivery, DeliveryState.UNKNOWN, reason="it was left on its way")
+
+    async def settle(self, delivery: Delivery, receipt: str) -> Delivery:
+        """It turned out to have been shown."""
+        return await self._move(delivery, DeliveryState.SENT, receipt=receipt)
+
+    async def _move(self, delivery: Delivery, state: DeliveryState, *, receipt: str = "", reason: str = "") -> Delivery:
+        """Record what became of it, however long that takes: nobody else knows."""
+        while True:
+            try:
+                return await self.record.move_delivery(
+                    delivery.session_id, delivery.id, state, receipt=receipt, reason=reason
+                )
+            except (RecordUnavailable, OutcomeUnknown) as error:
+                self._report(delivery.target, error)
+                await asyncio.sleep(self.pace.heal_seconds)
+            except WrongState:
+                found = await self._find(delivery)
+                if found.state != state:
+                    raise
+                return found
+
+    async def _find(self, delivery: Delivery) -> Delivery:
+        """Return a delivery as it stands: an earlier try of the same move had been written after all."""
+        known = await self.record.outbox.deliveries_of(delivery.session_id, delivery.message_id, delivery.target)
+        return next(each for each in known if each.id == delivery.id)
+
+
+def describe(error: BaseException) -> str:
+    """Return an error as it may stand in the record and in a log: a stranger's words are left out."""
+    return str(error) if isinstance(error, HansardError) else type(error).__name__

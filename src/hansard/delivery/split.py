@@ -1,0 +1,202 @@
+"""Cutting a long text into posts: where a reader would pause, never inside of what belongs together.
+
+Pure. A post shows a stretch of the text, in UTF-8 bytes. Stretches follow one another without a gap, so that they add
+up to the text. What is shown of one may be more than its words: a code fence that a cut lies in is closed and opened
+again.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import NamedTuple
+
+FENCE = re.compile(r"^ {0,3}(?P<mark>`{3,}|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)
+SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*\s+|[。！？]")  # noqa: RUF001 - signs of other scripts
+WORD_END = re.compile(r"\s+")
+PARAGRAPH_END = re.compile(r"\n[ \t]*\n\s*")
+LINE_END = re.compile(r"\n")
+
+INFO_CHARACTERS_MAX = 40
+"""What is repeated of a fence's language when it is opened again."""
+
+MARK_CHARACTERS_MAX = 40
+"""A fence of more signs than this is text as any other."""
+
+ZERO_WIDTH_JOINER = "\u200d"
+REGIONAL_FIRST, REGIONAL_LAST = "\U0001f1e6", "\U0001f1ff"
+SKIN_FIRST, SKIN_LAST = "\U0001f3fb", "\U0001f3ff"
+HANGUL = ((0x1100, 0x115F), (0x1160, 0x11A7), (0x11A8, 0x11FF))
+GRAPHEME_CHARACTERS_MAX = 64
+"""A cluster of more characters than this, which no script has, may be cut: a post has to end somewhere."""
+
+
+class Fence(NamedTuple):
+    """A code fence that is open at some place: how it is closed, and how it is opened again."""
+
+    mark: str
+    info: str
+
+    @property
+    def opening(self) -> str:
+        """The line that opens it."""
+        return f"{self.mark}{self.info}\n"
+
+
+class Post(NamedTuple):
+    """What one post shows: the bytes [start, end) of a text, as words."""
+
+    start: int
+    end: int
+    shown: str
+
+
+def fence_at(text: str, end: int, start: int = 0, fence: Fence | None = None) -> Fence | None:
+    """Return the code fence that is open at a place of a text, in characters; `fence` is open at `start`."""
+    for line in FENCE.finditer(text, start, end):
+        if line.end() < len(text) and line.end() == end and text[end] != "\n":
+            continue  # the place is inside of this line
+        mark, info = line["mark"], line["info"].strip()
+        if len(mark) > MARK_CHARACTERS_MAX:
+            continue
+        if fence is None:
+            if mark[0] not in info:
+                fence = Fence(mark, info[:INFO_CHARACTERS_MAX])
+        elif mark[0] == fence.mark[0] and len(mark) >= len(fence.mark) and not info:
+            fence = None
+    return fence
+
+
+class Text(NamedTuple):
+    """A text from a place on, in characters, and the code fence that is open there."""
+
+    text: str
+    start: int
+    fence: Fence | None
+
+    def show(self, end: int) -> str:
+        """Return what a post shows from the place up to `end`: the words, within whole code fences.
+
+        At the end of the text nothing is added: what is shown last is what was said.
+        """
+        words = self.text[self.start : end]
+        if self.fence is not None:
+            words = self.fence.opening + words
+        if end < len(self.text):
+            words = words.rstrip()
+            if (after := self.fence_at(end)) is not None:
+                words = f"{words}\n{after.mark}"
+        return words
+
+    def fence_at(self, end: int) -> Fence | None:
+        """Return the code fence that is open further on."""
+        return fence_at(self.text, end, self.start, self.fence)
+
+    def fits(self, end: int, bytes_max: int) -> bool:
+        """Return whether the words up to `end` can be shown in one post."""
+        return len(self.show(end).encode()) <= bytes_max
+
+
+def text_from(text: str, start_bytes: int) -> Text:
+    """Return a text from a byte on."""
+    start = len(text.encode()[:start_bytes].decode(errors="ignore"))
+    return Text(text, start, fence_at(text, start))
+
+
+def show_bytes(text: str, start_bytes: int, end_bytes: int) -> str:
+    """Return what a post shows of the UTF-8 bytes [start, end) of a text."""
+    rest = text_from(text, start_bytes)
+    words = text.encode()[start_bytes:end_bytes].decode(errors="ignore")
+    return rest.show(rest.start + len(words))
+
+
+def next_post(text: str, start_bytes: int, bytes_max: int) -> Post:
+    """Return the post that begins at a byte: all that is left, or as much as fits, up to a place to pause."""
+    rest = text_from(text, start_bytes)
+    end = len(text)
+    if not rest.fits(end, bytes_max):
+        end = cut(rest, bytes_max)
+    return Post(start_bytes, start_bytes + len(text[rest.start : end].encode()), rest.show(end))
+
+
+def split(text: str, bytes_max: int) -> list[Post]:
+    """Return the posts of a whole text, none of which shows more than so many bytes."""
+    size = len(text.encode())
+    posts: list[Post] = []
+    while not posts or posts[-1].end < size:
+        posts.append(next_post(text, posts[-1].end if posts else 0, bytes_max))
+    return posts
+
+
+def cut(rest: Text, bytes_max: int) -> int:
+    """Return where a post ends, in characters: at the best pause in its second half, else wherever it must."""
+    last = longest(rest, bytes_max)
+    least = rest.start + (last - rest.start) // 2
+    fenced = rest.fence_at(last) is not None
+    if fenced and (before := _fence_begin(rest.text, rest.start, last)) > least:
+        return before
+    for pause in (LINE_END, WORD_END) if fenced else (PARAGRAPH_END, LINE_END, SENTENCE_END, WORD_END):
+        for end in reversed([found.end() for found in pause.finditer(rest.text, least, last)]):
+            if rest.fits(end, bytes_max):
+                return end
+    return _before_cluster(rest.text, rest.start, last)
+
+
+def longest(rest: Text, bytes_max: int) -> int:
+    """Return the largest end so that what is shown fits; at least one character is taken."""
+    low, high = rest.start + 1, min(len(rest.text), rest.start + bytes_max)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if rest.fits(middle, bytes_max):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _fence_begin(text: str, start: int, end: int) -> int:
+    """Return where the last line that opens or closes a fence begins."""
+    lines = [line.start() for line in FENCE.finditer(text, start, end)]
+    return lines[-1] if lines else start
+
+
+def _before_cluster(text: str, start: int, end: int) -> int:
+    """Return the last end that does not cut a character as people see it."""
+    place = end
+    while place > start + 1 and end - place < GRAPHEME_CHARACTERS_MAX and joins(text, place):
+        place -= 1
+    return end if joins(text, place) else place
+
+
+def joins(text: str, place: int) -> bool:
+    """Return whether the characters before and at a place are seen as one."""
+    if not 0 < place < len(text):
+        return False
+    before, here = text[place - 1], text[place]
+    if before + here == "\r\n" or ZERO_WIDTH_JOINER in {before, here} or _extends(here):
+        return True
+    if REGIONAL_FIRST <= here <= REGIONAL_LAST:
+        return _regionals_before(text, place) % 2 == 1
+    return _hangul(before) <= _hangul(here) if _hangul(before) and _hangul(here) else False
+
+
+def _extends(character: str) -> bool:
+    """Return whether a character is seen as part of the one before: an accent, a variant, a colour of skin, a tag."""
+    return (
+        unicodedata.category(character) in {"Mn", "Me", "Mc"}
+        or "\ufe00" <= character <= "\ufe0f"
+        or SKIN_FIRST <= character <= SKIN_LAST
+        or "\U000e0020" <= character <= "\U000e007f"
+    )
+
+
+def _regionals_before(text: str, place: int) -> int:
+    count = 0
+    while place - count > 0 and REGIONAL_FIRST <= text[place - count - 1] <= REGIONAL_LAST:
+        count += 1
+    return count
+
+
+def _hangul(character: str) -> int:
+    """Return whether a character is a leading, middle or final part of a Korean syllable: 1, 2, 3; else 0."""
+    return next((kind for kind, (first, last) in enumerate(HANGUL, 1) if first <= ord(character) <= last), 0)

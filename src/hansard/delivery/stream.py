@@ -1,0 +1,294 @@
+"""One message in one chat: posted as soon as it has words, edited as it grows, until all of it is shown.
+
+Reads: the message, from the record, each time. Writes: deliveries, `message.delivered`.
+Invariants: what is sent was read from the record, so it is durable; posts cover the text without a gap; the last edit
+is the recorded text; a post's stretch is recorded before the call, so a restart goes on where this stopped. Files
+follow the words, a post each.
+On crash: the next one reads the deliveries and goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from contextlib import ExitStack
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.delivery.files import files_of, read_file, tell_refused
+from hansard.delivery.sending import Fate, Tried
+from hansard.delivery.settling import settle
+from hansard.delivery.split import Post as Stretch
+from hansard.delivery.split import next_post, show_bytes
+from hansard.domain.deliveries import Delivery, DeliveryState, Operation, delivery_id
+from hansard.domain.messages import Role, Status
+from hansard.errors import PostRefused
+from hansard.ports.channel import Post
+
+if TYPE_CHECKING:
+    from hansard.delivery.sending import Sender
+    from hansard.domain.messages import Message
+    from hansard.record.outbox import Waiting
+
+
+class Kind(StrEnum):
+    """Where a message stands in a chat."""
+
+    DONE = "done"
+    """It needs nothing more."""
+    GROWS = "grows"
+    """What there is has been shown; what comes after it in the chat may be shown meanwhile."""
+    HOLDS = "holds"
+    """More of it has to be posted before anything after it."""
+    BLOCKED = "blocked"
+    """The platform takes nothing now."""
+
+
+class Step(NamedTuple):
+    """Where a message stands, and when to look again; infinite: when its session says more."""
+
+    kind: Kind
+    due: float = math.inf
+
+
+class Tail(NamedTuple):
+    """The last post of a message, as it is shown."""
+
+    start: int
+    end: int
+    receipt: str
+    shown: str = ""
+    """Empty when it was sent by another process: then it is what its stretch gives."""
+
+
+class Move(NamedTuple):
+    """What to do next: a new post, or an edit of the last one. `is_last`: with it, all that was said is shown."""
+
+    post: Stretch
+    is_edit: bool
+    is_last: bool
+
+
+def plan(text: str, tail: Tail | None, bytes_max: int) -> Move | None:
+    """Return what is to be done so that all of a text is shown; None when it is. Blank stretches are not posted."""
+    size = len(text.encode())
+    start = 0
+    if tail is not None:
+        post = next_post(text, tail.start, bytes_max)
+        if (post.end, post.shown) != (tail.end, tail.shown or post.shown):
+            return Move(post, is_edit=True, is_last=post.end == size)
+        start = tail.end
+    while start < size:
+        post = next_post(text, start, bytes_max)
+        if post.shown.strip():
+            return Move(post, is_edit=False, is_last=post.end == size)
+        start = post.end
+    return None
+
+
+class Rhythm:
+    """When the next edit in a chat may be made."""
+
+    def __init__(self) -> None:
+        """At once."""
+        self.edit_at = 0.0
+
+
+class Showing:
+    """A message on its way into a chat."""
+
+    def __init__(self, sender: Sender, waiting: Waiting, rhythm: Rhythm, woken: asyncio.Event) -> None:
+        """`woken` is set when the message has grown, while this waits for that."""
+        self.waiting = waiting
+        self.is_dropped = False
+        self._sender = sender
+        self._rhythm = rhythm
+        self._woken = woken
+        self._bells = ExitStack()
+        self._listens = False
+        self._loaded = False
+        self._tail: Tail | None = None
+        self._unsettled: list[Delivery] = []
+        self._failed = ""
+        self._number = 0
+        self._files: dict[int, Delivery] = {}
+
+    async def step(self, *, alone: bool) -> Step:
+        """Show what there is to show now. `alone`: nothing else waits in this chat, so nothing has to be decided."""
+        if alone and self._tail is not None and asyncio.get_running_loop().time() < self._rhythm.edit_at:
+            self.close()
+            return Step(Kind.GROWS, self._rhythm.edit_at)
+        self._listen()
+        message = await self._read()
+        while self._unsettled:
+            tried = await self._settle_known(self._unsettled[0], message)
+            if tried.fate is Fate.BLOCKED:
+                self._unsettled[0] = tried.delivery
+                return Step(Kind.BLOCKED)
+            self._unsettled.pop(0)
+            self._take(tried)
+        if self._failed:
+            return await self._finish("set_aside", self._failed)
+        return await self._show(message)
+
+    async def _show(self, message: Message) -> Step:
+        """Post and edit until everything is shown, or something has to be waited for."""
+        whole = message.status is not Status.OPEN
+        capabilities = self._sender.channel.capabilities
+        text = message.text if whole or capabilities.edits else ""
+        while (move := plan(text, self._tail, capabilities.text_bytes_max)) is not None:
+            if move.is_edit and asyncio.get_running_loop().time() < self._rhythm.edit_at:
+                more = whole and (not move.is_last or len(self._files) < len(files_of(message)))
+                return Step(Kind.HOLDS if more else Kind.GROWS, self._rhythm.edit_at)
+            delivery = self._new(move)
+            tried = await self._sender.send(delivery, self._post(delivery, message, move.post.shown))
+            if tried.fate is Fate.BLOCKED:
+                self._unsettled = [tried.delivery]
+                return Step(Kind.BLOCKED)
+            self._take(tried, move.post.shown)
+            if self._failed:
+                break
+            if not whole:
+                return Step(Kind.GROWS, self._rhythm.edit_at)
+        if self._failed:
+            return await self._finish("set_aside", self._failed)
+        return await self._show_files(message) if whole else Step(Kind.GROWS)
+
+    async def _show_files(self, message: Message) -> Step:
+        """Show the files, after all words. One that is refused stops neither the next nor what comes after."""
+        files = files_of(message)
+        for number in range(1, len(files) + 1):
+            if number in self._files:
+                continue
+            tried = await self._send_file(self._new(file=number), message)
+            if tried.fate is Fate.BLOCKED:
+                self._unsettled = [tried.delivery]
+                return Step(Kind.BLOCKED)
+            self._take(tried)
+            if self._failed:
+                return await self._finish("set_aside", self._failed)
+        refused = [each for each in self._files.values() if each.state is DeliveryState.FAILED]
+        for delivery in refused:
+            await tell_refused(self._sender.record, delivery, files[delivery.file - 1])
+        if refused:
+            return await self._finish("set_aside", refused[0].reason)
+        return await self._finish("shown" if self._tail is not None or self._files else "empty")
+
+    async def _send_file(self, delivery: Delivery, message: Message) -> Tried:
+        """Send a file, or settle whether it was shown. Few are in memory at once."""
+        file = files_of(message)[delivery.file - 1]
+        async with self._sender.files:
+            try:
+                local = await read_file(self._sender.record, file, self._sender.channel.capabilities.file_bytes_max)
+            except PostRefused as error:
+                begun = await self._sender.record.create_delivery(delivery)
+                return await self._sender.refuse(begun, error)
+            post = Post(key=delivery.id, chat=self.waiting.chat, markdown="", files=(local,))
+            return await self._settle(delivery, post)
+
+    async def _read(self) -> Message:
+        """Read the message, and at first what was done for it before, by whichever process."""
+        outbox, waiting = self._sender.record.outbox, self.waiting
+        if self._loaded:
+            return await outbox.read_message(waiting.session_id, waiting.message_id)
+        message, known = await outbox.load(waiting.session_id, waiting.message_id, waiting.chat)
+        self._take_known(known)
+        return message
+
+    def _take_known(self, known: list[Delivery]) -> None:
+        self._tail, self._unsettled, self._failed, self._files = None, [], "", {}
+        for delivery in known:
+            if delivery.state is DeliveryState.SENT:
+                self._take(Tried(Fate.SENT, delivery))
+            elif delivery.state is DeliveryState.FAILED and delivery.file:
+                self._files[delivery.file] = delivery
+            elif delivery.state is DeliveryState.FAILED:
+                self._failed = delivery.reason or "it was refused"
+            else:
+                self._unsettled.append(delivery)
+        if self._unsettled:
+            self._failed = ""  # a person asked for another try
+        self._number = len(known)
+        self._loaded = True
+
+    async def _settle_known(self, delivery: Delivery, message: Message) -> Tried:
+        """Bring to its end what was begun."""
+        if delivery.file:
+            return await self._send_file(delivery, message)
+        shown = show_bytes(message.text, delivery.start_bytes, delivery.end_bytes)
+        return await self._settle(delivery, self._post(delivery, message, shown))
+
+    async def _settle(self, delivery: Delivery, post: Post) -> Tried:
+        if delivery.state is DeliveryState.PENDING:
+            return await self._sender.send(delivery, post)
+        if delivery.state is DeliveryState.SENDING:
+            delivery = await self._sender.doubt(delivery)
+        return await settle(self._sender, delivery, post)
+
+    def _take(self, tried: Tried, shown: str = "") -> None:
+        """Note what became of a delivery."""
+        delivery = tried.delivery
+        if delivery.file and not tried.is_gone:
+            self._files[delivery.file] = delivery
+            return
+        if tried.fate is Fate.REFUSED:
+            self._failed = tried.reason
+            return
+        receipt = delivery.receipt
+        if delivery.operation is Operation.EDIT and self._tail is not None:
+            receipt = self._tail.receipt
+        self._tail = Tail(delivery.start_bytes, delivery.end_bytes, receipt, shown)
+        if shown:
+            pause = self._sender.channel.capabilities.edit_seconds_min
+            self._rhythm.edit_at = asyncio.get_running_loop().time() + pause
+
+    def _new(self, move: Move | None = None, *, file: int = 0) -> Delivery:
+        """Return the next delivery: of words, or of a file."""
+        self._number += 1
+        waiting = self.waiting
+        return Delivery(
+            id=delivery_id(waiting.message_id, waiting.chat, self._number),
+            session_id=waiting.session_id,
+            channel=self._sender.channel.name,
+            target=waiting.chat,
+            message_id=waiting.message_id,
+            operation=Operation.EDIT if move is not None and move.is_edit else Operation.POST,
+            start_bytes=0 if move is None else move.post.start,
+            end_bytes=0 if move is None else move.post.end,
+            file=file,
+        )
+
+    def _post(self, delivery: Delivery, message: Message, shown: str) -> Post:
+        edits = ""
+        if delivery.operation is Operation.EDIT and self._tail is not None:
+            edits = self._tail.receipt
+        return Post(
+            key=delivery.id,
+            chat=self.waiting.chat,
+            markdown=shown,
+            notice=message.role is Role.NOTICE,
+            edits=edits,
+        )
+
+    async def _finish(self, outcome: str, reason: str = "") -> Step:
+        """Nothing is left to do for this message."""
+        waiting = self.waiting
+        await self._sender.record.outbox.settle(waiting.session_id, waiting.message_id, waiting.chat, outcome, reason)
+        self.close()
+        return Step(Kind.DONE)
+
+    def forget(self) -> None:
+        """After an error: read from the record again what was done."""
+        self._loaded = False
+
+    def _listen(self) -> None:
+        """Have the lane woken when the session says more."""
+        if not self._listens:
+            self._bells.enter_context(self._sender.record.notify(self._woken, self.waiting.session_id))
+            self._listens = True
+
+    def close(self) -> None:
+        """Listen no longer."""
+        self._bells.close()
+        self._bells = ExitStack()
+        self._listens = False

@@ -1,0 +1,176 @@
+"""What a channel brings, as the record takes it: values between intake and record.
+
+Decisions that depend on what is in the record are made there, in the commit that acts on them; so an arrival brings
+along what the settings say, and the words in which people are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from hansard.domain.access import Standing
+from hansard.domain.messages import Message
+from hansard.domain.resets import Began
+from hansard.domain.settings import Busy, Pairing, Resets
+
+
+class Manner(StrEnum):
+    """How something was said, and so what becomes of it."""
+
+    ASK = "ask"
+    """To the agent: a turn is to answer it."""
+    LATE = "late"
+    """To the agent, too long ago: it is recorded, and the person is told that nobody answers it."""
+    OBSERVED = "observed"
+    """Among people."""
+    COMMAND = "command"
+    """To Hansard: what it does follows in other commits."""
+    NEW = "new"
+    """To Hansard: a new session is to begin, in this commit."""
+
+
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a person said in a chat."""
+
+    channel: str
+    account: str
+    event_id: str
+    key: str
+    """Where the conversation takes place: it leads to the session."""
+    chat: str
+    """Where it was said, and where people are told what has to be said about it."""
+    owner: str
+    """Whom a session belongs to that begins here."""
+    identity: str
+    """Who said it."""
+    standing: Standing = Standing.UNLISTED
+    message: Message
+    manner: Manner = Manner.ASK
+    busy: Busy = Busy.INTERRUPT
+    title: str | None = None
+    """Of the new session, with NEW."""
+    notes: tuple[str, ...] = ()
+    """What the person has to know about it, such as that a file was not kept."""
+    cursor: str = ""
+    """How far the platform's stream is received with this; empty: not yet further."""
+
+
+class Moved(NamedTuple):
+    """A chat leads to another session from now on."""
+
+    reason: Began
+    old: str
+    new: str
+
+
+class Words(NamedTuple):
+    """In which words people are told what only the record can decide."""
+
+    moved: Callable[[Moved], str]
+    reopened: str
+    late: str
+    unreadable: str
+    code: Callable[[str, int], str]
+    """Of a code, and for how many minutes it counts."""
+    declined: Callable[[str, int], str]
+    """The same, to somebody whose invitation is declined."""
+
+
+class Rules(NamedTuple):
+    """What decisions in the record go by."""
+
+    words: Words
+    resets: Resets = Resets()
+    pairing: Pairing = Pairing()
+
+
+class Outcome(StrEnum):
+    """What became of an arrival."""
+
+    TAKEN = "taken"
+    KNOWN = "known"
+    """It was received before; this is what it became then."""
+    ASKED = "asked"
+    """By a stranger, who was shown a code."""
+    REFUSED = "refused"
+    """By somebody who may not: nothing of it was recorded."""
+
+
+class Received(NamedTuple):
+    """What became of an arrival, and the turn that waits to answer it."""
+
+    outcome: Outcome
+    session_id: str = ""
+    message_id: str = ""
+    turn_id: str = ""
+    moved: Moved | None = None
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """A person edited or deleted, on the platform, what they had said."""
+
+    channel: str
+    account: str
+    event_id: str
+    about: str
+    """The event that it changes."""
+    identity: str
+    standing: Standing = Standing.UNLISTED
+    text: str = ""
+    cursor: str = ""
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that cannot be read yet."""
+
+    channel: str
+    account: str
+    event_id: str
+    chat: str
+    raw: str
+    identity: str
+    standing: Standing = Standing.UNLISTED
+    tells: bool = False
+    """Whether people in the chat are told that something could not be read: once, until it is."""
+    cursor: str = ""
+
+
+class Invited(NamedTuple):
+    """Somebody who asked the agent into a chat and may not: the channel, who, and what the settings say of them."""
+
+    channel: str
+    identity: str
+    standing: Standing
+
+
+class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a command: its reply, and where the chat leads afterwards."""
+
+    key: str
+    chat: str
+    owner: str
+    session_id: str
+    reply_id: str
+    reply: str = ""
+    reason: str = ""
+    """Why the chat leads elsewhere; empty: it stays where it is."""
+    channel: str
+    account: str
+    event_id: str
+    """The event in which the command came."""
+    cursor: str = ""
+
+
+class Passing(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of which nothing is kept, but maybe something is told about it in its chat."""
+
+    channel: str
+    account: str
+    event_id: str = ""
+    chat: str = ""
+    text: str = ""
+    cursor: str = ""

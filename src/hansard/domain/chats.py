@@ -1,0 +1,115 @@
+"""Chats and session keys: where something is said, in one text, and back.
+
+    chat          matrix:room:ID[:thread:ID]              telegram:chat:ID[:topic:ID]
+    session key   the chat, plus :person:ID where a room keeps each person's conversation apart
+    owner         person:NAME, person:matrix:@ann:example.org, room:matrix:!id:example.org
+
+Ids of a platform hold colons themselves. A text is made only of ids with which it can be read back as what it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import cache
+from typing import Final, NamedTuple
+
+from hansard.domain.limits import NAME_CHARACTERS_MAX
+from hansard.domain.text import clean_name
+from hansard.errors import InvalidInput
+
+
+class Grammar(NamedTuple):
+    """What a platform calls its places, and what the ids there look like."""
+
+    place: str
+    part: str
+    place_id: str
+    part_id: str
+    person_id: str
+
+
+GRAMMARS: Final = {
+    "matrix": Grammar("room", "thread", r"!\S+?", r"\$\S+?", r"@\S+"),
+    "telegram": Grammar("chat", "topic", r"-?[0-9]+", r"[0-9]+", r"[0-9]+"),
+}
+
+
+@cache
+def pattern_of(channel: str) -> re.Pattern[str]:
+    """Return how a key of a channel is read. The shortest ids count, so that nothing hides in one."""
+    grammar = GRAMMARS[channel]
+    return re.compile(
+        f"{channel}:{grammar.place}:(?P<place>{grammar.place_id})"
+        f"(?::{grammar.part}:(?P<part>{grammar.part_id}))?(?::person:(?P<person>{grammar.person_id}))?"
+    )
+
+
+class Key(NamedTuple):
+    """A session key. `place` is the room, `part` a thread of it, `person` whose conversation it is in a room."""
+
+    channel: str
+    place: str
+    part: str = ""
+    person: str = ""
+
+    def __str__(self) -> str:
+        grammar = GRAMMARS[self.channel]
+        part = f":{grammar.part}:{self.part}" if self.part else ""
+        person = f":person:{self.person}" if self.person else ""
+        return f"{self.channel}:{grammar.place}:{self.place}{part}{person}"
+
+    @property
+    def chat(self) -> str:
+        """The chat in which this conversation is shown."""
+        return str(self._replace(person=""))
+
+    @property
+    def room_owner(self) -> str:
+        """Whom the sessions of this room belong to. A thread belongs to its room."""
+        return f"room:{self.channel}:{self.place}"
+
+
+def parse_key(text: str) -> Key:
+    """Return what a session key, or a chat, says."""
+    channel = text.partition(":")[0]
+    found = pattern_of(channel).fullmatch(text) if channel in GRAMMARS else None
+    if found is None:
+        message = f"not a chat: {text[:80]!r}"
+        raise InvalidInput(message)
+    return Key(channel, found["place"], found["part"] or "", found["person"] or "")
+
+
+def make_key(channel: str, place: str, part: str = "", person: str = "") -> str:
+    """Return a session key, or without a person a chat; refuse ids with which it would say something else."""
+    if channel not in GRAMMARS:
+        message = f"{channel[:80]!r} is none of {', '.join(GRAMMARS)}"
+        raise InvalidInput(message)
+    key = Key(channel, place, part, person)
+    text = clean_name(str(key), "a session key", NAME_CHARACTERS_MAX)
+    if parse_key(text) != key:
+        message = f"these ids make no session key: {text[:200]!r}"
+        raise InvalidInput(message)
+    return text
+
+
+def key_in_chat(chat: str, person: str = "") -> str:
+    """Return the session key of a chat, or of one person in it."""
+    key = parse_key(chat)
+    return make_key(key.channel, key.place, key.part, person)
+
+
+def person_owner(channel: str, identity: str, name: str = "") -> str:
+    """Return whom a person's sessions belong to: a linked person has one history everywhere."""
+    return f"person:{name}" if name else f"person:{channel}:{identity}"
+
+
+def message_id_of(channel: str, account: str, event_id: str) -> str:
+    """Return the id of the message that a platform's event becomes: always the same one."""
+    digest = hashlib.sha256(f"{channel}\n{account}\n{event_id}".encode()).hexdigest()
+    return f"{channel}-{digest[:32]}"
+
+
+def reply_id_of(message_id: str) -> str:
+    """Return the id of the reply to a command: there is at most one."""
+    return f"{message_id}-reply"

@@ -1,0 +1,106 @@
+"""Commands in chats: the same registry as in the terminal, for the chat's owner, with its reply in the chat.
+
+Reads: the record, as far as the owner may see it (L11). Writes: what the command does; then, in one commit, where the
+chat leads, the reply, and the cursor.
+On crash: a command that may be repeated is run again when its event comes again; of another one people are told that
+nobody knows whether it was carried out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain.arrivals import Conclusion
+from hansard.domain.chats import reply_id_of
+from hansard.intake import notices
+from hansard.intake.commands import REPEATABLE, perform
+from hansard.intake.handlers import Outcome, Scene
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hansard.domain.arrivals import Received
+    from hansard.domain.settings import Settings
+    from hansard.intake.commands import Parsed
+    from hansard.record.api import Record
+
+LISTS_MAX = 1000
+"""Chats of which it is remembered what was listed there last."""
+
+
+class Place(NamedTuple):
+    """Where an event belongs: the chat, the conversation, who said it."""
+
+    channel: str
+    account: str
+    event_id: str
+    key: str
+    chat: str
+    owner: str
+    identity: str
+
+
+class ChatCommands:
+    """Runs the commands of one channel."""
+
+    def __init__(self, record: Record, source: str, settings: Settings, model: Callable[[], str]) -> None:
+        """Nothing was listed anywhere yet."""
+        self._record = record
+        self._source = source
+        self._settings = settings
+        self._model = model
+        self._listed: dict[tuple[str, str], tuple[str, ...]] = {}
+
+    async def run(
+        self, place: Place, received: Received, parsed: Parsed, cursor: str, *, is_again: bool
+    ) -> tuple[str, str] | None:
+        """Run a command that is recorded already; return the turn (session, id) that it asks for."""
+        inbox = self._record.inbox
+        if is_again and await inbox.is_concluded(place.channel, place.account, place.event_id):
+            outcome = Outcome("", received.session_id)
+        elif is_again and parsed.name not in REPEATABLE:
+            outcome = Outcome(notices.INTERRUPTED, received.session_id)
+        else:
+            outcome = await perform(self._scene(place, received.session_id), parsed)
+        self._remember(place, outcome.listed)
+        await inbox.conclude(conclusion_of(place, received, parsed, outcome, cursor))
+        return (outcome.session_id, outcome.wake) if outcome.wake is not None else None
+
+    def _scene(self, place: Place, session_id: str) -> Scene:
+        return Scene(
+            self._record,
+            session_id,
+            owner=place.owner,
+            source=self._source,
+            busy=self._settings.busy,
+            left_sessions=self._settings.left_sessions,
+            model=self._model(),
+            listed=self._listed.get((place.key, place.owner), ()),
+            author=place.identity,
+            chat=place.chat,
+        )
+
+    def _remember(self, place: Place, listed: tuple[str, ...]) -> None:
+        """A list means something to those who saw it: others who are in the chat later have not."""
+        if listed:
+            self._listed.pop((place.key, place.owner), None)
+            self._listed[place.key, place.owner] = listed
+            if len(self._listed) > LISTS_MAX:
+                del self._listed[next(iter(self._listed))]
+
+
+def conclusion_of(place: Place, received: Received, parsed: Parsed, outcome: Outcome, cursor: str) -> Conclusion:
+    """Return how a command ends in the record."""
+    return Conclusion(
+        key=place.key,
+        chat=place.chat,
+        owner=place.owner,
+        session_id=outcome.session_id,
+        reply_id=reply_id_of(received.message_id),
+        reply=outcome.text,
+        reason=parsed.name if outcome.session_id != received.session_id else "",
+        channel=place.channel,
+        account=place.account,
+        event_id=place.event_id,
+        cursor=cursor,
+    )

@@ -1,0 +1,384 @@
+"""What happens on a platform, event by event, into the record.
+
+Reads: batches of a channel; what the record knows of people and chats. Writes: each event in one commit with all that
+it means, the last of a batch with the cursor (L2).
+Invariants: an event is taken once, in its order; who may not talk leaves no word behind; nothing is sent from here but
+answers to invitations: what people are told is a notice in the record.
+On crash: what was not committed comes again with the next batch; a command that was begun says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from hansard.domain.access import Action, may
+from hansard.domain.arrivals import Arrival, Change, Held, Invited, Manner, Outcome, Passing, Rules
+from hansard.domain.chats import key_in_chat, message_id_of, parse_key
+from hansard.domain.limits import TITLE_CHARACTERS_MAX
+from hansard.domain.messages import Message, Part, Role, Text
+from hansard.domain.settings import Answers, Busy, Rooms
+from hansard.errors import ChannelError, HansardError, OutcomeUnknown, RecordUnavailable
+from hansard.intake import notices
+from hansard.intake.chat_commands import ChatCommands, Place
+from hansard.intake.commands import Parsed, parse
+from hansard.intake.files import Fetcher
+from hansard.intake.people import People
+from hansard.intake.speak import busy_of
+from hansard.ports.channel import EventKind
+
+if TYPE_CHECKING:
+    from hansard.domain.settings import Settings
+    from hansard.ports.channel import Batch, Channel, Event, Timeline
+    from hansard.ports.clock import Clock
+    from hansard.record.api import Record
+
+HEAL_SECONDS = 1.0
+"""Pause before another try while the record cannot be written."""
+
+QUIET_CURSOR_SECONDS = 60.0
+"""How often the cursor is noted while nothing happens: an older one only means that nothing is received again."""
+
+ANSWER_ATTEMPTS_MAX = 3
+ANSWER_PAUSE_SECONDS = 1.0
+
+Result = TypeVar("Result")
+Report = Callable[[str, BaseException], None]
+
+
+class Wake(NamedTuple):
+    """A turn that waits to be run; without an id, whichever does."""
+
+    session_id: str
+    turn_id: str
+
+
+class Age:
+    """How old a message is, by a clock that may be set: the smaller of two readings counts.
+
+    One is the wall clock's; the other is what the wall clock would say if nobody had set it since the start.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        """Begin to count."""
+        self._clock = clock
+        self._began = clock.now_microseconds() - round(clock.monotonic_seconds() * 1_000_000)
+
+    def seconds(self, sent_at_ms: int) -> float:
+        """Return how long ago a message was sent; 0 when nobody knows."""
+        unset = self._began + round(self._clock.monotonic_seconds() * 1_000_000)
+        now = min(self._clock.now_microseconds(), unset)
+        return max(0.0, (now - sent_at_ms * 1000) / 1_000_000) if sent_at_ms else 0.0
+
+
+class Intake:
+    """Takes in what happens on one channel."""
+
+    def __init__(  # noqa: PLR0917
+        self,
+        record: Record,
+        channel: Channel,
+        settings: Settings,
+        timeline: Timeline | None = None,
+        report: Report = lambda _event_id, _error: None,
+        model: Callable[[], str] = lambda: "",
+    ) -> None:
+        """`report` hears of events that could not be taken, and `model` says which one answers."""
+        self._record = record
+        self._channel = channel
+        self._settings = settings
+        self._options = settings.channels.matrix
+        self._people = People(settings)
+        self._rules = Rules(notices.WORDS, settings.resets, settings.pairing)
+        self._report = report
+        self._clock = record.store.clock
+        self._age = Age(self._clock)
+        self._fetcher = Fetcher(record, timeline, self._options.attachment_bytes_max)
+        self._commands = ChatCommands(record, channel.name, settings, model)
+        self._held: set[str] | None = None
+        self._noted_at = -QUIET_CURSOR_SECONDS
+        localpart = channel.account.removeprefix("@").partition(":")[0]
+        names = "|".join(re.escape(name) for name in (channel.account, localpart) if name)
+        self._mention = re.compile(rf"\s*@?(?:{names})\s*[:,]?\s+(?=/)", re.IGNORECASE)
+
+    async def held(self) -> list[str]:
+        """Return the events that could not be read yet, for the channel to try again."""
+        return await self._record.inbox.held(self._channel.name, self._channel.account)
+
+    async def take(self, batch: Batch) -> list[Wake]:
+        """Take in a batch, and return the turns that it asks for. The same batch again changes nothing.
+
+        While the record cannot be written this waits: the platform keeps what was not taken.
+        """
+        if self._held is None:
+            ids = await self._persist(lambda: self._record.inbox.held_ids(self._channel.name, self._channel.account))
+            self._held = set(ids)
+        for chat in batch.cut:
+            await self._tell_cut(chat, batch.cursor)
+        rooms = by_room(batch.events)
+        if len(rooms) <= 1:
+            wakes = await self._take_room(batch.events, batch.cursor)
+        else:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._take_room(events, "")) for events in rooms]
+            wakes = [wake for task in tasks for wake in task.result()]
+            await self._persist(lambda: self._record.inbox.let_pass(self._passing(batch.cursor)))
+        now = self._clock.monotonic_seconds()
+        if batch.events:
+            self._noted_at = now
+        elif now - self._noted_at >= QUIET_CURSOR_SECONDS:
+            await self._persist(lambda: self._record.inbox.let_pass(self._passing(batch.cursor)))
+            self._noted_at = now
+        return wakes
+
+    async def _take_room(self, events: Sequence[Event], cursor: str) -> list[Wake]:
+        """Take in what happened in one room, in its order, and the cursor with the last of it.
+
+        Rooms do not wait for one another: their commits are made together. The cursor comes when all are durable.
+        """
+        wakes: list[Wake] = []
+        for number, event in enumerate(events, 1):
+            wake = await self._take_event(event, cursor if number == len(events) else "")
+            if wake is not None:
+                wakes.append(wake)
+        return wakes
+
+    async def _tell_cut(self, chat: str, cursor: str) -> None:
+        """Tell people that something is missing: once, although the batch may come again."""
+        passing = Passing(
+            channel=self._channel.name,
+            account=self._channel.account,
+            event_id=message_id_of(chat, "cut", cursor),
+            chat=chat,
+            text=notices.CUT,
+        )
+        await self._persist(lambda: self._record.inbox.let_pass(passing))
+
+    async def _persist(self, call: Callable[[], Awaitable[Result]]) -> Result:
+        """Make a call that may be repeated, until the record could be written."""
+        while True:
+            try:
+                return await call()
+            except (RecordUnavailable, OutcomeUnknown) as error:
+                self._report("", error)
+                await asyncio.sleep(HEAL_SECONDS)
+
+    async def _take_event(self, event: Event, cursor: str) -> Wake | None:
+        """Take in one event; one that cannot be recorded stops no other."""
+        handle = HANDLERS[event.kind]
+        try:
+            parse_key(event.chat)
+            return await self._persist(lambda: handle(self, event, cursor))
+        except HansardError as error:
+            self._report(event.id, error)
+            why = str(error)
+        try:
+            tells = event.kind is EventKind.MESSAGE and self._is_for_agent(event)
+            text = notices.not_recorded(why) if tells and await self._may(event, Action.TALK) else ""
+            await self._persist(lambda: self._record.inbox.let_pass(self._passing(cursor, event, text)))
+        except HansardError:  # not even that: the cursor alone
+            await self._persist(lambda: self._record.inbox.let_pass(self._passing(cursor)))
+        return None
+
+    def _passing(self, cursor: str, event: Event | None = None, text: str = "") -> Passing:
+        channel, account = self._channel.name, self._channel.account
+        if event is None:
+            return Passing(channel=channel, account=account, cursor=cursor)
+        return Passing(channel=channel, account=account, event_id=event.id, chat=event.chat, text=text, cursor=cursor)
+
+    async def _ignore(self, event: Event, cursor: str) -> None:
+        """Keep nothing of an event."""
+        was_held = event.id in (self._held or ())
+        if cursor or was_held:
+            await self._record.inbox.let_pass(self._passing(cursor, event))
+            self._forget_held(event)
+
+    def _forget_held(self, event: Event) -> None:
+        if self._held is not None:
+            self._held.discard(event.id)
+
+    def _is_for_agent(self, event: Event) -> bool:
+        return event.is_direct or event.is_for_agent or self._options.answer is Answers.EVERYTHING
+
+    async def _may(self, event: Event, action: Action) -> bool:
+        """Return whether somebody may do something, as far as that is known before the commit."""
+        known = await self._persist(lambda: self._record.access.find(self._channel.name, event.sender))
+        return may(action, self._people.standing(event.sender, event.chat), known.state)
+
+    # Words.
+
+    async def _message(self, event: Event, cursor: str) -> Wake | None:
+        """Somebody said something."""
+        if not self._is_for_agent(event) and not self._options.observe:
+            await self._ignore(event, cursor)
+            return None
+        text = self._mention.sub("", event.text, count=1)
+        return await self._say(event, cursor, parse(text) if self._is_for_agent(event) else None)
+
+    async def _say(self, event: Event, cursor: str, parsed: Parsed | None) -> Wake | None:
+        """Record what somebody said, and run it when it is a command."""
+        place = self._place(event)
+        manner = self._manner(event, parsed)
+        runs = manner is Manner.COMMAND
+        arrival = await self._arrival(event, place, manner, parsed, "" if runs else cursor)
+        received = await self._record.inbox.receive(arrival, self._rules)
+        if received.outcome in {Outcome.TAKEN, Outcome.KNOWN}:
+            self._forget_held(event)
+        elif runs and cursor:
+            await self._record.inbox.let_pass(self._passing(cursor))
+        if not received.session_id:
+            return None
+        if runs and parsed is not None:
+            is_again = received.outcome is Outcome.KNOWN
+            wake = await self._commands.run(place, received, parsed, cursor, is_again=is_again)
+            return Wake(*wake) if wake is not None else None
+        return Wake(received.session_id, received.turn_id) if received.turn_id else None
+
+    def _manner(self, event: Event, parsed: Parsed | None) -> Manner:
+        """Return how something was said. What waited for its keys was said when it was sent, however late it comes."""
+        if not self._is_for_agent(event):
+            return Manner.OBSERVED
+        if self._age.seconds(event.sent_at_ms) > self._options.answer_age_seconds_max:
+            return Manner.LATE
+        if parsed is None:
+            return Manner.ASK
+        return Manner.NEW if parsed.name == "new" else Manner.COMMAND
+
+    def _place(self, event: Event) -> Place:
+        """Return where an event belongs."""
+        is_shared = event.is_direct or self._options.rooms is Rooms.SHARED
+        return Place(
+            channel=self._channel.name,
+            account=self._channel.account,
+            event_id=event.id,
+            key=key_in_chat(event.chat, "" if is_shared else event.sender),
+            chat=event.chat,
+            owner=self._people.owner(event.sender, event.chat, is_direct=event.is_direct),
+            identity=event.sender,
+        )
+
+    async def _arrival(self, event: Event, place: Place, manner: Manner, parsed: Parsed | None, cursor: str) -> Arrival:
+        parts: list[Part] = [Text(unescaped(event.text))] if event.text or not event.files else []
+        notes: list[str] = []
+        if event.files and await self._may(event, Action.TALK):
+            fetched = await self._fetcher.fetch_all(event.files)
+            parts += [each.part for each in fetched]
+            notes = [each.note for each in fetched if each.note]
+        message = Message(
+            id=message_id_of(place.channel, place.account, event.id),
+            role=Role.USER if parsed is None else Role.NOTICE,
+            parts=tuple(parts),
+            at_microseconds=event.sent_at_ms * 1000,
+            author=event.sender,
+            chat=event.chat,
+            event_id=event.id,
+            is_observed=manner is Manner.OBSERVED,
+        )
+        title = " ".join(parsed.argument.split())[:TITLE_CHARACTERS_MAX] if parsed is not None else ""
+        return Arrival(
+            **place._asdict(),
+            standing=self._people.standing(event.sender, event.chat),
+            message=message,
+            manner=manner,
+            busy=await self._busy(place.key),
+            title=title if manner is Manner.NEW and title else None,
+            notes=tuple(notes) if manner is not Manner.OBSERVED else (),
+            cursor=cursor,
+        )
+
+    async def _busy(self, key: str) -> Busy:
+        """Return what a message does to a turn, in the session that a chat is in. It matters only if there is one."""
+        session_id = await self._record.inbox.busy_session(key)
+        otherwise = self._settings.busy
+        return await busy_of(self._record, session_id, otherwise) if session_id else otherwise
+
+    # Other events.
+
+    async def _edit(self, event: Event, cursor: str) -> Wake | None:
+        """Somebody changed what they had said. What was not known before is new to the agent, and never a command."""
+        if await self._record.inbox.edit_message(self._change(event, cursor)) is not None:
+            return None
+        if not self._is_for_agent(event) or not event.text:
+            await self._ignore(event, cursor)
+            return None
+        return await self._say(event, cursor, None)
+
+    async def _deletion(self, event: Event, cursor: str) -> None:
+        """Something that was said was deleted."""
+        if await self._record.inbox.retract_message(self._change(event, cursor)) is None:
+            await self._ignore(event, cursor)
+
+    def _change(self, event: Event, cursor: str) -> Change:
+        return Change(
+            channel=self._channel.name,
+            account=self._channel.account,
+            event_id=event.id,
+            about=event.about,
+            identity=event.sender,
+            standing=self._people.standing(event.sender, event.chat),
+            text=event.text,
+            cursor=cursor,
+        )
+
+    async def _unreadable(self, event: Event, cursor: str) -> None:
+        """Something was said that cannot be read yet."""
+        held = Held(
+            channel=self._channel.name,
+            account=self._channel.account,
+            event_id=event.id,
+            chat=event.chat,
+            raw=event.raw,
+            identity=event.sender,
+            standing=self._people.standing(event.sender, event.chat),
+            tells=event.is_direct,
+            cursor=cursor,
+        )
+        if await self._record.inbox.hold(held, self._rules) and self._held is not None:
+            self._held.add(event.id)
+
+    async def _invitation(self, event: Event, cursor: str) -> None:
+        """Somebody asks the agent into a chat; it comes when that person may ask it. A stranger is told how to."""
+        accept = await self._may(event, Action.INVITE)
+        reason = "" if accept else await self._why_declined(event)
+        for attempt in range(1, ANSWER_ATTEMPTS_MAX + 1):
+            try:
+                await self._channel.answer(event.chat, accept=accept, reason=reason)
+                break
+            except ChannelError as error:
+                self._report(event.id, error)
+                if not error.retryable:
+                    break
+                await asyncio.sleep(ANSWER_PAUSE_SECONDS * attempt)
+        await self._ignore(event, cursor)
+
+    async def _why_declined(self, event: Event) -> str:
+        standing = self._people.standing(event.sender, event.chat)
+        invited = Invited(self._channel.name, event.sender, standing)
+        return await self._record.access.decline(invited, self._rules)
+
+
+Handler = Callable[[Intake, "Event", str], Awaitable[Wake | None]]
+
+HANDLERS: dict[EventKind, Handler] = {
+    EventKind.MESSAGE: Intake._message,  # noqa: SLF001 - the table stands beside its class
+    EventKind.EDIT: Intake._edit,  # noqa: SLF001
+    EventKind.DELETION: Intake._deletion,  # noqa: SLF001
+    EventKind.UNREADABLE: Intake._unreadable,  # noqa: SLF001
+    EventKind.INVITATION: Intake._invitation,  # noqa: SLF001
+    EventKind.LEFT: Intake._ignore,  # noqa: SLF001
+}
+
+
+def by_room(events: Sequence[Event]) -> list[list[Event]]:
+    """Return events by the room in which they happened, its threads included; in each, in their order."""
+    rooms: dict[str, list[Event]] = {}
+    for event in events:
+        rooms.setdefault(event.chat.partition(":thread:")[0], []).append(event)
+    return list(rooms.values())
+
+
+def unescaped(text: str) -> str:
+    """Return a text as it is meant: two slashes at its beginning stand for one that begins no command."""
+    return text[1:] if text.startswith("//") else text

@@ -1,0 +1,191 @@
+"""What a channel must offer, and what passes through it.
+
+A channel never sees the record. It receives batches of events, each with the cursor that stands after it; the next
+batch is asked for only when the last one is durable. It sends what it is given, and says truly what became of it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+
+FILE_MARK = "#"
+"""Between a post's key and the number of a file of it."""
+
+
+class EventKind(StrEnum):
+    """What happened on the platform."""
+
+    MESSAGE = "message"
+    EDIT = "edit"
+    """A person changed what they had said; `about` names the first event."""
+    DELETION = "deletion"
+    """`about` names the event that was deleted."""
+    UNREADABLE = "unreadable"
+    """Encrypted, and the keys are missing. `raw` is the event; it comes again, readable, when they arrive."""
+    INVITATION = "invitation"
+    """Somebody asks the agent into a chat. `answer` of the channel accepts or declines."""
+    LEFT = "left"
+    """The agent is no longer in the chat."""
+
+
+class RemoteFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file on the platform, to be fetched. `reference` is the channel's own, with keys if it is encrypted."""
+
+    reference: str
+    name: str = ""
+    media_type: str = "application/octet-stream"
+    size_bytes: int = 0
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One inbound event. Text and names are as untrusted as their sender."""
+
+    id: str
+    kind: EventKind
+    chat: str
+    """Where: `matrix:room:ID` or `matrix:room:ID:thread:ID`."""
+    sender: str
+    """The platform's name for the person, such as `@ann:example.org`."""
+    text: str = ""
+    sent_at_ms: int = 0
+    is_direct: bool = False
+    """Whether only this person and the agent are in the chat."""
+    is_for_agent: bool = False
+    """Whether it names the agent or replies to it. In a direct chat everything is for the agent."""
+    about: str = ""
+    reply_to: str = ""
+    files: tuple[RemoteFile, ...] = ()
+    raw: str = ""
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """Events in the platform's order, and the cursor after the last of them."""
+
+    cursor: str
+    events: tuple[Event, ...] = ()
+    cut: tuple[str, ...] = ()
+    """Chats in which more had been said than is fetched: their oldest events are missing from this batch."""
+
+
+class LocalFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file to send."""
+
+    data: bytes
+    name: str = ""
+    media_type: str = "application/octet-stream"
+
+
+class Post(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be shown. The same key again shows nothing twice, where the platform can promise that."""
+
+    key: str
+    chat: str
+    markdown: str
+    notice: bool = False
+    """Whether Hansard itself says it, not the agent."""
+    edits: str = ""
+    """The receipt of the post that this replaces; empty for a new one."""
+    reply_to: str = ""
+    files: tuple[LocalFile, ...] = ()
+
+
+def file_key(key: str, number: int) -> str:
+    """Return under which key a file of a post is shown: files are events of their own, numbered from 1."""
+    return f"{key}{FILE_MARK}{number}"
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What the platform can do."""
+
+    text_bytes_max: int
+    """Of the text of one post, as it is counted by `size` of the channel."""
+    edits: bool = True
+    edit_seconds_min: float = 1.0
+    """The shortest pause between two edits in one chat."""
+    repeat_seconds: float = 0.0
+    """For how long the same key shows nothing twice; 0: never."""
+    timeline: bool = False
+    file_bytes_max: int = 0
+    """Of one file; 0: it shows none."""
+
+
+class Presence(Protocol):
+    """Who the agent is on a platform, and what it can do there."""
+
+    @property
+    def name(self) -> str:
+        """Such as `matrix`: what its chats begin with."""
+        ...
+
+    @property
+    def account(self) -> str:
+        """The agent's own name on the platform."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+        ...
+
+
+class Channel(Presence, Protocol):
+    """A platform, for one account. Every call may raise a `ChannelError` of hansard.errors."""
+
+    def receive(self, cursor: str, held: Sequence[str]) -> AsyncGenerator[Batch, None]:
+        """Give what happened since the cursor (empty: from now on), for ever; `held` are unreadable events of before.
+
+        Lost connections are its own business: it waits, tries again with back-off, and goes on where it was.
+        """
+        ...
+
+    async def send(self, post: Post) -> str:
+        """Show something, or replace what was shown; return the platform's id of it."""
+        ...
+
+    async def typing(self, chat: str, *, on: bool) -> None:
+        """Show that the agent writes, or no longer. A courtesy: it fails silently."""
+        ...
+
+    async def answer(self, chat: str, *, accept: bool, reason: str = "") -> None:
+        """Accept or decline an invitation. Whoever gave it is shown the reason, where the platform can do that."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of a chat's timeline, as any member sees it. `key` is that of the post, if this account sent it.
+
+    A file is an event of its own: `file` is its name, `text` what was written beside it.
+    """
+
+    id: str
+    sender: str
+    text: str = ""
+    sent_at_ms: int = 0
+    edits: str = ""
+    key: str = ""
+    file: str = ""
+    is_readable: bool = True
+    is_deleted: bool = False
+
+
+class Timeline(Protocol):
+    """What a platform can tell about the past. Optional."""
+
+    def history(self, chat: str, *, events_max: int = 10_000) -> AsyncGenerator[Shown, None]:
+        """Give a chat's messages and edits, the latest first."""
+        ...
+
+    async def fetch(self, file: RemoteFile, *, bytes_max: int) -> bytes:
+        """Return a file's bytes, decrypted. Larger than `bytes_max` is refused."""
+        ...

@@ -1,0 +1,77 @@
+"""Who may talk: the record as the admin uses it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hansard.domain.access import Access, read_code
+from hansard.domain.entries import AccessChanged
+from hansard.domain.ids import new_id
+from hansard.domain.limits import NAME_CHARACTERS_MAX, SESSIONS_LISTED_MAX
+from hansard.domain.settings import Pairing
+from hansard.domain.text import clean_name
+from hansard.errors import NotFound
+from hansard.record.operations import access as operations
+from hansard.record.sqlite.queries import SQL
+
+if TYPE_CHECKING:
+    from hansard.domain.arrivals import Invited, Rules
+    from hansard.record.calls import Caller
+    from hansard.record.reading import Snapshot
+
+
+class AccessBook:
+    """Who asked to talk, who may, and who may no longer."""
+
+    def __init__(self, caller: Caller) -> None:
+        """Use `record.access`."""
+        self._caller = caller
+
+    async def list(self, channel: str | None = None) -> list[Access]:
+        """Return everybody whose access is known, the latest change first."""
+        rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.list_access, (channel, SESSIONS_LISTED_MAX)))
+        return [operations.access_value(row) for row in rows]
+
+    async def find(self, channel: str, identity: str) -> Access:
+        """Return what is known of somebody; of a stranger, that nothing is."""
+
+        def read(snapshot: Snapshot) -> Access:
+            row = snapshot.row(SQL.find_access, (channel, identity))
+            return Access(channel=channel, identity=identity) if row is None else operations.access_value(row)
+
+        return await self._caller.read(read)
+
+    async def decline(self, invited: Invited, rules: Rules) -> str:
+        """Return the reason that somebody is given whose invitation is declined, once it is recorded; maybe none."""
+        clean_name(invited.identity, "a person", NAME_CHARACTERS_MAX)
+        return await self._caller.write(lambda tx: operations.decline(tx, invited, rules))
+
+    async def approve(
+        self, code: str, *, by: str = "admin", welcome: str = "", pairing: Pairing | None = None
+    ) -> Access:
+        """Allow whoever was shown this code; `welcome` is said to them. NotFound when no such code waits."""
+        approval = operations.Approval(
+            read_code(code), clean_name(by, "a name", NAME_CHARACTERS_MAX), welcome, pairing or Pairing(), new_id()
+        )
+        approved = await self._caller.write(lambda tx: operations.approve(tx, approval))
+        if approved.access is None:
+            raise NotFound(approved.refusal)
+        return approved.access
+
+    async def allow(self, channel: str, identity: str, *, by: str = "admin") -> Access:
+        """Allow somebody by name."""
+        return await self._change(channel, identity, by, allowed=True)
+
+    async def revoke(self, channel: str, identity: str, *, by: str = "admin") -> Access:
+        """Bar somebody, whatever the settings say; what they said stays."""
+        return await self._change(channel, identity, by, allowed=False)
+
+    async def _change(self, channel: str, identity: str, by: str, *, allowed: bool) -> Access:
+        changed = AccessChanged(
+            channel=clean_name(channel, "a channel", NAME_CHARACTERS_MAX),
+            identity=clean_name(identity, "a person", NAME_CHARACTERS_MAX),
+            allowed=allowed,
+            by=clean_name(by, "a name", NAME_CHARACTERS_MAX),
+        )
+        operation_id = new_id()
+        return await self._caller.write(lambda tx: operations.change(tx, changed, operation_id))

@@ -1,0 +1,114 @@
+"""What comes in from chats: the record as intake uses it.
+
+Reads: what cannot be read yet. Writes: events, each in one commit with all that it means (L2).
+Invariants: an event is taken once, whoever brings it how often; what is refused leaves nothing behind.
+On crash: an event is there with all that it means, or it comes again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hansard.domain import entries as e
+from hansard.domain.chats import parse_key
+from hansard.domain.ids import HOME_JOURNAL
+from hansard.domain.limits import NAME_CHARACTERS_MAX, READ_ROWS_MAX, TITLE_CHARACTERS_MAX
+from hansard.domain.messages import Text
+from hansard.domain.text import clean_name, clean_text
+from hansard.record.operations import receive as operations
+from hansard.record.operations.messages import offer
+from hansard.record.sqlite.queries import SQL
+from hansard.record.turn import check_blobs
+
+if TYPE_CHECKING:
+    from hansard.domain.arrivals import Arrival, Change, Conclusion, Held, Passing, Received, Rules
+    from hansard.record.calls import Caller
+    from hansard.record.reading import Snapshot
+
+HELD_MAX = READ_ROWS_MAX
+"""Events that are tried again at once; more wait until some of these could be read."""
+
+
+def check_names(*names: str) -> None:
+    """Refuse what is empty, too long or unprintable where a platform's names and ids belong."""
+    for name in names:
+        clean_name(name, "a name of a platform", NAME_CHARACTERS_MAX)
+
+
+class Inbox:
+    """Takes in what channels bring."""
+
+    def __init__(self, caller: Caller) -> None:
+        """Use `record.inbox`."""
+        self._caller = caller
+
+    async def receive(self, arrival: Arrival, rules: Rules) -> Received:
+        """Take in what somebody said: route, due reset, message, turn, receipt and cursor in one commit."""
+        check_names(arrival.channel, arrival.account, arrival.event_id, arrival.identity, arrival.owner)
+        parse_key(arrival.key)
+        parse_key(arrival.chat)
+        if arrival.title is not None:
+            clean_name(arrival.title, "a title", TITLE_CHARACTERS_MAX)
+        offered = offer(arrival.message)
+        await check_blobs(self._caller, offered)
+        is_alive = self._caller.store.is_alive
+        return await self._caller.write(
+            lambda tx: operations.receive(tx, arrival, offered, rules, is_alive), cost=len(offered.data)
+        )
+
+    async def edit_message(self, change: Change) -> Received | None:
+        """Record that somebody edited what they had said; None, and nothing, when that is not in the record."""
+        check_names(change.channel, change.account, change.event_id, change.about)
+        parts = (Text(clean_text(change.text)),)
+        body = e.MessageEdited(message_id="", parts=parts, event_id=change.event_id)
+        return await self._caller.write(lambda tx: operations.apply_change(tx, change, body), cost=len(change.text))
+
+    async def retract_message(self, change: Change) -> Received | None:
+        """Record that somebody deleted what they had said; None, and nothing, when that is not in the record."""
+        check_names(change.channel, change.account, change.event_id, change.about)
+        body = e.MessageRetracted(message_id="", event_id=change.event_id)
+        return await self._caller.write(lambda tx: operations.apply_change(tx, change, body))
+
+    async def hold(self, held: Held, rules: Rules) -> bool:
+        """Keep an event that cannot be read yet, for when its keys come; return whether it is kept."""
+        check_names(held.channel, held.account, held.event_id, held.chat)
+        cleaned = msgspec.structs.replace(held, raw=clean_text(held.raw))
+        return await self._caller.write(lambda tx: operations.hold(tx, cleaned, rules), cost=len(held.raw))
+
+    async def held(self, channel: str, account: str) -> list[str]:
+        """Return the events that wait to become readable, as they came, the oldest first."""
+        return [body.raw for body in await self._held(channel, account)]
+
+    async def held_ids(self, channel: str, account: str) -> list[str]:
+        """Return the ids of those events."""
+        return [body.event_id for body in await self._held(channel, account)]
+
+    async def _held(self, channel: str, account: str) -> list[e.IntakeHeld]:
+        return await self._caller.read(lambda snapshot: read_held(snapshot, channel, account))
+
+    async def busy_session(self, key: str) -> str:
+        """Return the session that a key leads to, if a turn runs or waits in it; otherwise nothing."""
+        row = await self._caller.read(lambda snapshot: snapshot.row(SQL.find_busy_session, (key,)))
+        return "" if row is None else str(row[0])
+
+    async def let_pass(self, passing: Passing) -> None:
+        """Keep nothing of an event; move the cursor, and tell what is to be told about it, once."""
+        await self._caller.write(lambda tx: operations.let_pass(tx, passing))
+
+    async def is_concluded(self, channel: str, account: str, event_id: str) -> bool:
+        """Return whether the command that came in an event has its reply."""
+        return await self._caller.write(lambda tx: operations.is_concluded(tx, channel, account, event_id))
+
+    async def conclude(self, conclusion: Conclusion) -> str:
+        """End a command: move the route if it led elsewhere, record the reply there; return that session's id."""
+        return await self._caller.write(lambda tx: operations.conclude(tx, conclusion))
+
+
+def read_held(snapshot: Snapshot, channel: str, account: str) -> list[e.IntakeHeld]:
+    """Return the events that wait to become readable."""
+    home = snapshot.row(SQL.read_journal, (HOME_JOURNAL,))
+    rows = snapshot.rows(SQL.list_held, (channel, account, home[0], HELD_MAX)) if home is not None else []
+    bodies = [e.decode_body("intake.held", 1, data) for (data,) in rows]
+    return [body for body in bodies if isinstance(body, e.IntakeHeld)]

@@ -1,0 +1,190 @@
+"""Who may talk: strangers ask, the admin decides. Facts of the home journal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain import entries as e
+from hansard.domain.access import (
+    Access,
+    Action,
+    Grant,
+    Pace,
+    may,
+    may_be_shown_code,
+    may_try_code,
+    new_code,
+    written_code,
+)
+from hansard.domain.ids import new_id
+from hansard.domain.messages import Role, Text, join_text
+from hansard.domain.settings import Pairing
+from hansard.record.operations.home import home_journal
+from hansard.record.sqlite.queries import SQL
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from hansard.domain.arrivals import Invited, Rules
+    from hansard.record.transaction import Transaction
+
+MINUTE_MICROSECONDS = 60_000_000
+
+
+def access_value(row: tuple[Any, ...]) -> Access:
+    """Return what a row says."""
+    channel, identity, state, code, expires_at, chat, changed_at, changed_by, asked_since, asked_count = row
+    return Access(
+        channel=channel,
+        identity=identity,
+        state=Grant(state),
+        code=code,
+        expires_at=expires_at,
+        chat=chat,
+        changed_at=changed_at,
+        by=changed_by,
+        asked_since=asked_since,
+        asked_count=asked_count,
+    )
+
+
+def find_access(tx: Transaction, channel: str, identity: str) -> Access | None:
+    """Return what is known of somebody, or None."""
+    row = tx.row(SQL.find_access, (channel, identity))
+    return None if row is None else access_value(row)
+
+
+def grant_of(tx: Transaction, channel: str, identity: str) -> Grant:
+    """Return what the record says of somebody."""
+    known = find_access(tx, channel, identity)
+    return Grant.NONE if known is None else known.state
+
+
+def read_pace(tx: Transaction, name: str) -> Pace:
+    """Return how often something happened."""
+    row = tx.row(SQL.find_pace, (name,))
+    return Pace() if row is None else Pace(*row)
+
+
+def tell_at_home(tx: Transaction, chat: str, text: str, id: str = "") -> str:
+    """Tell something in a chat that has no session: a notice of the home journal."""
+    message_id = id or new_id()
+    tx.add(home_journal(tx), message_id, e.MessageAdded(role=Role.NOTICE, parts=(Text(text),), chat=chat))
+    return message_id
+
+
+class Asking(NamedTuple):
+    """A stranger, and where they are."""
+
+    channel: str
+    identity: str
+    chat: str
+
+
+def ask(tx: Transaction, asking: Asking, rules: Rules) -> bool:
+    """Show a stranger a code for the admin, if it is time for one; return whether it was."""
+    code = give_code(tx, asking, rules)
+    if code:
+        tell_at_home(tx, asking.chat, rules.words.code(written_code(code), rules.pairing.code_minutes))
+    return bool(code)
+
+
+def decline(tx: Transaction, invited: Invited, rules: Rules) -> str:
+    """Return why an invitation is declined, with a code where it is time for one; nothing for who may not even ask.
+
+    No chat can show it, so it is a notice without one. While the code waits, the same words are given again.
+    """
+    known = find_access(tx, invited.channel, invited.identity)
+    if not rules.pairing.enabled or not may(Action.ASK, invited.standing, known.state if known else Grant.NONE):
+        return ""
+    waits = known is not None and known.is_waiting(tx.clock.now_microseconds())
+    code = known.code if known and waits else give_code(tx, Asking(invited.channel, invited.identity, ""), rules)
+    if not code:
+        return ""
+    text, home = rules.words.declined(written_code(code), rules.pairing.code_minutes), home_journal(tx)
+    told = tx.find(home, f"declined-{code}")
+    if told is None:
+        tell_at_home(tx, "", text, f"declined-{code}")
+        return text
+    body = e.decode_body(told.kind, told.version, told.body)
+    return join_text(body.parts) if isinstance(body, e.MessageAdded) else ""
+
+
+def give_code(tx: Transaction, asking: Asking, rules: Rules) -> str:
+    """Return a new code for a stranger, if it is time for one."""
+    now = tx.clock.now_microseconds()
+    known = find_access(tx, asking.channel, asking.identity)
+    if not may_be_shown_code(known, read_pace(tx, "asked"), rules.pairing, now):
+        return ""
+    code = new_code()
+    while tx.row(SQL.find_access_by_code, (code,)) is not None:
+        code = new_code()
+    asked = e.AccessAsked(
+        channel=asking.channel,
+        identity=asking.identity,
+        code=code,
+        expires_at=now + rules.pairing.code_minutes * MINUTE_MICROSECONDS,
+        chat=asking.chat,
+    )
+    home = home_journal(tx)
+    tx.add(home, f"~asked:{home.head_seq + 1}", asked)
+    return code
+
+
+class Approval(NamedTuple):
+    """What the admin asks for: a code, in the name of whom, and what the person is told then."""
+
+    code: str
+    by: str
+    welcome: str
+    pairing: Pairing
+    operation_id: str
+
+
+class Approved(NamedTuple):
+    """Who may talk now; None with why not."""
+
+    access: Access | None
+    refusal: str = ""
+
+
+NO_SUCH_CODE = "no such code waits: it was never given, was used, or its time is over"
+
+
+def approve(tx: Transaction, approval: Approval) -> Approved:
+    """Allow whoever was shown a code. A code counts once, for that person; wrong ones are counted."""
+    home = home_journal(tx)
+    done = tx.find(home, f"~access:{approval.operation_id}")
+    if done is not None:
+        body = e.decode_body(done.kind, done.version, done.body)
+        return Approved(_read(tx, body.channel, body.identity) if isinstance(body, e.AccessChanged) else None)
+    if tx.find(home, f"~tried:{approval.operation_id}") is not None:
+        return Approved(None, NO_SUCH_CODE)
+    now = tx.clock.now_microseconds()
+    if not may_try_code(read_pace(tx, "tried"), approval.pairing, now):
+        return Approved(None, "too many wrong codes were tried: wait an hour")
+    row = tx.row(SQL.find_access_by_code, (approval.code,))
+    known = None if row is None else access_value(row)
+    if known is None or not known.is_waiting(now):
+        tx.add(home, f"~tried:{approval.operation_id}", e.AccessTried(by=approval.by))
+        return Approved(None, NO_SUCH_CODE)
+    changed = e.AccessChanged(
+        channel=known.channel, identity=known.identity, allowed=True, by=approval.by, code=approval.code
+    )
+    tx.add(home, f"~access:{approval.operation_id}", changed)
+    if known.chat and approval.welcome:
+        tell_at_home(tx, known.chat, approval.welcome)
+    return Approved(_read(tx, known.channel, known.identity))
+
+
+def change(tx: Transaction, changed: e.AccessChanged, operation_id: str) -> Access:
+    """Allow somebody by name, or bar them; what is so already stays as it is."""
+    home = home_journal(tx)
+    wanted = Grant.ALLOWED if changed.allowed else Grant.REVOKED
+    if grant_of(tx, changed.channel, changed.identity) is not wanted:
+        tx.add(home, f"~access:{operation_id}", changed)
+    return _read(tx, changed.channel, changed.identity)
+
+
+def _read(tx: Transaction, channel: str, identity: str) -> Access:
+    return find_access(tx, channel, identity) or Access(channel=channel, identity=identity)

@@ -1,0 +1,313 @@
+"""An event of a platform, in one commit: who said it, where it leads, what it becomes, how far the stream is received.
+
+Reads: intake, access, route, session, turns. Writes: whatever the event means, and that it was received (L2).
+Invariants: an event is taken once; every decision is made on what is in the record at that moment; a turn that runs
+or waits is never carried into another session.
+On crash: all of it is there, or nothing, and the event comes again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hansard.domain import entries as e
+from hansard.domain.access import Action, is_same_owner, may, may_see
+from hansard.domain.arrivals import Manner, Moved, Outcome, Received
+from hansard.domain.chats import person_owner
+from hansard.domain.ids import new_id, new_session_id
+from hansard.domain.messages import Message, Role, Text
+from hansard.domain.resets import Began, Resting, due
+from hansard.domain.sessions import Link, Parent, SessionState
+from hansard.domain.turns import TurnState
+from hansard.errors import NotFound
+from hansard.record.operations.access import Asking, ask, grant_of, tell_at_home
+from hansard.record.operations.home import RouteMove, find_route, home_journal, move_cursor, move_route
+from hansard.record.operations.messages import Offered, append, offer
+from hansard.record.operations.sessions import NewSession, create_session, end_session, reopen_session
+from hansard.record.operations.talk import meet_running_turn, stop_turns
+from hansard.record.operations.turns import find_turn, queue_turn
+from hansard.record.sqlite.queries import SQL
+
+if TYPE_CHECKING:
+    from hansard.domain.arrivals import Arrival, Change, Conclusion, Held, Passing, Rules
+    from hansard.domain.sessions import Route
+    from hansard.record.operations.turns import IsAlive
+    from hansard.record.transaction import Transaction
+
+ACTIONS = {
+    Manner.ASK: Action.TALK,
+    Manner.LATE: Action.TALK,
+    Manner.OBSERVED: Action.BE_OBSERVED,
+    Manner.COMMAND: Action.COMMAND,
+    Manner.NEW: Action.COMMAND,
+}
+
+
+def receive(tx: Transaction, arrival: Arrival, offered: Offered, rules: Rules, is_alive: IsAlive) -> Received:
+    """Take an event in."""
+    event = (arrival.channel, arrival.account, arrival.event_id)
+    before = tx.row(SQL.find_intake, event)
+    if before is not None:
+        received = known(tx, before[0])
+    elif not may(ACTIONS[arrival.manner], arrival.standing, grant_of(tx, arrival.channel, arrival.identity)):
+        received = refuse(tx, arrival, rules)
+    else:
+        received = take(tx, arrival, offered, rules, is_alive)
+    move_cursor(tx, arrival.channel, arrival.account, arrival.cursor)
+    return received
+
+
+def known(tx: Transaction, seq: int) -> Received:
+    """Return what an event became when it was received before."""
+    home = home_journal(tx)
+    (data,) = tx.row(SQL.entry_by_key, (home.entry_key(seq),))
+    body = e.decode_body("intake.accepted", 1, data)
+    if not isinstance(body, e.IntakeAccepted) or not body.entries:
+        return Received(Outcome.KNOWN)
+    session_id, message_id = body.entries[0]
+    turn_id = body.turns[0][1] if body.turns else ""
+    return Received(Outcome.KNOWN, session_id, message_id, turn_id)
+
+
+def refuse(tx: Transaction, arrival: Arrival, rules: Rules) -> Received:
+    """Take nothing of what a stranger says; one who speaks to the agent may be shown a code.
+
+    An event that waited to become readable waits no longer.
+    """
+    if tx.row(SQL.find_held, (arrival.channel, arrival.account, arrival.event_id)) is not None:
+        mark_received(tx, arrival.channel, arrival.account, arrival.event_id)
+    may_ask = may(Action.ASK, arrival.standing, grant_of(tx, arrival.channel, arrival.identity))
+    asking = Asking(arrival.channel, arrival.identity, arrival.chat)
+    asked = may_ask and arrival.manner is not Manner.OBSERVED and ask(tx, asking, rules)
+    return Received(Outcome.ASKED if asked else Outcome.REFUSED)
+
+
+def mark_received(  # noqa: PLR0917
+    tx: Transaction,
+    channel: str,
+    account: str,
+    event_id: str,
+    entries: tuple[tuple[str, str], ...] = (),
+    turns: tuple[tuple[str, str], ...] = (),
+) -> None:
+    """Note that an event was received, and what it became."""
+    home = home_journal(tx)
+    body = e.IntakeAccepted(channel=channel, account=account, event_id=event_id, entries=entries, turns=turns)
+    tx.add(home, f"~intake:{home.head_seq + 1}", body)
+
+
+def take(tx: Transaction, arrival: Arrival, offered: Offered, rules: Rules, is_alive: IsAlive) -> Received:
+    """Record what somebody said who may, where the chat leads, and ask for the turn that is to answer it."""
+    session_id, moved = lead(tx, arrival, rules)
+    notices = [rules.words.moved(moved)] if moved is not None else []
+    _, row = tx.session(session_id)
+    if row.state == SessionState.ENDED:
+        reopen_session(tx, session_id)
+        if arrival.manner is not Manner.NEW:
+            notices.append(rules.words.reopened)
+    for text in notices:
+        tell(tx, session_id, arrival.chat, text)
+    entry = append(tx, session_id, offered)
+    after, said_in = [*arrival.notes], session_id
+    if arrival.manner is Manner.NEW:
+        moved = begin_new(tx, arrival, session_id, is_alive)
+        session_id = moved.new
+        after.append(rules.words.moved(moved))
+    elif arrival.manner is Manner.LATE:
+        tell_late(tx, session_id, arrival.chat, rules.words.late)
+    for text in after:
+        tell(tx, session_id, arrival.chat, text)
+    turn_id = ""
+    if arrival.manner is Manner.ASK:
+        meet_running_turn(tx, session_id, (entry.id,), arrival.busy, is_alive)
+        turn_id = queue_turn(tx, session_id, new_id()).id
+    turns = ((session_id, turn_id),) if turn_id else ()
+    mark_received(tx, arrival.channel, arrival.account, arrival.event_id, ((said_in, entry.id),), turns)
+    return Received(Outcome.TAKEN, session_id, entry.id, turn_id, moved)
+
+
+def lead(tx: Transaction, arrival: Arrival, rules: Rules) -> tuple[str, Moved | None]:
+    """Return the session that a chat leads to: a first one, the present one, or, when a reset is due, the next one.
+
+    Who is only overheard, or asks for a new session anyway, is no reason to begin one. But a session never goes on
+    among other people than those whom it belongs to.
+    """
+    route = find_route(tx, arrival.key)
+    if route is None:
+        return begin(tx, arrival, "first", 0), None
+    _, row = tx.session(route.session_id)
+    if not is_same_owner(row.owner, arrival.owner, person_owner(arrival.channel, arrival.identity)):
+        child_id = begin(tx, arrival, Began.OTHERS, route.generation)
+        return child_id, Moved(Began.OTHERS, "", child_id)
+    if arrival.manner not in {Manner.ASK, Manner.LATE}:
+        return route.session_id, None
+    reason = due(resting(tx, route), rules.resets, tx.clock.now_microseconds())
+    return (route.session_id, None) if reason is None else follow_on(tx, arrival, route, reason)
+
+
+def begin(tx: Transaction, arrival: Arrival, reason: str, generation: int) -> str:
+    """Begin a session that follows none, and let the chat lead to it."""
+    child = create_session(tx, successor(tx, arrival, None, None))
+    move_route(tx, RouteMove(arrival.key, child.id, reason, generation, new_id()))
+    return child.id
+
+
+def resting(tx: Transaction, route: Route) -> Resting:
+    """Return what is known of the session that a chat is in."""
+    journal, _ = tx.session(route.session_id)
+    has_turn = any(find_turn(tx, journal, state) is not None for state in (TurnState.RUNNING, TurnState.QUEUED))
+    (led_since,) = tx.row(SQL.find_route_age, (route.key,))
+    return Resting(journal.messages, journal.active_at, led_since, has_turn)
+
+
+def successor(tx: Transaction, arrival: Arrival, parent: Parent | None, title: str | None) -> NewSession:
+    """Return a session that begins in a chat."""
+    session_id = new_session_id(tx.clock.now_microseconds())
+    return NewSession(session_id, False, new_id(), arrival.channel, arrival.owner, title or None, parent)  # noqa: FBT003
+
+
+def follow_on(tx: Transaction, arrival: Arrival, route: Route, reason: Began) -> tuple[str, Moved]:
+    """Begin the next session of a chat: the old one ends with its reason, and the route moves."""
+    parent = Parent(session_id=route.session_id, link=Link.RESET)
+    new = successor(tx, arrival, parent, arrival.title)
+    child = create_session(tx, new._replace(reason=reason))
+    end_session(tx, route.session_id, reason)
+    move_route(tx, RouteMove(arrival.key, child.id, reason, route.generation, new_id()))
+    return child.id, Moved(reason, route.session_id, child.id)
+
+
+def begin_new(tx: Transaction, arrival: Arrival, session_id: str, is_alive: IsAlive) -> Moved:
+    """Begin a new session because somebody asked for one. What runs is interrupted in the session it belongs to."""
+    route = find_route(tx, arrival.key)
+    if route is None:
+        message = f"no route {arrival.key}"
+        raise NotFound(message)
+    stop_turns(tx, session_id, "the session was left by /new", is_alive, queued=True)
+    return follow_on(tx, arrival, route, Began.NEW)[1]
+
+
+def tell(tx: Transaction, session_id: str, chat: str, text: str) -> None:
+    """Tell people in a chat something about a session."""
+    append(tx, session_id, offer(Message.notice(text, chat=chat)))
+
+
+def tell_late(tx: Transaction, session_id: str, chat: str, text: str) -> None:
+    """Tell people that what they said is too old to be answered: once, until something is answered again."""
+    journal, _ = tx.session(session_id)
+    (fence,) = tx.row(SQL.last_fence, (journal.key,))
+    told = f"~late:{fence}"
+    if tx.find(journal, told) is None:
+        tx.add(journal, told, e.MessageAdded(role=Role.NOTICE, parts=(Text(text),), chat=chat))
+
+
+# What becomes of other events.
+
+
+def changed_message(tx: Transaction, change: Change) -> tuple[str, str, e.MessageAdded] | None:
+    """Return the message that a change is about: its session, its id, and what was said."""
+    before = tx.row(SQL.find_intake, (change.channel, change.account, change.about))
+    found = known(tx, before[0]) if before is not None else None
+    if found is None or not found.message_id:
+        return None
+    journal, _ = tx.session(found.session_id)
+    entry = tx.find(journal, found.message_id)
+    body = e.decode_body(entry.kind, entry.version, entry.body) if entry is not None else None
+    return (found.session_id, found.message_id, body) if isinstance(body, e.MessageAdded) else None
+
+
+def may_change(tx: Transaction, change: Change, said: e.MessageAdded, body: e.Body) -> bool:
+    """Return whether a change counts. People edit their own words only; who may delete is the platform's business."""
+    if isinstance(body, e.MessageRetracted):
+        return True
+    is_own = said.author == change.identity
+    return is_own and may(Action.CHANGE, change.standing, grant_of(tx, change.channel, change.identity))
+
+
+def apply_change(tx: Transaction, change: Change, body: e.MessageEdited | e.MessageRetracted) -> Received | None:
+    """Record that somebody edited or deleted what was said; None when that is not known here.
+
+    An ended session accepts this too: it is about what was said in it.
+    """
+    before = tx.row(SQL.find_intake, (change.channel, change.account, change.event_id))
+    about = changed_message(tx, change)
+    if before is not None:
+        received = known(tx, before[0])
+    elif about is None:
+        return None
+    elif may_change(tx, change, about[2], body):
+        session_id, message_id, _ = about
+        journal, _ = tx.session(session_id)
+        entry_id = f"~changed:{journal.head_seq + 1}"
+        tx.add(journal, entry_id, msgspec.structs.replace(body, message_id=message_id))
+        mark_received(tx, change.channel, change.account, change.event_id, ((session_id, entry_id),))
+        received = Received(Outcome.TAKEN, session_id, message_id)
+    else:
+        received = Received(Outcome.REFUSED)
+    move_cursor(tx, change.channel, change.account, change.cursor)
+    return received
+
+
+def hold(tx: Transaction, held: Held, rules: Rules) -> bool:
+    """Keep an event that cannot be read yet, if its sender may talk; return whether it is kept, now or before."""
+    event = (held.channel, held.account, held.event_id)
+    kept = tx.row(SQL.find_held, event) is not None
+    received = tx.row(SQL.find_intake, event) is not None
+    allowed = may(Action.TALK, held.standing, grant_of(tx, held.channel, held.identity))
+    if not kept and not received and allowed:
+        first = tx.row(SQL.find_held_in_chat, (held.channel, held.account, held.chat)) is None
+        home = home_journal(tx)
+        body = e.IntakeHeld(
+            channel=held.channel, account=held.account, event_id=held.event_id, chat=held.chat, raw=held.raw
+        )
+        tx.add(home, f"~held:{home.head_seq + 1}", body)
+        if first and held.tells:
+            tell_at_home(tx, held.chat, rules.words.unreadable)
+        kept = True
+    move_cursor(tx, held.channel, held.account, held.cursor)
+    return kept
+
+
+def let_pass(tx: Transaction, passing: Passing) -> None:
+    """Keep nothing of an event. It waits no longer to become readable; what is told about it is told once."""
+    event = (passing.channel, passing.account, passing.event_id)
+    is_new = bool(passing.event_id) and tx.row(SQL.find_intake, event) is None
+    if is_new and (passing.text or tx.row(SQL.find_held, event) is not None):
+        mark_received(tx, *event)
+        if passing.text:
+            tell_at_home(tx, passing.chat, passing.text)
+    move_cursor(tx, passing.channel, passing.account, passing.cursor)
+
+
+def is_concluded(tx: Transaction, channel: str, account: str, event_id: str) -> bool:
+    """Return whether a command came to its end."""
+    return tx.row(SQL.find_intake, (channel, account, reply_event(event_id))) is not None
+
+
+def reply_event(event_id: str) -> str:
+    """Return under which id the reply to a command counts as received: there is one."""
+    return f"{event_id}:reply"
+
+
+def conclude(tx: Transaction, conclusion: Conclusion) -> str:
+    """End a command: the chat leads where it led to, and the reply is recorded there. Return that session's id."""
+    journal, row = tx.session(conclusion.session_id)
+    if conclusion.reason and not may_see(conclusion.owner, row.owner):
+        message = f"there is no session {conclusion.session_id}"
+        raise NotFound(message)
+    if not is_concluded(tx, conclusion.channel, conclusion.account, conclusion.event_id):
+        route = find_route(tx, conclusion.key)
+        if conclusion.reason and (route is None or route.session_id != conclusion.session_id):
+            generation = 0 if route is None else route.generation
+            move_route(tx, RouteMove(conclusion.key, conclusion.session_id, conclusion.reason, generation, new_id()))
+        entries: tuple[tuple[str, str], ...] = ()
+        if conclusion.reply and tx.find(journal, conclusion.reply_id) is None:
+            if row.state == SessionState.ENDED:
+                reopen_session(tx, conclusion.session_id)
+            reply = Message.notice(conclusion.reply, id=conclusion.reply_id, chat=conclusion.chat)
+            append(tx, conclusion.session_id, offer(reply))
+            entries = ((conclusion.session_id, conclusion.reply_id),)
+        mark_received(tx, conclusion.channel, conclusion.account, reply_event(conclusion.event_id), entries)
+    move_cursor(tx, conclusion.channel, conclusion.account, conclusion.cursor)
+    return conclusion.session_id

@@ -1,0 +1,234 @@
+"""What waits to be shown in chats, and what becomes of it: the record as delivery uses it.
+
+Reads: outbox, deliveries, messages, turns. Writes: deliveries and their moves, `message.delivered`.
+Invariants: what is shown is read from here, after it is durable; a delivery is recorded as on its way before the call.
+On crash: what was on its way is unknown, and whoever delivers next settles it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from hansard.domain import entries as e
+from hansard.domain.deliveries import delivery_prefix
+from hansard.domain.ids import HOME_JOURNAL, new_id
+from hansard.domain.limits import NAME_CHARACTERS_MAX, READ_ROWS_MAX, REASON_CHARACTERS_MAX
+from hansard.domain.messages import Message, Status
+from hansard.domain.text import clean_name, clean_text
+from hansard.domain.transcript import join_chunks
+from hansard.errors import InvalidInput, NotFound
+from hansard.record.asking import check_delivery
+from hansard.record.operations.deliveries import (
+    RETRIED,
+    Settling,
+    begin_delivery,
+    delivery_value,
+    settle_message,
+)
+from hansard.record.operations.turns import turn_value
+from hansard.record.sqlite.queries import SQL
+from hansard.record.views import lineage
+
+if TYPE_CHECKING:
+    from hansard.domain.deliveries import Delivery
+    from hansard.domain.turns import TurnInfo
+    from hansard.record.calls import Caller
+    from hansard.record.reading import Snapshot
+
+OUTCOMES = frozenset({"shown", "empty", "set_aside", "dropped", RETRIED})
+"""What can become of a message in a chat."""
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that is to be shown in a chat. Numbers grow; they are good for asking what came since."""
+
+    number: int
+    session_id: str
+    """`~home` for what people without a session are told."""
+    message_id: str
+    chat: str
+    seq: int
+    is_open: bool
+
+
+class Backlog(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a channel waits to be shown."""
+
+    messages: int = 0
+    oldest_at_microseconds: int = 0
+    deliveries: dict[str, int] = {}
+    """By state, those that are not sent."""
+
+
+class Names(NamedTuple):
+    """A range of names: from the first up to, and without, the end."""
+
+    first: str
+    end: str
+
+
+def chats_of(channel: str) -> Names:
+    """Return the range of a channel's chats: `matrix:` and whatever follows."""
+    return Names(f"{channel}:", f"{channel};")
+
+
+class Outbox:
+    """The outbox of a record, as the dispatchers of channels use it: `record.outbox`."""
+
+    def __init__(self, caller: Caller) -> None:
+        """Read and write through the record's caller."""
+        self._caller = caller
+
+    async def waiting(self, channel: str, *, after: int = 0, limit: int = READ_ROWS_MAX) -> list[Waiting]:
+        """Return what waits to be shown in a channel's chats, the oldest first, a page after a number."""
+        bounded = max(0, min(limit, READ_ROWS_MAX))
+        bindings = (after, *chats_of(channel), bounded)
+        rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.list_outbox, bindings))
+        return [
+            Waiting(
+                number=number, session_id=session_id, message_id=message_id, chat=chat, seq=seq, is_open=bool(open_)
+            )
+            for number, session_id, message_id, chat, seq, open_ in rows
+        ]
+
+    async def backlog(self, channel: str) -> Backlog:
+        """Return how much waits, for the health of a channel."""
+
+        def read(snapshot: Snapshot) -> Backlog:
+            messages, oldest = snapshot.row(SQL.count_outbox, chats_of(channel))
+            states = dict(snapshot.rows(SQL.count_deliveries, (channel,)))
+            return Backlog(messages=messages, oldest_at_microseconds=oldest, deliveries=states)
+
+        return await self._caller.read(read)
+
+    async def settle(
+        self, session_id: str, message_id: str, chat: str, outcome: str = "shown", reason: str = ""
+    ) -> bool:
+        """Say what became of a message in a chat; return whether it waited there. `retried` lets it wait again."""
+        if outcome not in OUTCOMES:
+            message = f"{outcome!r} is none of {', '.join(sorted(OUTCOMES))}"
+            raise InvalidInput(message)
+        named = clean_name(chat, "a chat", NAME_CHARACTERS_MAX)
+        cleaned = clean_text(reason)[:REASON_CHARACTERS_MAX]
+        settling = Settling(session_id, message_id, named, outcome, cleaned, new_id())
+        return await self._caller.write(lambda tx: settle_message(tx, settling), ending=True)
+
+    async def begin(self, delivery: Delivery) -> Delivery:
+        """Record a delivery, unless it is there, and that it is on its way: one commit, before the call."""
+        cleaned, operation_id = check_delivery(delivery), new_id()
+        owner = self._caller.store.owner
+        return await self._caller.write(lambda tx: begin_delivery(tx, cleaned, owner, operation_id))
+
+    async def deliveries_of(self, session_id: str, message_id: str, chat: str) -> list[Delivery]:
+        """Return the deliveries of a message in a chat, in their order."""
+        return await self._caller.read(lambda snapshot: read_deliveries(snapshot, session_id, message_id, chat))
+
+    async def load(self, session_id: str, message_id: str, chat: str) -> tuple[Message, list[Delivery]]:
+        """Return a message as it stands, and its deliveries in a chat, of one moment."""
+        return await self._caller.read(
+            lambda snapshot: (
+                read_message(snapshot, session_id, message_id),
+                read_deliveries(snapshot, session_id, message_id, chat),
+            )
+        )
+
+    async def deliveries_to(self, chat: str) -> list[Delivery]:
+        """Return everything that was sent to a chat and to its threads. It looks at all deliveries: for audits."""
+        found: list[Delivery] = []
+        while True:
+            last = (found[-1].session_id, found[-1].id) if found else ("", "")
+            bindings = (chat, f"{chat}:thread:", f"{chat}:thread;", *last, READ_ROWS_MAX)
+            rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.deliveries_to, bindings))  # noqa: B023
+            found += [delivery_value(row[0], row[1:]) for row in rows]
+            if len(rows) < READ_ROWS_MAX:
+                return found
+
+    async def created_at(self, delivery: Delivery) -> int:
+        """Return when a delivery was recorded, in microseconds of the wall clock."""
+
+        def read(snapshot: Snapshot) -> int:
+            journal = snapshot.row(SQL.read_journal, (delivery.session_id,))
+            row = snapshot.row(SQL.find_entry, (journal[0], f"~delivery:{delivery.id}")) if journal else None
+            return 0 if row is None else int(row[3])
+
+        return await self._caller.read(read)
+
+    async def read_message(self, session_id: str, message_id: str) -> Message:
+        """Return a message as it stands, an open one with its text so far, undone or not."""
+        return await self._caller.read(lambda snapshot: read_message(snapshot, session_id, message_id))
+
+    async def received(self, channel: str, account: str, event_ids: list[str]) -> dict[str, list[tuple[str, str]]]:
+        """Return what platform events became, of those that were received: (session, entry) pairs."""
+        wanted = list(event_ids)
+
+        def read(snapshot: Snapshot) -> dict[str, list[tuple[str, str]]]:
+            home = snapshot.row(SQL.read_journal, (HOME_JOURNAL,))
+            found = {}
+            for event_id in wanted:
+                row = snapshot.row(SQL.find_intake, (channel, account, event_id))
+                if row is not None:
+                    (data,) = snapshot.row(SQL.entry_by_key, ((home[0] << 32) + row[0],))
+                    body = e.decode_body("intake.accepted", 1, data)
+                    found[event_id] = list(body.entries) if isinstance(body, e.IntakeAccepted) else []
+            return found
+
+        return await self._caller.read(read)
+
+    async def running_chats(self, channel: str) -> list[str]:
+        """Return a channel's chats in which a running turn is shown."""
+        rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.running_chats, chats_of(channel)))
+        return [chat for (chat,) in rows]
+
+    async def queued_turns(self, channel: str) -> list[TurnInfo]:
+        """Return the turns that wait to run and are to be shown in a channel's chats."""
+        rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.queued_turns_of_chats, chats_of(channel)))
+        return [turn_value(row[0], row[1:]) for row in rows]
+
+
+def read_deliveries(snapshot: Snapshot, session_id: str, message_id: str, chat: str) -> list[Delivery]:
+    """Return the deliveries of a message in a chat, in their order: their ids begin alike, and sort."""
+    prefix = delivery_prefix(message_id, chat)
+    journal = snapshot.row(SQL.read_journal, (session_id,))
+    rows = snapshot.rows(SQL.deliveries_between, (journal[0], prefix, f"{prefix}~")) if journal else []
+    return [delivery_value(session_id, row) for row in rows]
+
+
+def read_message(snapshot: Snapshot, session_id: str, message_id: str) -> Message:
+    """Return a message of a session or of the home, a fork's inherited ones included."""
+    for stretch in reversed(lineage(snapshot, session_id)):
+        journal = stretch.after >> 32
+        found = snapshot.row(SQL.find_entry, (journal, message_id))
+        if found is None or (journal << 32) + found[0] > stretch.last:
+            continue
+        seq, kind, version, at, data = found
+        body = e.decode_body(kind, version, data)
+        if isinstance(body, e.MessageAdded):
+            return Message(
+                id=message_id,
+                role=body.role,
+                parts=body.parts,
+                status=body.status,
+                at_microseconds=body.said_at or at,
+                author=body.author,
+                chat=body.chat,
+                event_id=body.event_id,
+            )
+        if isinstance(body, e.MessageOpened):
+            return _streamed(snapshot, journal, message_id, body, at)
+        del seq
+    message = f"there is no message {message_id} in session {session_id}"
+    raise NotFound(message)
+
+
+def _streamed(snapshot: Snapshot, journal: int, message_id: str, body: e.MessageOpened, at: int) -> Message:
+    """Return a message that is or was streamed: its seal, or its chunks so far."""
+    sealed = snapshot.row(SQL.find_entry, (journal, f"~seal:{message_id}"))
+    if sealed is not None:
+        seal = e.decode_body(sealed[1], sealed[2], sealed[4])
+        if isinstance(seal, e.MessageSealed):
+            return Message(id=message_id, role=body.role, parts=seal.parts, status=seal.status, at_microseconds=at)
+    rows = snapshot.rows(SQL.read_chunks, (journal,))
+    pieces = [(part, text.decode()) for _, open_id, part, text in rows if open_id == message_id]
+    return Message(id=message_id, role=body.role, parts=join_chunks(pieces), status=Status.OPEN, at_microseconds=at)

@@ -1,0 +1,129 @@
+"""The recording channel: the port of channels over a platform in memory, for tests and demonstrations."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from hansard.errors import ChannelDown
+from hansard.ports.channel import Capabilities
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from hansard.ports.channel import Batch, Post, RemoteFile, Shown
+
+RECONNECT_SECONDS = 0.05
+
+RECORDING_CAPABILITIES = Capabilities(
+    text_bytes_max=4000,
+    edits=True,
+    edit_seconds_min=0.05,
+    repeat_seconds=86_400,
+    timeline=True,
+    file_bytes_max=1_000_000,
+)
+
+
+class Talks(Protocol):
+    """What the channel asks of a platform for talking."""
+
+    async def post(self, account: str, post: Post) -> str:
+        """Show a post."""
+        ...
+
+    async def poll(self, account: str, cursor: str) -> Batch:
+        """Return what happened after a cursor."""
+        ...
+
+    async def typing(self, account: str, chat: str, *, on: bool) -> None:
+        """Show that the account writes."""
+        ...
+
+    async def answer(self, account: str, chat: str, *, accept: bool, reason: str = "") -> None:
+        """Answer an invitation."""
+        ...
+
+
+class Remembers(Talks, Protocol):
+    """What the channel asks of a platform about the past."""
+
+    async def history(self, chat: str) -> list[Shown]:
+        """Return a room's timeline, the latest first."""
+        ...
+
+    async def fetch(self, file: RemoteFile, bytes_max: int) -> bytes:
+        """Return a file."""
+        ...
+
+
+class RecordingChannel:
+    """A channel for one account; it is a timeline as well."""
+
+    def __init__(
+        self,
+        platform: Remembers,
+        account: str = "@agent:example.org",
+        *,
+        name: str = "matrix",
+        capabilities: Capabilities = RECORDING_CAPABILITIES,
+    ) -> None:
+        """Talk to a platform, in this process or behind a socket."""
+        self._platform = platform
+        self._account = account
+        self._name = name
+        self._capabilities = capabilities
+        self.trouble = ""
+
+    @property
+    def name(self) -> str:
+        """What its chats begin with."""
+        return self._name
+
+    @property
+    def account(self) -> str:
+        """The agent's own name."""
+        return self._account
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+        return self._capabilities
+
+    async def receive(self, cursor: str, held: Sequence[str]) -> AsyncGenerator[Batch, None]:
+        """Give what happened since the cursor, for ever; a platform that is down is asked again."""
+        del held
+        while True:
+            try:
+                batch = await self._platform.poll(self._account, cursor)
+            except ChannelDown as error:
+                self.trouble = str(error)
+                await asyncio.sleep(RECONNECT_SECONDS)
+                continue
+            self.trouble = ""
+            cursor = batch.cursor
+            yield batch
+
+    async def send(self, post: Post) -> str:
+        """Show something."""
+        return await self._platform.post(self._account, post)
+
+    async def typing(self, chat: str, *, on: bool) -> None:
+        """Show that the agent writes."""
+        await self._platform.typing(self._account, chat, on=on)
+
+    async def answer(self, chat: str, *, accept: bool, reason: str = "") -> None:
+        """Answer an invitation."""
+        await self._platform.answer(self._account, chat, accept=accept, reason=reason)
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
+
+    async def history(self, chat: str, *, events_max: int = 10_000) -> AsyncGenerator[Shown, None]:
+        """Give a chat's events, the latest first."""
+        for shown in (await self._platform.history(chat))[:events_max]:
+            yield shown
+
+    async def fetch(self, file: RemoteFile, *, bytes_max: int) -> bytes:
+        """Return a file's bytes."""
+        return await self._platform.fetch(file, bytes_max)

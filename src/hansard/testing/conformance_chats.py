@@ -1,0 +1,269 @@
+"""Contracts of chats: what comes in is taken once, in one commit, from whom it may, and where its chat leads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hansard.domain.access import Grant, Standing
+from hansard.domain.arrivals import Arrival, Change, Conclusion, Held, Manner, Moved, Outcome, Rules, Words
+from hansard.domain.chats import message_id_of, reply_id_of
+from hansard.domain.messages import RETRACTED, Message, Role
+from hansard.domain.resets import Began
+from hansard.domain.sessions import SessionState
+from hansard.domain.settings import Pairing, Resets
+from hansard.domain.turns import TurnState
+from hansard.errors import NotFound
+from hansard.testing.conformance_kit import (
+    Backend,
+    contract,
+    fresh,
+    require,
+    require_equal,
+    require_error,
+    texts,
+)
+
+if TYPE_CHECKING:
+    from hansard.record.api import Record
+
+ANN = "@ann:example.org"
+OWNER = f"person:matrix:{ANN}"
+DAY_SECONDS = 86_400
+
+
+def tell_moved(moved: Moved) -> str:
+    """Return what people are told of a reset."""
+    return f"moved: {moved.reason}"
+
+
+def tell_code(code: str, minutes: int) -> str:
+    """Return what a stranger is told."""
+    return f"code {code} for {minutes}"
+
+
+WORDS = Words(
+    moved=tell_moved, reopened="reopened", late="late", unreadable="unreadable", code=tell_code, declined=tell_code
+)
+
+
+class Chat:
+    """A chat that no other contract uses, and what is said in it."""
+
+    def __init__(self, record: Record, rules: Rules | None = None) -> None:
+        """Nobody has said anything."""
+        self.record = record
+        self.rules = rules or Rules(WORDS)
+        self.account = f"@{fresh('agent')}:example.org"
+        self.key = f"matrix:room:!{fresh('room')}:example.org"
+        self._events = 0
+
+    def arrival(
+        self,
+        text: str,
+        manner: Manner = Manner.ASK,
+        *,
+        identity: str = ANN,
+        standing: Standing = Standing.LISTED,
+        cursor: str = "",
+    ) -> Arrival:
+        """Return something that is said here."""
+        self._events += 1
+        event_id = f"$event{self._events}"
+        return Arrival(
+            channel="matrix",
+            account=self.account,
+            event_id=event_id,
+            key=self.key,
+            chat=self.key,
+            owner=OWNER,
+            identity=identity,
+            standing=standing,
+            message=Message.make(
+                Role.NOTICE if manner in {Manner.COMMAND, Manner.NEW} else Role.USER,
+                text,
+                id=message_id_of("matrix", self.account, event_id),
+                author=identity,
+                chat=self.key,
+                event_id=event_id,
+            ),
+            manner=manner,
+            cursor=cursor,
+        )
+
+    async def say(self, text: str, manner: Manner = Manner.ASK) -> str:
+        """Say something, and let nobody answer; return the session that it went to."""
+        received = await self.record.inbox.receive(self.arrival(text, manner), self.rules)
+        await self.record.stop_turns(received.session_id, "nobody answers", queued=True)
+        return received.session_id
+
+    def change(self, about: Arrival, text: str = "", identity: str = ANN) -> Change:
+        """Return a change of something that was said."""
+        self._events += 1
+        return Change(
+            channel="matrix",
+            account=self.account,
+            event_id=f"$event{self._events}",
+            about=about.event_id,
+            identity=identity,
+            standing=Standing.LISTED,
+            text=text,
+        )
+
+    async def leads_to(self) -> str:
+        """Return the session that the chat is in."""
+        route = await self.record.route(self.key)
+        return route.session_id if route is not None else ""
+
+
+@contract("chats")
+async def an_arrival_is_taken_once(backend: Backend) -> None:
+    """Message, session, route, turn and cursor come with the first; repeats, after reopening too, return the same."""
+    async with backend.open_record() as record:
+        chat = Chat(record)
+        arrival = chat.arrival("hello", cursor="c1")
+        first = await record.inbox.receive(arrival, chat.rules)
+        require_equal(first.outcome, Outcome.TAKEN, "the first time")
+        require_equal(await record.cursor("matrix", chat.account), "c1", "the cursor")
+    async with backend.open_record() as record:
+        again = await record.inbox.receive(arrival, chat.rules)
+        require_equal(again, first._replace(outcome=Outcome.KNOWN), "what it became")
+        require_equal(await texts(record, first.session_id), ["hello"], "what was said")
+        states = [turn.state for turn in await record.turns(first.session_id)]
+        require_equal(states, [TurnState.QUEUED], "turns")
+        session = await record.session(first.session_id)
+        require_equal((session.owner, session.source), (OWNER, "matrix"), "owner and source")
+
+
+@contract("chats")
+async def who_may_not_leaves_nothing(backend: Backend) -> None:
+    """A stranger's words are not recorded; the one code that they are shown counts once, and only for them."""
+    async with backend.open_record() as record:
+        pairing = Pairing(codes_per_hour_max=1000, tries_per_hour_max=1000)
+        chat = Chat(record, Rules(WORDS, pairing=pairing))
+        eve = f"@{fresh('eve')}:elsewhere.net"
+        outcomes = [
+            (
+                await record.inbox.receive(chat.arrival("hi", identity=eve, standing=Standing.UNLISTED), chat.rules)
+            ).outcome
+            for _ in range(3)
+        ]
+        require_equal(outcomes, [Outcome.ASKED, Outcome.REFUSED, Outcome.REFUSED], "what became of it")
+        require_equal(await chat.leads_to(), "", "the chat's session")
+        asked = await record.access.find("matrix", eve)
+        require_equal(asked.state, Grant.ASKED, "the stranger's standing")
+        approved = await record.access.approve(asked.code, pairing=pairing)
+        require_equal((approved.identity, approved.state), (eve, Grant.ALLOWED), "who may talk")
+        with require_error(NotFound, "the code, again"):
+            await record.access.approve(asked.code, pairing=pairing)
+        taken = await record.inbox.receive(chat.arrival("hi", identity=eve, standing=Standing.UNLISTED), chat.rules)
+        require_equal(taken.outcome, Outcome.TAKEN, "after the approval")
+        await record.access.revoke("matrix", eve)
+        barred = await record.inbox.receive(chat.arrival("hi", identity=eve), chat.rules)
+        require_equal(barred.outcome, Outcome.REFUSED, "after the revocation, although listed")
+
+
+@contract("chats", "clock")
+async def a_due_reset_moves_the_chat(backend: Backend) -> None:
+    """The route moves, the old session ends with its reason, parent and child are linked; never while a turn waits."""
+    async with backend.open_record() as record:
+        chat = Chat(record, Rules(WORDS, Resets(idle_minutes=60)))
+        old = await chat.say("old")
+        await record.queue_turn(old)
+        require(backend.clock is not None, "a clock")
+        if backend.clock is not None:
+            backend.clock.advance(DAY_SECONDS)
+            require_equal(await chat.say("still old"), old, "the session while a turn waited")
+            backend.clock.advance(DAY_SECONDS)
+        new = await chat.say("new")
+        require(new != old, "another session afterwards")
+        ended, child = await record.session(old), await record.session(new)
+        require_equal((ended.state, ended.end_reason), (SessionState.ENDED, Began.IDLE), "the old session")
+        require_equal(child.parent.session_id if child.parent else "", old, "the parent")
+        require_equal(await chat.leads_to(), new, "the route")
+        require_equal(await texts(record, new), ["moved: idle", "new"], "what is in the new session")
+        newest = await chat.say("/new", Manner.NEW)
+        require_equal(await texts(record, newest), ["moved: new"], "what is in the newest session")
+        require_equal((await record.session(new)).end_reason, Began.NEW, "the reason of the end")
+
+
+@contract("chats")
+async def changes_are_kept_beside_the_first_words(backend: Backend) -> None:
+    """An edit by its author shows the latest words, one by another nothing; a deletion leaves a fixed sentence."""
+    async with backend.open_record() as record:
+        chat = Chat(record)
+        first = chat.arrival("first")
+        session_id = (await record.inbox.receive(first, chat.rules)).session_id
+        edit = chat.change(first, "second")
+        for _ in range(2):
+            await record.inbox.edit_message(edit)
+        await record.inbox.edit_message(chat.change(first, "stolen", "@bob:example.org"))
+        (message,) = await record.load_transcript(session_id)
+        require_equal((message.text, message.is_edited), ("second", True), "the edited message")
+        placed = (await record.conversation(session_id)).waiting
+        require_equal([each.message.text for each in placed], ["second"], "what the model would be told")
+        await record.end_session(session_id, "over")
+        await record.inbox.retract_message(chat.change(first))
+        (message,) = await record.load_transcript(session_id)
+        require_equal((message.text, message.is_retracted), (RETRACTED, True), "the deleted message")
+        unknown = await record.inbox.edit_message(chat.change(chat.arrival("never received"), "x"))
+        require_equal(unknown, None, "an edit of what is not known")
+
+
+@contract("chats")
+async def what_cannot_be_read_is_held(backend: Backend) -> None:
+    """It is kept whole until it is received, over reopening, and not held again afterwards."""
+    async with backend.open_record() as record:
+        chat = Chat(record)
+        arrival = chat.arrival("readable now")
+        held = Held(
+            channel="matrix",
+            account=chat.account,
+            event_id=arrival.event_id,
+            chat=chat.key,
+            raw='{"sealed":1}',
+            identity=ANN,
+            standing=Standing.LISTED,
+        )
+        for _ in range(2):
+            require(await record.inbox.hold(held, chat.rules), "that it is kept")
+    async with backend.open_record() as record:
+        require_equal(await record.inbox.held("matrix", chat.account), ['{"sealed":1}'], "what is held")
+        received = await record.inbox.receive(arrival, chat.rules)
+        require_equal(received.outcome, Outcome.TAKEN, "once it can be read")
+        await record.inbox.hold(held, chat.rules)
+        require_equal(await record.inbox.held("matrix", chat.account), [], "what is held then")
+
+
+@contract("chats")
+async def a_command_leads_only_to_sessions_of_its_owner(backend: Backend) -> None:
+    """Its end moves the route, records the reply there, once; a session of somebody else does not exist for it."""
+    async with backend.open_record() as record:
+        chat = Chat(record)
+        here = await chat.say("hello")
+        other = await record.create_session(id=fresh("other"), source="matrix", owner=OWNER)
+        foreign = await record.create_session(id=fresh("foreign"), source="matrix", owner="person:bob")
+        command = chat.arrival("/resume", Manner.COMMAND)
+        asked = await record.inbox.receive(command, chat.rules)
+
+        def end(session_id: str) -> Conclusion:
+            return Conclusion(
+                key=chat.key,
+                chat=chat.key,
+                owner=OWNER,
+                session_id=session_id,
+                reply_id=reply_id_of(asked.message_id),
+                reply="done",
+                reason="resume",
+                channel="matrix",
+                account=chat.account,
+                event_id=command.event_id,
+            )
+
+        with require_error(NotFound, "a session of somebody else"):
+            await record.inbox.conclude(end(foreign.id))
+        require_equal(await chat.leads_to(), here, "the route after that")
+        for _ in range(2):
+            await record.inbox.conclude(end(other.id))
+        require_equal(await chat.leads_to(), other.id, "the route")
+        require_equal(await texts(record, other.id), ["done"], "the reply")
+        require(await record.inbox.is_concluded("matrix", chat.account, command.event_id), "that the command has ended")

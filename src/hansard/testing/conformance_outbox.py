@@ -1,0 +1,240 @@
+"""Contracts of delivery: what waits to be shown, where, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from hansard.domain.arrivals import Passing
+from hansard.domain.deliveries import Delivery, DeliveryState, Operation, delivery_id
+from hansard.domain.entries import MessageEdited
+from hansard.domain.ids import HOME_JOURNAL
+from hansard.domain.messages import Message, Text
+from hansard.domain.settings import Busy
+from hansard.errors import InvalidInput, NotFound, WrongState
+from hansard.record.importing import Imported
+from hansard.testing.conformance_kit import (
+    FOLLOW_SECONDS_MAX,
+    Backend,
+    contract,
+    fresh,
+    new_session,
+    require,
+    require_equal,
+    require_error,
+)
+
+if TYPE_CHECKING:
+    from hansard.record.api import Record
+
+AUTHOR = "@ann:example.org"
+
+
+def new_chat(name: str = "one") -> tuple[str, str]:
+    """Return a channel that no other contract uses, and a chat on it."""
+    channel = fresh("channel")
+    return channel, f"{channel}:room:{name}"
+
+
+async def said(record: Record, session_id: str, chat: str, busy: Busy = Busy.QUEUE) -> str:
+    """Let a person say something in a chat, and ask for a turn; return the message's id."""
+    message = Message.user("hello", author=AUTHOR, chat=chat, event_id=fresh("event"))
+    await record.accept([(session_id, message)], queue_turn=True, busy=busy)
+    return message.id
+
+
+async def waiting(record: Record, channel: str) -> list[tuple[str, str]]:
+    """Return what waits on a channel: (message, chat), the oldest first."""
+    return [(each.message_id, each.chat) for each in await record.outbox.waiting(channel)]
+
+
+@contract("outbox")
+async def a_turn_is_shown_where_it_was_asked(backend: Backend) -> None:
+    """Answers and notices of a turn wait in the chats of the messages that it answers, and in no other."""
+    channel, chat = new_chat()
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        await said(record, session_id, chat)
+        await said(record, session_id, f"{chat}:thread:two")
+        require_equal([turn.session_id for turn in await record.outbox.queued_turns(channel)], [session_id], "queued")
+        async with record.turn(session_id) as turn:
+            chats = [chat, f"{chat}:thread:two"]
+            require_equal(await record.outbox.running_chats(channel), chats, "chats of the running turn")
+            reply_id = fresh("reply")
+            async with turn.reply(id=reply_id) as reply:
+                await reply.write("yes")
+                found = await record.outbox.waiting(channel)
+                require(all(each.is_open for each in found), "an open message waits as open")
+            notice = await turn.append(Message.notice("told"))
+        expected = [(message, where) for message in (reply_id, notice.id) for where in chats]
+        require_equal(await waiting(record, channel), expected, "what waits")
+        require_equal(await record.outbox.running_chats(channel), [], "chats of running turns")
+        async with record.turn(session_id) as turn:
+            await turn.append(Message.notice("nobody asked for this one in a chat"))
+        require_equal(await waiting(record, channel), expected, "what waits after a turn without a chat")
+
+
+@contract("outbox")
+async def a_steered_turn_is_shown_there_too(backend: Backend) -> None:
+    """A message that goes into a running turn brings its chat along; so does a turn that is queued for a chat."""
+    channel, chat = new_chat()
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        async with record.turn(session_id) as turn:
+            await said(record, session_id, chat, Busy.STEER)
+            notice = await turn.append(Message.notice("told"))
+        require_equal(await waiting(record, channel), [(notice.id, chat)], "what a steered turn told")
+        other = await new_session(record)
+        await record.queue_turn(other, chat=chat)
+        async with record.turn(other) as turn:
+            second = await turn.append(Message.notice("again"))
+        require_equal(await waiting(record, channel), [(notice.id, chat), (second.id, chat)], "what waits")
+
+
+@contract("outbox")
+async def what_has_a_chat_of_its_own_is_shown_there(backend: Backend) -> None:
+    """A notice with a chat waits there; a person's own words, commands and observed ones do not."""
+    channel, chat = new_chat()
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        notice = Message.notice("to you", chat=chat)
+        await record.append(session_id, notice)
+        await record.append(session_id, Message.make(notice.role, "/status", author=AUTHOR, chat=chat))
+        observed = Message(
+            id=fresh("observed"), role=Message.user("").role, parts=(), author=AUTHOR, chat=chat, is_observed=True
+        )
+        await record.append(session_id, observed)
+        require_equal(await waiting(record, channel), [(notice.id, chat)], "what waits")
+        async with record.turn(session_id):
+            require_equal(await record.outbox.running_chats(channel), [], "chats of a turn that nobody asked for")
+
+
+@contract("outbox")
+async def people_without_a_session_are_told_too(backend: Backend) -> None:
+    """What is told in the home journal waits, is delivered and settled like everything else."""
+    channel, chat = new_chat()
+    async with backend.open_record() as record:
+        await record.inbox.let_pass(
+            Passing(channel=channel, account="agent", event_id=fresh("event"), chat=chat, text="Who are you?")
+        )
+        (found,) = await record.outbox.waiting(channel)
+        require_equal((found.session_id, found.chat), (HOME_JOURNAL, chat), "where it waits")
+        message = await record.outbox.read_message(HOME_JOURNAL, found.message_id)
+        require_equal(message.text, "Who are you?", "its words")
+        delivery = delivery_of(HOME_JOURNAL, channel, chat, found.message_id)
+        await record.outbox.begin(delivery)
+        await record.move_delivery(HOME_JOURNAL, delivery.id, "sent", receipt="r1")
+        require(await record.outbox.settle(HOME_JOURNAL, found.message_id, chat), "it waited")
+        require_equal(await record.outbox.waiting(channel), [], "what waits")
+        (kept,) = await record.deliveries(channel=channel)
+        require_equal((kept.session_id, kept.receipt), (HOME_JOURNAL, "r1"), "its delivery")
+
+
+def delivery_of(session_id: str, channel: str, chat: str, message_id: str) -> Delivery:
+    """Return the first delivery of a message."""
+    return Delivery(
+        id=delivery_id(message_id, chat, 1),
+        session_id=session_id,
+        channel=channel,
+        target=chat,
+        message_id=message_id,
+        operation=Operation.POST,
+        end_bytes=1,
+    )
+
+
+@contract("outbox")
+async def a_delivery_begins_once(backend: Backend) -> None:
+    """Beginning records the delivery as on its way; again is refused until it is settled; its order is its id's."""
+    channel, chat = new_chat()
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        notice = Message.notice("to you", chat=chat)
+        await record.append(session_id, notice)
+        delivery = delivery_of(session_id, channel, chat, notice.id)
+        begun = await record.outbox.begin(delivery)
+        require_equal((begun.state, begun.attempts), (DeliveryState.SENDING, 1), "a delivery that began")
+        with require_error(WrongState, "beginning what is on its way"):
+            await record.outbox.begin(delivery)
+        await record.move_delivery(session_id, delivery.id, "pending", reason="busy")
+        require_equal((await record.outbox.begin(delivery)).attempts, 2, "attempts")
+        await record.move_delivery(session_id, delivery.id, "sent", receipt="r1")
+        require_equal(
+            [each.receipt for each in await record.outbox.deliveries_of(session_id, notice.id, chat)],
+            ["r1"],
+            "receipts",
+        )
+        require_equal([each.id for each in await record.outbox.deliveries_to(chat)], [delivery.id], "sent there")
+
+
+@contract("outbox")
+async def a_message_is_settled_once(backend: Backend) -> None:
+    """Settled, it waits no longer; settled again changes nothing; a retry lets it wait again, at the end."""
+    channel, chat = new_chat()
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        first, second = (Message.notice(text, chat=chat) for text in ("first", "second"))
+        for message in (first, second):
+            await record.append(session_id, message)
+        await record.end_session(session_id, "done")
+        require(await record.outbox.settle(session_id, first.id, chat, "set_aside", "gone"), "it waited")
+        require(not await record.outbox.settle(session_id, first.id, chat), "it does not wait any more")
+        require(not await record.outbox.settle(session_id, second.id, chat, "retried"), "it still waits")
+        require(await record.outbox.settle(session_id, first.id, chat, "retried"), "it waits again")
+        require_equal(await waiting(record, channel), [(second.id, chat), (first.id, chat)], "what waits")
+        last = (await record.outbox.waiting(channel))[0].number
+        require_equal([each.message_id for each in await record.outbox.waiting(channel, after=last)], [first.id], "new")
+        with require_error(InvalidInput, "an outcome that there is not"):
+            await record.outbox.settle(session_id, first.id, chat, "lost")
+        with require_error(NotFound, "a message that there is not"):
+            await record.outbox.settle(session_id, "nothing", chat, "retried")
+
+
+@contract("outbox")
+async def whoever_asked_to_be_notified_is(backend: Backend) -> None:
+    """A commit sets the event of whoever waits for anything, and of whoever waits for that session."""
+    async with backend.open_record() as record:
+        session_id, other = await new_session(record), await new_session(record)
+        anything, this, that = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        with record.notify(anything), record.notify(this, session_id), record.notify(that, other):
+            await asyncio.sleep(0.1)  # a watcher that has just begun rings for everybody once
+            for event in (anything, this, that):
+                event.clear()
+            await record.append(session_id, Message.user("hello"))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FOLLOW_SECONDS_MAX):
+                    await anything.wait()
+                    await this.wait()
+            require(anything.is_set() and this.is_set(), "both are told")
+            require(not that.is_set(), "another session's follower is not")
+
+
+@contract("outbox")
+async def what_was_imported_is_not_shown(backend: Backend) -> None:
+    """Words from elsewhere name chats and are sent to none, not even during a turn; changes of them come once."""
+    channel, chat = new_chat()
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        asked = Message.user("first", id=fresh("old"), author=AUTHOR, chat=f"{chat}:old", event_id=fresh("event"))
+        edit = MessageEdited(message_id=asked.id, parts=(Text("second"),))
+        old = [
+            Imported(asked, (edit,)),
+            Imported(Message.assistant("an old answer", id=fresh("old"), chat=chat)),
+            Imported(Message.notice("an old notice", id=fresh("old"))),
+        ]
+        await said(record, session_id, chat)
+        async with record.turn(session_id) as turn:
+            for _ in range(2):
+                await record.imports.take(session_id, old)
+            require_equal(await waiting(record, channel), [], "what waits after an import")
+            require_equal(await record.outbox.running_chats(channel), [chat], "where the turn is shown")
+            notice = await turn.append(Message.notice("told"))
+        require_equal(await waiting(record, channel), [(notice.id, chat)], "what waits after the turn")
+        transcript = await record.load_transcript(session_id)
+        imported = [(message.text, message.is_edited) for message in transcript if message.is_imported]
+        expected = [("second", True), ("an old answer", False), ("an old notice", False)]
+        require_equal(imported, expected, "what was imported")
+        require(len(transcript) == len(expected) + 2, "that nothing came twice")
+        async with record.turn(session_id):
+            require_equal(await record.outbox.running_chats(channel), [], "where the next turn is shown")

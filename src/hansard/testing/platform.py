@@ -1,0 +1,287 @@
+"""A chat platform in memory: rooms, members, one timeline each, and the faults that real ones have.
+
+It promises what real ones promise: event ids are unique, a key that was used shows nothing twice for a while, an
+edit replaces what everybody sees, and whoever asks with a cursor is given everything after it. What any member can
+see is in `timeline`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections import Counter, deque
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from hansard.errors import ChannelBusy, ChannelDown, ChatGone, NotFound, PostRefused, PostUnknown, TooLarge
+from hansard.ports.channel import Batch, Event, EventKind, LocalFile, Post, RemoteFile, Shown, file_key
+
+BATCH_EVENTS_MAX = 100
+THREAD = ":thread:"
+
+
+class FaultKind(StrEnum):
+    """What goes wrong with a post."""
+
+    BUSY = "busy"
+    """Nothing is shown, and the platform says how long to wait."""
+    DOWN = "down"
+    """Nothing is shown, and that is certain."""
+    REFUSED = "refused"
+    """Nothing is shown, and never will be."""
+    CUT_BEFORE = "cut_before"
+    """The connection broke, and nothing was shown."""
+    CUT_AFTER = "cut_after"
+    """The connection broke, and it was shown."""
+
+
+class Fault(NamedTuple):
+    """A fault for one post."""
+
+    kind: FaultKind
+    seconds: float = 0.0
+
+
+class Room:
+    """A room: who is in it, and what they see."""
+
+    def __init__(self, room_id: str, members: tuple[str, ...]) -> None:
+        """Begin empty."""
+        self.id = room_id
+        self.members = set(members)
+        self.timeline: list[Shown] = []
+        self.is_gone = False
+        self.typing: set[str] = set()
+
+
+class Platform:
+    """The server's side. One loop uses it."""
+
+    def __init__(self, domain: str = "example.org") -> None:
+        """Begin without rooms."""
+        self.domain = domain
+        self.rooms: dict[str, Room] = {}
+        self.faults: deque[Fault] = deque()
+        """Taken by the next posts, one each."""
+        self.is_down = False
+        self.latency_seconds = 0.0
+        self.calls: Counter[str] = Counter()
+        self.files: dict[str, bytes] = {}
+        self.shown_files: dict[str, LocalFile] = {}
+        """By the event in which anybody sees them."""
+        self.reasons: list[tuple[str, str]] = []
+        """Why invitations were declined: (chat, reason)."""
+        self._keys: dict[tuple[str, str], str] = {}
+        self._stream: list[tuple[str, Event]] = []
+        self._numbers = itertools.count(1)
+        self._changed = asyncio.Event()
+
+    # What people do.
+
+    def create_room(self, *members: str) -> str:
+        """Return the chat of a new room with these members."""
+        room_id = f"!room{next(self._numbers)}:{self.domain}"
+        self.rooms[room_id] = Room(room_id, members)
+        return f"matrix:room:{room_id}"
+
+    def room(self, chat: str) -> Room:
+        """Return the room of a chat or of a thread in it."""
+        room_id = chat.partition(":room:")[2].partition(THREAD)[0]
+        if room_id not in self.rooms:
+            message = f"there is no room {room_id}"
+            raise ChatGone(message)
+        return self.rooms[room_id]
+
+    def say(self, chat: str, sender: str, text: str, *, to: str = "", files: tuple[RemoteFile, ...] = ()) -> str:
+        """Let a person say something, `to` the account that it names; return the event's id."""
+        room = self.room(chat)
+        shown = Shown(id=self._event_id(), sender=sender, text=text, sent_at_ms=now_ms())
+        room.timeline.append(shown)
+        is_direct = len(room.members) <= 2  # noqa: PLR2004 - the person and the agent
+        event = Event(
+            id=shown.id,
+            kind=EventKind.MESSAGE,
+            chat=chat,
+            sender=sender,
+            text=text,
+            sent_at_ms=shown.sent_at_ms,
+            is_direct=is_direct,
+            is_for_agent=is_direct or bool(to),
+            files=files,
+        )
+        self._tell(room, event)
+        return shown.id
+
+    def edit(self, chat: str, sender: str, about: str, text: str) -> str:
+        """Let a person change what they had said."""
+        room = self.room(chat)
+        shown = Shown(id=self._event_id(), sender=sender, text=text, sent_at_ms=now_ms(), edits=about)
+        room.timeline.append(shown)
+        event = Event(id=shown.id, kind=EventKind.EDIT, chat=chat, sender=sender, text=text, about=about)
+        self._tell(room, event)
+        return shown.id
+
+    def delete(self, chat: str, sender: str, about: str) -> str:
+        """Let a person delete what they had said."""
+        room = self.room(chat)
+        event_id = self._event_id()
+        for place, shown in enumerate(room.timeline):
+            if shown.id == about:
+                room.timeline[place] = msgspec.structs.replace(shown, text="", is_deleted=True)
+        self._tell(room, Event(id=event_id, kind=EventKind.DELETION, chat=chat, sender=sender, about=about))
+        return event_id
+
+    def invite(self, chat: str, sender: str) -> str:
+        """Ask the agent into a room."""
+        event_id = self._event_id()
+        is_direct = len(self.room(chat).members) <= 1
+        kind = EventKind.INVITATION
+        self._tell(self.room(chat), Event(id=event_id, kind=kind, chat=chat, sender=sender, is_direct=is_direct))
+        return event_id
+
+    def tell_again(self, count: int) -> None:
+        """Give the last events once more, as platforms do that promise no more than at least once."""
+        self._stream += self._stream[-count:]
+        self._changed.set()
+
+    def forget_keys(self) -> None:
+        """The time for which keys are good is over."""
+        self._keys.clear()
+
+    def _event_id(self) -> str:
+        return f"$event{next(self._numbers)}"
+
+    def _tell(self, room: Room, event: Event) -> None:
+        self._stream.append((room.id, event))
+        self._changed.set()
+
+    # What a channel asks for.
+
+    async def post(self, account: str, post: Post) -> str:
+        """Show a post, or replace what was shown."""
+        self.calls["post"] += 1
+        await asyncio.sleep(self.latency_seconds)
+        fault = self.faults.popleft() if self.faults else None
+        if self.is_down or (fault is not None and fault.kind is FaultKind.DOWN):
+            message = "the platform is down"
+            raise ChannelDown(message)
+        if fault is not None and fault.kind is FaultKind.BUSY:
+            message = "too many posts"
+            raise ChannelBusy(message, fault.seconds)
+        if fault is not None and fault.kind is FaultKind.REFUSED:
+            message = "not this one"
+            raise PostRefused(message)
+        if fault is not None and fault.kind is FaultKind.CUT_BEFORE:
+            message = "cut before the effect"
+            raise PostUnknown(message)
+        event_id = self._show(account, post)
+        if fault is not None and fault.kind is FaultKind.CUT_AFTER:
+            message = "cut after the effect"
+            raise PostUnknown(message)
+        return event_id
+
+    def _show(self, account: str, post: Post) -> str:
+        room = self.room(post.chat)
+        if room.is_gone or account not in room.members:
+            message = f"{account} is not in {room.id}"
+            raise ChatGone(message)
+        before = self._keys.get((account, post.key))
+        if before is not None:
+            self.calls["repeated"] += 1
+            return before
+        if post.edits and not any(shown.id == post.edits for shown in room.timeline):
+            message = f"there is no event {post.edits} to edit"
+            raise PostRefused(message)
+        first = len(room.timeline)
+        if post.markdown or not post.files:
+            shown = Shown(id=self._event_id(), sender=account, text=post.markdown, edits=post.edits, key=post.key)
+            room.timeline.append(msgspec.structs.replace(shown, sent_at_ms=now_ms()))
+        for number, file in enumerate(post.files, 1):
+            shown = Shown(id=self._event_id(), sender=account, key=file_key(post.key, number), file=file.name or "file")
+            room.timeline.append(msgspec.structs.replace(shown, sent_at_ms=now_ms()))
+            self.shown_files[shown.id] = file
+        self._keys[account, post.key] = room.timeline[first].id
+        return room.timeline[first].id
+
+    async def poll(self, account: str, cursor: str) -> Batch:
+        """Return what happened after a cursor, once anything has; an empty cursor is the present."""
+        self.calls["poll"] += 1
+        start = int(cursor) if cursor else len(self._stream)
+        while self.is_down or start >= len(self._stream):
+            if self.is_down:
+                message = "the platform is down"
+                raise ChannelDown(message)
+            if not cursor:
+                return Batch(cursor=str(start))
+            self._changed.clear()
+            await self._changed.wait()
+        events, place = list[Event](), start
+        while place < len(self._stream) and len(events) < BATCH_EVENTS_MAX:
+            room_id, event = self._stream[place]
+            place += 1
+            if event.kind is EventKind.INVITATION or account in self.rooms[room_id].members:
+                events.append(event)
+        return Batch(cursor=str(place), events=tuple(events))
+
+    async def history(self, chat: str) -> list[Shown]:
+        """Return a room's timeline, the latest first."""
+        if self.is_down:
+            message = "the platform is down"
+            raise ChannelDown(message)
+        room = self.room(chat)
+        if room.is_gone:
+            message = f"{room.id} is gone"
+            raise ChatGone(message)
+        return room.timeline[::-1]
+
+    async def typing(self, account: str, chat: str, *, on: bool) -> None:
+        """Show that somebody writes."""
+        self.calls["typing"] += 1
+        typing = self.room(chat).typing
+        (typing.add if on else typing.discard)(account)
+
+    async def answer(self, account: str, chat: str, *, accept: bool, reason: str = "") -> None:
+        """Accept or decline an invitation."""
+        if accept:
+            self.room(chat).members.add(account)
+        elif reason:
+            self.reasons.append((chat, reason))
+
+    async def fetch(self, file: RemoteFile, bytes_max: int) -> bytes:
+        """Return a file."""
+        data = self.files.get(file.reference)
+        if data is None:
+            message = f"there is no file {file.reference}"
+            raise NotFound(message)
+        if len(data) > bytes_max:
+            message = f"a file of {len(data)} bytes; the limit is {bytes_max}"
+            raise TooLarge(message)
+        return data
+
+    # What anybody sees.
+
+    @property
+    def cursor(self) -> str:
+        """Where the stream of events stands."""
+        return str(len(self._stream))
+
+    def timeline(self, chat: str) -> list[Shown]:
+        """Return every event of a room that any member can see, in order."""
+        return list(self.room(chat).timeline)
+
+    def seen(self, chat: str) -> list[tuple[str, str]]:
+        """Return what a member reads now: (sender, text), each message with its latest edit."""
+        latest = {shown.edits: shown.text for shown in self.room(chat).timeline if shown.edits}
+        return [
+            (shown.sender, latest.get(shown.id, shown.text))
+            for shown in self.room(chat).timeline
+            if not shown.edits and not shown.is_deleted
+        ]
+
+
+def now_ms() -> int:
+    """Return the time, in milliseconds."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,170 @@
+"""A whole gateway on a platform in memory, with a scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from hansard.app.gateway import Gateway, Timing
+from hansard.app.wiring import App, open_app
+from hansard.delivery.audit import Audit, audit_chat
+from hansard.delivery.sending import Pace
+from hansard.domain.entries import Entry
+from hansard.domain.settings import Busy, Channels, Matrix, Settings
+from hansard.engine.runner import Runner
+from hansard.engine.turns import Agent
+from hansard.ports.channel import Capabilities
+from hansard.ports.model import Model
+from hansard.record.api import Record
+from hansard.testing import RECORDING_CAPABILITIES, Platform, RecordingChannel
+from hansard.testing.channel import Remembers
+
+if TYPE_CHECKING:
+    from hansard.app.models import Models
+
+ANN, BOB, AGENT = "@ann:example.org", "@bob:example.org", "@agent:example.org"
+WAIT_SECONDS_MAX = 60.0
+PACE = Pace(down_seconds_min=0.02, down_seconds_max=0.2, heal_seconds=0.05, full_look_seconds=0.5)
+TIMING = Timing(drain_seconds=5, flush_seconds=2, pace=PACE)
+
+
+def write_script(path: Path, text: str = "You said: {last}", *, delay_seconds: float = 0.0) -> Path:
+    """Write a script for the model: one answer, for ever."""
+    lines = ["[[answers]]", f"text = {json.dumps(text)}", 'pieces = "words"', f"delay_seconds = {delay_seconds}"]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def make_settings(script: Path, busy: Busy = Busy.INTERRUPT) -> Settings:
+    """Everybody of example.org may talk."""
+    return Settings(model=f"scripted:{script}", busy=busy, channels=Channels(matrix=Matrix(allow=("*:example.org",))))
+
+
+class Playing:
+    """A gateway that runs, and the platform that it serves."""
+
+    def __init__(self, app: App, platform: Platform, channel: RecordingChannel, gateway: Gateway) -> None:
+        """Keep the parts."""
+        self.app = app
+        self.record = app.record
+        self.platform = platform
+        self.channel = channel
+        self.gateway = gateway
+        self.stop = asyncio.Event()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something is so."""
+        await until(condition)
+
+    async def settled(self) -> None:
+        """Wait until every turn has run and everything is shown."""
+        await settled(self.record, self.platform, self.channel.account, lambda: self.app.runner.busy)
+
+    def texts(self, chat: str) -> list[str]:
+        """Return what a member of a chat reads of the agent."""
+        return [text for sender, text in self.platform.seen(chat) if sender == AGENT]
+
+    async def audit(self, chat: str) -> Audit:
+        """Compare a chat with the record."""
+        return await audit_chat(self.record, self.channel, "matrix", AGENT, chat)
+
+
+async def until(condition: Callable[[], bool], seconds: float = WAIT_SECONDS_MAX) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - the platform has no bell for whoever looks on
+            await asyncio.sleep(0.01)
+
+
+async def settled(record: Record, platform: Platform, account: str, busy: Callable[[], bool]) -> None:
+    """Wait until everything that people said is received, answered and shown."""
+    async with asyncio.timeout(WAIT_SECONDS_MAX):
+        while True:
+            received = await record.cursor("matrix", account) == platform.cursor
+            idle = not busy() and not await record.queued_turns() and not await record.outbox.waiting("matrix")
+            if received and idle and not await record.outbox.running_chats("matrix"):
+                return
+            await asyncio.sleep(0.02)
+
+
+class OneModel:
+    """In place of the models of a process: one that a test brings."""
+
+    def __init__(self, model: Model) -> None:
+        """Give this one."""
+        self.name = model.name
+        self._model = model
+
+    async def __call__(self) -> list[Model]:
+        """Return it."""
+        return [self._model]
+
+
+@asynccontextmanager
+async def app_with(record: Record, settings: Settings, model: Model) -> AsyncIterator[App]:
+    """What a gateway needs, with a model of the test's own."""
+    errors: list[BaseException] = []
+    models = OneModel(model)
+    runner = Runner(Agent(record, models, {}, settings.limits), lambda _, error: errors.append(error))
+    try:
+        yield App(record, settings, cast("Models", models), runner)
+    finally:
+        await runner.close()
+    assert not errors, errors
+
+
+@asynccontextmanager
+async def gateway_on(app: App, platform: Platform, capabilities: Capabilities) -> AsyncIterator[Playing]:
+    """Run a gateway on an app that is there."""
+    channel = RecordingChannel(platform, AGENT, capabilities=capabilities)
+    gateway = Gateway(app, [channel], TIMING)
+    play = Playing(app, platform, channel, gateway)
+    task = asyncio.create_task(gateway.run(play.stop))
+    try:
+        await until(lambda: platform.calls["poll"] > 1)
+        yield play
+    finally:
+        play.stop.set()
+        await asyncio.wait({task})
+    task.result()
+
+
+@asynccontextmanager
+async def playing(
+    home: Path,
+    settings: Settings,
+    platform: Platform,
+    *,
+    served: Remembers | None = None,
+    capabilities: Capabilities = RECORDING_CAPABILITIES,
+    timing: Timing = TIMING,
+) -> AsyncIterator[Playing]:
+    """Run a gateway for as long as this lasts, then drain it, and verify the record."""
+    errors: list[BaseException] = []
+    async with open_app(home, settings, {}, lambda _, error: errors.append(error)) as app:
+        channel = RecordingChannel(served or platform, AGENT, capabilities=capabilities)
+        gateway = Gateway(app, [channel], timing)
+        play = Playing(app, platform, channel, gateway)
+        task = asyncio.create_task(gateway.run(play.stop))
+        try:
+            await asyncio.sleep(0)
+            yield play
+        finally:
+            play.stop.set()
+            await asyncio.wait({task})
+        task.result()
+        report = await app.record.verify()
+        assert report.ok, report.findings
+    assert not errors, errors
+
+
+async def entries_of(record: Record, session_id: str) -> list[Entry]:
+    """Return every entry of a session."""
+    found: list[Entry] = []
+    while page := await record.read_entries(session_id, after=found[-1].seq if found else 0):
+        found += page
+    return found

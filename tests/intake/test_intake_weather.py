@@ -1,0 +1,104 @@
+"""Bad weather for intake: killed in the middle of a batch, a record that cannot be written, a gap too long."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hansard.errors import RecordUnavailable
+from hansard.intake import notices
+from hansard.intake.receive import Intake
+from hansard.ports.channel import Batch
+from hansard.record.api import Record
+from tests.engine.stage import WAIT_SECONDS_MAX
+from tests.intake.crash_worker import BATCH
+from tests.intake.town import HOME_OF_ANN, ROOM, Doorman, settings_of, town
+from tests.record.helpers_process import stranger
+
+ROOT = Path(__file__).parents[2]
+POINTS = ["applied", "logging", "logged", "committed", "acknowledged"]
+COMMITS = 12
+"""How many commits the batch takes, about: kills are drawn among them."""
+
+
+@pytest.mark.loss("F11", "F15", "I2", "H8")
+@pytest.mark.parametrize("point", POINTS)
+async def test_killed_in_the_middle_of_a_batch(home: Path, seed: int, point: str) -> None:
+    """The batch comes again: every message once, in the session in which its chat was, and the cursor after all."""
+    number = random.Random(f"{seed} {point}").randint(1, COMMITS * (3 if point == "logging" else 1))
+    killed = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "tests.intake.crash_worker", str(home), point, str(number)],
+        cwd=ROOT,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL or killed.stdout == b"survived", killed.stderr
+    async with Record.open(home) as record:
+        for _ in range(2):
+            await Intake(record, Doorman(), settings_of()).take(BATCH)
+        sessions = {session.id: session for session in await record.sessions()}
+        said = {
+            session_id: [message.text for message in await record.load_transcript(session_id) if message.role == "user"]
+            for session_id in sessions
+        }
+        route = await record.route(HOME_OF_ANN)
+        assert route is not None
+        last = sessions[route.session_id]
+        told = [message.text for message in await record.load_transcript(last.id) if message.role == "notice"]
+        made = [["second"], ["second", "third"], ["the first"]]
+        # When the fork was cut, nobody knows whether it was made, and people were told so.
+        assert sorted(said.values()) in ([made, made[1:]] if notices.INTERRUPTED in told else [made])
+        assert said[last.id] == ["second", "third"]
+        assert [session.title for session in sessions.values() if said[session.id] == ["the first"]] == ["Trip"]
+        assert await record.cursor("matrix", Doorman.account) == "c1"
+        report = await record.verify()
+        assert report.ok, report.findings
+
+
+@pytest.mark.loss("F14", "B2")
+async def test_a_record_that_cannot_be_written_loses_nothing(home: Path) -> None:
+    """Another program holds the database longer than the patience: the batch waits, is reported, and is taken once."""
+    async with Record.open(home, patience_seconds=0.2) as record:
+        reported = asyncio.Event()
+        errors: list[BaseException] = []
+
+        def report(_event_id: str, error: BaseException) -> None:
+            errors.append(error)
+            reported.set()
+
+        intake = Intake(record, Doorman(), settings_of(), report=report)
+        with stranger(home / "state.db", 1.0):
+            taking = asyncio.create_task(intake.take(BATCH))
+            async with asyncio.timeout(WAIT_SECONDS_MAX):
+                await reported.wait()
+            assert not taking.done()
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            await taking
+        assert isinstance(errors[0], RecordUnavailable)
+        words = [
+            message.text for session in await record.sessions() for message in await record.load_transcript(session.id)
+        ]
+        assert words.count("third") == 1
+        assert await record.cursor("matrix", Doorman.account) == "c1"
+
+
+@pytest.mark.loss("F8")
+async def test_a_gap_that_was_cut_is_told_once(home: Path) -> None:
+    """What could not be fetched is not in the record: the people of those chats are told, once."""
+    async with town(home) as here:
+        batch = Batch(cursor="c1", events=(here.event("hello"),), cut=(HOME_OF_ANN, ROOM))
+        await here.intake.take(batch)
+        await here.intake.take(batch)
+        assert [here.told_at_home(chat) for chat in (HOME_OF_ANN, ROOM)] == [[notices.CUT], [notices.CUT]]
+        await here.intake.take(msgspec.structs.replace(batch, cursor="c2", cut=(ROOM,)))
+        assert here.told_at_home(ROOM) == [notices.CUT, notices.CUT]
+        await here.check()

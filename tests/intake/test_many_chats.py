@@ -1,0 +1,103 @@
+"""A message costs the same with 5,000 chats as with 10."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import statistics
+import time
+from pathlib import Path
+
+import apsw
+import pytest
+
+from hansard.domain.access import Standing
+from hansard.domain.arrivals import Arrival, Manner, Rules
+from hansard.domain.chats import message_id_of
+from hansard.domain.messages import Message
+from hansard.intake import notices
+from hansard.record.api import Record
+from hansard.record.sqlite.migrate import create_schema
+from hansard.record.sqlite.queries import SQL
+from tests.intake.town import AGENT, ANN, Town, town
+
+MANY = 5_000
+FEW = 10
+ROUNDS = 40
+
+READ_FOR_A_MESSAGE = {
+    "busy_session": SQL.find_busy_session,
+    "intake": SQL.find_intake,
+    "access": SQL.find_access,
+    "held": SQL.find_held,
+    "route": SQL.find_route,
+    "route's age": SQL.find_route_age,
+    "journal": SQL.read_journal,
+    "session": SQL.read_session,
+    "turn": SQL.find_turn_in_state,
+    "last turn": SQL.last_fence,
+    "cursor": SQL.find_cursor,
+    "code": SQL.find_access_by_code,
+    "pace": SQL.find_pace,
+    "event in an entry": SQL.entry_by_key,
+}
+
+
+def chat(number: int) -> str:
+    """One of many."""
+    return f"matrix:room:!chat{number}:example.org"
+
+
+async def fill(record: Record, count: int) -> None:
+    """Let every chat have a session in which something was said."""
+
+    async def first(number: int) -> None:
+        event_id = f"$first{number}"
+        arrival = Arrival(
+            channel="matrix",
+            account=AGENT,
+            event_id=event_id,
+            key=chat(number),
+            chat=chat(number),
+            owner=f"person:matrix:{ANN}",
+            identity=ANN,
+            standing=Standing.LISTED,
+            message=Message.user("hello", id=message_id_of("matrix", AGENT, event_id), author=ANN, chat=chat(number)),
+            manner=Manner.OBSERVED,
+        )
+        await record.inbox.receive(arrival, Rules(notices.WORDS))
+
+    for start in range(0, count, 500):
+        await asyncio.gather(*(first(number) for number in range(start, min(start + 500, count))))
+
+
+async def seconds_a_message(here: Town, count: int) -> float:
+    """What a message takes, in the middle of some, each in another chat."""
+    taken = []
+    for number in range(ROUNDS):
+        event = here.event("more", ANN, chat(number * 7919 % count))
+        before = time.perf_counter()
+        await here.take(event)
+        taken.append(time.perf_counter() - before)
+    return statistics.median(taken)
+
+
+@pytest.mark.slow
+async def test_five_thousand_chats(tmp_path: Path) -> None:
+    """The time of a message with many chats is that with few, within what a busy machine adds."""
+    async with town(tmp_path / "few") as few, town(tmp_path / "many") as many:
+        await fill(few.record, FEW)
+        await fill(many.record, MANY)
+        ratios = [await seconds_a_message(many, MANY) / await seconds_a_message(few, FEW) for _ in range(3)]
+        assert min(ratios) < 2, ratios
+
+
+@pytest.mark.parametrize("name", READ_FOR_A_MESSAGE)
+def test_no_query_looks_at_every_chat(name: str) -> None:
+    """Each query that a message needs finds its rows by a key or an index."""
+    database = apsw.Connection(":memory:")
+    create_schema(database)
+    query = READ_FOR_A_MESSAGE[name]
+    plan = database.execute(f"EXPLAIN QUERY PLAN {query}", (None,) * query.count("?")).fetchall()
+    assert [row[3] for row in plan if re.match(r"SCAN(?! CONSTANT)", str(row[3]))] == []
+    database.close()

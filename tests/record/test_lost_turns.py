@@ -1,0 +1,140 @@
+"""Turns that a process took with it: who waits in a chat is told, or the turn is tried again, once."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from hansard.domain.entries import Entry
+from hansard.domain.messages import Message
+from hansard.errors import RecordUnavailable
+from hansard.record.api import Record
+from hansard.record.operations.turns import LOST_NOTICE
+from hansard.record.turn import Turn
+from hansard.testing import abandon_store
+
+CHAT = "matrix:room:!one:example.org"
+
+
+async def lose(home: Path, session_id: str, act: Callable[[Turn], Awaitable[object]] | None = None) -> None:
+    """Run a turn in a process that is killed in the middle of it."""
+    async with Record.open(home) as record:
+        with suppress(RecordUnavailable):  # nothing of what the dead process still tries is written
+            async with record.turn(session_id) as turn:
+                if act is not None:
+                    await act(turn)
+                abandon_store(record.store)
+
+
+async def asked(home: Path, chat: str = CHAT) -> str:
+    """Return a session in which somebody asked something in a chat."""
+    async with Record.open(home) as record:
+        session = await record.create_session(source="matrix")
+        message = Message.user("hello", author="@ann:example.org", chat=chat)
+        await record.accept([(session.id, message)], queue_turn=True)
+        return session.id
+
+
+async def states(record: Record, session_id: str) -> list[str]:
+    """Return the states of a session's turns."""
+    return [turn.state.value for turn in await record.turns(session_id)]
+
+
+def is_notice(entry: Entry) -> bool:
+    """Return whether an entry tells that a turn was lost."""
+    return entry.text == LOST_NOTICE
+
+
+@pytest.mark.loss("A13", "A14")
+async def test_a_turn_that_said_nothing_is_tried_again_once(home: Path) -> None:
+    """It waits again, for the same chat; lost a second time, the person is told, and it is not repeated for ever."""
+    session_id = await asked(home)
+    await lose(home, session_id)
+    async with Record.open(home) as record:
+        assert await states(record, session_id) == ["lost", "queued"]
+        assert [turn.session_id for turn in await record.outbox.queued_turns("matrix")] == [session_id]
+        assert await record.outbox.waiting("matrix") == []
+    await lose(home, session_id)
+    async with Record.open(home) as record:
+        assert await states(record, session_id) == ["lost", "lost"]
+        (waiting,) = await record.outbox.waiting("matrix")
+        message = await record.outbox.read_message(session_id, waiting.message_id)
+        assert (message.text, waiting.chat) == (LOST_NOTICE, CHAT)
+        assert (await record.verify()).ok
+
+
+@pytest.mark.loss("A7", "A14")
+async def test_a_turn_that_said_something_is_not_repeated(home: Path) -> None:
+    """What it said is shown, as what it is, and the person is told; nobody is answered twice."""
+    session_id = await asked(home)
+    await lose(home, session_id, lambda turn: turn.append(Message.notice("working")))
+    async with Record.open(home) as record:
+        assert await states(record, session_id) == ["lost", "queued"]
+    await lose(home, session_id, begin_answer)
+    async with Record.open(home) as record:
+        assert await states(record, session_id) == ["lost", "lost"]
+        entries = await record.read_entries(session_id)
+        assert sum(map(is_notice, entries)) == 1
+        waiting = [each.message_id for each in await record.outbox.waiting("matrix")]
+        assert "reply" in waiting
+        assert (await record.verify()).ok
+
+
+async def begin_answer(turn: Turn) -> None:
+    """Open an answer, and write a word of it."""
+    reply = turn.reply(id="reply")
+    await reply.__aenter__()
+    await reply.write("Well")
+
+
+async def test_a_turn_of_a_terminal_is_only_lost(home: Path) -> None:
+    """Nobody waits in a chat: nothing is told, and nothing is tried again."""
+    async with Record.open(home) as record:
+        session = await record.create_session(source="cli")
+        await record.accept([(session.id, Message.user("hello"))], queue_turn=True)
+    await lose(home, session.id)
+    async with Record.open(home) as record:
+        assert await states(record, session.id) == ["lost"]
+        assert not any(map(is_notice, await record.read_entries(session.id)))
+
+
+async def test_a_turn_that_waits_answers_in_place_of_a_lost_one(home: Path) -> None:
+    """With another turn waiting, the lost one's chats are that one's, and nobody needs to be told."""
+    session_id = await asked(home)
+
+    async def ask_again(turn: Turn) -> None:
+        async with Record.open(home) as record:
+            await record.accept([(turn.session_id, Message.user("from a terminal"))], queue_turn=True)
+
+    await lose(home, session_id, ask_again)
+    async with Record.open(home) as record:
+        assert await states(record, session_id) == ["lost", "queued"]
+        assert await record.outbox.waiting("matrix") == []
+        async with record.turn(session_id) as turn:
+            notice = await turn.append(Message.notice("here"))
+        assert [(each.message_id, each.chat) for each in await record.outbox.waiting("matrix")] == [(notice.id, CHAT)]
+
+
+@pytest.mark.loss("E1")
+async def test_the_outbox_is_rebuilt_from_the_logs(home: Path) -> None:
+    """Without the database, what waits to be shown, and what was settled, is the same as before."""
+    session_id = await asked(home)
+    async with Record.open(home) as record:
+        async with record.turn(session_id) as turn:
+            for text in ("one", "two", "three"):
+                await turn.append(Message.notice(text))
+        first, *_ = await record.outbox.waiting("matrix")
+        await record.outbox.settle(session_id, first.message_id, CHAT)
+        before = [(each.message_id, each.chat, each.seq) for each in await record.outbox.waiting("matrix")]
+    for name in ("state.db", "state.db-wal", "state.db-shm"):
+        (home / name).unlink(missing_ok=True)
+    shutil.rmtree(home / "backups", ignore_errors=True)
+    async with Record.open(home) as record:
+        after = [(each.message_id, each.chat, each.seq) for each in await record.outbox.waiting("matrix")]
+        assert after == before
+        assert len(after) == 2
+        assert (await record.verify()).ok
