@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # One more than the cores that most have: a good part of the tests waits for processes and servers.
 WORKERS ?= 3
-# Seconds after which the two parts of `make test` give up. Two quiet cores need less than 12 minutes in all.
+# Seconds after which the two parts of `make test` give up. Two quiet cores need about 12 minutes in all.
 ALONE_SECONDS_MAX ?= 100
 TEST_SECONDS_MAX ?= 780
 # The first of these that is Python 3.11 or newer; `make setup PYTHON=/some/python` overrules the search.

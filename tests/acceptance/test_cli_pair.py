@@ -15,7 +15,7 @@ from hansard.domain.access import Standing
 from hansard.domain.arrivals import Arrival, Rules
 from hansard.domain.chats import message_id_of
 from hansard.domain.messages import Message
-from hansard.errors import InvalidInput, NotFound
+from hansard.errors import InvalidInput
 from hansard.intake import notices
 from hansard.record.api import Record
 
@@ -90,7 +90,7 @@ def test_wrong_codes_are_refused_and_then_all(asked: Path) -> None:
 def test_what_cannot_run(home: Path, asked: Path) -> None:
     """No record, a name that is none, a code without a letter: nothing happens, and the error says what is meant."""
     missing = run(home / "nowhere", "approve", "k3v9-qd7m")
-    assert isinstance(missing.exception, NotFound)
+    assert isinstance(missing.exception, InvalidInput)
     assert not (home / "nowhere").exists()
     for arguments in (("revoke", "eve"), ("allow", "@eve elsewhere"), ("approve", "--", "--")):
         assert isinstance(run(asked, *arguments).exception, InvalidInput)

@@ -105,10 +105,16 @@ def write_hermes(path: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("write", "session_id"), [(write_export, "long"), (write_hermes, session_id_of("long"))], ids=["hansard", "hermes"]
 )
-async def test_an_import_that_is_interrupted_is_completed_by_the_next(
-    home: Path, tmp_path: Path, write: Callable[[Path], list[str]], session_id: str
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, EXIT_INTERRUPTED), (signal.SIGKILL, -9)])
+async def test_an_import_that_is_interrupted_is_completed_by_the_next(  # noqa: PLR0917 - parameters come by name
+    home: Path,
+    tmp_path: Path,
+    write: Callable[[Path], list[str]],
+    session_id: str,
+    number: signal.Signals,
+    code: int,
 ) -> None:
-    """A signal in the middle ends the process with 130; what is there is whole, and the same command does the rest."""
+    """Ended or killed in the middle: what is there is whole, and the same command does the rest."""
     arguments = write(tmp_path / "source")
     process = subprocess.Popen(
         [sys.executable, "-m", "hansard.cli.main", "--home", str(home), *arguments],
@@ -121,9 +127,9 @@ async def test_an_import_that_is_interrupted_is_completed_by_the_next(
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.005)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, beyond_progress(err)) == (EXIT_INTERRUPTED, b"", [])
+    assert (process.returncode, out, beyond_progress(err)) == (code, b"", [])
     async with Record.open(home) as record:
         taken = [message.text for message in await record.load_transcript(session_id)]
         assert 0 < len(taken) < MESSAGES

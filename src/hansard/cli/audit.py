@@ -13,10 +13,11 @@ import msgspec
 
 from hansard.app.config import load_config
 from hansard.app.gateway import open_channels
+from hansard.cli.existing import check_record
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.delivery.audit import Audit, audit_chat
 from hansard.domain.chats import parse_key
-from hansard.errors import InvalidInput, NotFound
+from hansard.errors import InvalidInput
 from hansard.record.api import Record
 
 if TYPE_CHECKING:
@@ -72,10 +73,9 @@ def command(options: dict[str, Path], chat: str, *, as_json: bool) -> None:
       hansard audit --json 'matrix:room:!abc:example.org'
     """  # noqa: D301 - click's mark for lines that stay as they are
     home = options["home"]
-    if not (home / "state.db").exists():
-        message = f"there is no record at {home}"
-        raise NotFound(message)
-    report = asyncio.run(audit(home, chat_named(chat)))
+    named = chat_named(chat)
+    check_record(home)
+    report = asyncio.run(audit(home, named))
     if as_json:
         click.echo(msgspec.json.encode({"ok": report.ok, **msgspec.structs.asdict(report)}).decode())
     else:

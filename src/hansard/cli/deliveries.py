@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from hansard.cli.existing import existing
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.deliveries import Delivery, DeliveryState
 from hansard.errors import Ambiguous, NotFound, WrongState
@@ -25,12 +26,9 @@ STATES = [str(state) for state in DeliveryState]
 
 def run(home: Path, act: Callable[[Record], Awaitable[list[Delivery]]]) -> list[Delivery]:
     """Open the record and do something with it."""
-    if not (home / "state.db").exists():
-        message = f"there is no record at {home}"
-        raise NotFound(message)
 
     async def opened() -> list[Delivery]:
-        async with Record.open(home) as record:
+        async with existing(home) as record:
             return await act(record)
 
     return asyncio.run(opened())

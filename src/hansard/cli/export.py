@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 import click
 import msgspec
 
+from hansard.cli.existing import existing
 from hansard.cli.printing import Meter, counted, examples
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
-from hansard.cli.sessions import existing, resolve
+from hansard.cli.sessions import resolve
 from hansard.cli.terminal.sanitize import safe, safe_line
 from hansard.errors import InvalidInput
 from hansard.interop.chat import ChatExport

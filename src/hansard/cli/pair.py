@@ -12,6 +12,8 @@ import click
 import msgspec
 
 from hansard.app.config import load_config
+from hansard.cli.existing import check_record, existing
+from hansard.cli.printing import examples
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.access import Grant, read_code, written_code
 from hansard.errors import InvalidInput, NotFound
@@ -31,24 +33,11 @@ CHANNEL = "matrix"
 Book = list["Access"]
 
 
-def examples(*lines: str) -> str:
-    """Return examples for the end of a help page, each on a line of its own."""
-    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
-
-
-def check_home(home: Path) -> None:
-    """Refuse a home that is not there: asking who may talk never makes one."""
-    if not any((home / name).exists() for name in ("state.db", "home.jsonl")):
-        message = f"there is no record at {home}"
-        raise NotFound(message)
-
-
 def with_record(home: Path, call: Callable[[Record], Awaitable[Book]]) -> Book:
     """Do something with a record that is there."""
-    check_home(home)
 
     async def run() -> Book:
-        async with Record.open(home) as record:
+        async with existing(home) as record:
             return await call(record)
 
     return asyncio.run(run())
@@ -102,7 +91,7 @@ def approve(options: dict[str, Any], code: str, *, as_json: bool) -> None:
     """
     home = options["home"]
     pairing = load_config(home, os.environ, {}).settings.pairing
-    check_home(home)
+    check_record(home)
     if not read_code(code):
         message = "a code is of letters and digits, such as k3v9-qd7m"
         raise InvalidInput(message)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
+from hansard.cli.existing import existing
 from hansard.cli.printing import examples, stdout_line
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
-from hansard.cli.sessions import existing, resolve, since_when
+from hansard.cli.sessions import resolve, since_when
 from hansard.cli.terminal.sanitize import safe, safe_line
 from hansard.domain.highlights import excerpt, highlights
 from hansard.domain.limits import CONTEXT_MESSAGES_MAX, HITS_MAX

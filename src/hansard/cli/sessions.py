@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
 
+from hansard.cli.existing import existing
 from hansard.cli.printing import counted, examples, faint, stdout_line
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.table import PARTS, load
@@ -23,7 +23,7 @@ from hansard.errors import Ambiguous, InvalidInput
 from hansard.record.api import Record
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from hansard.domain.sessions import Session
@@ -50,15 +50,6 @@ class Wanted(NamedTuple):
     since: datetime | None
     limit: int
     archived: bool | None
-
-
-@asynccontextmanager
-async def existing(home: Path) -> AsyncIterator[Record]:
-    """Open a record that is there: asking for what was said never makes a home."""
-    if not any((home / name).exists() for name in ("state.db", "home.jsonl", "sessions")):
-        raise InvalidInput(f"there is no record at {home}: nobody has talked there yet, or it is elsewhere (--home)")
-    async with Record.open(home) as record:
-        yield record
 
 
 async def resolve(record: Record, name: str) -> Session:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from hansard.errors import NotFound
+from hansard.cli.existing import check_record
 from hansard.record.api import Record
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ def command(options: dict[str, Path], *, as_json: bool) -> None:
     Exit code 0: everything agrees. 1: there are findings. 2: it could not run.
     """
     home = options["home"]
-    if not any((home / name).exists() for name in ("state.db", "home.jsonl", "sessions")):
-        message = f"there is no record at {home}"
-        raise NotFound(message)
+    check_record(home)
     report = asyncio.run(verify(home))
     if as_json:
         fields = {

@@ -1,0 +1,41 @@
+"""Commands that ask for what is there: without a record they say so, and either leg of one is enough."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from hansard import Record
+from hansard.cli.main import cli
+from hansard.errors import HansardError, InvalidInput
+
+COMMANDS = [("sessions",), ("deliveries",), ("pair",), ("verify",), ("search", "words"), ("export", "--all")]
+
+
+def run(home: Path, *arguments: str) -> Result:
+    """Run a command."""
+    return CliRunner().invoke(cli, ["--home", str(home), *arguments], env={"HANSARD_HOME": ""})
+
+
+@pytest.mark.parametrize("arguments", [*COMMANDS, ("audit", "matrix:!a:example.org")], ids=" ".join)
+def test_without_a_record(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Nothing is made; one sentence says what may be the matter."""
+    found = run(tmp_path / "home", *arguments)
+    assert isinstance(found.exception, InvalidInput)
+    assert "there is no record at" in str(found.exception)
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+async def test_with_the_logs_alone(home: Path, arguments: tuple[str, ...]) -> None:
+    """A lost database is rebuilt from the logs by whichever command comes first."""
+    async with Record.open(home) as record:
+        await record.create_session(id="s", source="cli")
+    for side in ("", "-wal", "-shm"):
+        (home / f"state.db{side}").unlink(missing_ok=True)
+    found = await asyncio.to_thread(run, home, *arguments)
+    assert not isinstance(found.exception, HansardError)
+    assert (home / "state.db").exists()
