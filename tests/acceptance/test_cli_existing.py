@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from hansard import Record
 from hansard.cli.main import cli
-from hansard.errors import HansardError, InvalidInput
+from hansard.errors import InvalidInput
 
 COMMANDS = [("sessions",), ("deliveries",), ("pair",), ("verify",), ("search", "words"), ("export", "--all")]
 
@@ -29,13 +29,18 @@ def test_without_a_record(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     assert not (tmp_path / "home").exists()
 
 
-@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-async def test_with_the_logs_alone(home: Path, arguments: tuple[str, ...]) -> None:
-    """A lost database is rebuilt from the logs by whichever command comes first."""
+async def talked(home: Path) -> None:
+    """Make a record."""
     async with Record.open(home) as record:
         await record.create_session(id="s", source="cli")
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_with_the_logs_alone(home: Path, arguments: tuple[str, ...]) -> None:
+    """A lost database is rebuilt from the logs by whichever command comes first."""
+    asyncio.run(talked(home))
     for side in ("", "-wal", "-shm"):
         (home / f"state.db{side}").unlink(missing_ok=True)
-    found = await asyncio.to_thread(run, home, *arguments)
-    assert not isinstance(found.exception, HansardError)
+    found = run(home, *arguments)
+    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
     assert (home / "state.db").exists()
