@@ -47,6 +47,7 @@ chat: setup ## talk to Hansard
 test: setup ## run every ring of tests; HANSARD_SEED=n repeats a run
 	@scripts/system-packages
 	@$(BIN)/python scripts/synapse.py || echo "Synapse cannot be installed: tests that need a homeserver are skipped." >&2
+	@$(BIN)/python scripts/mcp_time.py || echo "mcp-server-time cannot be installed: tests that need it are skipped." >&2
 	@if grep -rqs --include='test_*.py' 'mark\.alone' tests; then \
 		$(BIN)/python -m pytest tests -m alone --session-timeout=$(ALONE_SECONDS_MAX); fi
 	$(BIN)/python -m pytest tests -m "not alone" -n $(WORKERS) --dist loadgroup --session-timeout=$(TEST_SECONDS_MAX)
@@ -60,10 +61,12 @@ check: setup ## formatting, lint, types and import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/reference.py --check
+	$(BIN)/python scripts/configuration.py --check
 	$(BIN)/python scripts/guarantees.py --check
 
 reference: setup ## write docs/reference.md and the loss table of docs/guarantees.md from the code
 	$(BIN)/python scripts/reference.py
+	$(BIN)/python scripts/configuration.py
 	$(BIN)/python scripts/guarantees.py
 
 format: setup ## let ruff format and repair what it can
@@ -86,6 +89,8 @@ bench: setup ## measure record, turns and gateway against floors and peers
 	$(BIN)/python bench/sessions.py
 	$(BIN)/python bench/search.py
 	$(BIN)/python bench/gateway.py
+	$(BIN)/python bench/context.py
+	$(BIN)/python bench/compaction.py
 
 # Universal files without any index address: pip asks whichever index the machine is set up with.
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
@@ -94,7 +99,8 @@ lock: setup ## pin the newest allowed versions again (requirements/*.txt)
 	$(LOCK) --upgrade pyproject.toml --output-file requirements/runtime.txt
 	$(LOCK) --upgrade pyproject.toml --group dev --constraints requirements/runtime.txt --output-file requirements/dev.txt
 	$(LOCK) --upgrade --group pyproject.toml:synapse --output-file requirements/synapse.txt
+	$(LOCK) --upgrade --group pyproject.toml:mcp-time --output-file requirements/mcp-time.txt
 
 clean: ## remove the environment, caches and reports
-	rm -rf $(VENV) .synapse .synapse.lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .prove .envs .coverage .coverage.* build dist
+	rm -rf $(VENV) .synapse .synapse.lock .mcp-time .mcp-time.lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .prove .envs .coverage .coverage.* build dist
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

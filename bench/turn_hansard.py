@@ -58,6 +58,7 @@ class WatchedModel:
         self._stages = stages
         self.name = model.name
         self.uses_tools = model.uses_tools
+        self.rules = model.rules
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         """Pass everything on."""

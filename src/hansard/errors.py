@@ -12,6 +12,7 @@
     ├── StaleLease               this turn was closed or replaced; names the new holder
     ├── WrongState               the move is not allowed from the present state
     ├── ModelMissing             there is no model to talk to
+    ├── LimitReached             a limit of the day ended a turn before it began; people were told
     ├── GatewayRuns              another gateway serves this account already
     ├── ChannelError             a platform did not do what it was asked
     │   ├── ChannelBusy          it asks to wait; surely nothing was shown
@@ -130,6 +131,12 @@ class ModelMissing(HansardError):
         "Set OPENAI_API_KEY or ANTHROPIC_API_KEY, start Ollama or LM Studio, "
         "or fetch the small demo model: hansard models install-demo"
     )
+
+
+class LimitReached(HansardError):
+    """A limit of the day is reached. The turn was ended, and people were told, in the record."""
+
+    hint = "Wait until the day is over, or raise the limit in config.toml; `/usage` shows what is left."
 
 
 class GatewayRuns(HansardError):

@@ -12,7 +12,15 @@ from hansard import Record
 from hansard.cli.main import cli
 from hansard.errors import InvalidInput
 
-COMMANDS = [("sessions",), ("deliveries",), ("pair",), ("verify",), ("search", "words"), ("export", "--all")]
+COMMANDS = [
+    ("sessions",),
+    ("deliveries",),
+    ("pair",),
+    ("verify",),
+    ("search", "words"),
+    ("export", "--all"),
+    ("memory",),
+]
 
 
 def run(home: Path, *arguments: str) -> Result:

@@ -110,7 +110,7 @@ async def interrupted(scene: Scene, text: str) -> None:
 
 async def unanswered(scene: Scene, text: str) -> None:
     """A turn that fails before its first word."""
-    await scene.say(text, Behaviour(status=400, message="not like this"))
+    await scene.say(text, Behaviour(status=400, message="your credit balance is too low"))
 
 
 async def cut(scene: Scene, text: str) -> None:

@@ -27,6 +27,7 @@ from hansard.domain.requests import (
     FinishReason,
     ModelEvent,
     Request,
+    Rules,
     Usage,
 )
 from hansard.domain.settings import Busy, TurnLimits
@@ -64,6 +65,7 @@ class Babble:
 
     name = "babble"
     uses_tools = True
+    rules = Rules()
 
     def __init__(self, chance: random.Random) -> None:
         """Choose by this."""

@@ -23,9 +23,11 @@ from hansard.domain.requests import (
     FinishReason,
     ModelEvent,
     Request,
+    Rules,
     Usage,
 )
 from hansard.domain.settings import Busy, TurnLimits
+from hansard.domain.settings_compaction import Compaction
 from hansard.domain.turns import TurnState
 from hansard.engine.context import render
 from hansard.engine.runner import Runner
@@ -41,6 +43,11 @@ WAIT_SECONDS_MAX = 20.0
 
 QUICK = TurnLimits(retry_seconds_max=0.01)
 """The usual limits, without waits between attempts."""
+
+
+NO_RULES = Rules()
+
+NOT_COMPACTED = Compaction(automatic=False)
 
 
 class Gate:
@@ -79,10 +86,13 @@ class PlayedModel:
     asked for its cue with the request in its hand. Without an ending of its own an answer finishes as it should.
     """
 
-    def __init__(self, *answers: Answer, name: str = "played", uses_tools: bool = True) -> None:
+    def __init__(
+        self, *answers: Answer, name: str = "played", uses_tools: bool = True, rules: Rules = NO_RULES
+    ) -> None:
         """Nothing was asked yet."""
         self.name = name
         self.uses_tools = uses_tools
+        self.rules = rules
         self.requests: list[Request] = []
         self._answers = answers
 
@@ -285,13 +295,14 @@ async def stage(
     session_id: str | None = None,
     found: Callable[[], Awaitable[Sequence[Model]]] | None = None,
     patience_seconds: float = PATIENCE_SECONDS,
+    compaction: Compaction = NOT_COMPACTED,
 ) -> AsyncIterator[Stage]:
     """Everything on stage; `found` is a search for models in place of those that are given.
 
     At the end the runner is closed, and nobody must have reported what no test expects.
     """
     async with Record.open(home, patience_seconds=patience_seconds) as record:
-        agent = Agent(record, found or fixed(models), tools or {}, limits)
+        agent = Agent(record, found or fixed(models), tools or {}, limits, compaction=compaction)
         session = await record.create_session(id=session_id, source="test")
         ready = Stage(agent, session.id)
         try:

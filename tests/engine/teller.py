@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from hansard.domain.conversation import Conversation, last_exchange, last_undone
-from hansard.domain.entries import Entry, SessionFrozen
+from hansard.domain.conversation import Conversation, exchange_starts, last_exchange, last_undone
+from hansard.domain.entries import Entry, SessionCompacted, SessionFrozen
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.messages import Message, Part, Role, Status, Text, ToolCall, ToolResult
-from hansard.domain.requests import Said
+from hansard.domain.requests import Said, ToolSpec
 from hansard.domain.settings import Busy
 from hansard.engine.calls import Calls
 from hansard.engine.context import build_request, render
@@ -17,7 +17,7 @@ from tests.engine.journals import contexts
 from tests.engine.validator import assert_begins, assert_valid
 from tests.record.state_driver import Driver, Speaker, Trouble
 
-FROZEN = SessionFrozen(system="Be brief.")
+FROZEN = SessionFrozen(system="Be brief.", tools=(ToolSpec(name="echo", description="Says it again."),))
 MODES = tuple(Busy)
 ANSWERS = ("Yes.", " ", "A longer answer, with \N{GRINNING FACE}.")
 CALL_IDS = ("c1", "c1", "not valid!", "call_2", "")
@@ -196,6 +196,31 @@ class Teller:
         self._run(speaker.manager.__aexit__(None, None, None))
         del self.driver.speakers[self.session_id]
         self._forget_turn()
+
+    def compact(self, pick: int) -> None:
+        """Sum up what was said before one of the exchanges, in a turn of its own, unless one runs; or give up."""
+        if self._speaker is not None:
+            return
+        conversation = self.conversation()
+        starts = [start for start in exchange_starts(conversation.placed) if start > conversation.covered]
+        manager = self._record.turn(self.session_id, purpose="compaction")
+        turn = self._run(manager.__aenter__())
+        if starts and pick % 4:
+            cut = starts[pick % len(starts)]
+            placed = conversation.placed[:cut]
+            turn.compact(
+                SessionCompacted(
+                    summary=f"summary {next(self._numbers)}",
+                    through=placed[-1].message.id,
+                    from_seq=placed[0].seq,
+                    to_seq=max(each.seq for each in placed),
+                    read_seq=conversation.seq,
+                )
+            )
+            self.asked = []
+        elif pick % 3:
+            turn.fail("it is empty")
+        self._run(manager.__aexit__(None, None, None))
 
     def crash(self, _pick: int) -> None:
         """Be killed, and start again."""

@@ -15,6 +15,7 @@ from hansard.domain.requests import AssistantSaid, Said, ToolSpec, ToolsSaid, Us
 from hansard.domain.turns import TurnState
 from hansard.engine import prompts
 from hansard.engine.context import build_request, render
+from hansard.engine.delimiting import data_of
 from tests.engine.journals import JOURNALS, MESSAGE_IDS, contexts, entries_of
 from tests.engine.validator import assert_begins, assert_valid, problems
 
@@ -125,8 +126,9 @@ def test_two_messages_of_the_model_in_a_row() -> None:
 @pytest.mark.loss("C1")
 def test_a_result_without_its_call_is_told_with_the_next_words() -> None:
     """An orphan is neither sent as a result nor lost: it is a note in front of what is said next."""
-    *_, last = imported(Message.user("hi"), Message.assistant("One."), Message.tool("gone", "42"), Message.user("so?"))
-    assert last == UserSaid("[Hansard: a tool's result without its call:\n42\n]\n\nso?")
+    orphan = Message.tool("gone", "42", id="r1")
+    *_, last = imported(Message.user("hi"), Message.assistant("One."), orphan, Message.user("so?"))
+    assert last == UserSaid(f"[Hansard: a tool's result without its call:\n{data_of('42', 'r1')}\n]\n\nso?")
 
 
 @pytest.mark.loss("C1", "C3")
@@ -214,7 +216,8 @@ def test_who_speaks_and_what_is_attached() -> None:
         Message.system("Be brief."),
     )
     assert said == UserSaid(
-        "Ann: hello\n\nlook\n[Hansard: a file: plan.pdf, application/pdf, 7 bytes]\n\n(no text)\n\nBe brief."
+        "Ann says:\n> hello\n\nlook\n[Hansard: a file: plan.pdf, application/pdf, 7 bytes]\n\n(no text)\n\n"
+        f"{prompts.INSTRUCTION} says:\n> Be brief."
     )
 
 

@@ -39,7 +39,7 @@ STORIES = st.lists(
         turns("answer", "result", "result", "ask", "say", "cut", "end_turn"),
         turns("answer", "result", "result", "result", "ask", "say", "set_clock"),
         turns("cut", "ask", "answer", "end_turn", "crash"),
-        steps("say", "undo", "restore", "fork", "bring_in", "end_turn", "crash", "set_clock"),
+        steps("say", "undo", "restore", "fork", "bring_in", "end_turn", "crash", "set_clock", "compact", "compact"),
     ),
     min_size=2,
     max_size=8,

@@ -195,13 +195,12 @@ async def test_a_large_output_is_kept_whole_and_shown_in_part(home: Path) -> Non
         await on.run("go")
         (result,) = await on.results()
         assert (await on.record.read_blob(result.blob)).decode() == large.output
-        head, mark, tail = result.text.split("\n[Hansard: ")[0], result.text, result.text.rsplit("]\n", 1)[1]
+        head, mark, tail = result.text.split("\n[… ")[0], result.text, result.text.rsplit("]\n", 1)[1]
         assert large.output.startswith(head)
         assert large.output.endswith(tail)
         left_out = len(large.output) - len(head) - len(tail)
-        assert (
-            f"[Hansard: {left_out} of {len(large.output)} bytes left out here; all of it is kept as {result.blob}]"
-            in (mark)
+        assert f"[… {left_out} of {len(large.output)} bytes left out here; all of it is kept as {result.blob} …]" in (
+            mark
         )
         assert len(head) + len(tail) <= 1024
         assert last_results(model.requests[1]).results[0].text == result.text
@@ -218,7 +217,7 @@ async def test_an_output_is_cut_between_characters(home: Path) -> None:
             on.agent = on.agent._replace(limits=TurnLimits(tool_output_bytes_max=bytes_max))
             await on.run("go")
             shown = (await on.results())[-1].text
-            head, tail = shown.split("\n[Hansard: ")[0], shown.rsplit("]\n", 1)[1]
+            head, tail = shown.split("\n[… ")[0], shown.rsplit("]\n", 1)[1]
             assert output.startswith(head)
             assert output.endswith(tail)
             assert bytes_max - 8 <= len((head + tail).encode()) <= bytes_max

@@ -105,11 +105,16 @@ class OneModel:
 
 
 @asynccontextmanager
-async def app_with(record: Record, settings: Settings, model: Model) -> AsyncIterator[App]:
-    """What a gateway needs, with a model of the test's own."""
+async def app_with(record: Record, settings: Settings, model: Model, *others: Model) -> AsyncIterator[App]:
+    """What a gateway needs, with a model of the test's own, and others that a session can choose by their names."""
+
+    async def choose(name: str) -> Model:
+        return next(other for other in others if other.name == name)
+
     errors: list[BaseException] = []
     models = OneModel(model)
-    runner = Runner(Agent(record, models, {}, settings.limits), lambda _, error: errors.append(error))
+    agent = Agent(record, models, {}, settings.limits, choose=choose, compaction=settings.compaction)
+    runner = Runner(agent, lambda _, error: errors.append(error))
     try:
         yield App(record, settings, cast("Models", models), runner)
     finally:

@@ -120,7 +120,7 @@ async def test_a_room_is_one_session_and_names_who_speaks(home: Path) -> None:
         ]
         assert (await here.record.session(session_id)).owner == "room:matrix:!room:example.org"
         told = [said.text for said in here.model.requests[-1].messages if isinstance(said, UserSaid)]
-        assert told == [f"{sender}: I am {sender}" for sender in (ANN, BOB, carl)]
+        assert told == [f"{sender} says:\n> I am {sender}" for sender in (ANN, BOB, carl)]
 
 
 async def test_a_direct_chat_names_nobody_to_the_model(home: Path) -> None:
@@ -177,7 +177,8 @@ async def test_observed_words_are_recorded_as_such(home: Path) -> None:
         await here.ask("what did Ann ask?", BOB, ROOM, is_for_agent=True)
         (said,) = here.model.requests[0].messages
         assert said == UserSaid(
-            f"[Hansard: said among people, not to you.]\n{ANN}: did you see it?\n\n{BOB}: what did Ann ask?"
+            f"[Hansard: said among people, not to you.]\n{ANN} says:\n> did you see it?\n\n"
+            f"{BOB} says:\n> what did Ann ask?"
         )
         await here.check()
 
@@ -343,7 +344,7 @@ async def test_what_was_deleted_before_its_answer_is_not_answered(home: Path) ->
         await here.runner.settled(wake.session_id)
         assert here.model.requests == []
         await here.ask("but this")
-        assert repr(here.model.requests[0].messages[-1]).endswith("but this')")
+        assert here.model.requests[0].messages[-1] == UserSaid("[Hansard: the turn above got no reply.]\n\nbut this")
         await here.check()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import apsw
@@ -162,10 +163,12 @@ async def test_imported_sessions_are_resumed_and_spoken_in(version: str, home: P
             assert_valid(render(conversation.placed + conversation.waiting, conversation.ends))
     hansard = Hansard(home, write_script(tmp_path / "script.toml", {"text": "I was told: {last}"}))
     ended = await hansard.run("-r", ID, "-p", "Still there?")
-    answer = "I was told: [Hansard: a tool's result without its call:\nlate\n]\n\nStill there?"
-    assert (ended.code, ended.text) == (0, answer)
+    told = re.sub(r"data \w+", "data MARK", ended.text)
+    late = "[Hansard: data MARK begins]\nlate\n[Hansard: data MARK ends]"
+    orphan = f"[Hansard: a tool's result without its call:\n{late}\n]"
+    assert (ended.code, told) == (0, f"I was told: {orphan}\n\nStill there?")
     spoken = words(await transcript(home, ID))
-    assert spoken[-2:] == [("user", "Still there?"), ("assistant", answer)]
+    assert spoken[-2:] == [("user", "Still there?"), ("assistant", ended.text)]
     assert spoken[0] == ("user", "What is here?")
     await assert_whole(home, ID)
     async with Record.open(home) as record:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 from hansard.models.pydantic import preload
@@ -12,6 +14,10 @@ from tests.models.helpers import STYLES
 def _loaded() -> None:
     """The libraries are imported once, before any test measures a wait."""
     preload()
+    with warnings.catch_warnings():
+        # Google's package has escapes in its texts that Python warns of when it compiles them.
+        warnings.simplefilter("ignore")
+        preload("google")
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +29,9 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         "ANTHROPIC_API_KEY",
         "ANTHROPIC_AUTH_TOKEN",
         "ANTHROPIC_BASE_URL",
+        "GOOGLE_API_KEY",
+        "GEMINI_API_KEY",
+        "GOOGLE_GEMINI_BASE_URL",
     ):
         monkeypatch.delenv(name, raising=False)
 

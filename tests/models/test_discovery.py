@@ -14,6 +14,7 @@ import pytest
 from hansard.models.demo_files import MODEL_BYTES, MODEL_FILE
 from hansard.models.discovery import (
     ANTHROPIC_DEFAULT,
+    GOOGLE_DEFAULT,
     LM_STUDIO,
     OLLAMA,
     OPENAI_DEFAULT,
@@ -272,6 +273,9 @@ async def test_keys_come_before_servers(nothing: dict[str, str]) -> None:
         ({"OPENAI_API_KEY": "k", "HANSARD_MODEL": "anthropic:c"}, "anthropic:c"),
         ({"ANTHROPIC_API_KEY": "k", "ANTHROPIC_MODEL": "d"}, "anthropic:d"),
         ({"ANTHROPIC_API_KEY": "k", "HANSARD_MODEL": "e"}, "anthropic:e"),
+        ({"GEMINI_API_KEY": "k"}, f"google:{GOOGLE_DEFAULT}"),
+        ({"GOOGLE_API_KEY": "k", "HANSARD_MODEL": "h"}, "google:h"),
+        ({"HANSARD_MODEL": "openai-responses:g"}, "openai-responses:g"),
         ({"HANSARD_MODEL": "demo"}, "demo"),
         ({"HANSARD_MODEL": "scripted:f.toml"}, "scripted:f.toml"),
     ],

@@ -13,7 +13,8 @@ from hansard.domain.requests import FailureKind
 from hansard.errors import InvalidInput
 from hansard.models.clients import STYLES, find_access, is_loopback
 from hansard.models.endings import cost_micros
-from hansard.models.pydantic import open_provider
+from hansard.models.failures import missing_package
+from hansard.models.pydantic import is_installed, open_provider
 from tests.models.helpers import KEY, ask, asking
 from tests.providers.server import Provider
 
@@ -71,10 +72,11 @@ async def test_no_key_for_the_provider_itself(style: str) -> None:
     assert VARIABLES[style][0] in failure.text
 
 
-async def test_google_is_said_to_be_missing() -> None:
-    """A provider whose package is not part of Hansard is a failure that says what to do."""
-    model = open_provider("google:gemini", key=KEY, base_url=None, stall_seconds=5)
-    failure = (await ask(model)).failure
+def test_a_missing_package_is_said_to_be_missing() -> None:
+    """A provider whose package is not installed is a failure that says what to do."""
+    assert not is_installed("google.no_such_package")
+    assert not is_installed("no_such_package.at_all")
+    failure = missing_package("google-genai")
     assert failure.kind is FailureKind.MISSING
     assert "google-genai" in failure.text
 

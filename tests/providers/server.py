@@ -10,11 +10,21 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, Self
 
-from tests.providers import anthropic_style, openai_style
+from tests.providers import anthropic_style, google_style, openai_style, responses_style
 from tests.providers.behaviour import Behaviour, Event, Exchange
 
-STYLES: dict[str, ModuleType] = {"openai": openai_style, "anthropic": anthropic_style}
-ANSWER_PATHS = {"openai": "/chat/completions", "anthropic": "/messages"}
+STYLES: dict[str, ModuleType] = {
+    "openai": openai_style,
+    "anthropic": anthropic_style,
+    "google": google_style,
+    "openai-responses": responses_style,
+}
+ANSWER_PATHS = {
+    "openai": "/chat/completions",
+    "anthropic": "/messages",
+    "google": ":streamGenerateContent",
+    "openai-responses": "/responses",
+}
 CLOSE_SECONDS_MAX = 5.0
 
 
@@ -62,7 +72,7 @@ class Provider:
     @property
     def base_url(self) -> str:
         """Where a client of this style finds it."""
-        return f"http://127.0.0.1:{self.port}" + ("/v1" if self.style == "openai" else "")
+        return f"http://127.0.0.1:{self.port}" + ("/v1" if self.style.startswith("openai") else "")
 
     @property
     def answers(self) -> list[Exchange]:

@@ -13,17 +13,23 @@ from hansard.app.wiring import make_tools
 from hansard.cli.search import find
 from hansard.domain.messages import Text, ToolCall, ToolOutcome
 from hansard.domain.settings import TurnLimits
+from hansard.domain.tools import ToolScene
 from hansard.engine.calls import run_call
 from hansard.errors import NotFound
 from hansard.intake.commands import Parsed, parse, run_command
 from hansard.intake.handlers import Scene
-from hansard.ports.tool import SessionTool
+from hansard.ports.tool import PlacedTool
 from hansard.tools.session_search import SessionSearch
 from tests.search.samples import WORDS
 from tests.search.scene import index_all, index_held
 
 ADA, BOB, ROOM = "person:ada", "person:bob", "room:!x:server"
 OWNERS = {"ada1": ADA, "ada2": ADA, "bob": BOB, "room": ROOM}
+
+
+async def run_in(tool: SessionSearch, session_id: str, arguments: dict[str, object]) -> str:
+    """Call the tool as it is called in a session."""
+    return await tool.at(ToolScene(session_id, OWNERS.get(session_id, "person:admin"))).run(arguments)
 
 
 async def fill(record: Record, rng: random.Random) -> None:
@@ -47,7 +53,7 @@ async def test_surfaces_agree(home: Path, seed: int) -> None:
                 query, session = rng.choice(WORDS), rng.choice(list(OWNERS))
                 owner = OWNERS[session]
                 hits = [(hit.session_id, hit.seq) for hit in await record.search(query, limit=10, owner=owner)]
-                told = await tool.run_in(session, {"query": query})
+                told = await run_in(tool, session, {"query": query})
                 assert re.findall(r"^(\w+) #(\d+) ", told, re.MULTILINE) == [(name, str(seq)) for name, seq in hits]
                 found = await find(record, query, None, {"owner": owner, "limit": 10})
                 assert [(hit.session_id, hit.seq) for hit in found.hits] == hits
@@ -66,19 +72,19 @@ async def test_the_tool_sees_what_the_owner_may_see(home: Path) -> None:
         tool = SessionSearch(record)
         for here, owner in OWNERS.items():
             own = {name for name, other in OWNERS.items() if other == owner}
-            searched, listed = await tool.run_in(here, {"query": "secret"}), await tool.run_in(here, {})
+            searched, listed = await run_in(tool, here, {"query": "secret"}), await run_in(tool, here, {})
             for name in OWNERS:
                 assert (f"secret of {name}" in searched) == (name in own)
                 assert (f"title of {name}," in listed) == (name in own)
                 for asked in (name, f"title of {name}"):
                     if name in own:
-                        assert f"secret of {name}" in await tool.run_in(here, {"session": asked})
-                        assert f"secret of {name}" in await tool.run_in(here, {"session": asked, "query": "secret"})
+                        assert f"secret of {name}" in await run_in(tool, here, {"session": asked})
+                        assert f"secret of {name}" in await run_in(tool, here, {"session": asked, "query": "secret"})
                     else:
                         with pytest.raises(NotFound):
-                            await tool.run_in(here, {"session": asked, "query": "secret"})
+                            await run_in(tool, here, {"session": asked, "query": "secret"})
                         with pytest.raises(NotFound):
-                            await tool.run_in(here, {"session": asked, "around": 2})
+                            await run_in(tool, here, {"session": asked, "around": 2})
 
 
 @pytest.mark.loss("D19")
@@ -92,17 +98,17 @@ async def test_the_tool_reads_around_what_it_found(home: Path) -> None:
             await reply.write("an answer about the harbour")
         await record.undo("s", ["m19"])
         tool = SessionSearch(record)
-        found = await tool.run_in("s", {"query": '"message 20"', "session": "Trip"})
+        found = await run_in(tool, "s", {"query": '"message 20"', "session": "Trip"})
         number = int(re.findall(r"s #(\d+)", found)[0])
-        read = await tool.run_in("s", {"session": "s", "around": number})
+        read = await run_in(tool, "s", {"session": "s", "around": number})
         assert "x" * 1000 in read
         assert re.findall(r"user: message (\d+)", read) == [str(each) for each in range(11, 29) if each != 19]
-        assert "message 39" in await tool.run_in("s", {"session": "s"})
-        harbour = await tool.run_in("s", {"query": "harbour"})
-        read = await tool.run_in("s", {"session": "s", "around": int(re.findall(r"s #(\d+)", harbour)[0])})
+        assert "message 39" in await run_in(tool, "s", {"session": "s"})
+        harbour = await run_in(tool, "s", {"query": "harbour"})
+        read = await run_in(tool, "s", {"session": "s", "around": int(re.findall(r"s #(\d+)", harbour)[0])})
         assert "assistant: an answer about the harbour" in read
-        assert await tool.run_in("s", {"query": "nowhere", "tools": True}) == "Nothing was found."
-        assert "(" not in (await tool.run_in("s", {})).splitlines()[-1].replace("(nothing said)", "(")
+        assert await run_in(tool, "s", {"query": "nowhere", "tools": True}) == "Nothing was found."
+        assert "(" not in (await run_in(tool, "s", {})).splitlines()[-1].replace("(nothing said)", "(")
 
 
 async def test_the_tool_looks_into_tools_when_asked(home: Path) -> None:
@@ -112,8 +118,8 @@ async def test_the_tool_looks_into_tools_when_asked(home: Path) -> None:
         call = ToolCall(id="c", name="read_file", arguments='{"path": "/etc/hosts"}')
         await record.append("s", Message.assistant([Text("let me look"), call]))
         tool = SessionSearch(record)
-        assert "tool calls and their results were not looked into" in await tool.run_in("s", {"query": "hosts"})
-        assert "/etc/hosts" in await tool.run_in("s", {"query": "hosts", "tools": True})
+        assert "tool calls and their results were not looked into" in await run_in(tool, "s", {"query": "hosts"})
+        assert "/etc/hosts" in await run_in(tool, "s", {"query": "hosts", "tools": True})
 
 
 async def test_the_tool_is_wired(home: Path) -> None:
@@ -123,13 +129,14 @@ async def test_the_tool_is_wired(home: Path) -> None:
         await record.append("s", Message.user("a word"))
         tools = make_tools(record)
         tool = tools["session_search"]
-        assert isinstance(tool, SessionTool)
+        assert isinstance(tool, PlacedTool)
         call = ToolCall(id="c", name="session_search", arguments='{"query": "word"}')
-        outcome, text = await run_call(call, tools, TurnLimits(), "s")
-        assert (outcome, "user: a word" in text) == (ToolOutcome.OK, True)
-        assert "a word" not in await tool.run({"query": "word"})
+        here = {"session_search": tool.at(ToolScene("s", ADA))}
+        outcome, output = await run_call(call, here, TurnLimits())
+        assert (outcome, "user: a word" in output.text) == (ToolOutcome.OK, True)
+        assert (await run_call(call, tools, TurnLimits()))[0] == ToolOutcome.ERROR
         missing = ToolCall(id="c", name="session_search", arguments='{"session": "nowhere"}')
-        assert (await run_call(missing, tools, TurnLimits(), "s"))[0] == ToolOutcome.ERROR
+        assert (await run_call(missing, here, TurnLimits()))[0] == ToolOutcome.ERROR
 
 
 async def test_the_command_says_what_to_do_next(home: Path) -> None:

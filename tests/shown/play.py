@@ -139,7 +139,8 @@ class Stage:
     def _variables(self, run: Run) -> dict[str, str]:
         style = run.style.upper()
         addresses = {f"{style}_BASE_URL": self._providers[run.style].base_url, f"{style}_API_KEY": KEY}
-        return environment(self._folder, HANSARD_LIMITS__STALL_SECONDS=str(run.stall_seconds), **addresses)
+        settings = {"HANSARD_LIMITS__STALL_SECONDS": str(run.stall_seconds), "HANSARD_TITLES": "false"}
+        return environment(self._folder, **settings, **addresses)
 
 
 async def has_session(home: Path) -> bool:

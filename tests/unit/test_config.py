@@ -35,10 +35,12 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "busy": ("queue", "queue"),
     "left_sessions": ("keep", "keep"),
     "system_prompt": ("null", "null"),
-    "limits.output_tokens_max": (9, "9"),
     "terminal.colour": ("never", "never"),
-    **{key: (7, "7") for key in SETTINGS if key.startswith("limits.") and key.endswith(("s_max", "l_seconds"))},
+    **{key: (7, "7") for key in SETTINGS if key[:2] in {"li", "tr"} and key.endswith(("s_max", "l_seconds", "ute"))},
     "limits.tool_output_bytes_max": (2048, "2048"),
+    "compaction.automatic": (False, "false"),
+    "compaction.start_percent": (50, "50"),
+    **{key: (5000, "5000") for key in SETTINGS if key.startswith("compaction.") and "tokens" in key},
     **{key: ("https://example.org/v1", "https://example.org/v1") for key in SETTINGS if key.endswith("base_url")},
     **{key: (True, "true") for key in (*SETTINGS,) if SETTINGS[key].default is False},
     **{
@@ -58,6 +60,14 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "channels.matrix.answer": ("everything", "everything"),
     "resets.time_zone": ("Europe/Berlin", "Europe/Berlin"),
     "pairing.enabled": (False, "false"),
+    **{key: (7, "7") for key in SETTINGS if key.endswith("_day_max") or key == "tools.ask_seconds"},
+    "limits.day_time_zone": ("Asia/Tokyo", "Asia/Tokyo"),
+    "auto_resume": ("on", "on"),
+    "titles": (True, "true"),
+    "transcription.model": ("openai:ear", "openai:ear"),
+    "rooms": ({"work": {"matrix": ["!w:example.org"]}}, '{"work": {"matrix": ["!w:example.org"]}}'),
+    "tools.rules": ([{"do": "ask", "tool": "memory"}], '[{"do": "ask", "tool": "memory"}]'),
+    "mcp": ({"time": {"url": "https://example.org/mcp"}}, '{"time": {"url": "https://example.org/mcp"}}'),
 }
 """For each setting a value that is not its default, as the file has it and as a variable has it."""
 
@@ -74,7 +84,7 @@ def write(home: Path, text: str | bytes, name: str = "config.toml", mode: int = 
 def as_toml(key: str, value: object) -> str:
     """A setting as a line of a file, its section above it."""
     section, _, name = key.rpartition(".")
-    written = json.dumps(value).replace('": ', '" = ') if isinstance(value, dict) else json.dumps(value)
+    written = json.dumps(value).replace('": ', '" = ') if isinstance(value, dict | list) else json.dumps(value)
     return f"[{section}]\n{name} = {written}\n" if section else f"\n{name} = {written}\n"
 
 
@@ -153,7 +163,7 @@ def test_variables_of_the_providers(home: Path, key: str, alias: str) -> None:
     assert value_at(config.settings, key) == "https://own.example"
 
 
-MODELS = "one of openai:NAME, anthropic:NAME, google:NAME, scripted:FILE, demo"
+MODELS = "one of openai:NAME, openai-responses:NAME, anthropic:NAME, google:NAME, scripted:FILE, demo"
 PEOPLE = f"{SETTINGS['people'].allowed}; NAME is of a-z, 0-9, _ and -"
 ALLOW = SETTINGS["channels.matrix.allow"].allowed
 ZONE = SETTINGS["resets.time_zone"].allowed

@@ -34,6 +34,7 @@ def test_every_limit_is_positive_and_says_its_unit() -> None:
         "CONVERSATION",
         "HITS",
         "MESSAGES",
+        "NOTES",
     )
     for name, value in constants().items():
         assert value > 0, name

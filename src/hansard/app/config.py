@@ -18,26 +18,25 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hansard.app.toml_file import Finding, key_lines, parse_toml, place, printable, read_file, short
+from hansard.domain.chats import identities_of
 from hansard.domain.resets import zone_of
-from hansard.domain.settings import (
-    PERSON_NAME,
-    PREFIX,
-    SECTIONS,
-    SETTINGS,
-    Person,
-    Resets,
-    Setting,
-    Settings,
-    bare_type,
-)
+from hansard.domain.settings import PREFIX, SECTIONS, SETTINGS, Person, Setting, Settings, bare_type
+from hansard.domain.settings_agent import PERSON_NAME, SERVER_NAME, McpServer, Room
 from hansard.errors import ConfigInvalid
 
 FILE_NAME: Final = "config.toml"
 
 PEOPLE: Final = "people"
-"""The one setting that is a table of names."""
 
-SECRET_NAME: Final = re.compile(r"(?:key|token|secret|password)s?\Z", re.IGNORECASE)
+TABLES: Final[dict[str, tuple[type[msgspec.Struct], str]]] = {
+    PEOPLE: (Person, PERSON_NAME),
+    "rooms": (Room, PERSON_NAME),
+    "mcp": (McpServer, SERVER_NAME),
+}
+"""The settings that are tables of names: what stands under a name, and what a name looks like."""
+
+SECRET_NAME: Final = re.compile(r"(?:(?:key|secret|password)s?|token|\btokens)\Z", re.IGNORECASE)
+"""`window_tokens` and the like are counted, not kept secret."""
 
 ALIASES: Final = {
     "providers.openai.base_url": "OPENAI_BASE_URL",
@@ -139,7 +138,8 @@ def read_config(
     from_environment(gathered, environment)
     from_options(gathered, options)
     config = Config(path=gathered.path, settings=with_values(Settings(), gathered.values), sources=gathered.sources)
-    for key, what in (*wrong_addresses(config.settings), *wrong_people(config.settings), *wrong_zone(config.settings)):
+    wrong = (wrong_addresses, wrong_people, wrong_zone, wrong_rooms, wrong_servers)
+    for key, what in (found for find in wrong for found in find(config.settings)):
         gathered.find(config.source(key), what)
     return config, gathered.findings
 
@@ -229,8 +229,8 @@ def from_file(gathered: Gathered) -> None:
             source = Source(SourceKind.FILE, str(lines[parts]))
             # A dot within a quoted name is not the dot between two names.
             key = ".".join(parts) if "." not in name else ""
-            if key == PEOPLE and isinstance(given, dict):
-                take_people(gathered, given, lines, source)
+            if key in TABLES and isinstance(given, dict):
+                take_table(gathered, key, given, lines, source)
             elif key in SETTINGS:
                 gathered.take(SETTINGS[key], given, source)
             elif key not in SECTIONS:
@@ -243,20 +243,21 @@ def from_file(gathered: Gathered) -> None:
     walk(parsed.document, ())
 
 
-def take_people(
-    gathered: Gathered, given: Mapping[str, object], lines: Mapping[tuple[str, ...], int], source: Source
+def take_table(
+    gathered: Gathered, key: str, given: Mapping[str, object], lines: Mapping[tuple[str, ...], int], source: Source
 ) -> None:
-    """Take the people, one by one: what is wrong with one of them is said at that one's line."""
-    people: dict[str, Person] = {}
+    """Take what stands under names, one by one: what is wrong with one of them is said at that one's line."""
+    kind, pattern = TABLES[key]
+    taken: dict[str, msgspec.Struct] = {}
     for name, fields in given.items():
         try:
-            if re.fullmatch(PERSON_NAME, name) is None:
+            if re.fullmatch(pattern, name) is None:
                 raise msgspec.ValidationError
-            people[name] = msgspec.convert(fields, Person)
+            taken[name] = msgspec.convert(fields, kind)
         except msgspec.ValidationError:
-            where = Source(SourceKind.FILE, str(lines[PEOPLE, name]))
-            gathered.find(where, f"{PEOPLE} must be {SETTINGS[PEOPLE].allowed}; NAME is of a-z, 0-9, _ and -")
-    gathered.values[PEOPLE], gathered.sources[PEOPLE] = people, source
+            where = Source(SourceKind.FILE, str(lines[key, name]))
+            gathered.find(where, f"{key} must be {SETTINGS[key].allowed}; NAME is of a-z, 0-9, _ and -")
+    gathered.values[key], gathered.sources[key] = taken, source
 
 
 def checked(setting: Setting, given: object, *, is_text: bool) -> object:
@@ -264,10 +265,10 @@ def checked(setting: Setting, given: object, *, is_text: bool) -> object:
     if isinstance(given, str):
         # A variable that is not UTF-8 arrives with surrogates, which nothing after this could carry.
         given.encode()
+        if is_text and setting.is_table:
+            return msgspec.json.decode(given, type=setting.type)
         if is_text and setting.is_list:
             given = [part.strip() for part in given.split(",") if part.strip()]
-        elif is_text and setting.is_table:
-            return msgspec.json.decode(given, type=setting.type)
     return msgspec.convert(given, setting.type, strict=not (is_text and isinstance(given, str)))
 
 
@@ -319,11 +320,7 @@ def wrong_addresses(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def wrong_people(settings: Settings) -> Iterator[tuple[str, str]]:
     """What does not fit together in what is said of people."""
-    linked: dict[str, str] = {}
-    for name, person in settings.people.items():
-        for identity in person.matrix:
-            if linked.setdefault(identity, name) != name:
-                yield PEOPLE, f"{printable(identity)} is both people.{linked[identity]} and people.{name}"
+    yield from said_twice(PEOPLE, settings.people)
     if len([person for person in settings.people.values() if person.terminal]) > 1:
         yield PEOPLE, "the terminal can be only one person's: terminal = true stands with several"
     matrix = settings.channels.matrix
@@ -333,12 +330,42 @@ def wrong_people(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def wrong_zone(settings: Settings) -> Iterator[tuple[str, str]]:
-    """A time zone that this machine does not know."""
-    try:
-        if settings.resets.time_zone != Resets().time_zone:
-            zone_of(settings.resets.time_zone)
-    except (KeyError, ValueError, OSError):  # an unknown zone is a KeyError
-        yield "resets.time_zone", f"resets.time_zone must be {SETTINGS['resets.time_zone'].allowed}"
+    """Time zones that this machine does not know. Asking for one is slow: the default is not asked for."""
+    for key in ("resets.time_zone", "limits.day_time_zone"):
+        zone = str(value_at(settings, key))
+        try:
+            if zone != SETTINGS[key].default:
+                zone_of(zone)
+        except (KeyError, ValueError, OSError):  # an unknown zone is a KeyError
+            yield key, f"{key} must be {SETTINGS[key].allowed}"
+
+
+def wrong_rooms(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Rooms of which two different things are said."""
+    yield from said_twice("rooms", settings.rooms)
+
+
+def said_twice(table: str, sections: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Identities on a platform that stand in two sections of a table."""
+    known: dict[tuple[str, str], str] = {}
+    for name, section in sections.items():
+        for channel, identities in identities_of(section).items():
+            for identity in identities:
+                first = known.setdefault((channel, identity), name)
+                if first != name:
+                    yield table, f"{printable(identity)} is both {table}.{first} and {table}.{name}"
+
+
+def wrong_servers(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Servers that cannot be reached as they are described, or should not be."""
+    for name, server in settings.mcp.items():
+        if (server.command is None) == (server.url is None):
+            yield "mcp", f"mcp.{name} must have either a command or a url"
+        elif server.url is not None and not is_address(server.url):
+            yield "mcp", f"mcp.{name}.url must be an https address without a password in it, or http on this machine"
+        elif server.url is not None and not (server.allow_http or is_loopback(server.url) or is_https(server.url)):
+            what = "others on the way could read tokens and words"
+            yield "mcp", f"mcp.{name}.url is http: {what}. Use https, or set mcp.{name}.allow_http = true"
 
 
 def is_address(url: str) -> bool:
@@ -350,6 +377,11 @@ def is_address(url: str) -> bool:
         return False
     plain = url.isprintable() and not re.search(r"[\s\\@?#]", url)
     return plain and has_host and parts.scheme in {"http", "https"}
+
+
+def is_https(url: str) -> bool:
+    """Whether nobody on the way can read what is sent to an address."""
+    return url.lower().startswith("https:")
 
 
 def is_loopback(url: str) -> bool:

@@ -12,6 +12,7 @@ from hansard.models.demo_files import demo_folder
 from hansard.models.discovery import discover
 from hansard.models.pydantic import open_provider, preload
 from hansard.models.scripted import ScriptedModel
+from hansard.models.transcription import OpenAITranscriber
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,17 +35,31 @@ def with_keys(home: Path, environment: Mapping[str, str]) -> dict[str, str]:
     return {**{VARIABLES[provider]: "in keys.toml" for provider in keys}, **environment}
 
 
+def open_transcriber(home: Path, settings: Settings, environment: Mapping[str, str]) -> OpenAITranscriber | None:
+    """Return who writes voice notes down; None when the settings name nobody. Nothing is opened yet."""
+    if settings.transcription.model is None:
+        return None
+    key = find_key("openai", home, environment)
+    base_url = settings.providers.openai.base_url
+    return OpenAITranscriber(settings.transcription, key=key.reveal() if key is not None else None, base_url=base_url)
+
+
 class Models:
     """The configured model and its fallbacks, or what was found."""
 
-    def __init__(self, home: Path, settings: Settings, environment: Mapping[str, str]) -> None:
-        """Nothing is opened yet."""
+    def __init__(
+        self, home: Path, settings: Settings, environment: Mapping[str, str], *, is_named: bool = False
+    ) -> None:
+        """Nothing is opened yet. `is_named`: somebody named the model for this run."""
         self._home = home
         self._settings = settings
         self._environment = environment
         self._opening: asyncio.Task[list[Model]] | None = None
         self._warming: asyncio.Task[None] | None = None
+        self._chosen: dict[str, Model] = {}
         self.name = settings.model or ""
+        self.is_named = is_named
+        """Whether it comes before a session's own, as it does until somebody chooses one in this run."""
 
     async def __call__(self) -> Sequence[Model]:
         """Return the models, opened once; a failure is tried anew the next time."""
@@ -65,8 +80,15 @@ class Models:
             raise ModelMissing("there is no model to talk to")
         return Chosen(found.name, found.base_url)
 
+    async def choose(self, name: str) -> Model:
+        """Return the model of a name, for a session that has one of its own; opened once."""
+        if name not in self._chosen:
+            self._chosen[name] = self._open_one(Chosen(name))
+        return self._chosen[name]
+
     def _open_one(self, chosen: Chosen) -> Model:
-        provider, _, rest = chosen.name.partition(":")
+        prefix, _, rest = chosen.name.partition(":")
+        provider = prefix.removesuffix("-responses")
         if provider == "demo":
             return DemoModel(demo_folder(self._environment))
         if provider == "scripted":
@@ -101,6 +123,8 @@ class Models:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for model in self._chosen.values():
+            await model.close()
         if self._opening is not None and not self._opening.cancelled() and self._opening.exception() is None:
             for model in self._opening.result():
                 await model.close()

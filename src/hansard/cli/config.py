@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import stat
@@ -14,7 +15,13 @@ import msgspec
 from hansard.app.config import load_config, read_config
 from hansard.app.keys import VARIABLES, check_keys, exposure, find_key
 from hansard.app.toml_file import Finding, place, printable
-from hansard.errors import ConfigInvalid
+from hansard.cli.existing import existing, has_record
+from hansard.cli.terminal.sanitize import safe, safe_line
+from hansard.domain.entries import SessionFrozen
+from hansard.domain.policy import policy_of
+from hansard.engine.instructions import system_prompt
+from hansard.errors import ConfigInvalid, NotFound
+from hansard.intake.people import terminal_owner
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,6 +76,46 @@ def check(options: dict[str, Any], *, as_json: bool) -> None:
 def path(options: dict[str, Path]) -> None:
     """Print where config.toml is, or would be."""
     click.echo(os.fsencode(options["home"] / "config.toml"))
+
+
+@command.command(
+    "prompt",
+    epilog="\b\nExamples:\n"
+    "  hansard config prompt                 what a session that begins now is told\n"
+    "  hansard config prompt 20261115-2012   what that one was told",
+)
+@click.argument("session", required=False)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_obj
+def prompt(options: dict[str, Any], session: str | None, *, as_json: bool) -> None:
+    """Show what the model is told in SESSION, as it was fixed when that began; alone, in a new one at the terminal."""
+    frozen = asyncio.run(read_prompt(options["home"], session))
+    if as_json or options["json"]:
+        tools = [{"name": tool.name, "description": tool.description} for tool in frozen.tools]
+        click.echo(json.dumps({"system": frozen.system, "tools": tools}))
+        return
+    click.echo(safe(frozen.system))
+    names = ", ".join(safe_line(tool.name) for tool in frozen.tools)
+    click.echo(f"\nTools: {names or 'none'}" if session else "\nTools: fixed when the session begins")
+
+
+async def read_prompt(home: Path, name: str | None) -> SessionFrozen:
+    """Return what a session was told, or what one that begins now would be."""
+    settings = load_config(home, os.environ, {}).settings
+    owner = terminal_owner(settings.people)
+    persona = policy_of(settings).choice(owner).persona
+    if name is None and not has_record(home):
+        return SessionFrozen(system=system_prompt(settings.system_prompt, persona, []))
+    async with existing(home) as record:
+        if name is None:
+            notes = await record.books.memory.list(owner)
+            return SessionFrozen(system=system_prompt(settings.system_prompt, persona, notes))
+        session = await record.resolve(name)
+        frozen = (await record.conversation(session.id)).frozen
+    if frozen is None:
+        message = f"session {session.id} has not asked a model yet, so nothing is fixed in it"
+        raise NotFound(message)
+    return frozen
 
 
 def show_settings(home: Path, *, as_json: bool) -> None:

@@ -16,9 +16,14 @@ LEGS = ("state.db", "home.jsonl", "sessions")
 """Any of them is enough: what is missing is rebuilt from the others."""
 
 
+def has_record(home: Path) -> bool:
+    """Return whether there is a record in a home."""
+    return any((home / name).exists() for name in LEGS)
+
+
 def check_record(home: Path) -> None:
     """Refuse a home in which there is no record."""
-    if not any((home / name).exists() for name in LEGS):
+    if not has_record(home):
         raise InvalidInput(f"there is no record at {home}: nobody has talked there yet, or it is elsewhere (--home)")
 
 

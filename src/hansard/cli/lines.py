@@ -104,8 +104,14 @@ async def converse_in_lines(app: App, talk: Talk, shown: Shown, *, follow: bool)
 
 
 async def answered(app: App, talk: Talk, shown: Shown) -> None:
-    """Wait until nothing runs and everything that is recorded was written."""
-    await app.runner.settled(talk.session_id)
+    """Wait until nothing runs, or what runs waits for an answer, and everything that is recorded was written."""
+    waits = [asyncio.create_task(app.runner.settled(talk.session_id)), asyncio.create_task(talk.asked.wait())]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
     await talk.caught_up()
     await shown.idle()
 

@@ -55,6 +55,9 @@ class Commands(click.Group):
 )
 @click.option("-c", "--continue", "continued", is_flag=True, help="Go on with the latest session.")
 @click.option("-p", "--prompt", metavar="[TEXT]", help="One turn, plain output; reads stdin too.")
+@click.option(
+    "--file", multiple=True, metavar="PATH", help="With -p: a file for the model to look at; may be repeated."
+)
 @click.option("--json", is_flag=True, help="With -p: every followed item, one a line.")
 @click.option("-m", "--model", metavar="MODEL", help="openai:NAME, anthropic:NAME, demo, scripted:FILE.")
 @click.option(

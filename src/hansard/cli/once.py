@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from hansard.cli.attaching import attach
 from hansard.cli.opening import opened
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run, silence_stdout
 from hansard.cli.talk import SOURCE, find_session, owner_of
 from hansard.cli.terminal.sanitize import safe
 from hansard.domain.entries import Chunk, Entry, MessageAdded, MessageOpened, TurnEnded
 from hansard.domain.limits import ENTRY_BYTES_MAX
-from hansard.domain.messages import Message, Role
+from hansard.domain.messages import Message, Role, Text
 from hansard.domain.turns import TurnState
 from hansard.errors import InvalidInput, TooLarge
 from hansard.intake.speak import busy_of, speak
@@ -93,10 +94,10 @@ def line_of(item: Entry | Chunk) -> bytes:
     return msgspec.json.encode(fields) + b"\n"
 
 
-async def answer(app: App, session_id: str, question: str, output: Output) -> int:
+async def answer(app: App, session_id: str, question: Message, output: Output) -> int:
     """Ask, and show the answer until the turn that gives it has ended."""
     busy = await busy_of(app.record, session_id, app.settings.busy)
-    spoken = await speak(app.record, session_id, [Message.user(question)], busy)
+    spoken = await speak(app.record, session_id, [question], busy)
     app.runner.wake(session_id, spoken.turn_id)
     own: set[str] = set()
     async with aclosing(app.record.follow(session_id, spoken.after)) as items:
@@ -124,8 +125,9 @@ async def once(options: Options, question: str) -> int:
             session_id = (await find_session(app, options.resume, follow=True)).session_id
         else:
             session_id = (await app.record.create_session(source=SOURCE, owner=owner_of(app))).id
+        files = [await attach(app.record, name) for name in options.file]
         try:
-            code = await answer(app, session_id, question, output)
+            code = await answer(app, session_id, Message.user([Text(question), *files]), output)
             if unnamed and app.models.name == "demo":
                 click.echo(DEMO_ANSWERED, err=True)
             return code  # noqa: TRY300 - the pipe may break at the last word

@@ -52,7 +52,7 @@ async def opened(
     settings = load_config(options.home, os.environ, options.settings).settings
     telling = asyncio.get_running_loop().call_later(TELL_SECONDS, lambda: click.echo(WAITING, err=True))
     try:
-        async with open_app(options.home, settings, os.environ, report) as app:
+        async with open_app(options.home, settings, os.environ, report, is_named=options.model is not None) as app:
             telling.cancel()
             app.models.warm()
             watching = asyncio.create_task(watch_trouble(app)) if tells_trouble else None

@@ -18,8 +18,11 @@ class Options(NamedTuple):
     busy: str | None = None
     follow: bool = False
     json: bool = False
+    file: tuple[str, ...] = ()
 
     @property
     def settings(self) -> dict[str, object]:
         """The options that are settings."""
-        return {name: value for name, value in (("model", self.model), ("busy", self.busy)) if value is not None}
+        nobody = 0 if self.prompt is not None else None  # who asks one question is not there to answer another
+        given = (("model", self.model), ("busy", self.busy), ("tools.ask_seconds", nobody))
+        return {name: value for name, value in given if value is not None}

@@ -12,6 +12,7 @@ COMMANDS: Final = {
     "export": ("hansard.cli.export", "Write sessions out: jsonl, markdown, html, chat."),
     "gateway": ("hansard.cli.gateway", "Run the channels that are configured; tell how they do."),
     "import": ("hansard.cli.importing", "Take conversations from Hermes, or from an export, into the record."),
+    "memory": ("hansard.cli.memory", "Show and change what the agent remembers."),
     "models": ("hansard.cli.models", "Show which model would answer; install the demo model."),
     "pair": ("hansard.cli.pair", "Show who may talk to the agent in chats; allow and bar people."),
     "search": ("hansard.cli.search", "Find what was said, in all sessions."),

@@ -9,9 +9,12 @@ import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
+from hansard.cli.attaching import message_parts
 from hansard.domain.conversation import last_exchange
-from hansard.domain.entries import Entry
+from hansard.domain.entries import Entry, TurnEnded
+from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked
 from hansard.domain.messages import Message
+from hansard.domain.policy import policy_of
 from hansard.errors import NotFound
 from hansard.intake.commands import parse, run_command
 from hansard.intake.handlers import Scene, take_up
@@ -82,6 +85,8 @@ class Talk:
         self._following: asyncio.Task[None] | None = None
         self._shown_seq = 0
         self._moved = asyncio.Event()
+        self.asked = asyncio.Event()
+        """Set while a turn waits for a yes or a no."""
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def enter(self, found: Found) -> None:
@@ -96,22 +101,31 @@ class Talk:
         """Record what was typed, and do what it asks for."""
         if not text.strip():
             return
+        self.asked.clear()
         if not self.session_id:
             session = await self.app.record.create_session(source=SOURCE, owner=owner_of(self.app))
             await self.enter(Found(session.id, "0"))
         await self._record_told()
         parsed = parse(text)
+        if parsed is not None and parsed.name == "file":
+            await self._say(Message.user(await message_parts(self.app.record, parsed.argument)))
+            return
         if parsed is not None:
             outcome = await run_command(self._scene(), text, parsed)
             self._listed = outcome.listed or self._listed
+            self.app.models.is_named = self.app.models.is_named and not outcome.chose_model
             if outcome.session_id != self.session_id:
                 after = int(await before_last_exchange(self.app, outcome.session_id))
                 await self.enter(Found(outcome.session_id, str(min(after, outcome.seq - 1))))
             if outcome.wake is not None:
                 self.app.runner.wake(self.session_id, outcome.wake)
             return
+        await self._say(Message.user(unescaped(text)))
+
+    async def _say(self, message: Message) -> None:
+        """Record what was said, and let it be answered."""
         busy = await busy_of(self.app.record, self.session_id, self.app.settings.busy)
-        spoken = await speak(self.app.record, self.session_id, [Message.user(unescaped(text))], busy)
+        spoken = await speak(self.app.record, self.session_id, [message], busy)
         self.app.runner.wake(self.session_id, spoken.turn_id)
 
     def told(self, text: str) -> None:
@@ -127,8 +141,9 @@ class Talk:
 
     @property
     def answering(self) -> bool:
-        """Whether a turn runs in this session, here or elsewhere."""
-        return self.conversation is not None and bool(self.conversation.running)
+        """Whether a turn runs in this session, here or elsewhere, that answers somebody."""
+        now = self.conversation
+        return now is not None and bool(now.running) and not now.is_compacting
 
     async def interrupt(self) -> None:
         """Ask the turn that runs to stop."""
@@ -163,6 +178,8 @@ class Talk:
             settings.left_sessions,
             self.app.models.name,
             self._listed,
+            budget=policy_of(settings).budget,
+            is_model_named=self.app.models.is_named,
         )
 
     async def _follow(self, found: Found) -> None:
@@ -174,6 +191,7 @@ class Talk:
                     if not (isinstance(item, Entry) and item.id in self._hidden):
                         self._show(item)
                     if isinstance(item, Entry):
+                        self._note_question(item)
                         self._shown_seq = item.seq
                         self._moved.set()
         except Exception as error:  # noqa: BLE001  # boundary: process edge
@@ -181,6 +199,12 @@ class Talk:
                 self._failed.set_exception(error)
         finally:
             self._moved.set()
+
+    def _note_question(self, entry: Entry) -> None:
+        if isinstance(entry.body, QuestionAsked):
+            self.asked.set()
+        elif isinstance(entry.body, QuestionAnswered | TurnEnded):
+            self.asked.clear()
 
     async def _stop_following(self) -> None:
         if self._following is not None:

@@ -99,6 +99,11 @@ def key_in_chat(chat: str, person: str = "") -> str:
     return make_key(key.channel, key.place, key.part, person)
 
 
+def identities_of(section: object) -> dict[str, tuple[str, ...]]:
+    """Return what a person, or a room, is called on each platform, as a section of the settings says."""
+    return {channel: tuple(getattr(section, channel, ())) for channel in GRAMMARS}
+
+
 def person_owner(channel: str, identity: str, name: str = "") -> str:
     """Return whom a person's sessions belong to: a linked person has one history everywhere."""
     return f"person:{name}" if name else f"person:{channel}:{identity}"

@@ -8,20 +8,25 @@ place and is not shown there, so that it can come back to it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from hansard.domain import entries as e
-from hansard.domain.messages import Message, Role, Status, ToolCall, ToolResult
-from hansard.domain.requests import Usage
+from hansard.domain.entries_agent import FileTranscribed
+from hansard.domain.messages import Message, Role, Status, Text, ToolCall, ToolResult
+from hansard.domain.requests import FailureKind, Usage
 from hansard.domain.sessions import Link
-from hansard.domain.transcript import edited, retracted, said_message
+from hansard.domain.transcript import edited, retracted, said_message, transcribed
 from hansard.domain.turns import TurnState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
+
+WISHES_LOST_MAX = 2
+"""A summary that a person asked for and that took its process down so often is not tried again by itself."""
 
 
 class Placed(NamedTuple):
@@ -42,6 +47,28 @@ class End(NamedTuple):
     reason: str
 
 
+class Compaction(NamedTuple):
+    """A summary that stands for the first `covered` of the placed messages, over `reach` with those taken back."""
+
+    body: e.SessionCompacted
+    covered: int
+    reach: int
+
+
+class Measure(NamedTuple):
+    """What a provider counted: the tokens of a request and its answer, when so many messages were placed."""
+
+    tokens: int
+    placed: int
+
+
+class Try(NamedTuple):
+    """A compaction that failed, and how many messages were placed then."""
+
+    reason: str
+    placed: int
+
+
 class Conversation:
     """A fold that grows by `add`. Readers look and decide at once; they keep nothing of it across an await."""
 
@@ -59,9 +86,21 @@ class Conversation:
         self.ends: dict[str, End] = {}
         self.usage: dict[str, Usage] = {}
         self.requests = 0
+        self.heard: set[tuple[str, str]] = set()
+        """Voice notes that were written down, or tried to be, by message and blob."""
         self._placed: list[Placed] = []
         self._waiting: list[Placed] = []
-        self._shown: tuple[list[Placed], list[Placed]] | None = None
+        self._there: list[Placed] | None = None
+        self.compactions: list[Compaction] = []
+        self.measure: Measure | None = None
+        self.failed_compactions: list[Try] = []
+        """Those since the last one that did not fail."""
+        self.wants_compaction = False
+        """Whether a person asked for one, and none was tried since; once more, when the one that was tried was lost."""
+        self._wished = ""
+        self._wishes_lost = 0
+        self._chores: set[str] = set()
+        self._touched: dict[str, int] = {}
         self._steered: set[str] = set()
         self._open_calls: set[str] = set()
 
@@ -72,30 +111,36 @@ class Conversation:
         self.seq = entry.seq
         apply = APPLY.get(type(entry.body))
         if apply is not None:
-            self._shown = None
             apply(self, entry, entry.body)
 
     @property
     def placed(self) -> list[Placed]:
-        """What the model was given and gave, in that order."""
-        return self._show()[0]
+        """What the model was given and gave, in that order, without what was taken back."""
+        if not self.undone:
+            return self._placed
+        if self._there is None:
+            self._there = [each for each in self._placed if each.message.id not in self.undone]
+        return self._there
 
     @property
     def waiting(self) -> list[Placed]:
-        """What was said and waits for the next turn."""
-        return self._show()[1]
+        """What was said and waits for the next turn, without what was taken back."""
+        return [each for each in self._waiting if each.message.id not in self.undone]
 
-    def _show(self) -> tuple[list[Placed], list[Placed]]:
-        """Return what is placed and what waits, without what was taken back."""
-        if not self.undone:
-            return self._placed, self._waiting
-        if self._shown is None:
-            placed, waiting = (
-                [each for each in those if each.message.id not in self.undone]
-                for those in (self._placed, self._waiting)
-            )
-            self._shown = placed, waiting
-        return self._shown
+    def _place(self, placed: Placed) -> None:
+        """The model was given something, or gave it."""
+        self._placed.append(placed)
+        if self._there is not None and placed.message.id not in self.undone:
+            self._there.append(placed)
+
+    def _replace(self, index: int, message: Message) -> None:
+        """A message stands changed where it stood. Most that change are among the last."""
+        before = self._placed[index]
+        self._placed[index] = before._replace(message=message)
+        for place in range(len(self._there or ()) - 1, -1, -1):
+            if self._there is not None and self._there[place] is before:
+                self._there[place] = self._placed[index]
+                return
 
     @property
     def wants_reply(self) -> bool:
@@ -111,6 +156,28 @@ class Conversation:
                 return is_said(message)
         return False
 
+    @property
+    def was_refused(self) -> bool:
+        """Whether the last turn that answered somebody failed because a provider refused what it was asked."""
+        ended = (end for turn_id, end in reversed(self.ends.items()) if turn_id not in self._chores)
+        last = next(ended, None)
+        return last is not None and last.state == TurnState.FAILED and last.reason.startswith(f"{FailureKind.REFUSED}:")
+
+    @property
+    def compaction(self) -> Compaction | None:
+        """The summary that counts now."""
+        return self.compactions[-1] if self.compactions else None
+
+    @property
+    def covered(self) -> int:
+        """How many of the placed messages a summary stands for."""
+        return self.compactions[-1].covered if self.compactions else 0
+
+    @property
+    def is_compacting(self) -> bool:
+        """Whether the turn that runs sums up what was said, and answers nobody."""
+        return self.running in self._chores
+
     def _place_waiting(self, turn_id: str, *, steered_only: bool = False) -> None:
         """Let messages that wait enter."""
         staying = []
@@ -118,7 +185,7 @@ class Conversation:
             if steered_only and waiting.message.id not in self._steered:
                 staying.append(waiting)
             else:
-                self._placed.append(waiting._replace(turn_id=turn_id))
+                self._place(waiting._replace(turn_id=turn_id))
         self._waiting = staying
 
     def _session_created(self, _entry: e.Entry, body: e.SessionCreated) -> None:
@@ -135,10 +202,10 @@ class Conversation:
         elif body.role == Role.ASSISTANT:
             if not self.running:
                 self._place_waiting("")
-            self._placed.append(Placed(message, self.running, entry.seq))
+            self._place(Placed(message, self.running, entry.seq))
             self._open_calls = calls_of(message)
         elif body.role == Role.TOOL:
-            self._placed.append(Placed(message, self.running, entry.seq))
+            self._place(Placed(message, self.running, entry.seq))
             self._results_came(message)
 
     def _results_came(self, message: Message) -> None:
@@ -151,39 +218,84 @@ class Conversation:
         opened = Message(
             id=entry.id, role=body.role, parts=(), status=Status.OPEN, at_microseconds=entry.at_microseconds
         )
-        self._placed.append(Placed(opened, body.turn_id, entry.seq))
+        self._place(Placed(opened, body.turn_id, entry.seq))
 
     def _message_sealed(self, _entry: e.Entry, body: e.MessageSealed) -> None:
         for index in range(len(self._placed) - 1, -1, -1):
             placed = self._placed[index]
             if placed.message.id == body.message_id:
                 sealed = msgspec.structs.replace(placed.message, parts=body.parts, status=body.status)
-                self._placed[index] = placed._replace(message=sealed)
+                self._replace(index, sealed)
                 self._open_calls = calls_of(sealed)
                 return
 
-    def _edited(self, _entry: e.Entry, body: e.MessageEdited) -> None:
-        self._change(body.message_id, lambda message: edited(message, body.parts))
+    def _edited(self, entry: e.Entry, body: e.MessageEdited) -> None:
+        self._change(entry.seq, body.message_id, lambda message: edited(message, body.parts))
 
-    def _retracted(self, _entry: e.Entry, body: e.MessageRetracted) -> None:
-        self._change(body.message_id, retracted)
+    def _retracted(self, entry: e.Entry, body: e.MessageRetracted) -> None:
+        self._change(entry.seq, body.message_id, retracted)
 
-    def _change(self, message_id: str, change: Callable[[Message], Message]) -> None:
-        """Somebody changed what was said in a chat: it stands changed where it stood. People change what is recent."""
+    def _change(self, seq: int, message_id: str, change: Callable[[Message], Message], *, in_chat: bool = True) -> None:
+        """Somebody changed what was said: it stands changed where it stood. People change what is recent."""
         for places in (self._waiting, self._placed):
             for index in range(len(places) - 1, -1, -1):
                 placed = places[index]
-                if placed.message.id == message_id and placed.message.event_id:
-                    places[index] = placed._replace(message=change(placed.message))
+                if placed.message.id == message_id and (placed.message.event_id or not in_chat):
+                    if places is self._placed:
+                        self._replace(index, change(placed.message))
+                    else:
+                        places[index] = placed._replace(message=change(placed.message))
+                    self._touch(seq, {message_id})
                     return
+
+    def _transcribed(self, entry: e.Entry, body: FileTranscribed) -> None:
+        """A voice note has words from here on. It is asked for before the model is given the message."""
+        self.heard.add((body.message_id, body.blob))
+        if body.text:
+            words = partial(transcribed, blob=body.blob, text=body.text)
+            self._change(entry.seq, body.message_id, words, in_chat=False)
 
     def _taken_back(self, entry: e.Entry, body: e.MessagesUndone) -> None:
         for message_id in body.message_ids:
             self.undone.setdefault(message_id, entry.seq)
+        self._there = None
+        self._touch(entry.seq, set(body.message_ids))
+        self.measure = None
 
-    def _restored(self, _entry: e.Entry, body: e.MessagesRestored) -> None:
+    def _restored(self, entry: e.Entry, body: e.MessagesRestored) -> None:
         for message_id in body.message_ids:
             self.undone.pop(message_id, None)
+        self._there = None
+        self._touch(entry.seq, set(body.message_ids))
+        self.measure = None
+
+    def _touch(self, seq: int, message_ids: set[str]) -> None:
+        """Messages are changed, taken back or restored: a summary that reaches over one of them counts no longer."""
+        self._touched.update(dict.fromkeys(message_ids, seq))
+        reach = self.compactions[-1].reach if self.compactions else 0
+        touched = [index for index in range(reach) if self._placed[index].message.id in message_ids]
+        if touched:
+            self.compactions = [each for each in self.compactions if each.reach <= touched[0]]
+            self.measure = None
+
+    def _compacted(self, _entry: e.Entry, body: e.SessionCompacted) -> None:
+        """A summary counts from here on, unless what it sums up was changed after it was read."""
+        reached = self._reached(body.through)
+        covered = sum(1 for message_id in reached if message_id not in self.undone)
+        if covered <= self.covered or self.is_stale(body.through, body.read_seq):
+            return
+        self.compactions.append(Compaction(body, covered, len(reached)))
+        self.failed_compactions = []
+        self.measure = None
+
+    def _reached(self, through: str) -> list[str]:
+        """Return the messages up to one, in the order in which they were placed, with those that are taken back."""
+        places = [index for index, placed in enumerate(self._placed) if placed.message.id == through]
+        return [placed.message.id for placed in self._placed[: places[-1] + 1]] if places else []
+
+    def is_stale(self, through: str, read_seq: int) -> bool:
+        """Return whether anything up to a message was changed, taken back or restored after it was read."""
+        return any(self._touched.get(message_id, 0) > read_seq for message_id in self._reached(through))
 
     def _turn_queued(self, _entry: e.Entry, body: e.TurnQueued) -> None:
         self.queued = body.turn_id
@@ -192,6 +304,11 @@ class Conversation:
         if self.queued == body.turn_id:
             self.queued = ""
         self.running = body.turn_id
+        if body.purpose:
+            self._chores.add(body.turn_id)
+            self._wished = body.turn_id if self.wants_compaction else ""
+            self.wants_compaction = False
+            return
         self._open_calls = set()
         self._place_waiting(body.turn_id)
 
@@ -199,15 +316,24 @@ class Conversation:
         self._steered.add(body.message_id)
 
     def _turn_continued(self, entry: e.Entry, body: e.TurnContinued) -> None:
-        """The request to go on stands where a person would have spoken; it has no words of its own."""
-        marker = Message(id=entry.id, role=Role.SYSTEM, parts=(), at_microseconds=entry.at_microseconds)
-        self._placed.append(Placed(marker, body.turn_id, entry.seq))
+        """The request to go on stands where a person would have spoken; it seldom has words of its own."""
+        parts = (Text(body.note),) if body.note else ()
+        marker = Message(id=entry.id, role=Role.SYSTEM, parts=parts, at_microseconds=entry.at_microseconds)
+        self._place(Placed(marker, body.turn_id, entry.seq))
 
     def _turn_used(self, _entry: e.Entry, body: e.TurnUsed) -> None:
         self.usage[body.model] = add_usage(self.usage.get(body.model), body.usage)
         self.requests += 1
+        tokens = body.usage.input_tokens + body.usage.output_tokens
+        if tokens and not body.purpose and body.turn_id not in self._chores:
+            self.measure = Measure(tokens, len(self.placed))
 
     def _turn_ended(self, _entry: e.Entry, body: e.TurnEnded) -> None:
+        if body.turn_id in self._chores and body.state == TurnState.FAILED:
+            self.failed_compactions.append(Try(body.reason, len(self.placed)))
+        if body.turn_id == self._wished and body.state == TurnState.LOST:
+            self._wishes_lost += 1
+            self.wants_compaction = self._wishes_lost < WISHES_LOST_MAX
         if self.queued == body.turn_id:
             self.queued = ""
         if self.running == body.turn_id:
@@ -219,6 +345,9 @@ class Conversation:
 
     def _set(self, _entry: e.Entry, body: e.SessionSet) -> None:
         self.settings[body.name] = body.value
+        if body.name == "compact":
+            self.wants_compaction = True
+            self._wishes_lost = 0
 
 
 APPLY: dict[type[e.Body], Callable[[Conversation, e.Entry, Any], None]] = {
@@ -228,6 +357,7 @@ APPLY: dict[type[e.Body], Callable[[Conversation, e.Entry, Any], None]] = {
     e.MessageSealed: Conversation._message_sealed,  # noqa: SLF001
     e.MessageEdited: Conversation._edited,  # noqa: SLF001
     e.MessageRetracted: Conversation._retracted,  # noqa: SLF001
+    FileTranscribed: Conversation._transcribed,  # noqa: SLF001
     e.MessagesUndone: Conversation._taken_back,  # noqa: SLF001
     e.MessagesRestored: Conversation._restored,  # noqa: SLF001
     e.TurnQueued: Conversation._turn_queued,  # noqa: SLF001
@@ -238,6 +368,7 @@ APPLY: dict[type[e.Body], Callable[[Conversation, e.Entry, Any], None]] = {
     e.TurnEnded: Conversation._turn_ended,  # noqa: SLF001
     e.SessionFrozen: Conversation._frozen,  # noqa: SLF001
     e.SessionSet: Conversation._set,  # noqa: SLF001
+    e.SessionCompacted: Conversation._compacted,  # noqa: SLF001
 }
 
 
@@ -281,6 +412,18 @@ def last_exchange(conversation: Conversation, count: int = 1) -> list[Placed]:
             start = index
             said = True
     return everything[start:]
+
+
+def exchange_starts(placed: Sequence[Placed]) -> list[int]:
+    """Return where exchanges begin: with what people say after an answer, not with what steers one."""
+    starts = []
+    for index, (message, turn_id, _) in enumerate(placed):
+        before = placed[index - 1] if index else None
+        if not is_said(message) or (before is not None and is_said(before.message)):
+            continue
+        if before is None or before.message.role != Role.TOOL or before.turn_id != turn_id:
+            starts.append(index)
+    return starts
 
 
 def last_answer(conversation: Conversation) -> list[Placed]:

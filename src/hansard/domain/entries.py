@@ -11,7 +11,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from hansard.domain import entries_agent as agent
 from hansard.domain.deliveries import DeliveryState, Operation
+from hansard.domain.entry_body import Body as Body  # noqa: PLC0414 - everybody knows it from here
 from hansard.domain.messages import Part, Role, Status, join_text
 from hansard.domain.requests import ToolSpec, Usage
 from hansard.domain.sessions import Link
@@ -20,10 +22,6 @@ from hansard.errors import RecordTooNew
 
 DIGEST_FORMAT = 1
 """1: SHA-256 for chain and body. Kept with each entry, so that another can follow one day."""
-
-
-class Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The base of every body."""
 
 
 class SessionCreated(Body, frozen=True):
@@ -75,6 +73,20 @@ class SessionFrozen(Body, frozen=True):
 
     system: str
     tools: tuple[ToolSpec, ...] = ()
+
+
+class SessionCompacted(Body, frozen=True):
+    """The model is told a summary in place of the messages up to `through`, unless one changed after `read_seq`."""
+
+    summary: str
+    through: str
+    from_seq: int
+    to_seq: int
+    read_seq: int
+    tokens_before: int = 0
+    tokens_after: int = 0
+    model: str = ""
+    focus: str = ""
 
 
 class SessionSet(Body, frozen=True):
@@ -165,10 +177,13 @@ class TurnQueued(Body, frozen=True):
 
 
 class TurnStarted(Body, frozen=True):
-    """A turn holds the session. Its fence is the seq of this entry."""
+    """A turn holds the session; its fence is the seq of this entry. With a `purpose` it answers nobody."""
 
     turn_id: str
     owner: str
+    purpose: str = ""
+    refused: bool = False
+    """Whether a limit of the day ends it at once: it is not counted."""
 
 
 class TurnStopping(Body, frozen=True):
@@ -190,10 +205,11 @@ class TurnSteered(Body, frozen=True):
 
 
 class TurnContinued(Body, frozen=True):
-    """The model is asked to go on where a broken connection cut its message."""
+    """The model is asked to go on where a broken connection, or a crash, cut it. `note`: what it is told, if any."""
 
     turn_id: str
     message_id: str
+    note: str = ""
 
 
 class TurnUsed(Body, frozen=True):
@@ -202,6 +218,8 @@ class TurnUsed(Body, frozen=True):
     turn_id: str
     model: str
     usage: Usage = Usage()
+    purpose: str = ""
+    """Empty: the answer. Otherwise what else was asked for: `title`, `transcription`."""
 
 
 class TurnEnded(Body, frozen=True):
@@ -315,6 +333,7 @@ KINDS: dict[str, tuple[int, type[Body]]] = {
     "session.archived": (1, SessionArchived),
     "session.frozen": (1, SessionFrozen),
     "session.set": (1, SessionSet),
+    "session.compacted": (1, SessionCompacted),
     "message.added": (1, MessageAdded),
     "message.opened": (1, MessageOpened),
     "message.sealed": (1, MessageSealed),
@@ -340,6 +359,12 @@ KINDS: dict[str, tuple[int, type[Body]]] = {
     "access.asked": (1, AccessAsked),
     "access.tried": (1, AccessTried),
     "access.changed": (1, AccessChanged),
+    "memory.noted": (1, agent.MemoryNoted),
+    "memory.edited": (1, agent.MemoryEdited),
+    "memory.forgotten": (1, agent.MemoryForgotten),
+    "file.transcribed": (1, agent.FileTranscribed),
+    "question.asked": (1, agent.QuestionAsked),
+    "question.answered": (1, agent.QuestionAnswered),
 }
 """Each kind, its newest version, and the body of that version. A kind's old versions stay readable for ever."""
 

@@ -107,6 +107,12 @@ HITS_MAX: Final = 1000
 CONTEXT_MESSAGES_MAX: Final = 20
 """Neighbours on each side that a search returns with a message."""
 
+NOTES_MAX: Final = 50
+"""Notes of one owner's memory: each is told to the model in every session."""
+
+NOTE_CHARACTERS_MAX: Final = 500
+"""One note: a sentence or two, not a document."""
+
 CONVERSATIONS_MAX: Final = 256
 """Conversations whose fold a process keeps, so that a turn reads only what is new."""
 

@@ -47,11 +47,20 @@ class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
 
 
 class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True):
-    """A model's own thinking, with the signature that its provider wants back and the model that made it."""
+    """A model's own thinking, with the signature that its provider wants back and the model that made it.
+
+    `id` is what the provider calls this stretch of it. A signature without a text is given back as well: some
+    providers hide what was thought, or sign the words before it.
+    """
 
     text: str
     signature: str = ""
     model: str = ""
+    id: str = ""
+
+
+SIGNS_TEXT = "text"
+"""The id of reasoning that has no words and signs the words before it."""
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, tag="tool_call", omit_defaults=True):
@@ -60,6 +69,9 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, tag="tool_call", omit_
     id: str
     name: str
     arguments: str = "{}"
+    signature: str = ""
+    """What the provider wants back with it, and `model`, which made it: nobody else is given the signature."""
+    model: str = ""
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True, tag="tool_result", omit_defaults=True):
@@ -78,6 +90,8 @@ class File(msgspec.Struct, frozen=True, kw_only=True, tag="file", omit_defaults=
     name: str = ""
     media_type: str = "application/octet-stream"
     size_bytes: int = 0
+    transcript: str = ""
+    """What a voice note says. In the record that is an entry of its own; a conversation has it here."""
 
 
 Part = Text | Reasoning | ToolCall | ToolResult | File

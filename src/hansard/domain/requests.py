@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 import msgspec
 
-from hansard.domain.messages import ToolCall, ToolResult
+from hansard.domain.messages import Part, Reasoning, Text, ToolCall, ToolResult
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,17 +18,45 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     parameters: str = '{"type":"object","properties":{}}'
 
 
+class Image(msgspec.Struct, frozen=True, kw_only=True):
+    """A picture that a model is shown. Its bytes are read just before it is asked."""
+
+    blob: str
+    media_type: str
+    size_bytes: int = 0
+    name: str = ""
+    data: bytes = b""
+
+
 class UserSaid(msgspec.Struct, frozen=True):
     """What people said, and what they and the model have to know about what happened."""
 
     text: str
+    images: tuple[Image, ...] = ()
 
 
 class AssistantSaid(msgspec.Struct, frozen=True):
-    """What the model said and the tools that it called. Each call has its result in the message that follows."""
+    """What the model said and the tools that it called. Each call has its result in the message that follows.
+
+    `thought` is the same in the parts and the order in which the provider gave it, its own reasoning included; empty
+    when the model that is asked is not to be given any back.
+    """
 
     text: str
     calls: tuple[ToolCall, ...] = ()
+    thought: tuple[Part, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What is sent: reasoning where it stood, words, calls. Without blank words."""
+        if self.thought:
+            return self.thought
+        return (*([Text(self.text)] if self.text.strip() else []), *self.calls)
+
+    @property
+    def reasoning(self) -> tuple[Reasoning, ...]:
+        """The reasoning that is given back."""
+        return tuple(part for part in self.thought if isinstance(part, Reasoning))
 
 
 class ToolsSaid(msgspec.Struct, frozen=True):
@@ -46,6 +75,32 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[ToolSpec, ...] = ()
     messages: tuple[Said, ...] = ()
     output_tokens_max: int | None = None
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model takes, as far as a request depends on it. By default: words, of any length."""
+
+    family: str = ""
+    """Which models may be given its reasoning back, as `family_of` says. Empty: none is."""
+    window_tokens: int = 0
+    """Tokens of a request and its answer together. 0: not known, so that nothing is left out for it."""
+    request_bytes_max: int = 0
+    """The size of a request. 0: not known."""
+    images_max: int = 0
+    """Pictures in one request. 0: it sees none."""
+    image_bytes_max: int = 0
+    image_side_max: int = 0
+    """Pixels of a picture's longer side. 0: any."""
+    image_types: tuple[str, ...] = ("image/jpeg", "image/png", "image/gif", "image/webp")
+
+
+DATED = re.compile(r"(?:[-@](?:\d{8}|\d{4}-\d\d-\d\d|\d{3}|latest|preview|exp))+\Z")
+"""Ends of names by which providers tell builds of one model apart."""
+
+
+def family_of(name: str) -> str:
+    """Return what a model and its other builds have in common: the provider, and the name without its date."""
+    return DATED.sub("", name)
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -91,6 +146,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     kind: FailureKind
     text: str
     retry_after_seconds: float | None = None
+    status: int = 0
+    """The provider's HTTP status, where it answered with one."""
 
     @property
     def retryable(self) -> bool:
@@ -122,10 +179,14 @@ class FinishReason(StrEnum):
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer is whole. The last event of a stream that did not fail."""
+    """The answer is whole. The last event of a stream that did not fail.
+
+    `parts` is the answer once more, in the parts that the provider gave it, where those hold signatures.
+    """
 
     reason: FinishReason = FinishReason.STOP
     usage: Usage = Usage()
+    parts: tuple[Part, ...] = ()
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):

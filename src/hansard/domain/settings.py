@@ -15,21 +15,26 @@ import msgspec
 from msgspec import Meta
 
 from hansard.domain.limits import KIB, MIB
+from hansard.domain.settings_agent import (
+    MODEL_FORMS,
+    PERSON_NAME,
+    AutoResume,
+    Choice,
+    DayLimits,
+    ModelName,
+    ResumeSetting,
+    RoomTable,
+    ServerTable,
+    TitlesSetting,
+    Tools,
+)
+from hansard.domain.settings_compaction import Compaction
+from hansard.domain.settings_voice import Transcription
 
 PREFIX: Final = "HANSARD_"
 """How the name of an environment variable starts that sets something here."""
 
 DAY_SECONDS: Final = 86_400
-
-MODEL_FORMS: Final = ("openai:NAME", "anthropic:NAME", "google:NAME", "scripted:FILE", "demo")
-"""How a model can be named: the part before the colon says who answers."""
-
-MODEL_PATTERN: Final = r"\A(?:(?:openai|anthropic|google):[^\x00-\x20\x7f]+|scripted:[^\x00-\x1f\x7f]+|demo)\Z"
-"""The forms above, without control characters, which have no business in a name that is shown."""
-
-ModelName = Annotated[
-    str, Meta(pattern=MODEL_PATTERN, max_length=500, extra={"allowed": f"one of {', '.join(MODEL_FORMS)}"})
-]
 
 
 class Busy(StrEnum):
@@ -63,8 +68,8 @@ class Colour(StrEnum):
     """Not at all."""
 
 
-class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one turn may use. A turn that reaches a limit ends, and says which."""
+class TurnLimits(DayLimits, frozen=True, kw_only=True):
+    """What one turn may use, and a day. A turn that reaches a limit ends, and says which."""
 
     steps_max: Annotated[
         int,
@@ -178,7 +183,6 @@ class Answers(StrEnum):
     """Whatever an allowed person says."""
 
 
-PERSON_NAME: Final = r"[a-z0-9][a-z0-9_-]{0,63}"
 MATRIX_PERSON: Final = r"@[^\s:]{1,200}:[^\s]{1,200}"
 
 AllowName = Annotated[
@@ -193,7 +197,7 @@ AllowName = Annotated[
 ]
 
 
-class Person(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Person(Choice, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One person, wherever they talk."""
 
     matrix: tuple[Annotated[str, Meta(pattern=rf"\A{MATRIX_PERSON}\Z")], ...] = ()
@@ -381,6 +385,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = ""
     limits: TurnLimits = TurnLimits()
+    compaction: Compaction = Compaction()
     providers: Providers = Providers()
     terminal: Terminal = Terminal()
     people: Annotated[
@@ -388,10 +393,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             max_length=1000,
             description="Who a person is on each platform, so that they have one history everywhere: "
-            "`matrix` is a list of Matrix names, `terminal = true` says that the terminal here is theirs.",
+            "`matrix` is a list of Matrix names, `terminal = true` says that the terminal here is theirs; `model` "
+            "and `persona` are what the agent is for them.",
             extra={
-                "allowed": 'a section [people.NAME] for each person, with matrix = ["@name:server"] '
-                "and terminal = true or false"
+                "allowed": 'a section [people.NAME] for each person, with matrix = ["@name:server"], '
+                "terminal = true or false, model and persona"
             },
         ),
     ] = {}
@@ -399,6 +405,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     resets: Resets = Resets()
     pairing: Pairing = Pairing()
     gateway: Gateway = Gateway()
+    rooms: RoomTable = {}
+    tools: Tools = Tools()
+    mcp: ServerTable = {}
+    auto_resume: ResumeSetting = AutoResume.OFF
+    titles: TitlesSetting = None
+    transcription: Transcription = Transcription()
 
 
 class Setting(NamedTuple):
@@ -425,8 +437,9 @@ class Setting(NamedTuple):
 
     @property
     def is_table(self) -> bool:
-        """Whether it holds values by name, which a variable gives as JSON."""
-        return get_origin(bare_type(self.type)) is dict
+        """Whether it holds sections, one or many, which a variable gives as JSON."""
+        kind = bare_type(self.type)
+        return get_origin(kind) is dict or (self.is_list and is_section(get_args(kind)[0]))
 
     @property
     def allowed(self) -> str:

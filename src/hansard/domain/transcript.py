@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -44,6 +46,17 @@ def streamed_pieces(parts: Sequence[Part]) -> list[tuple[str, str]]:
     ]
 
 
+def same_words(parts: Sequence[Part], pieces: Iterable[tuple[str, str]]) -> bool:
+    """Return whether parts say what was streamed, in the same order, however either is divided."""
+    return runs_of(streamed_pieces(parts)) == runs_of(pieces)
+
+
+def runs_of(pieces: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return pieces with neighbours of one kind joined, and empty ones left out."""
+    filled = [piece for piece in pieces if piece[1]]
+    return [(part, "".join(text for _, text in run)) for part, run in groupby(filled, key=itemgetter(0))]
+
+
 def edited(message: Message, parts: tuple[Part, ...]) -> Message:
     """Return a message with its author's later words; what was deleted stays so, and files stay."""
     if message.is_retracted:
@@ -55,6 +68,15 @@ def edited(message: Message, parts: tuple[Part, ...]) -> Message:
 def retracted(message: Message) -> Message:
     """Return what is seen of a message that was deleted in its chat."""
     return msgspec.structs.replace(message, parts=(Text(RETRACTED),), is_retracted=True)
+
+
+def transcribed(message: Message, blob: str, text: str) -> Message:
+    """Return a message with the words of one of its voice notes."""
+    parts = tuple(
+        msgspec.structs.replace(part, transcript=text) if isinstance(part, File) and part.blob == blob else part
+        for part in message.parts
+    )
+    return msgspec.structs.replace(message, parts=parts)
 
 
 class Changes:

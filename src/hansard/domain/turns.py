@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
+
+RESUMED_SUFFIX: Final = "-resumed"
+"""How the id of a turn ends that goes on with a lost one, whose id stands before it."""
 
 
 class TurnState(StrEnum):

@@ -1,39 +1,79 @@
 """The context: what a model is asked, as a pure function of the conversation.
 
 Reads: a folded conversation. Writes: nothing.
-Invariants: the messages of one request begin those of the next, until something is undone or restored; roles alternate,
-people first; every call has its result in the message after it; no text is empty (L8). What is missing is said in the
-view, never changed in the record.
+Invariants: the messages of one request begin those of the next, until something is undone, restored, summed up or
+refused; roles alternate, people first; every call has its result in the message after it; no text is empty; reasoning
+goes to the family of models that made it and to no other (L8). What is missing is said in the view, and stays in the
+record.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from hansard.domain.messages import File, Message, Role, Status, Text, ToolCall, ToolOutcome, ToolResult
-from hansard.domain.requests import AssistantSaid, Request, Said, ToolsSaid, UserSaid
+from hansard.domain.ids import DERIVED_PREFIX
+from hansard.domain.messages import (
+    SIGNS_TEXT,
+    File,
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Status,
+    Text,
+    ToolCall,
+    ToolOutcome,
+    ToolResult,
+)
+from hansard.domain.requests import AssistantSaid, Image, Request, Rules, Said, ToolsSaid, UserSaid, family_of
 from hansard.engine import prompts
 from hansard.engine.calls import result_id
+from hansard.engine.delimiting import data_of, harmless, named, quote, said_by
+from hansard.engine.views import as_text, fit, merged, noted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hansard.domain.conversation import Conversation, End, Placed
     from hansard.domain.entries import SessionFrozen
 
-CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """What every provider accepts as the id of a call."""
 
+TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+"""What every provider accepts as the name of a tool."""
 
-def build_request(conversation: Conversation, frozen: SessionFrozen, output_tokens_max: int | None) -> Request:
-    """Return the next request of a conversation."""
-    return Request(
-        system=frozen.system,
-        tools=frozen.tools,
-        messages=tuple(render(conversation.placed, conversation.ends, opening_of(conversation))),
-        output_tokens_max=output_tokens_max,
-    )
+IMAGE_TYPE = "image/"
+
+UNSIGNED, PLAIN, HIDDEN = WATERMARKS = ("view.unsigned", "view.plain", "view.hidden")
+"""Settings of a session by which it is remembered what a provider refused to read; after a colon, which model did."""
+
+SEQ_DIGITS_MAX = 18
+
+NO_MARKS: Final[Mapping[str, int]] = {}
+
+
+def build_request(
+    conversation: Conversation,
+    frozen: SessionFrozen,
+    output_tokens_max: int | None,
+    rules: Rules = Rules(),  # noqa: B008
+    *,
+    uses_tools: bool = True,
+    marks: Mapping[str, int] = NO_MARKS,
+) -> Request:
+    """Return the next request of a conversation, as one model takes it.
+
+    `marks` are up to where this model refuses it.
+    """
+    tools = frozen.tools if uses_tools else ()
+    manner = manner_of(conversation, rules, marks, has_tools=bool(tools))
+    messages = render(shown(conversation, manner), conversation.ends, opening_of(conversation), manner)
+    request = Request(system=frozen.system, tools=tools, messages=tuple(messages), output_tokens_max=output_tokens_max)
+    return fit(request, rules)
 
 
 class Opening(NamedTuple):
@@ -44,17 +84,58 @@ class Opening(NamedTuple):
 
 
 def opening_of(conversation: Conversation) -> Opening:
-    """Return how a conversation begins. It never changes, so every request begins with it."""
+    """Return how a conversation begins, or how it goes on after what was summed up."""
     reason = conversation.began.reason if conversation.began is not None else ""
-    return Opening(prompts.session_began(reason) if reason else "", conversation.owner.startswith("person:"))
+    notes = [prompts.session_began(reason)] if reason else []
+    if (compaction := conversation.compaction) is not None:
+        notes.append(prompts.summed_up(compaction.covered, harmless(compaction.body.summary)))
+    return Opening("\n\n".join(notes), conversation.owner.startswith("person:"))
 
 
-def render(placed: list[Placed], ends: dict[str, End], opening: Opening = Opening()) -> list[Said]:  # noqa: B008
+class Manner(NamedTuple):
+    """How messages are said to one model. Each number is the seq up to which something holds."""
+
+    family: str = ""
+    """Whose reasoning is given back."""
+    unsigned_seq: int = 0
+    """Without reasoning, whoever's it is."""
+    plain_seq: int = 0
+    """In words alone: no calls, no pictures."""
+    hidden_seq: int = 0
+    """Not at all."""
+    has_tools: bool = True
+    """Calls are told in words where there are no tools: some providers refuse them then."""
+
+
+def manner_of(conversation: Conversation, rules: Rules, marks: Mapping[str, int], *, has_tools: bool) -> Manner:
+    """Return how a conversation is said to a model: by its rules, and by what a provider refused before."""
+    unsigned, plain, hidden = (max(watermark(conversation, name), marks.get(name, 0)) for name in WATERMARKS)
+    return Manner(rules.family if has_tools else "", unsigned, plain, hidden, has_tools)
+
+
+def watermark(conversation: Conversation, name: str) -> int:
+    """Return the seq up to which a provider's refusal changed the view; 0 when none did."""
+    value = conversation.settings.get(name, "")
+    return int(value) if value.isascii() and value.isdecimal() and len(value) <= SEQ_DIGITS_MAX else 0
+
+
+def shown(conversation: Conversation, manner: Manner) -> list[Placed]:
+    """Return what is said in full: what no summary stands for, and nobody refuses to read."""
+    placed = conversation.placed[conversation.covered :]
+    return [each for each in placed if each.seq > manner.hidden_seq] if manner.hidden_seq else placed
+
+
+def render(
+    placed: list[Placed],
+    ends: dict[str, End],
+    opening: Opening = Opening(),  # noqa: B008
+    manner: Manner = Manner(),  # noqa: B008
+) -> list[Said]:
     """Return the messages that a model is given; they end with something to reply to."""
-    rendering = Rendering(ends, opening)
-    for message, turn_id, _ in placed:
+    rendering = Rendering(ends, opening, manner)
+    for message, turn_id, seq in placed:
         if message.status != Status.OPEN:
-            rendering.take(message, turn_id)
+            rendering.take(message, turn_id, seq)
     return rendering.finish()
 
 
@@ -69,20 +150,27 @@ class OpenCall(NamedTuple):
 class Rendering:
     """Messages on their way to a model."""
 
-    def __init__(self, ends: dict[str, End], opening: Opening) -> None:
+    def __init__(self, ends: dict[str, End], opening: Opening, manner: Manner) -> None:
         """Begin with none."""
         self.said: list[Said] = []
         self._ends = ends
+        self._manner = manner
+        self._plain: int | None = None
+        self._images: list[Image] = []
         self._is_private = opening.is_private
         self._turn_id = ""
         self._notes: list[str] = [opening.note] if opening.note else []
+        self._orphans: list[str] = []
         self._open: list[OpenCall] = []
         self._results: dict[str, ToolResult] = {}
         self._used_ids: set[str] = set()
         self._cut = False
 
-    def take(self, message: Message, turn_id: str) -> None:
+    def take(self, message: Message, turn_id: str, seq: int) -> None:
         """Add a message."""
+        if self._plain is None and seq > self._manner.plain_seq and message.role != Role.TOOL:
+            self._close_calls()
+            self._plain = len(self.said)
         if message.role == Role.TOOL:
             self._take_results(message)
         elif message.role == Role.SYSTEM and not message.parts:
@@ -91,7 +179,7 @@ class Rendering:
                 self._say_between()
         elif message.role == Role.ASSISTANT:
             self._close_calls()
-            self._take_reply(message, turn_id)
+            self._take_reply(tamed(message) if message.is_imported else message, turn_id, seq)
         else:
             self._close_calls()
             self._take_words(message, turn_id)
@@ -100,8 +188,14 @@ class Rendering:
     def finish(self) -> list[Said]:
         """Return all of it."""
         self._close_calls()
-        if not self.said or isinstance(self.said[-1], AssistantSaid):
-            self._say_between()
+        self._answer_to_something()
+        plain = len(self.said) if self._plain is None else self._plain
+        if plain and self._manner.plain_seq:
+            self.said = merged([*as_text(self.said[:plain]), *self.said[plain:]])
+        if not self._manner.has_tools:
+            self.said = as_text(self.said, pictures=True)
+        if self._manner.hidden_seq:
+            self.said[0] = noted(self.said[0], prompts.HIDDEN)
         return self.said
 
     def _take_words(self, message: Message, turn_id: str) -> None:
@@ -111,62 +205,92 @@ class Rendering:
             self.said.append(AssistantSaid(prompts.NO_REPLY))
             self._notes = [prompts.turn_without_reply(end.state if end else None, end.reason if end else "")]
             last = None
-        text = "\n\n".join([*self._notes, words_of(message, is_private=self._is_private)])
-        self._notes = []
+        text = "\n\n".join([*self._notes, *self._orphans, words_of(message, is_private=self._is_private)])
+        self._notes, self._orphans = [], []
+        images = () if message.is_retracted else images_of(message)
         if isinstance(last, UserSaid):
-            self.said[-1] = UserSaid(f"{last.text}\n\n{text}")
+            self.said[-1] = UserSaid(f"{last.text}\n\n{text}", (*last.images, *images))
         else:
-            self.said.append(UserSaid(text))
+            self.said.append(UserSaid(text, images))
 
-    def _take_reply(self, message: Message, turn_id: str) -> None:
+    def _take_reply(self, message: Message, turn_id: str, seq: int) -> None:
         text = "".join(part.text for part in message.parts if isinstance(part, Text))
         called = [part for part in message.parts if isinstance(part, ToolCall)]
-        calls = tuple(self._own_id(part, result_id(message.id, index)) for index, part in enumerate(called))
-        if not text.strip() and not calls:
+        if not text.strip() and not called:
             return
-        if not self.said or isinstance(self.said[-1], AssistantSaid):
-            self._say_between()
-        self.said.append(AssistantSaid(text if text.strip() else "", calls))
+        family = self._manner.family if seq > self._manner.unsigned_seq else ""
+        calls = tuple(self._own_call(part, result_id(message.id, index)) for index, part in enumerate(called))
+        self._answer_to_something()
+        unsigned = tuple(own_signature(call, family) for call in calls)
+        thought = thought_parts(message.parts, unsigned, family) if message.status == Status.COMPLETE else ()
+        self.said.append(AssistantSaid(text if text.strip() else "", unsigned, thought))
         self._cut = message.status == Status.INTERRUPTED
         end = self._ends.get(turn_id)
         self._notes = [prompts.reply_interrupted(end.reason if end else "")] if self._cut else []
+
+    def _answer_to_something(self) -> None:
+        """Let the model's words follow what it was told; results without their calls stand there, too."""
+        last = self.said[-1] if self.said else None
+        if last is None or isinstance(last, AssistantSaid):
+            self._say_between()
+        elif self._orphans:
+            told = "\n\n".join(self._orphans)
+            if isinstance(last, UserSaid):
+                self.said[-1] = UserSaid(f"{last.text}\n\n{told}", last.images)
+            else:
+                self.said.append(UserSaid(told))
+            self._orphans = []
 
     def _say_between(self) -> None:
         """Put a note where a person would have spoken."""
         between = prompts.BEGIN if not self.said else prompts.CONTINUE if self._cut else prompts.GO_ON
         notes = [] if self.said else self._notes
-        self.said.append(UserSaid("\n\n".join([*notes, between])))
-        self._notes = []
+        self.said.append(UserSaid("\n\n".join([*notes, *self._orphans, between])))
+        self._notes, self._orphans = [], []
 
-    def _own_id(self, call: ToolCall, answer_id: str) -> ToolCall:
-        """Return a call with an id that is valid and the only one of its name; its result is found by the old one."""
+    def _own_call(self, call: ToolCall, answer_id: str) -> ToolCall:
+        """Return a call with a name and an id that are valid, the id only here; its result is found by the old one."""
         own, number = call.id, len(self._used_ids)
         while not CALL_ID.fullmatch(own) or own in self._used_ids:
             own, number = f"call_{number}", number + 1
         self._used_ids.add(own)
         self._open.append(OpenCall(call.id, own, answer_id))
-        return msgspec.structs.replace(call, id=own)
+        return msgspec.structs.replace(call, id=own, name=tool_name(call.name))
 
     def _take_results(self, message: Message) -> None:
+        files = [file_note(part) for part in message.parts if isinstance(part, File)]
+        self._images += images_of(message)
         for part in message.parts:
             if not isinstance(part, ToolResult):
                 continue
             named = [each for each in self._open if each.recorded_id == part.call_id]
             meant = next((each for each in named if each.result_id == message.id), named[0] if named else None)
             if meant is None:
-                self._notes.append(prompts.orphan_result(part.text))
+                orphan = prompts.orphan_result(data_of(part.text, message.id))
+                self._orphans.append("\n".join([orphan, *files]))
                 continue
             self._open.remove(meant)
-            text = part.text if part.text.strip() else prompts.NO_TEXT
+            text = "\n".join([*([result_text(part)] if part.text.strip() else []), *files])
+            text = text or prompts.NO_TEXT
             self._results[meant.own_id] = msgspec.structs.replace(part, call_id=meant.own_id, text=text)
 
     def _close_calls(self) -> None:
         """Give every call of the last reply its result; one that has none gets one that says so."""
         last = self.said[-1] if self.said else None
         if not isinstance(last, AssistantSaid) or not last.calls:
+            self._images = []
             return
         self.said.append(ToolsSaid(tuple(self._results.get(call.id) or unknown_result(call) for call in last.calls)))
-        self._open, self._results = [], {}
+        if self._images:
+            names = [image.name or "unnamed" for image in self._images]
+            self.said.append(UserSaid(prompts.result_files(names), tuple(self._images)))
+        self._open, self._results, self._images = [], {}, []
+
+
+def tamed(message: Message) -> Message:
+    """Return an answer that was given elsewhere: whoever wrote it, nothing in it passes for a note by the program."""
+    parts = tuple(Text(harmless(part.text)) if isinstance(part, Text) else part for part in message.parts)
+    return msgspec.structs.replace(message, parts=parts)
 
 
 def unknown_result(call: ToolCall) -> ToolResult:
@@ -174,21 +298,88 @@ def unknown_result(call: ToolCall) -> ToolResult:
     return ToolResult(call_id=call.id, text=prompts.RESULT_UNKNOWN, outcome=ToolOutcome.UNKNOWN)
 
 
+def tool_name(name: str) -> str:
+    """Return a name that every provider accepts: the same, or the nearest to it."""
+    if TOOL_NAME.fullmatch(name):
+        return name
+    cleaned = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:63]
+    return cleaned if TOOL_NAME.fullmatch(cleaned) else f"_{cleaned}"
+
+
+def own_signature(call: ToolCall, family: str) -> ToolCall:
+    """Return a call with its signature only when the family of models that gave it is asked."""
+    keeps = bool(family) and family_of(call.model) == family
+    return call if keeps or not call.signature else msgspec.structs.replace(call, signature="", model="")
+
+
+def thought_parts(parts: tuple[Part, ...], calls: tuple[ToolCall, ...], family: str) -> tuple[Part, ...]:
+    """Return a message's parts as its own family of models is given them back; none without reasoning of its own.
+
+    Reasoning at the end has nothing that it led to, and no provider takes it.
+    """
+    own = [part for part in parts if isinstance(part, Reasoning) and is_own(part, family)]
+    if not own:
+        return ()
+    following = iter(calls)
+    found: list[Part] = []
+    for part in parts:
+        if isinstance(part, ToolCall):
+            found.append(next(following))
+        elif (isinstance(part, Text) and part.text.strip()) or (isinstance(part, Reasoning) and is_own(part, family)):
+            found.append(part)
+    while isinstance(found[-1], Reasoning) and found[-1].id != SIGNS_TEXT:
+        found.pop()
+    return tuple(found)
+
+
+def is_own(part: Reasoning, family: str) -> bool:
+    """Return whether reasoning is signed by the family of models that is asked."""
+    return bool(family and part.signature) and family_of(part.model) == family
+
+
+def images_of(message: Message) -> tuple[Image, ...]:
+    """Return the pictures among a message's files."""
+    return tuple(
+        Image(blob=part.blob, media_type=image_type(part), size_bytes=part.size_bytes, name=named(part.name))
+        for part in message.parts
+        if isinstance(part, File) and part.blob and image_type(part).startswith(IMAGE_TYPE)
+    )
+
+
+def image_type(part: File) -> str:
+    """Return a file's type as providers spell it; people and platforms write some types in other ways."""
+    spelt = part.media_type.partition(";")[0].strip().lower()
+    return "image/jpeg" if spelt in {"image/jpg", "image/pjpeg"} else spelt
+
+
+def file_note(part: File) -> str:
+    """Return what a model is told of a file."""
+    kept = "" if part.blob else ", which was not kept"
+    name, media_type = named(part.name) or "unnamed", named(part.media_type)
+    note = f"[Hansard: a file: {name}, {media_type}, {part.size_bytes} bytes{kept}]"
+    return f"{note}\n{prompts.VOICE}\n{quote(part.transcript)}" if part.transcript.strip() else note
+
+
+def result_text(part: ToolResult) -> str:
+    """Return what a tool gave. Its role says that it is data; nothing in it passes for a note but Hansard's own."""
+    is_own = part.text in {prompts.RESULT_UNKNOWN, prompts.RESULT_NOT_STARTED}
+    return part.text if is_own else harmless(part.text)
+
+
 def words_of(message: Message, *, is_private: bool = False) -> str:
     """Return what somebody said, as a model reads it. Who said it in a chat of one person goes without saying."""
     if message.is_retracted:
         return prompts.RETRACTED
-    pieces = []
-    for part in message.parts:
-        if isinstance(part, Text):
-            pieces.append(part.text)
-        elif isinstance(part, File):
-            kept = "" if part.blob else ", which was not kept"
-            name = part.name or "unnamed"
-            pieces.append(f"[Hansard: a file: {name}, {part.media_type}, {part.size_bytes} bytes{kept}]")
+    pieces = [part.text for part in message.parts if isinstance(part, Text)]
+    files = [file_note(part) for part in message.parts if isinstance(part, File)]
     text = "\n".join(pieces)
-    if message.author and text and not (is_private and message.chat):
-        text = f"{message.author}: {text}"
+    if message.role == Role.SYSTEM and not message.id.startswith(DERIVED_PREFIX):
+        text = said_by(prompts.INSTRUCTION, text)
+    elif message.author and not (is_private and message.chat):
+        text = said_by(message.author, text) if text.strip() else f"{named(message.author)} says:"
+    elif message.role != Role.SYSTEM:
+        text = harmless(text)
+    text = "\n".join([*([text] if text.strip() else []), *files])
     notes = [
         note for note, holds in ((prompts.OBSERVED, message.is_observed), (prompts.EDITED, message.is_edited)) if holds
     ]

@@ -20,10 +20,12 @@ from hansard.domain.text import clean_text
 from hansard.engine.calls import Calls
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
+    from hansard.domain.messages import Part
     from hansard.domain.requests import ModelEvent, Request
     from hansard.domain.settings import TurnLimits
+    from hansard.engine.requests import Requests
     from hansard.ports.model import Model
     from hansard.record.turn import Reply, Turn
 
@@ -49,9 +51,7 @@ class AnswerCutError(Exception):
     """Leaves a reply that the provider cut, so that it is sealed as interrupted."""
 
 
-async def ask(
-    turn: Turn, models: Sequence[Model], make_request: Callable[[Model], Request], limits: TurnLimits
-) -> Answer:
+async def ask(turn: Turn, models: Sequence[Model], requests: Requests, limits: TurnLimits) -> Answer:
     """Return the first answer that says anything; without one, the failure of the last model."""
     answer = Answer(failure=Failure(kind=FailureKind.MISSING, text="no model is configured"))
     for index, model in enumerate(models):
@@ -60,19 +60,27 @@ async def ask(
             await turn.append(
                 Message.notice(f"{models[index - 1].name} could not answer ({failed}). Asking {model.name}.")
             )
-        answer = await ask_one(turn, model, make_request(model), limits)
+        answer = await ask_one(turn, model, requests, limits)
         if answer.failure is None or answer.message_id:
             return answer
     return answer
 
 
-async def ask_one(turn: Turn, model: Model, request: Request, limits: TurnLimits) -> Answer:
-    """Ask one model, as often as it may help."""
-    for attempt in range(1, limits.attempts_max + 1):
-        answer = await stream_answer(turn, model, request)
+async def ask_one(turn: Turn, model: Model, requests: Requests, limits: TurnLimits) -> Answer:
+    """Ask one model, as often as it may help; one that cannot read the conversation, in a safer view."""
+    attempt = 0
+    requests.begin()
+    while True:
+        attempt += 1
+        answer = await stream_answer(turn, model, await requests.build(model))
         failure = answer.failure
         if failure is None or answer.usage != Usage():
             turn.use(model.name, answer.usage)
+        if failure is None or answer.message_id:
+            await requests.accepted(model)
+        elif await requests.remedied(model, failure):
+            attempt = 0
+            continue
         if failure is None or answer.message_id or not failure.retryable or attempt == limits.attempts_max:
             return answer
         seconds = pause_seconds(attempt, failure, limits)
@@ -81,7 +89,6 @@ async def ask_one(turn: Turn, model: Model, request: Request, limits: TurnLimits
                 Message.notice(f"{model.name}: {failure.text.rstrip('.')}. Trying again in {seconds:.0f} s.")
             )
         await asyncio.sleep(seconds)
-    return answer
 
 
 def pause_seconds(attempt: int, failure: Failure, limits: TurnLimits) -> float:
@@ -132,9 +139,21 @@ class AnswerWriter:
                 self._turn.settle(self.answer.message_id, Calls(self.answer.message_id, self.answer.calls).unfinished())
             elif isinstance(event, Finished):
                 self._change(reason=event.reason, usage=event.usage)
+                self._arrange(event.parts)
             else:
                 self._change(failure=event.failure, usage=event.usage, calls=())
                 raise AnswerCutError
+
+    def _arrange(self, parts: tuple[Part, ...]) -> None:
+        """Record the answer in the parts that the provider gave it, its calls as they are recorded here."""
+        called = [part for part in parts if isinstance(part, ToolCall)]
+        if self._reply is None or not parts or len(called) != len(self.answer.calls):
+            return
+        calls = iter(
+            msgspec.structs.replace(own, signature=part.signature, model=part.model)
+            for own, part in zip(self.answer.calls, called, strict=True)
+        )
+        self._reply.arrange([next(calls) if isinstance(part, ToolCall) else part for part in parts])
 
     def _own_call(self, call: ToolCall) -> ToolCall:
         """Return a call as it is recorded, with an id of its own: results are found by it."""

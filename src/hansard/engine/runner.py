@@ -12,9 +12,11 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from hansard.domain.entries import Entry, MessageAdded
+from hansard.engine.compaction import FULL_PERCENT, make_room
 from hansard.engine.tasks import cancel_all
-from hansard.engine.turns import Agent, run_turn
-from hansard.errors import HansardError, LeaseHeld, NotFound, SessionEnded
+from hansard.engine.titles import first_exchange, give_title, is_asked
+from hansard.engine.turns import Agent, models_of, run_turn
+from hansard.errors import HansardError, LeaseHeld, LimitReached, NotFound, SessionEnded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,9 +47,17 @@ class Runner:
         self._report = report
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._wanted: dict[str, set[str]] = {}
+        self._chores: dict[str, asyncio.Task[None]] = {}
+        self._titling: dict[str, asyncio.Task[None]] = {}
+        self._closed = False
 
     def wake(self, session_id: str, turn_id: str = "") -> None:
-        """A turn was queued here; without an id, whichever waits is run, whoever queued it."""
+        """A turn was queued here; without an id, whichever waits is run, whoever queued it.
+
+        What is summed up there waits: whoever speaks comes first.
+        """
+        if (chore := self._chores.get(session_id)) is not None:
+            chore.cancel()
         self._wanted.setdefault(session_id, set()).add(turn_id)
         if session_id not in self._tasks:
             self._tasks[session_id] = asyncio.create_task(self._serve(session_id))
@@ -69,15 +79,48 @@ class Runner:
 
     async def close(self) -> None:
         """Interrupt what runs and wait until it has ended, in the record."""
-        await cancel_all(*self._tasks.values())
+        self._closed = True
+        await cancel_all(*self._tasks.values(), *self._chores.values(), *self._titling.values())
 
     async def _serve(self, session_id: str) -> None:
         try:
+            await self.tidied(session_id)
             while wanted := self._wanted.get(session_id):
+                await self._make_room(session_id, FULL_PERCENT)
                 await self._serve_turn(session_id, wanted.pop())
         finally:
             del self._tasks[session_id]
             self._wanted.pop(session_id, None)
+        if not self._closed:
+            self._tidy(session_id)
+
+    async def tidied(self, session_id: str) -> None:
+        """Wait until nothing is summed up in a session any more."""
+        while (chore := self._chores.get(session_id)) is not None:
+            await asyncio.wait({chore})
+
+    def _tidy(self, session_id: str) -> None:
+        """Sum up what was said, where a person asked for it or the window fills: after the answer, beside nothing."""
+
+        def done(chore: asyncio.Task[None]) -> None:
+            if self._chores.get(session_id) is chore:
+                del self._chores[session_id]
+
+        percent = self._agent.compaction.start_percent
+        chore = asyncio.create_task(self._make_room(session_id, percent, after=True))
+        self._chores[session_id] = chore
+        # Also when it is cancelled before it began.
+        chore.add_done_callback(done)
+
+    async def _make_room(self, session_id: str, percent: int, *, after: bool = False) -> None:
+        """Sum up where it is due; what goes wrong is reported, and the conversation goes on without."""
+        try:
+            await make_room(self._agent, session_id, percent, after=after)
+        except HansardError:
+            # The turn that comes next meets the same, and tells.
+            return
+        except Exception as error:  # noqa: BLE001  # boundary: process edge
+            self._report(session_id, error)
 
     async def _serve_turn(self, session_id: str, turn_id: str) -> None:
         """Run the turn when it can be run; without an id, all that wait. What others queued is theirs to run."""
@@ -98,14 +141,36 @@ class Runner:
         """Run a turn, or wait for the one that is in its way; return whether nothing is left to run."""
         try:
             ran = await run_turn(self._agent, session_id, turn_id)
-        except (NotFound, SessionEnded):
+        except (NotFound, SessionEnded, LimitReached):
             return True
         except LeaseHeld:
             await self._wait_for_end(session_id)
             return False
+        self._give_title(session_id, ran.turn_id)
         if ran.stopped:
             await self._gather(session_id)
         return bool(turn_id)
+
+    def _give_title(self, session_id: str, turn_id: str) -> None:
+        """Ask for a session's title, beside everything else: once in this process, after a turn that answered."""
+        if session_id not in self._titling and not self._closed:
+            self._titling[session_id] = asyncio.create_task(self._try_title(session_id, turn_id))
+
+    async def _try_title(self, session_id: str, turn_id: str) -> None:
+        """Ask for a title; what goes wrong is no trouble of anybody's: the session has none."""
+        try:
+            asked = await title_after(self._agent, session_id, turn_id)
+        except Exception as error:  # noqa: BLE001  # boundary: process edge
+            asked = True
+            if not isinstance(error, HansardError):
+                self._report(session_id, error)
+        if not asked:
+            del self._titling[session_id]
+
+    async def titled(self, session_id: str) -> None:
+        """Wait until a session has its title, if it is asked for."""
+        if (titling := self._titling.get(session_id)) is not None:
+            await asyncio.wait({titling})
 
     async def _wait_for_end(self, session_id: str) -> None:
         """Wait until the turn that runs elsewhere has ended, or a while."""
@@ -137,3 +202,15 @@ class Runner:
 def is_said(entry: Entry) -> bool:
     """Return whether an entry counts as somebody speaking; everything but notices does."""
     return not isinstance(entry.body, MessageAdded) or entry.body.role == "user"
+
+
+async def title_after(agent: Agent, session_id: str, turn_id: str) -> bool:
+    """Ask for a title after a turn; return whether it was the time for it."""
+    conversation = await agent.record.conversation(session_id)
+    models = await models_of(agent, conversation)
+    if not is_asked(agent.policy.titles, models[0].name):
+        return True
+    if not first_exchange(conversation):
+        return False
+    await give_title(agent, models[0], session_id, turn_id)
+    return True

@@ -12,29 +12,37 @@ import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
 from hansard.domain.entries import Entry, SessionFrozen, TurnStopping
 from hansard.domain.messages import Message
+from hansard.domain.permissions import may_be_offered
+from hansard.domain.policy import Policy
 from hansard.domain.requests import Failure, FinishReason
-from hansard.engine import prompts
+from hansard.domain.settings_compaction import Compaction
+from hansard.engine.asking import Permits, people_of
 from hansard.engine.calls import Calls
-from hansard.engine.context import build_request
+from hansard.engine.delimiting import harmless_spec
+from hansard.engine.instructions import system_prompt
+from hansard.engine.recovery import is_resumption, take_up
 from hansard.engine.replies import Answer, ask
+from hansard.engine.requests import Requests
 from hansard.engine.tasks import cancel_all
+from hansard.engine.voices import write_down
 from hansard.errors import HansardError, ModelMissing, OutcomeUnknown, RecordRefused, RecordUnavailable, StaleLease
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from hansard.domain.conversation import Conversation
-    from hansard.domain.requests import Request
     from hansard.domain.settings import TurnLimits
     from hansard.ports.model import Model
     from hansard.ports.tool import Tool
+    from hansard.ports.transcriber import Transcriber
     from hansard.record.api import Record
     from hansard.record.turn import Turn
 
+
+DEFAULT_MODEL = "default"
+"""What the setting `model` of a session is when the configured one is meant again."""
 
 RECORD_ERRORS = (RecordUnavailable, OutcomeUnknown, StaleLease, RecordRefused)
 """What a turn cannot end by itself: its runner hears of it."""
@@ -48,6 +56,16 @@ class Agent(NamedTuple):
     tools: Mapping[str, Tool]
     limits: TurnLimits
     instructions: str = ""
+    choose: Callable[[str], Awaitable[Model]] | None = None
+    """Finds the model of a name, where a session has one of its own."""
+    is_named: Callable[[], bool] | None = None
+    """Whether the configured model was named for this run: then it comes before a session's own."""
+    compaction: Compaction = Compaction()
+    policy: Policy = Policy()
+    transcriber: Transcriber | None = None
+    """Writes voice notes down."""
+    prepare: Callable[[], Awaitable[Sequence[str]]] | None = None
+    """Gets tools of other servers ready; returns what went wrong."""
 
 
 class Ran(NamedTuple):
@@ -60,15 +78,19 @@ class Ran(NamedTuple):
 async def converse(agent: Agent, turn: Turn) -> None:
     """Ask; run the tools that are called; ask again; until the model calls no more."""
     record, limits = agent.record, agent.limits
+    if is_resumption(turn.id) and not await take_up(agent, turn):
+        return
     conversation = await record.conversation(turn.session_id)
     if not conversation.wants_reply:
         return
-    frozen = conversation.frozen or await record.freeze(turn.session_id, freeze(agent))
-    models = await agent.models()
+    frozen = await frozen_of(agent, turn, conversation)
+    models = await models_of(agent, conversation)
+    requests = Requests(record, turn, frozen, limits.output_tokens_max)
     tokens, continued, step = 0, 0, 0
     while True:
         step += 1
-        answer = await ask(turn, models, requests_of(conversation, frozen, limits), limits)
+        await write_down(agent, turn)
+        answer = await ask(turn, models, requests, limits)
         tokens += answer.usage.input_tokens + answer.usage.output_tokens
         calls = Calls(answer.message_id, answer.calls)
         turn.settle(answer.message_id, calls.unfinished())
@@ -84,28 +106,62 @@ async def converse(agent: Agent, turn: Turn) -> None:
         elif not answer.calls:
             await close(turn, answer)
             return
-        elif step >= limits.steps_max or tokens >= limits.turn_tokens_max:
-            reach_limit(turn, f"{step} steps" if step >= limits.steps_max else f"{tokens} tokens")
+        elif reached := await limit_reached(agent, turn, step, tokens):
+            reach_limit(turn, reached)
             return
         else:
-            try:
-                await calls.run(turn, record, agent.tools, limits)
-            finally:
-                turn.settle(answer.message_id, calls.unfinished())
-        conversation = await record.conversation(turn.session_id)
+            await run_calls(agent, turn, answer.message_id, calls)
 
 
-def freeze(agent: Agent) -> SessionFrozen:
-    """Return what a session that begins now tells its model."""
-    system = "\n\n".join(part for part in (prompts.BASE_PROMPT, agent.instructions) if part)
-    return SessionFrozen(system=system, tools=tuple(tool.spec for _, tool in sorted(agent.tools.items())))
+async def run_calls(agent: Agent, turn: Turn, message_id: str, calls: Calls) -> None:
+    """Run the calls of a message; whatever has no result when that ends gets one with the turn's end."""
+    conversation = await agent.record.conversation(turn.session_id)
+    permits = Permits(turn, agent.record, agent.policy, conversation)
+    try:
+        await calls.run(turn, agent.record, agent.tools, agent.limits, permits)
+    finally:
+        turn.settle(message_id, calls.unfinished())
 
 
-def requests_of(conversation: Conversation, frozen: SessionFrozen, limits: TurnLimits) -> Callable[[Model], Request]:
-    """Return the request of this moment, for whichever model is asked."""
-    with_tools = build_request(conversation, frozen, limits.output_tokens_max)
-    without_tools = msgspec.structs.replace(with_tools, tools=())
-    return lambda model: with_tools if model.uses_tools else without_tools
+async def limit_reached(agent: Agent, turn: Turn, step: int, tokens: int) -> str:
+    """Return which limit a turn has reached before its next step; empty when none."""
+    if step >= agent.limits.steps_max:
+        return f"{step} steps"
+    if tokens >= agent.limits.turn_tokens_max:
+        return f"{tokens} tokens"
+    if not agent.policy.budget.is_set:
+        return ""
+    reached = await agent.record.books.ledger.reached(turn.session_id, turn.id, agent.policy.budget)
+    return f"{reached} today" if reached else ""
+
+
+async def frozen_of(agent: Agent, turn: Turn, conversation: Conversation) -> SessionFrozen:
+    """Return what the model is told in this session; fixed by its first turn."""
+    troubles = await agent.prepare() if agent.prepare is not None else ()
+    if conversation.frozen is not None:
+        return conversation.frozen
+    if troubles:
+        await turn.append(Message.notice("\n".join(troubles)))
+    notes = await agent.record.books.memory.list(conversation.owner)
+    system = system_prompt(agent.instructions, agent.policy.choice(conversation.owner).persona, notes)
+    people = people_of(conversation, turn.id) or [("", "")]
+    askers = [agent.policy.asker(conversation.owner, author, chat) for author, chat in people]
+    offered = [
+        harmless_spec(tool.spec)
+        for name, tool in sorted(agent.tools.items())
+        if any(may_be_offered(agent.policy.rules, name, asker) for asker in askers)
+    ]
+    return await agent.record.freeze(turn.session_id, SessionFrozen(system=system, tools=tuple(offered)))
+
+
+async def models_of(agent: Agent, conversation: Conversation) -> list[Model]:
+    """Return the models to ask, in their order: the one that was chosen for this session, or the configured ones."""
+    if agent.is_named is not None and agent.is_named():
+        return list(await agent.models())
+    name = conversation.settings.get("model", "") or agent.policy.choice(conversation.owner).model or ""
+    if name in {"", DEFAULT_MODEL} or agent.choose is None:
+        return list(await agent.models())
+    return [await agent.choose(name)]
 
 
 def fail(turn: Turn, failure: Failure, *, said: bool) -> None:
@@ -134,7 +190,7 @@ async def close(turn: Turn, answer: Answer) -> None:
 
 async def run_turn(agent: Agent, session_id: str, waiting: str = "") -> Ran:
     """Run the turn that waits in a session. NotFound when it does not, LeaseHeld when another one runs."""
-    async with agent.record.turn(session_id, waiting=waiting) as turn:
+    async with agent.record.turn(session_id, waiting=waiting, budget=agent.policy.budget) as turn:
         work = asyncio.create_task(converse(agent, turn))
         stop = asyncio.create_task(stop_asked(agent.record, turn))
         try:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.arrivals import Conclusion
 from hansard.domain.chats import reply_id_of
+from hansard.domain.policy import policy_of
 from hansard.intake import notices
 from hansard.intake.commands import REPEATABLE, perform
 from hansard.intake.handlers import Outcome, Scene
@@ -78,6 +79,7 @@ class ChatCommands:
             listed=self._listed.get((place.key, place.owner), ()),
             author=place.identity,
             chat=place.chat,
+            budget=policy_of(self._settings).budget,
         )
 
     def _remember(self, place: Place, listed: tuple[str, ...]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.messages import Message
 from hansard.errors import Ambiguous, HansardError, NotFound, OutcomeUnknown, RecordUnavailable, SessionEnded
-from hansard.intake import handlers
+from hansard.intake import agent_commands, handlers, model_commands
 from hansard.intake.handlers import Outcome, Scene
 
 if TYPE_CHECKING:
@@ -48,8 +48,14 @@ COMMANDS: dict[str, Command] = {
         Command("queue", "[text]", "Say it after this answer; alone, shows what waits.", handlers.queue),
         Command("steer", "text", "Tell the running answer something at its next step.", handlers.steer),
         Command("busy", "[mode]", "A message may interrupt, queue or steer; alone, shows it.", handlers.busy),
+        Command("compact", "[focus]", "Sum up what was said, for the model; nothing is lost.", model_commands.compact),
+        Command("model", "[name]", "Ask another model from here on; alone, shows it.", model_commands.model),
         Command("status", "", "Show session, model and the state of the record.", handlers.status),
-        Command("usage", "", "Show tokens and cost of this session.", handlers.usage),
+        Command("usage", "", "Show tokens and cost, and what is left today.", agent_commands.usage),
+        Command("yes", "", "Let the tool run that asks for it.", agent_commands.yes),
+        Command("no", "", "Do not let it run.", agent_commands.no),
+        Command("file", "path [words]", "At the terminal: show the model a file.", agent_commands.file),
+        Command("memory", "[add …]", "Show or change what is remembered here.", agent_commands.memory),
     )
 }
 """Every command but /help, which lists them."""
@@ -92,7 +98,7 @@ def suggestion(name: str) -> str:
     return f"There is no command /{name}. " + (f"Did you mean /{near[0]}?" if near else "/help lists them.")
 
 
-REPEATABLE = frozenset({"help", "resume", "sessions", "title", "stop", "busy", "status", "usage"})
+REPEATABLE = frozenset({"help", "resume", "sessions", "title", "stop", "busy", "compact", "model", "status", "usage"})
 """Commands that may be run again when nobody knows whether they were: twice is the same as once."""
 
 

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
+from hansard.domain.budgets import Budget
 from hansard.domain.conversation import add_usage, last_answer, last_exchange
 from hansard.domain.entries import Entry
 from hansard.domain.highlights import excerpt
@@ -58,6 +59,10 @@ class Scene(NamedTuple):
     """What the platform calls the person; empty at the terminal."""
     chat: str = ""
     """Where it is given; empty at the terminal."""
+    budget: Budget = Budget()
+    """What a day may take."""
+    is_model_named: bool = False
+    """Whether the model was named for this run, and so comes before the session's own."""
 
 
 class Outcome(NamedTuple):
@@ -71,6 +76,7 @@ class Outcome(NamedTuple):
     wake: str | None = None
     listed: tuple[str, ...] = ()
     seq: int = 0
+    chose_model: bool = False
 
 
 async def new(scene: Scene, argument: str) -> Outcome:
@@ -244,7 +250,8 @@ async def steer(scene: Scene, argument: str) -> Outcome:
 
 async def say(scene: Scene, text: str, mode: Busy, reply: str) -> Outcome:
     """Record a message in a mode of its own; the reply is only given when something runs."""
-    runs = bool((await scene.record.conversation(scene.session_id)).running)
+    conversation = await scene.record.conversation(scene.session_id)
+    runs = bool(conversation.running) and not conversation.is_compacting
     said = Message.user(text, author=scene.author, chat=scene.chat)
     spoken = await speak(scene.record, scene.session_id, [said], mode)
     return Outcome(reply if runs else "", scene.session_id, wake=spoken.turn_id)
@@ -266,7 +273,7 @@ async def status(scene: Scene, argument: str) -> Outcome:
     record = scene.record
     session = await record.session(scene.session_id)
     conversation = await record.conversation(scene.session_id)
-    turn = "an answer runs" if conversation.running else "idle"
+    turn = "being summed up" if conversation.is_compacting else "an answer runs" if conversation.running else "idle"
     lines = [
         f"Session  {session.id}" + (f" “{session.title}”" if session.title else ""),
         f"Messages {session.messages}, {len(conversation.waiting)} waiting; {turn}",

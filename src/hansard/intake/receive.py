@@ -14,11 +14,14 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+import msgspec
+
 from hansard.domain.access import Action, may
 from hansard.domain.arrivals import Arrival, Change, Held, Invited, Manner, Outcome, Passing, Rules
 from hansard.domain.chats import key_in_chat, message_id_of, parse_key
 from hansard.domain.limits import TITLE_CHARACTERS_MAX
 from hansard.domain.messages import Message, Part, Role, Text
+from hansard.domain.questions import answer_of
 from hansard.domain.settings import Answers, Busy, Rooms
 from hansard.errors import ChannelError, HansardError, OutcomeUnknown, RecordUnavailable
 from hansard.intake import notices
@@ -211,11 +214,21 @@ class Intake:
 
     async def _message(self, event: Event, cursor: str) -> Wake | None:
         """Somebody said something."""
+        if not self._is_for_agent(event) and await self._is_answer(event):
+            event = msgspec.structs.replace(event, is_for_agent=True)
         if not self._is_for_agent(event) and not self._options.observe:
             await self._ignore(event, cursor)
             return None
         text = self._mention.sub("", event.text, count=1)
         return await self._say(event, cursor, parse(text) if self._is_for_agent(event) else None)
+
+    async def _is_answer(self, event: Event) -> bool:
+        """Return whether somebody answers what a turn asks them here: they need not name the agent for that."""
+        if answer_of(event.text.strip().removeprefix("/")) is None:
+            return False
+        session_id = await self._record.inbox.busy_session(self._place(event).key)
+        waits = self._record.books.questions.waits
+        return bool(session_id) and await self._persist(lambda: waits(session_id, event.sender, event.chat))
 
     async def _say(self, event: Event, cursor: str, parsed: Parsed | None) -> Wake | None:
         """Record what somebody said, and run it when it is a command."""

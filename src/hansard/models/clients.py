@@ -12,10 +12,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hansard.models.failures import Place
+from hansard.models.google_body import ASKED, google_contents
 from hansard.models.wire import observe
 
 if TYPE_CHECKING:
     import httpx2
+    from openai import AsyncOpenAI
     from openai.types.chat import ChatCompletionStreamOptionsParam
     from pydantic_ai.models import Model
     from pydantic_ai.models.openai import OpenAIChatModelSettings
@@ -55,7 +57,14 @@ STYLES: Final = {
         base_url_variable="ANTHROPIC_BASE_URL",
         base_url="https://api.anthropic.com",
     ),
+    "google": Style(
+        name="google",
+        key_variables=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+        base_url_variable="GOOGLE_GEMINI_BASE_URL",
+        base_url="https://generativelanguage.googleapis.com",
+    ),
 }
+STYLES["openai-responses"] = msgspec.structs.replace(STYLES["openai"], name="openai-responses")
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,12 +149,16 @@ def make_model(access: Access, client: httpx2.AsyncClient, *, asks_usage: bool) 
     """Make the model of a protocol."""
     if access.style.name == "anthropic":
         return anthropic_model(access, client)
+    if access.style.name == "google":
+        return google_model(access, client)
+    if access.style.name == "openai-responses":
+        return responses_model(access, client)
     return openai_model(access, client, asks_usage=asks_usage)
 
 
 def openai_model(access: Access, client: httpx2.AsyncClient, *, asks_usage: bool) -> Model[Any]:
     """Make a model behind Chat Completions, at any address. Some servers refuse to be asked for usage figures."""
-    from openai import AsyncOpenAI, omit
+    from openai import omit
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai import OpenAIProvider
@@ -157,14 +170,7 @@ def openai_model(access: Access, client: httpx2.AsyncClient, *, asks_usage: bool
             del model_settings
             return cast("ChatCompletionStreamOptionsParam", omit)
 
-    library = AsyncOpenAI(
-        api_key=access.key,
-        base_url=access.base_url,
-        max_retries=0,
-        timeout=client.timeout,
-        default_headers=access.headers,
-        http_client=client,
-    )
+    library = openai_client(access, client)
     profile = OpenAIModelProfile(
         thinking_tags=NEVER_A_TAG, ignore_streamed_leading_whitespace=False, json_schema_transformer=None
     )
@@ -173,6 +179,52 @@ def openai_model(access: Access, client: httpx2.AsyncClient, *, asks_usage: bool
         profile["openai_chat_supports_max_completion_tokens"] = False
     kind = OpenAIChatModel if asks_usage else FigurelessModel
     return kind(access.model, provider=OpenAIProvider(openai_client=library), profile=profile)
+
+
+def openai_client(access: Access, client: httpx2.AsyncClient) -> AsyncOpenAI:
+    """Make the client of OpenAI's library."""
+    from openai import AsyncOpenAI
+
+    return AsyncOpenAI(
+        api_key=access.key,
+        base_url=access.base_url,
+        max_retries=0,
+        timeout=client.timeout,
+        default_headers=access.headers,
+        http_client=client,
+    )
+
+
+def responses_model(access: Access, client: httpx2.AsyncClient) -> Model[Any]:
+    """Make a model behind Responses."""
+    from pydantic_ai.models.openai import OpenAIResponsesModel
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    library = openai_client(access, client)
+    profile = OpenAIModelProfile(
+        json_schema_transformer=None,
+        openai_supports_encrypted_reasoning_content=access.is_own or is_loopback(access.base_url),
+    )
+    return OpenAIResponsesModel(access.model, provider=OpenAIProvider(openai_client=library), profile=profile)
+
+
+def google_model(access: Access, client: httpx2.AsyncClient) -> Model[Any]:
+    """Make a model behind Google's generateContent."""
+    from pydantic_ai.models.google import GoogleModel
+    from pydantic_ai.profiles.google import GoogleModelProfile
+    from pydantic_ai.providers.google import GoogleProvider
+
+    class OwnContents(GoogleModel):
+        """The same, with the contents as they are made here."""
+
+        async def _map_messages(self, messages: Any, model_request_parameters: Any) -> Any:  # noqa: ANN401
+            system, contents = await super()._map_messages(messages, model_request_parameters)
+            asked = ASKED.get(None)
+            return system, contents if asked is None else google_contents(asked)
+
+    provider = GoogleProvider(api_key=access.key, base_url=access.base_url, http_client=client)
+    return OwnContents(access.model, provider=provider, profile=GoogleModelProfile(json_schema_transformer=None))
 
 
 def anthropic_model(access: Access, client: httpx2.AsyncClient) -> Model[Any]:

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from hansard.domain.requests import AssistantSaid, Failed, Failure, FailureKind, Request, ToolsSaid, UserSaid
+from hansard.domain.requests import AssistantSaid, Failed, Failure, FailureKind, Request, Rules, ToolsSaid, UserSaid
 from hansard.models.demo_files import find_demo
 from hansard.models.demo_server import CONTEXT_TOKENS, HOST, MODEL_ALIAS
 from hansard.models.pydantic import open_provider
@@ -113,6 +113,11 @@ class DemoModel:
     def uses_tools(self) -> bool:
         """It is too small for them."""
         return False
+
+    @property
+    def rules(self) -> Rules:
+        """Words alone. What does not fit is left out here, by its own tokens."""
+        return Rules()
 
     @property
     def server_pid(self) -> int | None:

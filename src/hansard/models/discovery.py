@@ -27,7 +27,10 @@ OPENAI_DEFAULT: Final = "gpt-6.1-terra"
 ANTHROPIC_DEFAULT: Final = "claude-sonnet-5-5"
 """Of Anthropic's current models, the one in the middle of the prices."""
 
-PREFIXES: Final = ("openai:", "anthropic:", "google:", "scripted:")
+GOOGLE_DEFAULT: Final = "gemini-3.8-flash"
+"""Of Google's current models, the one in the middle of the prices."""
+
+PREFIXES: Final = ("openai:", "openai-responses:", "anthropic:", "google:", "scripted:")
 """How the full name of a model begins; `demo` is one by itself."""
 
 PROBE_SECONDS_MAX: Final = 0.15
@@ -97,11 +100,8 @@ async def discover(
         return Discovered(chosen, None, "HANSARD_MODEL names it")
     if environment.get("OPENAI_API_KEY") or environment.get("OPENAI_BASE_URL"):
         return await from_openai(environment)
-    for variable in STYLES["anthropic"].key_variables:
-        if environment.get(variable):
-            name = environment.get("ANTHROPIC_MODEL") or chosen or ANTHROPIC_DEFAULT
-            base_url = environment.get("ANTHROPIC_BASE_URL") or None
-            return Discovered(f"anthropic:{name}", base_url, f"{variable} is set")
+    if (keyed := from_keys(environment, chosen)) is not None:
+        return keyed
     for found in await find_local(environment, servers=servers, probe_seconds_max=probe_seconds_max):
         if found.models:
             name = chosen if chosen in found.models else found.models[0]
@@ -109,6 +109,20 @@ async def discover(
             return Discovered(f"openai:{name}", found.server.base_url, reason)
     if find_demo(demo_folder(environment), search):
         return Discovered("demo", None, "the demo model is installed, and nothing larger was found")
+    return None
+
+
+def from_keys(environment: Mapping[str, str], chosen: str) -> Discovered | None:
+    """Choose a model at Anthropic or at Google, where there is a key for it; None when there is none."""
+    for variable in STYLES["anthropic"].key_variables:
+        if environment.get(variable):
+            name = environment.get("ANTHROPIC_MODEL") or chosen or ANTHROPIC_DEFAULT
+            base_url = environment.get("ANTHROPIC_BASE_URL") or None
+            return Discovered(f"anthropic:{name}", base_url, f"{variable} is set")
+    for variable in STYLES["google"].key_variables:
+        if environment.get(variable):
+            base_url = environment.get("GOOGLE_GEMINI_BASE_URL") or None
+            return Discovered(f"google:{chosen or GOOGLE_DEFAULT}", base_url, f"{variable} is set")
     return None
 
 

@@ -3,7 +3,7 @@
 a finish reason came                                    whole, whatever happens to the connection afterwards
 none, and an exception                                  what the exception says
 none, and the stream was closed with its marker         whole
-none, Anthropic                                         cut: that protocol always gives a reason
+none, Anthropic, Google, Responses                      cut: those protocols always give a reason
 none, and the transport marks the end between events    whole: some servers never give a reason
 none, and anything else                                 cut
 """
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from hansard.domain.messages import ToolCall
+from hansard.domain.messages import SIGNS_TEXT, Part, Reasoning, Text, ToolCall
 from hansard.domain.requests import Delta, Failure, FailureKind, FinishReason, Usage
 from hansard.models.failures import cut_off
-from hansard.models.mapping import decode_object
+from hansard.models.filling import decode_object
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ToolCallPart
@@ -70,7 +70,7 @@ class Ending:
 
     def _is_whole(self, answer: StreamedResponse) -> bool:
         """Whether an answer without a finish reason is whole all the same."""
-        if self._style == "anthropic":
+        if self._style != "openai":
             return False
         if self._wire.marked_done:
             return True
@@ -95,6 +95,35 @@ class Ending:
         )
         if self.calls and self.reason is FinishReason.STOP:
             self.reason = FinishReason.TOOLS
+
+
+def signed_parts(answer: StreamedResponse, model: str) -> tuple[Part, ...]:
+    """Return a whole answer in the parts that the provider gave it; none when it signed nothing."""
+    found: list[Part] = []
+    carried: dict[str, str] = {}
+    for part in answer.get().parts:
+        signature = str((getattr(part, "provider_details", None) or {}).get("thought_signature") or "")
+        if part.part_kind == "text":
+            found.append(Text(part.content))
+            if signature:
+                found.append(Reasoning("", signature, model, SIGNS_TEXT))
+        elif part.part_kind == "thinking":
+            own = part.signature or signature or carried.get(part.id or "", "")
+            if part.id:
+                carried[part.id] = own
+            found.append(Reasoning(part.content, own, model if own else "", part.id or ""))
+        elif part.part_kind == "tool-call":
+            arguments = written_arguments(part) or "{}"
+            found.append(
+                ToolCall(
+                    id=part.tool_call_id,
+                    name=part.tool_name,
+                    arguments=arguments,
+                    signature=signature,
+                    model=model if signature else "",
+                )
+            )
+    return tuple(found) if any(getattr(part, "signature", "") for part in found) else ()
 
 
 def raw_reason(answer: StreamedResponse) -> str:

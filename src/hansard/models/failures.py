@@ -44,12 +44,9 @@ def missing_key(variable: str) -> Failure:
     return Failure(kind=FailureKind.UNAUTHORISED, text=f"There is no key for this model: set {variable}.")
 
 
-def missing_protocol(prefix: str) -> Failure:
-    """A provider's own protocol needs a package that Hansard does not carry."""
-    text = (
-        f"Models of {prefix} cannot be asked by their own protocol: the package for it (google-genai) is not part of "
-        "Hansard. Use openai:NAME with OPENAI_BASE_URL set to the provider's OpenAI-compatible address."
-    )
+def missing_package(package: str) -> Failure:
+    """A provider's own protocol needs a package that is not installed."""
+    text = f"The package for this provider's protocol is not installed: pip install {package}"
     return Failure(kind=FailureKind.MISSING, text=text)
 
 
@@ -105,9 +102,8 @@ def status_failure(error: ModelAPIError, status: int, place: Place) -> Failure:
     if status >= STATUS_SERVER_MIN or status == STATUS_TIMEOUT:
         text = said(f"The provider failed ({status})", error.body, place)
         return Failure(kind=FailureKind.UNAVAILABLE, text=text, retry_after_seconds=retry_after(error))
-    return Failure(
-        kind=FailureKind.REFUSED, text=said(f"The provider refused the request ({status})", error.body, place)
-    )
+    text = said(f"The provider refused the request ({status})", error.body, place)
+    return Failure(kind=FailureKind.REFUSED, text=text, status=status)
 
 
 def retry_after(error: ModelAPIError) -> float | None:

@@ -1,4 +1,4 @@
-"""Models behind OpenAI's and Anthropic's protocols, by pydantic-ai's direct streaming.
+"""Models behind OpenAI's, Anthropic's and Google's protocols, by pydantic-ai's direct streaming.
 
 The libraries take a second to import, so nothing of them is touched before the first request; `preload` does it
 earlier, in a thread, while a person types. One call of `stream` asks once: the libraries' own retries are off, and
@@ -8,17 +8,20 @@ every failure is a value.
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import threading
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from hansard.domain.requests import Called, Delta, Failed, Failure, Finished
+from hansard.domain.requests import Called, Delta, Failed, Failure, Finished, Rules
 from hansard.domain.text import clean_text, split_pending_surrogate
 from hansard.errors import InvalidInput
 from hansard.models.clients import STYLES, Access, find_access, http_client, make_model, trusted
-from hansard.models.endings import Ending, known_usage
-from hansard.models.failures import failure_of, missing_key, missing_protocol, refuses_figures
-from hansard.models.mapping import map_messages, map_parameters, map_settings
+from hansard.models.endings import Ending, known_usage, signed_parts
+from hansard.models.failures import failure_of, missing_key, missing_package, refuses_figures
+from hansard.models.google_body import ASKED
+from hansard.models.mapping import map_parameters, map_settings, stand_in
+from hansard.models.rules import rules_of
 from hansard.models.wire import OBSERVER, Wire
 
 if TYPE_CHECKING:
@@ -29,9 +32,6 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model, StreamedResponse
 
     from hansard.domain.requests import ModelEvent, Request
-
-ABSENT: Final = ("google",)
-"""Protocols that have a name here and no adapter: their package does not come with Hansard."""
 
 
 def open_provider(
@@ -47,15 +47,23 @@ def open_provider(
     Without a key or an address the variables are read that the provider's own library reads.
     """
     prefix, _, model = name.partition(":")
-    if not model or (prefix not in STYLES and prefix not in ABSENT):
-        known = ", ".join(f"{prefix}:NAME" for prefix in (*STYLES, *ABSENT))
+    if not model or prefix not in STYLES:
+        known = ", ".join(f"{prefix}:NAME" for prefix in STYLES)
         message = f"{name!r} is not the name of a model at a provider; those are {known}"
         raise InvalidInput(message)
-    if prefix in ABSENT:
-        return ProviderModel(name, missing_protocol(prefix))
     style = STYLES[prefix]
+    if prefix == "google" and not is_installed("google.genai"):
+        return ProviderModel(name, missing_package("google-genai"))
     access = find_access(style, model, key=key, base_url=base_url, headers=headers, stall_seconds=stall_seconds)
     return ProviderModel(name, missing_key(style.key_variables[0]) if access.lacks_key else access)
+
+
+def is_installed(module: str) -> bool:
+    """Return whether a package is there, without importing it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 IMPORTING = threading.Lock()
@@ -69,12 +77,15 @@ def preload(name: str = "") -> None:
     """
     prefix = name.partition(":")[0]
     with IMPORTING:
-        if prefix in {"", "openai"}:
-            import openai.resources.chat.completions  # noqa: F401
+        if prefix in {"", "openai", "openai-responses"}:
+            import openai.resources.chat.completions
+            import openai.resources.responses  # noqa: F401
             import pydantic_ai.models.openai
         if prefix in {"", "anthropic"}:
             import anthropic.resources.beta.messages  # noqa: F401
             import pydantic_ai.models.anthropic
+        if prefix == "google":
+            import pydantic_ai.models.google
         if prefix in {"", *STYLES}:
             import pydantic_ai.direct  # noqa: F401
             from genai_prices.data_snapshot import get_snapshot
@@ -104,6 +115,13 @@ class ProviderModel:
         """Every provider can be offered tools; what a model makes of them is its own affair."""
         return True
 
+    @property
+    def rules(self) -> Rules:
+        """What the provider documents."""
+        prefix, _, model = self._name.partition(":")
+        is_own = not isinstance(self._access, Failure) and self._access.is_own
+        return rules_of(prefix, model, is_own=is_own)
+
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         """Ask once, and give the answer as it comes. Calls are given at the end, when they are known to be whole."""
         access = self._access
@@ -131,7 +149,8 @@ class ProviderModel:
         if ending.failure is not None:
             yield Failed(failure=ending.failure, usage=usage)
         else:
-            yield Finished(reason=ending.reason, usage=usage)
+            parts = signed_parts(answer, self._name) if answer is not None else ()
+            yield Finished(reason=ending.reason, usage=usage, parts=parts)
 
     async def close(self) -> None:
         """Let go of the connections."""
@@ -179,17 +198,18 @@ async def opened(
 
     opening = model_request_stream(
         model,
-        map_messages(request, access.style.name),
+        stand_in(),
         model_settings=map_settings(request, access.style.name),
         model_request_parameters=map_parameters(request),
         instrument=False,
     )
     async with AsyncExitStack() as stack:
-        token = OBSERVER.set(wire)
+        token, asked = OBSERVER.set(wire), ASKED.set(request)
         try:
             answer = await stack.enter_async_context(opening)
         finally:
             OBSERVER.reset(token)
+            ASKED.reset(asked)
         yield answer
 
 

@@ -40,6 +40,7 @@ from hansard.domain.requests import (
     Finished,
     FinishReason,
     Request,
+    Rules,
     ToolsSaid,
     Usage,
     UserSaid,
@@ -118,6 +119,7 @@ class Script(Part, frozen=True):
 
     answers: tuple[ScriptedAnswer, ...]
     uses_tools: bool = True
+    window_tokens: int = 0
 
     def __post_init__(self) -> None:
         """Refuse a script that has nothing to say."""
@@ -155,6 +157,11 @@ class ScriptedModel:
     def uses_tools(self) -> bool:
         """As the script says; yes, when it says nothing."""
         return self._script.uses_tools
+
+    @property
+    def rules(self) -> Rules:
+        """As the script says; without limits, when it says nothing."""
+        return Rules(window_tokens=self._script.window_tokens)
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         """Give the answer whose turn it is in this conversation."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from hansard.domain.requests import ModelEvent, Request
+    from hansard.domain.requests import ModelEvent, Request, Rules
 
 
 class Model(Protocol):
@@ -25,6 +25,11 @@ class Model(Protocol):
     @property
     def uses_tools(self) -> bool:
         """Whether it can be offered tools."""
+        ...
+
+    @property
+    def rules(self) -> Rules:
+        """What it takes: whose reasoning, how much, which pictures."""
         ...
 
     def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:

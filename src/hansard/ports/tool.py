@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from hansard.domain.requests import ToolSpec
+    from hansard.domain.tools import ToolOutput, ToolScene
 
 
 class Tool(Protocol):
@@ -21,15 +22,15 @@ class Tool(Protocol):
         """Whether running it twice does no harm."""
         ...
 
-    async def run(self, arguments: dict[str, object]) -> str:
+    async def run(self, arguments: dict[str, object]) -> str | ToolOutput:
         """Run it. An exception is a result too: the model is told its text."""
         ...
 
 
 @runtime_checkable
-class SessionTool(Tool, Protocol):
-    """A tool that is told in which session it is called: it sees what the owner of that session may see (L11)."""
+class PlacedTool(Protocol):
+    """A tool that has to know where it is called: in whose session, and by whom."""
 
-    async def run_in(self, session_id: str, arguments: dict[str, object]) -> str:
-        """Run it for a session, in place of `run`."""
+    def at(self, scene: ToolScene) -> Tool:
+        """Return the tool as it is for one call."""
         ...

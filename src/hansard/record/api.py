@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
+from hansard.domain.budgets import Budget
 from hansard.domain.conversation import Conversation
 from hansard.domain.deliveries import Cursor, Delivery, DeliveryState, Intake
 from hansard.domain.entries import MessagesRestored, MessagesUndone, SessionFrozen
@@ -37,6 +38,7 @@ from hansard.record.asking import (
     describe_setting,
     one_of,
 )
+from hansard.record.books import Books
 from hansard.record.calls import Caller, close_in_thread, open_in_thread
 from hansard.record.conversations import Conversations
 from hansard.record.followers import PageReader, load_transcript, notified
@@ -77,6 +79,7 @@ class Record:
         self.outbox = Outbox(caller)
         self.imports = Imports(caller)
         self.access = AccessBook(caller)
+        self.books = Books(caller)
 
     @classmethod
     @asynccontextmanager
@@ -247,13 +250,19 @@ class Record:
     # Turns.
 
     def turn(
-        self, session_id: str, *, wait_seconds: float = 0, waiting: str | None = None
+        self,
+        session_id: str,
+        *,
+        wait_seconds: float = 0,
+        waiting: str | None = None,
+        purpose: str = "",
+        budget: Budget | None = None,
     ) -> AbstractAsyncContextManager[Turn]:
         """Hold a session for one turn: its queued one, or a new one. Leaving ends the turn, whatever happened.
 
-        With `waiting`, only a queued one: that of this id, or, when it is empty, whichever waits.
+        `waiting`: only a queued one, of this id or (empty) any. `purpose`: a new one. LimitReached by the `budget`.
         """
-        return hold(self._caller, session_id, wait_seconds, waiting)
+        return hold(self._caller, session_id, wait_seconds, waiting, purpose, budget)
 
     async def queue_turn(self, session_id: str, *, chat: str = "") -> TurnInfo:
         """Queue a turn, to be shown in a chat as well; the one that waits already is returned."""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from hansard.domain import entries as e
 from hansard.domain.access import DAY_MICROSECONDS, HOUR_MICROSECONDS, Grant
+from hansard.domain.chats import person_owner
+from hansard.domain.entries_agent import MemoryEdited, MemoryForgotten, MemoryNoted
 from hansard.domain.messages import Role
 from hansard.domain.turns import TurnState
 from hansard.record.sqlite.queries import SQL
@@ -108,6 +110,7 @@ def _message_added(run: Run, place: Place, body: e.MessageAdded) -> None:
     if body.author:
         if body.chat and body.role == Role.USER and not body.observed:
             run(SQL.add_turn_chat, (place.journal, "", body.chat))
+            run(SQL.add_turn_person, (place.journal, person_owner(body.chat.partition(":")[0], body.author)))
     elif body.role in SHOWN_ROLES:
         if body.chat:
             run(SQL.add_outbox, (place.journal, place.entry_id, body.chat, place.seq))
@@ -132,14 +135,33 @@ def _message_delivered(run: Run, place: Place, body: e.MessageDelivered) -> None
 
 
 def _turn_queued(run: Run, place: Place, body: e.TurnQueued) -> None:
-    run(SQL.put_turn, (place.journal, body.turn_id, TurnState.QUEUED, place.seq, ""))
+    run(SQL.put_turn, (place.journal, body.turn_id, TurnState.QUEUED, place.seq, "", ""))
     for chat in body.chats:
         run(SQL.add_turn_chat, (place.journal, "", chat))
 
 
 def _turn_started(run: Run, place: Place, body: e.TurnStarted) -> None:
-    run(SQL.put_turn, (place.journal, body.turn_id, TurnState.RUNNING, place.seq, body.owner))
-    run(SQL.take_turn_chats, (place.journal, body.turn_id))
+    """What waits to be answered goes on waiting while a turn runs that answers nobody."""
+    run(SQL.put_turn, (place.journal, body.turn_id, TurnState.RUNNING, place.seq, body.owner, body.purpose))
+    if not body.purpose:
+        run(SQL.take_turn_chats, (place.journal, body.turn_id))
+    _count_turn(run, place, body)
+
+
+def _count_turn(run: Run, place: Place, body: e.TurnStarted) -> None:
+    """Whom a turn answers, and so whose day it counts to."""
+    counted = (place.journal, body.turn_id, place.at, int(not body.purpose and not body.refused))
+    if not body.purpose:
+        run(SQL.take_turn_persons, counted)
+    run(SQL.repeat_turn_persons, counted)
+    run(SQL.take_turn_owner, counted)
+    run(SQL.take_turn_everybody, counted)
+
+
+def _turn_used(run: Run, place: Place, body: e.TurnUsed) -> None:
+    used = body.usage
+    figures = (used.input_tokens, used.output_tokens, used.cost_micros or 0)
+    run(SQL.use_turn_person, (place.journal, body.turn_id, *figures))
 
 
 def _turn_steered(run: Run, place: Place, body: e.TurnSteered) -> None:
@@ -150,6 +172,8 @@ def _turn_steered(run: Run, place: Place, body: e.TurnSteered) -> None:
 
 def _turn_ended(run: Run, place: Place, body: e.TurnEnded) -> None:
     run(SQL.end_turn, (body.state, body.reason, place.journal, body.turn_id))
+    if body.state in {TurnState.COMPLETED, TurnState.FAILED}:
+        run(SQL.spare_turn_persons, (place.journal, body.turn_id))
     if body.state == TurnState.LOST:
         run(SQL.leave_turn_chats, (place.journal, body.turn_id))
     run(SQL.drop_turn_chats, (place.journal, body.turn_id))
@@ -208,6 +232,18 @@ def _access_changed(run: Run, place: Place, body: e.AccessChanged) -> None:
     run(SQL.change_access, (body.channel, body.identity, state, place.at, body.by))
 
 
+def _memory_noted(run: Run, place: Place, body: MemoryNoted) -> None:
+    run(SQL.insert_note, (body.note_id, body.owner, body.text, place.seq, place.at))
+
+
+def _memory_edited(run: Run, place: Place, body: MemoryEdited) -> None:
+    run(SQL.edit_note, (body.note_id, body.text, place.at))
+
+
+def _memory_forgotten(run: Run, _place: Place, body: MemoryForgotten) -> None:
+    run(SQL.delete_note, (body.note_id,))
+
+
 APPLY: dict[type[e.Body], Callable[[Run, Place, Any], None]] = {
     e.SessionCreated: _session_created,
     e.SessionTitled: _session_titled,
@@ -222,6 +258,7 @@ APPLY: dict[type[e.Body], Callable[[Run, Place, Any], None]] = {
     e.TurnQueued: _turn_queued,
     e.TurnStarted: _turn_started,
     e.TurnSteered: _turn_steered,
+    e.TurnUsed: _turn_used,
     e.TurnEnded: _turn_ended,
     e.DeliveryCreated: _delivery_created,
     e.DeliveryMoved: _delivery_moved,
@@ -232,4 +269,7 @@ APPLY: dict[type[e.Body], Callable[[Run, Place, Any], None]] = {
     e.AccessAsked: _access_asked,
     e.AccessTried: _access_tried,
     e.AccessChanged: _access_changed,
+    MemoryNoted: _memory_noted,
+    MemoryEdited: _memory_edited,
+    MemoryForgotten: _memory_forgotten,
 }

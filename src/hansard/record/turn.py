@@ -9,14 +9,19 @@ from collections import deque
 from itertools import groupby
 from typing import TYPE_CHECKING, Self
 
-from hansard.domain.entries import TurnContinued, TurnUsed
+import msgspec
+
+from hansard.domain.budgets import Budget
+from hansard.domain.entries import SessionCompacted, TurnContinued, TurnUsed
 from hansard.domain.ids import check_entry_id, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX, REPLY_BYTES_MAX
 from hansard.domain.messages import Message, Part, Reasoning, Text, clean_part
+from hansard.domain.requests import Usage
 from hansard.domain.text import clean_text, split_pending_surrogate
 from hansard.domain.transcript import PART_KINDS
 from hansard.domain.turns import TurnInfo, TurnState
-from hansard.errors import HansardError, InvalidInput, LeaseHeld, OutcomeUnknown, TooLarge
+from hansard.errors import HansardError, InvalidInput, LeaseHeld, LimitReached, OutcomeUnknown, TooLarge
+from hansard.record.operations import questions
 from hansard.record.operations.messages import Offered, offer
 from hansard.record.operations.turns import (
     Claim,
@@ -40,7 +45,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from hansard.domain.entries import Entry
-    from hansard.domain.requests import Usage
+    from hansard.domain.entries_agent import FileTranscribed
+    from hansard.domain.questions import Answered
     from hansard.record.calls import Caller
     from hansard.record.transaction import Transaction
 
@@ -93,18 +99,31 @@ class Turn:
         used = TurnUsed(turn_id=self.id, model=clean_text(model)[:NAME_CHARACTERS_MAX], usage=usage)
         self._kept = self._kept._replace(facts=(*self._kept.facts, (f"~used:{new_id()}", used)))
 
-    def go_on(self, message_id: str) -> None:
+    def transcribe(self, transcribed: FileTranscribed, usage: Usage) -> None:
+        """Note what a voice note says and what that took; recorded with the next thing this turn does."""
+        key = hashlib.sha256(f"{transcribed.message_id}\n{transcribed.blob}".encode()).hexdigest()[:32]
+        model = clean_text(transcribed.model)[:NAME_CHARACTERS_MAX]
+        used = TurnUsed(turn_id=self.id, model=model, usage=usage, purpose="transcription")
+        cleaned = msgspec.structs.replace(transcribed, text=clean_text(transcribed.text), model=model)
+        facts = ((f"~transcript:{key}", cleaned), (f"~used:{new_id()}", used))
+        self._kept = self._kept._replace(facts=(*self._kept.facts, *facts[: 2 if usage != Usage() else 1]))
+
+    def go_on(self, message_id: str, note: str = "") -> None:
         """Note that the model is asked to go on where this message was cut; recorded with the next thing."""
-        fact = TurnContinued(turn_id=self.id, message_id=message_id)
+        fact = TurnContinued(turn_id=self.id, message_id=message_id, note=note)
         self._kept = self._kept._replace(facts=(*self._kept.facts, (f"~continued:{message_id}", fact)))
+
+    def compact(self, compacted: SessionCompacted) -> None:
+        """Note a summary of what was said; recorded with the next thing, at the latest with the turn's end."""
+        self._kept = self._kept._replace(facts=(*self._kept.facts, (f"~compacted:{self.id}", compacted)))
 
     def settle(self, message_id: str, results: Sequence[Message]) -> None:
         """Let these be recorded with the turn's end, where their ids are not there: results of a message's calls."""
         self._calling_id, self._results = message_id, tuple(results)
 
-    def tell(self, text: str) -> None:
-        """Let a notice be recorded with the turn's end."""
-        self._notices = (*self._notices, Message.notice(text))
+    def tell(self, text: str, chat: str = "") -> None:
+        """Let a notice be recorded with the turn's end, to be shown in a chat, or wherever the turn is."""
+        self._notices = (*self._notices, Message.notice(text, chat=chat))
 
     @property
     def kept(self) -> Kept:
@@ -114,6 +133,15 @@ class Turn:
     def wrote(self, kept: Kept) -> None:
         """What was kept is recorded; what came since is not."""
         self._kept = Kept(self._kept.abandoned, self._kept.facts[len(kept.facts) :])
+
+    async def ask(self, notice: Message, call_id: str, people: Sequence[tuple[str, str]]) -> int:
+        """Ask people about a call, and let the turn wait for it; return the question's number in this turn."""
+        asking = questions.Asking(offer(notice), call_id, tuple(people))
+        return await self._caller.write(lambda tx: questions.ask(tx, self._lease, asking))
+
+    async def settle_question(self, number: int, reason: str) -> Answered:
+        """End a question that nobody answered; return the answer, if it came after all."""
+        return await self._caller.write(lambda tx: questions.settle(tx, self._lease, number, reason))
 
     def fail(self, reason: str) -> None:
         """Let the turn end as failed, without an exception."""
@@ -138,16 +166,27 @@ class Turn:
         return await self._caller.write(lambda tx: end_turn(tx, self._lease, ending), cost=cost, ending=True)
 
 
-async def claim(caller: Caller, session_id: str, wait_seconds: float, waiting: str | None = None) -> Turn:
-    """Claim a session's queued turn, or a new one; wait for the one that runs, no longer than told."""
+async def claim(  # noqa: PLR0917
+    caller: Caller,
+    session_id: str,
+    wait_seconds: float,
+    waiting: str | None = None,
+    purpose: str = "",
+    budget: Budget | None = None,
+) -> Turn:
+    """Claim a session's queued turn, or a new one; wait for the one that runs, no longer than told.
+
+    With a purpose it is always a new one, and what is queued goes on waiting.
+    """
     loop = asyncio.get_running_loop()
     store = caller.store
     turn_id = new_id()
-    wanted = Claim(session_id, turn_id, store.owner, waiting)
+    wanted = Claim(session_id, turn_id, store.owner, waiting, purpose, budget or Budget())
     deadline = loop.time() + wait_seconds
     while True:
         try:
             claimed = await caller.write(lambda tx: claim_turn(tx, wanted, store.is_alive))
+            check_claimed(claimed)
         except LeaseHeld:
             if loop.time() >= deadline:
                 raise
@@ -162,9 +201,16 @@ async def claim(caller: Caller, session_id: str, wait_seconds: float, waiting: s
 
 
 @contextlib.asynccontextmanager
-async def hold(caller: Caller, session_id: str, wait_seconds: float, waiting: str | None = None) -> AsyncIterator[Turn]:
+async def hold(  # noqa: PLR0917 - what a claim is made of
+    caller: Caller,
+    session_id: str,
+    wait_seconds: float,
+    waiting: str | None = None,
+    purpose: str = "",
+    budget: Budget | None = None,
+) -> AsyncIterator[Turn]:
     """Hold a session for one turn. Leaving ends it, whatever happened."""
-    turn = await claim(caller, session_id, wait_seconds, waiting)
+    turn = await claim(caller, session_id, wait_seconds, waiting, purpose, budget)
     try:
         yield turn
     except BaseException as error:
@@ -172,6 +218,14 @@ async def hold(caller: Caller, session_id: str, wait_seconds: float, waiting: st
         raise
     else:
         await turn.end(None)
+
+
+def check_claimed(claimed: TurnInfo) -> None:
+    """Refuse to run what a limit of the day ended, or what has to wait for what runs."""
+    if claimed.state is TurnState.FAILED:
+        raise LimitReached(claimed.reason)
+    if claimed.state is TurnState.QUEUED:
+        raise LeaseHeld("the day's limit is near: other turns have to end first")
 
 
 class Reply:
@@ -191,6 +245,7 @@ class Reply:
         self._half = ""
         self._half_part = "text"
         self._parts: list[Part] = []
+        self._arranged: tuple[Part, ...] = ()
         self._error: BaseException | None = None
 
     async def __aenter__(self) -> Self:
@@ -229,6 +284,10 @@ class Reply:
             message = "text and reasoning are streamed: reply.write(…)"
             raise InvalidInput(message)
         self._parts.append(clean_part(part))
+
+    def arrange(self, parts: Sequence[Part]) -> None:
+        """Give all of it once more, in the parts that the provider gave it; counts if it says what was streamed."""
+        self._arranged = tuple(clean_part(part) for part in parts)
 
     def _queue(self, text: str, part: str) -> None:
         data = text.encode()
@@ -277,7 +336,7 @@ class Reply:
                 self._half = ""
             if self._error is not None:
                 raise self._error
-            said = Said(self.id, self._hash.digest(), tuple(self._parts))
+            said = Said(self.id, self._hash.digest(), tuple(self._parts), self._arranged)
             await self._caller.write(lambda tx: seal_message(tx, self._lease, said), cost=self._end_bytes)
         except BaseException:
             self._turn.abandon(self.id)

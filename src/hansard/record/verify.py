@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from hansard.record.store import Store
 
 DUMPS_OF_JOURNAL = ("delivery", "outbox")
-DUMPS_OF_SESSION = ("session", "turn", "turn_chat")
-DUMPS_OF_HOME = ("route", "cursor", "intake", "held", "access", "pace")
+DUMPS_OF_SESSION = ("session", "turn", "turn_chat", "turn_person")
+DUMPS_OF_HOME = ("route", "cursor", "intake", "held", "access", "pace", "note")
 
 
 class Finding(msgspec.Struct, frozen=True):

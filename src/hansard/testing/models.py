@@ -10,7 +10,7 @@ from hansard.models.scripted import ScriptedModel
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from hansard.domain.requests import ModelEvent, Request
+    from hansard.domain.requests import ModelEvent, Request, Rules
     from hansard.ports.model import Model
 
 __all__ = ["RecordingModel", "ScriptedModel"]
@@ -33,6 +33,11 @@ class RecordingModel:
     def uses_tools(self) -> bool:
         """As the other says."""
         return self._model.uses_tools
+
+    @property
+    def rules(self) -> Rules:
+        """As the other says."""
+        return self._model.rules
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         """Keep the request and pass it on."""

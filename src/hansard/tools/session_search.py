@@ -14,6 +14,7 @@ from hansard.domain.text import shorten
 if TYPE_CHECKING:
     from hansard.domain.conversation import Placed
     from hansard.domain.messages import Message
+    from hansard.domain.tools import ToolScene
     from hansard.record.api import Record
 
 PARAMETERS = (
@@ -53,18 +54,21 @@ class SessionSearch:
         parameters=PARAMETERS,
     )
 
-    def __init__(self, record: Record) -> None:
-        """Look into this record."""
+    def __init__(self, record: Record, owner: str = "") -> None:
+        """Look into this record, for one owner. Which owner that is no argument can say."""
         self._record = record
+        self._owner = owner
+
+    def at(self, scene: ToolScene) -> SessionSearch:
+        """Return the tool for the owner of a session. In a room, only that room's sessions are seen."""
+        return SessionSearch(self._record, scene.owner)
 
     async def run(self, arguments: dict[str, object]) -> str:
-        """Refuse: without a session nobody knows whose words may be seen."""
-        del arguments
-        return "This tool works only in a session."
-
-    async def run_in(self, session_id: str, arguments: dict[str, object]) -> str:
-        """Search, read or browse, by what is given. In a room, only that room's sessions are seen."""
-        owner = (await self._record.session(session_id)).owner
+        """Search, read or browse, by what is given."""
+        owner = self._owner
+        if not owner:
+            message = "sessions belong to an owner, and none is known here"
+            raise RuntimeError(message)
         query, session, around = (arguments.get(name) for name in ("query", "session", "around"))
         within = ""
         if isinstance(session, str) and session:

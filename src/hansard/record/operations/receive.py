@@ -27,7 +27,7 @@ from hansard.record.operations.home import RouteMove, find_route, home_journal, 
 from hansard.record.operations.messages import Offered, append, offer
 from hansard.record.operations.sessions import NewSession, create_session, end_session, reopen_session
 from hansard.record.operations.talk import meet_running_turn, stop_turns
-from hansard.record.operations.turns import find_turn, queue_turn
+from hansard.record.operations.turns import find_turn, is_chore, queue_turn
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def take(tx: Transaction, arrival: Arrival, offered: Offered, rules: Rules, is_a
         tell(tx, session_id, arrival.chat, text)
     turn_id = ""
     if arrival.manner is Manner.ASK:
-        meet_running_turn(tx, session_id, (entry.id,), arrival.busy, is_alive)
+        meet_running_turn(tx, session_id, (entry.id,), arrival.busy, is_alive, arrival.account)
         turn_id = queue_turn(tx, session_id, new_id()).id
     turns = ((session_id, turn_id),) if turn_id else ()
     mark_received(tx, arrival.channel, arrival.account, arrival.event_id, ((said_in, entry.id),), turns)
@@ -157,7 +157,8 @@ def begin(tx: Transaction, arrival: Arrival, reason: str, generation: int) -> st
 def resting(tx: Transaction, route: Route) -> Resting:
     """Return what is known of the session that a chat is in."""
     journal, _ = tx.session(route.session_id)
-    has_turn = any(find_turn(tx, journal, state) is not None for state in (TurnState.RUNNING, TurnState.QUEUED))
+    runs = find_turn(tx, journal, TurnState.RUNNING) is not None and not is_chore(tx, journal)
+    has_turn = runs or find_turn(tx, journal, TurnState.QUEUED) is not None
     (led_since,) = tx.row(SQL.find_route_age, (route.key,))
     return Resting(journal.messages, journal.active_at, led_since, has_turn)
 

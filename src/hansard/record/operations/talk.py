@@ -8,7 +8,8 @@ from hansard.domain import entries as e
 from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnInfo, TurnState
 from hansard.errors import LeaseHeld, NotFound
-from hansard.record.operations.turns import close_lost, end_queued, find_turn, turn_value
+from hansard.record.operations.questions import take_answers
+from hansard.record.operations.turns import close_lost, end_queued, find_turn, is_chore, turn_value
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
@@ -36,14 +37,26 @@ def stop_turns(tx: Transaction, session_id: str, reason: str, is_alive: IsAlive,
     return [turn_value(session_id, tx.row(SQL.find_turn, (journal.key, turn.id))) for turn in stopped]
 
 
-def meet_running_turn(
-    tx: Transaction, session_id: str, message_ids: tuple[str, ...], busy: Busy, is_alive: IsAlive
+def meet_running_turn(  # noqa: PLR0917
+    tx: Transaction,
+    session_id: str,
+    message_ids: tuple[str, ...],
+    busy: Busy,
+    is_alive: IsAlive,
+    account: str = "",
 ) -> None:
-    """Say what new messages mean for the turn that runs: it is interrupted, or steered, or goes on."""
+    """Say what new messages mean for the turn that runs: it is interrupted, or steered, or goes on.
+
+    An answer to what the turn asks is neither: the turn waits for it. A turn that answers nobody is neither, too: it
+    sees by itself that somebody waits.
+    """
+    given, message_ids = message_ids, take_answers(tx, session_id, message_ids, account)
+    journal, _ = tx.session(session_id)
+    if (given and not message_ids) or is_chore(tx, journal):
+        return
     if busy is Busy.INTERRUPT:
         stop_turns(tx, session_id, "a new message came", is_alive, queued=False)
     elif busy is Busy.STEER:
-        journal, _ = tx.session(session_id)
         running = find_turn(tx, journal, TurnState.RUNNING)
         for message_id in message_ids if running is not None else ():
             if running is not None and tx.find(journal, f"~steer:{message_id}") is None:

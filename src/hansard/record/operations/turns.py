@@ -6,11 +6,13 @@ import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hansard.domain import entries as e
+from hansard.domain.budgets import Budget, Standing
 from hansard.domain.messages import Part, Role, Status, Text, ToolCall, ToolResult
 from hansard.domain.sessions import SessionState
-from hansard.domain.transcript import streamed_pieces
+from hansard.domain.transcript import same_words, streamed_pieces
 from hansard.domain.turns import TURN_ENDS, TurnInfo, TurnState
 from hansard.errors import IdConflict, InvalidInput, LeaseHeld, NotFound, StaleLease
+from hansard.record.operations.ledger import Judgement, judge
 from hansard.record.operations.messages import Offered, add_message, entry_value
 from hansard.record.operations.sessions import check_open
 from hansard.record.sqlite.queries import SQL
@@ -48,6 +50,11 @@ def find_turn(tx: Transaction, journal: Journal, state: TurnState) -> TurnInfo |
     return None if row is None else turn_value(journal.id, row)
 
 
+def is_chore(tx: Transaction, journal: Journal) -> bool:
+    """Return whether the turn that runs answers nobody: it makes way by itself, and nobody waits for its end."""
+    return tx.row(SQL.find_chore, (journal.key,)) is not None
+
+
 def queue_turn(tx: Transaction, session_id: str, turn_id: str, chat: str = "") -> TurnInfo:
     """Queue a turn; when one waits already, it will see everything that has come since, and is returned."""
     journal, row = tx.session(session_id)
@@ -75,11 +82,13 @@ class Claim(NamedTuple):
     turn_id: str
     owner: str
     waiting: str | None = None
+    purpose: str = ""
+    budget: Budget = Budget()
 
 
 def claim_turn(tx: Transaction, claim: Claim, is_alive: IsAlive) -> TurnInfo:
     """Start the session's queued turn, or a new one. The seq of the start entry is the fence."""
-    session_id, turn_id, owner, _ = claim
+    session_id, turn_id, owner, _, purpose, budget = claim
     journal, row = tx.session(session_id)
     running = find_turn(tx, journal, TurnState.RUNNING)
     if running is not None and running.owner == owner and tx.find(journal, f"~claim:{turn_id}") is not None:
@@ -89,13 +98,29 @@ def claim_turn(tx: Transaction, claim: Claim, is_alive: IsAlive) -> TurnInfo:
         raise LeaseHeld(message, running.owner)
     check_open(row)
     close_lost(tx, session_id, is_alive)
-    waiting = find_turn(tx, journal, TurnState.QUEUED)
+    waiting = None if purpose else find_turn(tx, journal, TurnState.QUEUED)
     if claim.waiting is not None and (waiting is None or claim.waiting not in {"", waiting.id}):
         message = f"no turn {claim.waiting} waits in session {session_id}"
         raise NotFound(message)
     started_id = waiting.id if waiting is not None else turn_id
-    started = tx.add(journal, f"~claim:{turn_id}", e.TurnStarted(turn_id=started_id, owner=owner))
+    if budget.is_set and not purpose:
+        judgement = judge(tx, journal, row.owner, budget)
+        if judgement.standing is Standing.REACHED:
+            return refuse_turn(tx, journal, claim, started_id, judgement)
+        if judgement.standing is Standing.NEAR:
+            return TurnInfo(id=started_id, session_id=session_id, state=TurnState.QUEUED)
+    started = tx.add(journal, f"~claim:{turn_id}", e.TurnStarted(turn_id=started_id, owner=owner, purpose=purpose))
     return TurnInfo(id=started_id, session_id=session_id, state=TurnState.RUNNING, fence=started.seq, owner=owner)
+
+
+def refuse_turn(tx: Transaction, journal: Journal, claim: Claim, turn_id: str, judgement: Judgement) -> TurnInfo:
+    """End a turn at a limit of the day before it asks anything; people are told where it would have been shown."""
+    tx.add(journal, f"~claim:{claim.turn_id}", e.TurnStarted(turn_id=turn_id, owner=claim.owner, refused=True))
+    told = e.MessageAdded(role=Role.NOTICE, parts=(Text(judgement.told),))
+    tx.add(journal, f"~refused:{turn_id}", told)
+    reason = f"limit of the day: {judgement.reached}"
+    tx.add(journal, f"~ended:{turn_id}", e.TurnEnded(turn_id=turn_id, state=TurnState.FAILED, reason=reason))
+    return TurnInfo(id=turn_id, session_id=journal.id, state=TurnState.FAILED, owner=claim.owner, reason=reason)
 
 
 def release_claim(tx: Transaction, session_id: str, turn_id: str) -> None:
@@ -169,7 +194,7 @@ class Kept(NamedTuple):
     """What a turn has to record with the next thing that it does: messages to seal, and facts about its requests."""
 
     abandoned: frozenset[str] = frozenset()
-    facts: tuple[tuple[str, e.TurnUsed | e.TurnContinued], ...] = ()
+    facts: tuple[tuple[str, e.Body], ...] = ()
 
 
 def append_in_turn(tx: Transaction, lease: Lease, offered: Offered, kept: Kept = Kept()) -> e.Entry:  # noqa: B008
@@ -235,6 +260,8 @@ class Said(NamedTuple):
     message_id: str
     text_hash: bytes
     more: tuple[Part, ...]
+    arranged: tuple[Part, ...] = ()
+    """The same words and all of `more`, in the parts that the provider gave them, signatures included."""
 
 
 def seal_message(tx: Transaction, lease: Lease, said: Said) -> None:
@@ -251,7 +278,10 @@ def seal_message(tx: Transaction, lease: Lease, said: Said) -> None:
     check_fence(tx, lease)
     pieces = tx.open_pieces(journal)
     check_said(said, pieces)
-    tx.seal(journal, said.message_id, Status.COMPLETE, said.more, pieces)
+    if said.arranged and same_words(said.arranged, pieces):
+        tx.seal(journal, said.message_id, Status.COMPLETE, said.arranged, [])
+    else:
+        tx.seal(journal, said.message_id, Status.COMPLETE, said.more, pieces)
 
 
 def check_said(said: Said, pieces: list[tuple[str, str]]) -> None:

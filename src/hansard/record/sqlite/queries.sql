@@ -220,6 +220,10 @@ SELECT id, state, fence, owner, reason FROM turn WHERE journal = ? AND id = ?
 -- The running or the queued turn of a session.
 SELECT id, state, fence, owner, reason FROM turn WHERE journal = ? AND state = ?
 
+-- name: find_chore
+-- The turn that runs in a session, if it answers nobody.
+SELECT id FROM turn WHERE journal = ? AND state = 'running' AND purpose <> ''
+
 -- name: running_turns
 -- Everything that runs, for recovery.
 SELECT s.id, t.id, t.owner FROM turn t JOIN session s ON s.journal = t.journal WHERE t.state = 'running'
@@ -235,7 +239,7 @@ WHERE t.state = 'queued' ORDER BY t.fence
 
 -- name: put_turn
 -- A turn is queued or starts.
-INSERT INTO turn (journal, id, state, fence, owner, reason) VALUES (?, ?, ?, ?, ?, '')
+INSERT INTO turn (journal, id, state, fence, owner, reason, purpose) VALUES (?, ?, ?, ?, ?, '', ?)
 ON CONFLICT (journal, id) DO UPDATE SET state = excluded.state, fence = excluded.fence, owner = excluded.owner
 
 -- name: end_turn
@@ -485,9 +489,10 @@ FROM delivery d JOIN journal j ON j.key = d.journal
 WHERE (d.target = ?1 OR (d.target >= ?2 AND d.target < ?3)) AND (j.id, d.id) > (?4, ?5) ORDER BY j.id, d.id LIMIT ?6
 
 -- name: lost_since_end
--- How many turns of a session were lost in a row, up to now.
-SELECT count(*) FROM turn WHERE journal = ?1 AND state = 'lost' AND fence > coalesce(
-    (SELECT max(fence) FROM turn WHERE journal = ?1 AND state IN ('completed', 'interrupted', 'failed')), 0)
+-- How many turns of a session that answer somebody were lost in a row, up to now.
+SELECT count(*) FROM turn WHERE journal = ?1 AND state = 'lost' AND purpose = '' AND fence > coalesce((
+    SELECT max(fence) FROM turn
+    WHERE journal = ?1 AND state IN ('completed', 'interrupted', 'failed') AND purpose = ''), 0)
 
 -- name: said_since
 -- Whether a session has said anything in its entries between two keys.
@@ -559,11 +564,107 @@ ON CONFLICT (name) DO UPDATE SET
 SELECT since, times FROM pace WHERE name = ?
 
 -- name: last_fence
--- Where the last turn of a session was queued or began.
-SELECT coalesce(max(fence), 0) FROM turn WHERE journal = ?
+-- Where the last turn of a session that answers somebody was queued or began.
+SELECT coalesce(max(fence), 0) FROM turn WHERE journal = ? AND purpose = ''
 
 -- name: find_busy_session
 -- The session that a key leads to, if a turn runs or waits in it.
 SELECT s.id FROM route r JOIN session s ON s.id = r.session_id WHERE r.key = ? AND (
     EXISTS (SELECT 1 FROM turn t WHERE t.journal = s.journal AND t.state = 'running')
     OR EXISTS (SELECT 1 FROM turn t WHERE t.journal = s.journal AND t.state = 'queued'))
+
+-- name: dump_note
+-- The memory as the home's entries must give it.
+SELECT * FROM note ORDER BY id
+
+-- name: dump_turn_person
+-- Whom a session's turns answered, and what they took, as its entries must give it.
+SELECT * FROM turn_person WHERE journal = ? ORDER BY turn_id, person
+
+-- name: insert_note
+-- Something is to be remembered.
+INSERT INTO note (id, owner, text, seq, noted_at, changed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5)
+
+-- name: edit_note
+-- A note says something else.
+UPDATE note SET text = ?2, changed_at = ?3 WHERE id = ?1
+
+-- name: delete_note
+-- A note is forgotten.
+DELETE FROM note WHERE id = ?
+
+-- name: find_note
+-- A note by its id.
+SELECT id, owner, text, noted_at, changed_at FROM note WHERE id = ?
+
+-- name: list_notes
+-- The notes of an owner, or of all, in the order in which they were made.
+SELECT id, owner, text, noted_at, changed_at FROM note WHERE ?1 IS NULL OR owner = ?1 ORDER BY owner, seq LIMIT ?2
+
+-- name: count_notes
+-- How many notes an owner has.
+SELECT count(*) FROM note WHERE owner = ?
+
+-- name: add_turn_person
+-- The next turn answers this person, too.
+INSERT OR IGNORE INTO turn_person (journal, turn_id, person, started_at, counted, requests, input_tokens, output_tokens, cost_micros)
+VALUES (?, '', ?, 0, 0, 0, 0, 0, 0)
+
+-- name: take_turn_persons
+-- A turn begins, and answers those who spoke.
+UPDATE turn_person SET turn_id = ?2, started_at = ?3, counted = ?4 WHERE journal = ?1 AND turn_id = ''
+
+-- name: repeat_turn_persons
+-- A turn that nobody spoke for, such as a second try, answers those whom the one before it answered.
+INSERT INTO turn_person (journal, turn_id, person, started_at, counted, requests, input_tokens, output_tokens, cost_micros)
+SELECT journal, ?2, person, ?3, ?4, 0, 0, 0, 0 FROM turn_person
+WHERE journal = ?1 AND person <> '' AND turn_id = (
+    SELECT turn_id FROM turn_person WHERE journal = ?1 AND turn_id NOT IN ('', ?2) ORDER BY started_at DESC, turn_id LIMIT 1)
+AND NOT EXISTS (SELECT 1 FROM turn_person WHERE journal = ?1 AND turn_id = ?2)
+
+-- name: take_turn_owner
+-- A turn that answers nobody by name answers the owner of its session.
+INSERT INTO turn_person (journal, turn_id, person, started_at, counted, requests, input_tokens, output_tokens, cost_micros)
+SELECT journal, ?2, owner, ?3, ?4, 0, 0, 0, 0 FROM session
+WHERE journal = ?1 AND NOT EXISTS (SELECT 1 FROM turn_person WHERE journal = ?1 AND turn_id = ?2)
+
+-- name: take_turn_everybody
+-- What a turn takes is counted for everybody together, too.
+INSERT INTO turn_person (journal, turn_id, person, started_at, counted, requests, input_tokens, output_tokens, cost_micros)
+VALUES (?, ?, '', ?, ?, 0, 0, 0, 0)
+
+-- name: use_turn_person
+-- A request of a turn took so much.
+UPDATE turn_person SET requests = requests + 1, input_tokens = input_tokens + ?3, output_tokens = output_tokens + ?4,
+    cost_micros = cost_micros + ?5
+WHERE journal = ?1 AND turn_id = ?2
+
+-- name: spare_turn_persons
+-- A turn that asked no model, or got nothing from one, is not counted.
+UPDATE turn_person SET counted = 0 WHERE journal = ? AND turn_id = ? AND requests = 0
+
+-- name: list_turn_persons
+-- Whom a turn answers; turn '' is the next one.
+SELECT person FROM turn_person WHERE journal = ? AND turn_id = ? AND person <> '' ORDER BY person
+
+-- name: last_turn_persons
+-- Whom the last turn of a session answered.
+SELECT person FROM turn_person WHERE journal = ?1 AND person <> '' AND turn_id = (
+    SELECT turn_id FROM turn_person WHERE journal = ?1 AND turn_id <> '' ORDER BY started_at DESC, turn_id LIMIT 1)
+ORDER BY person
+
+-- name: spent_since
+-- What was used for a person since a moment: turns, tokens, cost, turns that run, and the dearest of those that are over.
+SELECT coalesce(sum(p.counted), 0), coalesce(sum(p.input_tokens + p.output_tokens), 0), coalesce(sum(p.cost_micros), 0),
+    coalesce(sum(t.state = 'running'), 0),
+    coalesce(max(CASE WHEN t.state <> 'running' THEN p.input_tokens + p.output_tokens END), 0),
+    coalesce(max(CASE WHEN t.state <> 'running' THEN p.cost_micros END), 0)
+FROM turn_person p JOIN turn t ON t.journal = p.journal AND t.id = p.turn_id
+WHERE p.person = ? AND p.started_at >= ?
+
+-- name: lost_turns
+-- Open sessions whose last turn that answers somebody was lost since a moment, with that turn.
+SELECT s.id, t.id FROM turn t JOIN session s ON s.journal = t.journal JOIN turn_person p
+ON p.journal = t.journal AND p.turn_id = t.id AND p.person = ''
+WHERE t.state = 'lost' AND s.state = 'open' AND p.started_at >= ?
+AND t.fence = (SELECT max(fence) FROM turn WHERE journal = t.journal AND purpose = '') ORDER BY p.started_at DESC LIMIT ?

@@ -91,6 +91,7 @@ CREATE TABLE turn (
     fence   INTEGER NOT NULL,
     owner   TEXT    NOT NULL,
     reason  TEXT    NOT NULL,
+    purpose TEXT    NOT NULL DEFAULT '',              -- of a turn that answers nobody
     PRIMARY KEY (journal, id)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX turn_running ON turn (journal) WHERE state = 'running';
@@ -191,3 +192,32 @@ CREATE TABLE pace (
     since INTEGER NOT NULL,
     times INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- What is remembered for an owner, until it is forgotten.
+CREATE TABLE note (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    owner      TEXT    NOT NULL,
+    text       TEXT    NOT NULL,
+    seq        INTEGER NOT NULL,                      -- of the home entry that noted it
+    noted_at   INTEGER NOT NULL,
+    changed_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX note_owner ON note (owner, seq);
+
+-- Whom a turn answers, and what it took. Turn '' is the next one; person '' is everybody, counted once.
+CREATE TABLE turn_person (
+    journal       INTEGER NOT NULL,
+    turn_id       TEXT    NOT NULL,
+    person        TEXT    NOT NULL,
+    started_at    INTEGER NOT NULL,
+    counted       INTEGER NOT NULL CHECK (counted IN (0, 1)),
+    requests      INTEGER NOT NULL,
+    input_tokens  INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    cost_micros   INTEGER NOT NULL,
+    PRIMARY KEY (journal, turn_id, person)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX turn_person_day ON turn_person (person, started_at);
+
+-- Turns that a crash ended, to be found at a start.
+CREATE INDEX turn_lost ON turn (journal) WHERE state = 'lost';

@@ -1,0 +1,137 @@
+"""`hansard memory`: what is remembered for each person and room."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import msgspec
+
+from hansard.app.config import load_config
+from hansard.cli.existing import existing
+from hansard.cli.terminal.sanitize import safe_line
+from hansard.domain.limits import NOTE_CHARACTERS_MAX, NOTES_MAX
+from hansard.intake.people import terminal_owner
+from hansard.record.api import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from hansard.domain.memory import Note
+
+Result = TypeVar("Result")
+
+
+def examples(*lines: str) -> str:
+    """Return examples for the end of a help page, each on a line of its own."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+
+
+def with_record(home: Path, call: Callable[[Record], Awaitable[Result]], *, makes: bool = False) -> Result:
+    """Do something with a record that is there: asking what is remembered never makes one, remembering does."""
+
+    async def run() -> Result:
+        async with Record.open(home) if makes else existing(home) as record:
+            return await call(record)
+
+    return asyncio.run(run())
+
+
+def owner_of(home: Path, owner: str | None) -> str:
+    """Return whose memory is meant: the one that is named, or the terminal's person."""
+    return owner or terminal_owner(load_config(home, os.environ, {}).settings.people)
+
+
+@click.group(
+    "memory",
+    invoke_without_command=True,
+    epilog=examples(
+        "hansard memory                                   all notes of all owners",
+        "hansard memory list --owner person:ann           those of one",
+        'hansard memory add "Prefers short answers."      remember something about yourself',
+        'hansard memory edit k3v9 "Prefers long ones."    change a note',
+        "hansard memory forget k3v9                       forget it",
+    ),
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_context
+def command(ctx: click.Context, *, as_json: bool) -> None:
+    """Show and change what the agent remembers.
+
+    Notes belong to a person or to a room, and are told to the model in sessions of that owner which begin later, never
+    in those of others. A shell sees all owners.
+    """
+    ctx.obj = {**ctx.obj, "json": as_json}
+    if ctx.invoked_subcommand is None:
+        show(with_record(ctx.obj["home"], lambda record: record.books.memory.list()), as_json=as_json)
+
+
+@command.command("list", epilog=examples("hansard memory list --owner room:matrix:!abc:example.org --json"))
+@click.option("--owner", metavar="OWNER", help="Only the notes of this owner, such as person:ann.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_obj
+def list_all(options: dict[str, Any], *, owner: str | None, as_json: bool) -> None:
+    """List notes, the oldest of each owner first."""
+    notes = with_record(options["home"], lambda record: record.books.memory.list(owner))
+    show(notes, as_json=as_json or options["json"])
+
+
+@command.command(
+    "add",
+    help=f"Remember TEXT, at most {NOTE_CHARACTERS_MAX} characters; {NOTES_MAX} notes for each owner.",
+    epilog=examples('hansard memory add "Lives in Bern."', 'hansard memory add "Meets on Mondays." --owner person:ann'),
+)
+@click.argument("text")
+@click.option("--owner", metavar="OWNER", help="For whom; not given: for the terminal's person.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_obj
+def add(options: dict[str, Any], text: str, *, owner: str | None, as_json: bool) -> None:
+    """Remember something."""
+    whose = owner_of(options["home"], owner)
+    note = with_record(options["home"], lambda record: record.books.memory.add(whose, text, by="admin"), makes=True)
+    show([note], as_json=as_json or options["json"])
+
+
+@command.command("edit", epilog=examples('hansard memory edit k3v9 "Lives in Basel."'))
+@click.argument("note_id", metavar="ID")
+@click.argument("text")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_obj
+def edit(options: dict[str, Any], note_id: str, text: str, *, as_json: bool) -> None:
+    """Let the note ID say TEXT from now on."""
+    note = with_record(options["home"], lambda record: record.books.memory.edit(note_id, text, by="admin"))
+    show([note], as_json=as_json or options["json"])
+
+
+@command.command("forget", epilog=examples("hansard memory forget k3v9"))
+@click.argument("note_id", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_obj
+def forget(options: dict[str, Any], note_id: str, *, as_json: bool) -> None:
+    """Forget the note ID: no session that begins from now on is told it.
+
+    Sessions that were told it before keep what they were told, and the record keeps that it was noted.
+    """
+    note = with_record(options["home"], lambda record: record.books.memory.forget(note_id, by="admin"))
+    if as_json or options["json"]:
+        show([note], as_json=True)
+    else:
+        click.echo(f"forgotten: {safe_line(note.text)}")
+
+
+def show(notes: list[Note], *, as_json: bool) -> None:
+    """Print notes, for a person or for a script."""
+    if as_json:
+        fields = [
+            {"id": note.id, "owner": note.owner, "text": note.text, "changed_at": note.changed_at.isoformat()}
+            for note in notes
+        ]
+        click.echo(msgspec.json.encode({"notes": fields}).decode())
+        return
+    if not notes:
+        click.echo("Nothing is remembered.")
+    for note in notes:
+        click.echo(f"{note.id}  {safe_line(note.owner)}  {safe_line(note.text)}")

@@ -1,0 +1,161 @@
+"""What people may use in a day: pure rules over what the settings allow and what the record counts.
+
+A day begins at midnight on the clock that the settings name. Turns are counted exactly. Tokens and cost of a request
+are known when it is over; so, when what still runs could reach a limit, a further turn waits until it has ended.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Final, NamedTuple
+from zoneinfo import ZoneInfo
+
+from hansard.domain.settings import TurnLimits
+
+EVERYBODY: Final = ""
+"""The name under which all that is used is counted, once."""
+
+MICROS: Final = 1_000_000
+
+
+class Spent(NamedTuple):
+    """What was used since a day began. `largest`: what the dearest turn took, of those that are over."""
+
+    turns: int = 0
+    tokens: int = 0
+    cost_micros: int = 0
+    running: int = 0
+    largest_tokens: int = 0
+    largest_cost_micros: int = 0
+
+    def plus(self, other: Spent) -> Spent:
+        """Return both together."""
+        return Spent(
+            self.turns + other.turns,
+            self.tokens + other.tokens,
+            self.cost_micros + other.cost_micros,
+            self.running + other.running,
+            max(self.largest_tokens, other.largest_tokens),
+            max(self.largest_cost_micros, other.largest_cost_micros),
+        )
+
+
+class Allowance(NamedTuple):
+    """What somebody, or everybody together, may use in a day; None is no limit."""
+
+    turns: int | None = None
+    tokens: int | None = None
+    cost_micros: int | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is any limit."""
+        return any(limit is not None for limit in self)
+
+
+class Budget(NamedTuple):
+    """What a claim is checked against. `aliases` leads from each identity of a person to one name for all of them."""
+
+    person: Allowance = Allowance()
+    together: Allowance = Allowance()
+    time_zone: str = "UTC"
+    aliases: dict[str, str] = {}  # noqa: RUF012 - nobody changes it
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is anything to check."""
+        return self.person.is_set or self.together.is_set
+
+    def identities(self, person: str) -> tuple[str, ...]:
+        """Return everything under which a person's use was counted."""
+        name = self.aliases.get(person, person)
+        return (name, *sorted(identity for identity, owner in self.aliases.items() if owner == name))
+
+
+class Standing(StrEnum):
+    """Whether another turn may begin."""
+
+    FREE = "free"
+    NEAR = "near"
+    """What runs could reach the limit: wait for it."""
+    REACHED = "reached"
+
+
+def budget_of(limits: TurnLimits, aliases: dict[str, str] | None = None) -> Budget:
+    """Return what the settings allow."""
+    person = Allowance(limits.person_turns_day_max, limits.person_tokens_day_max, micros(limits.person_dollars_day_max))
+    together = Allowance(limits.turns_day_max, limits.tokens_day_max, micros(limits.dollars_day_max))
+    return Budget(person, together, limits.day_time_zone, aliases or {})
+
+
+def micros(dollars: float | None) -> int | None:
+    """Return an amount in millionths of a dollar."""
+    return None if dollars is None else round(dollars * MICROS)
+
+
+def reached(allowance: Allowance, spent: Spent) -> str:
+    """Return which limit is reached, in words; empty when none is."""
+    if allowance.turns is not None and spent.turns >= allowance.turns:
+        return f"{allowance.turns} {'turn' if allowance.turns == 1 else 'turns'}"
+    if allowance.tokens is not None and spent.tokens >= allowance.tokens:
+        return f"{allowance.tokens:,} tokens"
+    if allowance.cost_micros is not None and spent.cost_micros >= allowance.cost_micros:
+        return f"${allowance.cost_micros / MICROS:.2f}"
+    return ""
+
+
+def standing(allowance: Allowance, spent: Spent) -> Standing:
+    """Return whether another turn may begin now."""
+    if reached(allowance, spent):
+        return Standing.REACHED
+    if not spent.running:
+        return Standing.FREE
+    unknown_dear = allowance.tokens is not None and not spent.largest_tokens
+    unknown_dear = unknown_dear or (allowance.cost_micros is not None and not spent.largest_cost_micros)
+    foreseen = Spent(
+        spent.turns,
+        spent.tokens + spent.running * spent.largest_tokens,
+        spent.cost_micros + spent.running * spent.largest_cost_micros,
+    )
+    return Standing.NEAR if unknown_dear or reached(allowance._replace(turns=None), foreseen) else Standing.FREE
+
+
+def day_start(now_microseconds: int, time_zone: str) -> int:
+    """Return when the present day began."""
+    midnight = local_midnight(now_microseconds, time_zone)
+    return round(midnight.astimezone(UTC).timestamp() * MICROS)
+
+
+def day_end(now_microseconds: int, time_zone: str) -> datetime:
+    """Return when the present day ends, on that clock."""
+    midnight = local_midnight(now_microseconds, time_zone)
+    return (midnight + timedelta(days=1)).replace(hour=0)
+
+
+def local_midnight(now_microseconds: int, time_zone: str) -> datetime:
+    """Return the last midnight on a clock."""
+    local = datetime.fromtimestamp(now_microseconds / MICROS, UTC).astimezone(ZoneInfo(time_zone))
+    return local.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def refusal(what: str, end: datetime, *, together: bool) -> str:
+    """Return what people are told when a limit is reached."""
+    whose = "Everybody together has" if together else "You have"
+    return (
+        f"{whose} reached today's limit ({what}), so I do not answer now. Your message is recorded; "
+        f"the next day begins at {end:%Y-%m-%d %H:%M %Z}, and /retry asks again then."
+    )
+
+
+def left_text(allowance: Allowance, spent: Spent) -> str:
+    """Return what is left of an allowance, for people; empty when there is no limit."""
+    left = []
+    if allowance.turns is not None:
+        left.append(f"{max(0, allowance.turns - spent.turns)} of {allowance.turns} turns")
+    if allowance.tokens is not None:
+        left.append(f"{max(0, allowance.tokens - spent.tokens):,} of {allowance.tokens:,} tokens")
+    if allowance.cost_micros is not None:
+        rest = max(0, allowance.cost_micros - spent.cost_micros) / MICROS
+        left.append(f"${rest:.2f} of ${allowance.cost_micros / MICROS:.2f}")
+    return ", ".join(left)

@@ -1,0 +1,62 @@
+"""Entries about what the agent remembers and asks. A part of `hansard.domain.entries`, which see."""
+
+from __future__ import annotations
+
+from hansard.domain.entry_body import Body
+
+
+class MemoryNoted(Body, frozen=True):
+    """Something is to be remembered for an owner: told to the model in sessions that begin from now on."""
+
+    note_id: str
+    owner: str
+    text: str
+    by: str = ""
+
+
+class MemoryEdited(Body, frozen=True):
+    """A note says something else from now on."""
+
+    note_id: str
+    text: str
+    by: str = ""
+
+
+class MemoryForgotten(Body, frozen=True):
+    """A note is told to no model any more."""
+
+    note_id: str
+    by: str = ""
+
+
+class FileTranscribed(Body, frozen=True):
+    """A voice note of a message was written down by a model; or, in `failure`, why it was not. It is tried once."""
+
+    message_id: str
+    blob: str
+    text: str = ""
+    model: str = ""
+    failure: str = ""
+
+
+class QuestionAsked(Body, frozen=True):
+    """A turn waits for a yes before it runs a call. `message_id` is the notice that asks.
+
+    `people`: who may answer, and in which chat; both are empty at the terminal.
+    """
+
+    turn_id: str
+    call_id: str
+    message_id: str
+    people: tuple[tuple[str, str], ...]
+
+
+class QuestionAnswered(Body, frozen=True):
+    """A question is over. `by` is who answered, in `message_id`; empty when nobody did in time."""
+
+    turn_id: str
+    call_id: str
+    yes: bool
+    by: str = ""
+    message_id: str = ""
+    reason: str = ""

@@ -1,0 +1,76 @@
+"""What the settings say about people and rooms, ready for the engine: permissions, personas, models, a day's budget."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hansard.domain.budgets import Budget, budget_of
+from hansard.domain.chats import Key, identities_of, person_owner
+from hansard.domain.permissions import TERMINAL, Asker, ToolRule
+from hansard.domain.settings import Settings
+from hansard.domain.settings_agent import AutoResume, Choice
+
+ADMIN = "admin"
+
+
+class Policy(NamedTuple):
+    """Everything that depends on who asks, and where."""
+
+    rules: tuple[ToolRule, ...] = ()
+    ask_seconds: float = 300.0
+    names: dict[tuple[str, str], str] = {}  # noqa: RUF012 - nobody changes it
+    """From a channel, and what somebody is called there, to their name."""
+    terminal: str = ADMIN
+    """Whose the terminal is."""
+    people: dict[str, Choice] = {}  # noqa: RUF012
+    rooms: dict[str, Choice] = {}  # noqa: RUF012
+    """By the owner of a room's sessions."""
+    budget: Budget = Budget()
+    titles: bool | None = False
+    auto_resume: AutoResume = AutoResume.OFF
+
+    def asker(self, owner: str, author: str, chat: str) -> Asker:
+        """Return somebody whom a turn answers, as rules speak of people. No author: the terminal's person."""
+        channel = chat.partition(":")[0]
+        name = self.names.get((channel, author), "") if author else self.terminal
+        names = tuple(each for each in (name, author) if each)
+        return Asker(names, room_of(owner), channel or TERMINAL)
+
+    def choice(self, owner: str) -> Choice:
+        """Return what the agent is for the owner of a session."""
+        if owner.startswith("room:"):
+            return self.rooms.get(owner, Choice())
+        return self.people.get(self.budget.aliases.get(owner, owner).removeprefix("person:"), Choice())
+
+
+def room_of(owner: str) -> str:
+    """Return the id of the room that a session belongs to; empty when it is a person's."""
+    return owner.split(":", 2)[2] if owner.startswith("room:") and owner.count(":") > 1 else ""
+
+
+def policy_of(settings: Settings) -> Policy:
+    """Return what the settings say."""
+    names = {
+        (channel, identity): name
+        for name, person in settings.people.items()
+        for channel, identities in identities_of(person).items()
+        for identity in identities
+    }
+    aliases = {person_owner(*identity): person_owner("", "", name) for identity, name in names.items()}
+    rooms = {
+        Key(channel, identity).room_owner: room
+        for room in settings.rooms.values()
+        for channel, identities in identities_of(room).items()
+        for identity in identities
+    }
+    return Policy(
+        rules=settings.tools.rules,
+        ask_seconds=settings.tools.ask_seconds,
+        names=names,
+        terminal=next((name for name, person in settings.people.items() if person.terminal), ADMIN),
+        people=dict(settings.people),
+        rooms=dict(rooms),
+        budget=budget_of(settings.limits, aliases),
+        titles=settings.titles,
+        auto_resume=settings.auto_resume,
+    )

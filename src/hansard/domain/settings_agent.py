@@ -1,0 +1,199 @@
+"""Settings of what the agent is and may do: models and personas, tools and servers, what a day may cost.
+
+A part of the schema of `hansard.domain.settings`, which see.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from hansard.domain.permissions import ToolRule
+
+MODEL_FORMS: Final = ("openai:NAME", "openai-responses:NAME", "anthropic:NAME", "google:NAME", "scripted:FILE", "demo")
+"""How a model can be named: the part before the colon says who answers."""
+
+MODEL_PATTERN: Final = (
+    r"\A(?:(?:openai|openai-responses|anthropic|google):[^\x00-\x20\x7f]+|scripted:[^\x00-\x1f\x7f]+|demo)\Z"
+)
+"""The forms above, without control characters, which have no business in a name that is shown."""
+
+ModelName = Annotated[
+    str, Meta(pattern=MODEL_PATTERN, max_length=500, extra={"allowed": f"one of {', '.join(MODEL_FORMS)}"})
+]
+
+PERSON_NAME: Final = r"[a-z0-9][a-z0-9_-]{0,63}"
+
+DAY_TURNS_MAX: Final = 1_000_000
+DAY_TOKENS_MAX: Final = 1_000_000_000_000
+DAY_DOLLARS_MAX: Final = 1_000_000
+
+
+class DayLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a day may take. Reached, people are told, and their messages are recorded all the same."""
+
+    person_turns_day_max: (
+        Annotated[
+            int, Meta(ge=1, le=DAY_TURNS_MAX, description="Turns of one person in a day. Not set: as many as come.")
+        ]
+        | None
+    ) = None
+    person_tokens_day_max: (
+        Annotated[
+            int,
+            Meta(ge=1, le=DAY_TOKENS_MAX, description="Tokens in and out for one person in a day. Not set: no limit."),
+        ]
+        | None
+    ) = None
+    person_dollars_day_max: (
+        Annotated[
+            float,
+            Meta(
+                gt=0,
+                le=DAY_DOLLARS_MAX,
+                description="US dollars for one person in a day, where prices are known. Not set: no limit.",
+            ),
+        ]
+        | None
+    ) = None
+    turns_day_max: (
+        Annotated[int, Meta(ge=1, le=DAY_TURNS_MAX, description="Turns of everybody together in a day.")] | None
+    ) = None
+    tokens_day_max: (
+        Annotated[int, Meta(ge=1, le=DAY_TOKENS_MAX, description="Tokens in and out for everybody together in a day.")]
+        | None
+    ) = None
+    dollars_day_max: (
+        Annotated[
+            float,
+            Meta(
+                gt=0,
+                le=DAY_DOLLARS_MAX,
+                description="US dollars for everybody together in a day, where prices are known.",
+            ),
+        ]
+        | None
+    ) = None
+    day_time_zone: Annotated[
+        str,
+        Meta(
+            pattern=r"\A[A-Za-z0-9_+-]{1,40}(?:/[A-Za-z0-9_+-]{1,40}){0,2}\Z",
+            description="On whose clock a day begins.",
+            extra={"allowed": "the name of a time zone, such as Europe/Berlin"},
+        ),
+    ] = "UTC"
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent is for one person, or in one room."""
+
+    model: ModelName | None = None
+    persona: Annotated[str, Meta(max_length=20_000)] = ""
+    """Added to the instructions of the sessions that begin from now on."""
+
+
+class Room(Choice, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One room."""
+
+    matrix: tuple[Annotated[str, Meta(pattern=r"\A![^\s]{1,250}\Z")], ...] = ()
+
+
+SERVER_NAME: Final = r"[a-z0-9][a-z0-9_-]{0,19}"
+VARIABLE: Final = r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\Z"
+
+
+class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A server whose tools may be called: a program that is started here, or an address."""
+
+    command: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
+    args: Annotated[tuple[Annotated[str, Meta(max_length=10_000)], ...], Meta(max_length=100)] = ()
+    env: Annotated[tuple[Annotated[str, Meta(pattern=VARIABLE)], ...], Meta(max_length=100)] = ()
+    """Names of variables of Hansard's own environment that the program is given. Values never stand here."""
+    url: Annotated[str, Meta(max_length=2000)] | None = None
+    token_variable: Annotated[str, Meta(pattern=VARIABLE)] | None = None
+    """The variable that holds the bearer token for the address."""
+    allow_http: bool = False
+    start_seconds_max: Annotated[float, Meta(gt=0, le=600)] = 20.0
+    enabled: bool = True
+
+
+class Tools(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tools may be run, for whom."""
+
+    rules: Annotated[
+        tuple[ToolRule, ...],
+        Meta(
+            max_length=1000,
+            description="Who may have which tool run, and where: the first rule that fits decides. Without one, "
+            "Hansard's own tools may be run, after a yes where they change the memory; those of `[mcp.NAME]` may not.",
+            extra={
+                "allowed": "sections [[tools.rules]], each with do = allow, ask or deny, and patterns with * for "
+                "tool, person, room and channel"
+            },
+        ),
+    ] = ()
+    ask_seconds: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=86_400,
+            description="How long a call with `ask` waits for a yes. After that it counts as a no; 0: nobody is asked.",
+        ),
+    ] = 300.0
+
+
+class AutoResume(StrEnum):
+    """What becomes of a turn that a crash ended."""
+
+    OFF = "off"
+    """It stays as it is; people are told."""
+    ASK = "ask"
+    """People are asked whether it is to go on."""
+    ON = "on"
+    """It goes on."""
+
+
+RoomTable = Annotated[
+    dict[Annotated[str, Meta(pattern=rf"\A{PERSON_NAME}\Z")], Room],
+    Meta(
+        max_length=1000,
+        description="What the agent is in a room: `matrix` is a list of ids of rooms, `model` and `persona` are what "
+        "the agent is there.",
+        extra={"allowed": 'a section [rooms.NAME] for each room, with matrix = ["!id:server"], model and persona'},
+    ),
+]
+
+ServerTable = Annotated[
+    dict[Annotated[str, Meta(pattern=rf"\A{SERVER_NAME}\Z")], McpServer],
+    Meta(
+        max_length=50,
+        description="Servers whose tools the model may be offered, by the Model Context Protocol. Their tools are "
+        "called mcp__NAME__TOOL; none is run before `tools.rules` allows it.",
+        extra={
+            "allowed": "a section [mcp.NAME] for each server, with command, args and env, or with url and "
+            "token_variable; also allow_http, start_seconds_max, enabled"
+        },
+    ),
+]
+
+ResumeSetting = Annotated[
+    AutoResume,
+    Meta(
+        description="What becomes of a turn that was cut off when the program stopped. `off`: people are told. `ask`: "
+        "they are asked whether it goes on. `on`: it goes on."
+    ),
+]
+
+TitlesSetting = (
+    Annotated[
+        bool,
+        Meta(
+            description="Whether the model gives a session its title after the first exchange. Not set: every model "
+            "does but the demo and scripted ones."
+        ),
+    ]
+    | None
+)

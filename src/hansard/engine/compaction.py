@@ -1,0 +1,339 @@
+"""Compaction: what was said long ago is summed up for the model, and stays in the record word for word.
+
+Reads: the conversation. Writes: one entry with the summary and what it covers, what the requests used, a notice.
+Invariants: it runs as a turn of its own kind, under the session's lease, so that two at once cannot happen; nothing
+is removed; the end is kept whole, from the beginning of an exchange on; a summary that is none changes nothing, is
+told, and is not tried again until much more was said. A person who speaks ends it, and loses nothing.
+On crash: the turn is lost, and nothing has changed; or the summary is recorded, and counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from hansard.domain.conversation import exchange_starts
+from hansard.domain.entries import Entry, SessionCompacted, SessionEnded, TurnQueued, TurnStopping
+from hansard.domain.messages import Message, Role
+from hansard.domain.requests import Delta, Failed, Finished, FinishReason, Usage
+from hansard.domain.text import clean_text
+from hansard.engine.summaries import anchors_of, blocks_of, fault_of, summary_request
+from hansard.engine.tasks import cancel_all
+from hansard.engine.turns import limit_reached, models_of
+from hansard.engine.views import estimate_tokens, message_tokens
+from hansard.errors import HansardError
+
+if TYPE_CHECKING:
+    from hansard.domain.conversation import Conversation, Placed
+    from hansard.domain.requests import Request
+    from hansard.domain.settings_compaction import Compaction
+    from hansard.engine.turns import Agent
+    from hansard.ports.model import Model
+    from hansard.record.api import Record
+    from hansard.record.turn import Turn
+
+PURPOSE = "compaction"
+
+WANTED = "compact"
+"""The setting by which a person asks for it, in whichever process."""
+
+EXCHANGE_MESSAGES = 2
+
+FULL_PERCENT = 85
+"""How full the window is when a turn waits for it: what is said next would not fit."""
+
+FAILURES_MAX = 3
+"""Failures in a row after which only a person asks for it again."""
+
+GROWTH_MESSAGES = 10
+"""How many more messages there are before it is tried again; twice as many after each further failure."""
+
+COVERED_TOKENS_MIN = 100
+"""Less than this is not worth a summary."""
+
+SUMMARY_CHARACTERS_MAX = 200_000
+"""What is listened to: a model that does not stop is left."""
+
+NOTHING = "There is nothing to sum up yet."
+INTERRUPTED = "Summing up was interrupted. Nothing changed; /compact asks again."
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a person asked for, and where the answer is to be shown."""
+
+    focus: str = ""
+    chat: str = ""
+
+
+def wish_of(text: str) -> Wish:
+    """Return the wish that a setting holds."""
+    try:
+        return msgspec.json.decode(text, type=Wish)
+    except msgspec.DecodeError:
+        return Wish()
+
+
+class Plan(NamedTuple):
+    """What is to be summed up."""
+
+    placed: tuple[Placed, ...]
+    before: str
+    from_seq: int
+    read_seq: int
+    tokens_before: int
+    tokens_kept: int
+
+    @property
+    def source_tokens(self) -> int:
+        """How much it is that a summary stands for."""
+        return sum(message_tokens(each.message) for each in self.placed) + estimate_tokens(self.before)
+
+    def tokens_after(self, summary: str) -> int:
+        """Return about how many tokens are left: the provider's own count, by what becomes less of our estimate."""
+        kept, source = self.tokens_kept, self.source_tokens
+        return self.tokens_before * (kept + estimate_tokens(summary)) // (kept + source)
+
+
+def context_tokens(conversation: Conversation) -> int:
+    """Return about how many tokens the next request has: what the provider counted last, and what came since."""
+    measure = conversation.measure
+    if measure is not None and measure.placed >= conversation.covered:
+        told, since = measure.tokens, conversation.placed[measure.placed :]
+    else:
+        frozen, compaction = conversation.frozen, conversation.compaction
+        told = estimate_tokens(frozen.system) if frozen is not None else 0
+        told += estimate_tokens(compaction.body.summary) if compaction is not None else 0
+        since = conversation.placed[conversation.covered :]
+    return told + sum(message_tokens(each.message) for each in (*since, *conversation.waiting))
+
+
+def window_of(settings: Compaction, model: Model) -> int:
+    """Return how many tokens a model reads at once; 0 when nobody knows."""
+    return settings.window_tokens or model.rules.window_tokens
+
+
+def is_due(conversation: Conversation, settings: Compaction, window_tokens: int, percent: int) -> bool:
+    """Return whether it is time, and not too soon after it failed."""
+    if not settings.automatic or not window_tokens:
+        return False
+    failures = conversation.failed_compactions
+    if len(failures) >= FAILURES_MAX:
+        return False
+    if failures and len(conversation.placed) < failures[-1].placed + GROWTH_MESSAGES * 2 ** (len(failures) - 1):
+        return False
+    return context_tokens(conversation) * 100 >= window_tokens * percent
+
+
+def plan(conversation: Conversation, settings: Compaction, window_tokens: int, *, asked: bool) -> Plan | None:
+    """Return what to sum up: everything before the end that is kept. None when there is too little."""
+    placed, covered = conversation.placed, conversation.covered
+    total = context_tokens(conversation)
+    tail_max = min(settings.tail_tokens, window_tokens // 2 if window_tokens else settings.tail_tokens)
+    if asked:
+        tail_max = min(tail_max, total // 4)
+    starts = [start + covered for start in exchange_starts(placed[covered:])]
+    if not starts:
+        return None
+    cut, kept = starts[-1], sum(message_tokens(each.message) for each in placed[starts[-1] :])
+    for start in reversed(starts[:-1]):
+        more = sum(message_tokens(each.message) for each in placed[start:cut])
+        if kept + more > tail_max:
+            break
+        cut, kept = start, kept + more
+    taken = tuple(placed[covered:cut])
+    if sum(message_tokens(each.message) for each in taken) < COVERED_TOKENS_MIN:
+        return None
+    before = conversation.compaction.body.summary if conversation.compaction is not None else ""
+    return Plan(taken, before, placed[0].seq, conversation.seq, total, kept)
+
+
+async def make_room(agent: Agent, session_id: str, percent: int, *, after: bool) -> None:
+    """Sum up if a person asked for it, or if the window is that full; before a turn only if it is too full."""
+    conversation = await agent.record.conversation(session_id)
+    if after and conversation.queued:
+        # Somebody waits for an answer, maybe in another process: there is a time after that.
+        return
+    if after and conversation.wants_compaction:
+        await compact(agent, session_id, wish_of(conversation.settings.get(WANTED, "")))
+        return
+    if not agent.compaction.automatic or len(conversation.placed) - conversation.covered < EXCHANGE_MESSAGES:
+        return
+    try:
+        model = (await models_of(agent, conversation))[0]
+    except HansardError:
+        # Whoever asks the model next is told why there is none.
+        return
+    if is_due(conversation, agent.compaction, window_of(agent.compaction, model), percent):
+        await compact(agent, session_id, must=not after)
+
+
+class Compacted(NamedTuple):
+    """What became of it, for people; and whether it failed."""
+
+    text: str
+    failed: bool = False
+
+
+async def compact(agent: Agent, session_id: str, wish: Wish | None = None, *, must: bool = False) -> None:
+    """Sum up what was said, under the session's lease; LeaseHeld when a turn runs.
+
+    With a wish a person asked for it, and is told what became of it in the chat where they did. Without one, what was
+    said last was said where a failure is told. Unless a turn waits for it (`must`), whoever speaks meanwhile ends it.
+    """
+    async with agent.record.turn(session_id, purpose=PURPOSE) as turn:
+        chat = wish.chat if wish is not None else ""
+        interruption = INTERRUPTED if wish is not None else ""
+        if (await agent.record.conversation(session_id)).queued and not must:
+            interrupt(turn, "somebody waits for an answer", interruption, chat)
+            return
+        work = asyncio.create_task(sum_up(agent, turn, wish))
+        stop = asyncio.create_task(interrupted(agent.record, turn, must=must))
+        try:
+            seconds = agent.limits.turn_seconds_max
+            await asyncio.wait({work, stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            finished = work.done()
+        except asyncio.CancelledError:
+            interrupt(turn, "the program was left, or a new message came", interruption, chat)
+            raise
+        finally:
+            await cancel_all(work, stop)
+        if not finished and not stop.cancelled():
+            interrupt(turn, stop.result(), interruption, chat)
+            return
+        outcome = work.result() if finished else Compacted(f"it took longer than {seconds:g} s", failed=True)
+        if outcome.failed:
+            turn.fail(outcome.text)
+            where = chat if wish is not None else last_chat(await agent.record.conversation(session_id))
+            turn.tell(f"What was said could not be summed up: {outcome.text}. Nothing changed.", where)
+        elif outcome.text:
+            await turn.append(Message.notice(outcome.text, chat=chat))
+
+
+def interrupt(turn: Turn, reason: str, told: str, chat: str) -> None:
+    """End it before its time; whoever asked for it is told."""
+    turn.interrupt(reason)
+    if told:
+        turn.tell(told, chat)
+
+
+def last_chat(conversation: Conversation) -> str:
+    """Return the chat in which people spoke last; empty when that was elsewhere."""
+    said = (each.message for each in reversed(conversation.placed) if each.message.role == Role.USER)
+    return next((message.chat for message in said if not message.is_imported), "")
+
+
+async def sum_up(agent: Agent, turn: Turn, wish: Wish | None) -> Compacted:
+    """Ask for the summary, block by block, and note it if it is one."""
+    settings = agent.compaction
+    conversation = await agent.record.conversation(turn.session_id)
+    try:
+        model = (await models_of(agent, conversation))[0]
+    except HansardError as error:
+        return Compacted(str(error), failed=True)
+    window = window_of(settings, model)
+    planned = plan(conversation, settings, window, asked=wish is not None)
+    if planned is None:
+        return Compacted(NOTHING if wish is not None else "")
+    count = len(planned.placed) + conversation.covered
+    if reached := await limit_reached(agent, turn, step=0, tokens=0):
+        return Compacted(f"a limit is reached ({reached})", failed=True)
+    focus = wish.focus if wish is not None else ""
+    asked = await ask_for_summary(turn, model, planned, focus, limits_of(settings, window, planned))
+    if asked.fault:
+        return Compacted(asked.fault, failed=True)
+    summary, through = asked.text, planned.placed[-1].message.id
+    if (await agent.record.conversation(turn.session_id)).is_stale(through, planned.read_seq):
+        return Compacted("what it sums up was changed meanwhile", failed=True)
+    tokens_after = planned.tokens_after(summary)
+    turn.compact(
+        SessionCompacted(
+            summary=clean_text(summary.strip()),
+            through=through,
+            from_seq=planned.from_seq,
+            to_seq=max(each.seq for each in planned.placed),
+            read_seq=planned.read_seq,
+            tokens_before=planned.tokens_before,
+            tokens_after=tokens_after,
+            model=model.name,
+            focus=focus,
+        )
+    )
+    return Compacted(
+        f"The first {count} messages were summed up for the model: about {planned.tokens_before} tokens are "
+        f"{tokens_after} now. The record keeps every word."
+    )
+
+
+class Lengths(NamedTuple):
+    """Tokens: of a summary at most, and of what one request for it reads."""
+
+    summary_max: int
+    block_max: int
+
+
+def limits_of(settings: Compaction, window_tokens: int, planned: Plan) -> Lengths:
+    """Return how long a summary may be, and how much is read for it at once: it must fit when nothing else does."""
+    if not window_tokens:
+        return Lengths(settings.summary_tokens_max, planned.tokens_before)
+    summary_max = min(settings.summary_tokens_max, window_tokens // 8)
+    return Lengths(summary_max, (window_tokens - 3 * summary_max) * 3 // 4)
+
+
+async def ask_for_summary(turn: Turn, model: Model, planned: Plan, focus: str, lengths: Lengths) -> Heard:
+    """Ask for a summary, block by block, each taking in the one before. One that is none has a fault."""
+    anchors = anchors_of(planned.placed)
+    heard = Heard(planned.before)
+    for block in blocks_of(planned.placed, lengths.block_max):
+        taken_in = estimate_tokens(block) + estimate_tokens(heard.text)
+        heard = await listen(turn, model, summary_request(heard.text, block, focus, anchors, lengths.summary_max))
+        fault = heard.fault or fault_of(heard.text, heard.reason, [], taken_in, lengths.summary_max)
+        if fault:
+            return Heard(fault=fault)
+    fault = fault_of(heard.text, heard.reason, anchors, planned.source_tokens, lengths.summary_max)
+    return heard._replace(fault=fault)
+
+
+class Heard(NamedTuple):
+    """What a model said when it was asked once; or why it said nothing."""
+
+    text: str = ""
+    reason: FinishReason = FinishReason.STOP
+    fault: str = ""
+
+
+async def listen(turn: Turn, model: Model, request: Request) -> Heard:
+    """Ask once and take the whole answer. It is shown to nobody, so it is recorded only if it counts."""
+    pieces: list[str] = []
+    size = 0
+    async with aclosing(model.stream(request)) as events:
+        async for event in events:
+            if isinstance(event, Delta) and event.part == "text":
+                pieces.append(event.text)
+                size += len(event.text)
+                if size > SUMMARY_CHARACTERS_MAX:
+                    return Heard(fault="the model did not stop")
+            elif isinstance(event, Finished | Failed):
+                if event.usage != Usage():
+                    turn.use(model.name, event.usage)
+                if isinstance(event, Failed):
+                    return Heard(fault=event.failure.text.rstrip("."))
+                return Heard("".join(pieces), event.reason)
+    return Heard(fault="the answer was cut off")
+
+
+async def interrupted(record: Record, turn: Turn, *, must: bool) -> str:
+    """Wait until somebody asks this turn to stop or, unless a turn waits for it, speaks; return why."""
+    async with aclosing(record.follow(turn.session_id, turn.fence, chunks=False)) as items:
+        async for item in items:
+            if not isinstance(item, Entry):
+                continue
+            if isinstance(item.body, TurnStopping) and item.body.turn_id == turn.id:
+                return item.body.reason
+            if isinstance(item.body, TurnQueued) and not must:
+                return "a new message came"
+            if isinstance(item.body, SessionEnded):
+                return "the session has ended"
+    return ""

@@ -1,0 +1,132 @@
+"""Voice notes in words, by OpenAI's `/audio/transcriptions`, at any address that speaks it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from hansard.domain.requests import Usage
+from hansard.models.clients import STYLES, find_access, http_client, openai_client
+from hansard.models.failures import said
+from hansard.ports.transcriber import Heard
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from hansard.domain.settings_voice import Transcription
+    from hansard.ports.transcriber import Voice
+
+TEXT_CHARACTERS_MAX: Final = 100_000
+"""What is taken of one note: hours of talk."""
+
+GARBLED: Final = "the provider sent something that could not be understood"
+STATUS_KEY: Final = frozenset({401, 403})
+MINUTE_SECONDS: Final = 60
+
+ENDINGS: Final = {
+    "audio/aac": "aac",
+    "audio/flac": "flac",
+    "audio/m4a": "m4a",
+    "audio/mp4": "m4a",
+    "audio/mpeg": "mp3",
+    "audio/ogg": "ogg",
+    "audio/opus": "ogg",
+    "audio/wav": "wav",
+    "audio/webm": "webm",
+    "audio/x-m4a": "m4a",
+    "audio/x-wav": "wav",
+}
+"""Providers tell formats by the end of a file's name, and chats do not always give one."""
+
+
+class OpenAITranscriber:
+    """A model behind OpenAI's protocol for speech."""
+
+    def __init__(self, settings: Transcription, *, key: str | None, base_url: str | None) -> None:
+        """Nothing is opened yet."""
+        self.name = settings.model or ""
+        self.bytes_max = settings.bytes_max
+        self._settings = settings
+        self._access = find_access(
+            STYLES["openai"],
+            self.name.partition(":")[2],
+            key=key,
+            base_url=settings.base_url or base_url,
+            headers=None,
+            stall_seconds=settings.seconds_max,
+        )
+        self._client: httpx2.AsyncClient | None = None
+
+    async def hear(self, voice: Voice) -> Heard:
+        """Write a note down."""
+        if self._access.lacks_key:
+            return Heard(failure=f"there is no key for {self.name}")
+        try:
+            async with asyncio.timeout(self._settings.seconds_max):
+                answer = await self._ask(voice)
+        except TimeoutError:
+            return Heard(failure=f"it took longer than {self._settings.seconds_max:g} s")
+        except Exception as error:  # noqa: BLE001  # boundary: model call
+            return Heard(failure=self._told(error))
+        text = getattr(answer, "text", None)
+        if not isinstance(text, str):
+            return Heard(failure=GARBLED)
+        return Heard(text=text.strip()[:TEXT_CHARACTERS_MAX], usage=self._usage(getattr(answer, "usage", None)))
+
+    async def _ask(self, voice: Voice) -> Any:  # noqa: ANN401 - the library's
+        if self._client is None:
+            self._client = http_client(self._access)
+        library = openai_client(self._access, self._client)
+        file = (file_name(voice), voice.data, voice.media_type)
+        return await library.audio.transcriptions.create(file=file, model=self._access.model, response_format="json")
+
+    def _told(self, error: Exception) -> str:
+        """Say what went wrong, without what a key might stand in."""
+        from openai import APIConnectionError, APIStatusError
+
+        if isinstance(error, APIStatusError) and error.status_code in STATUS_KEY:
+            return f"the provider did not accept the key ({error.status_code})"
+        if isinstance(error, APIStatusError):
+            what = f"the provider refused it ({error.status_code})"
+            return said(what, error.body, self._access.place).rstrip(".")
+        if isinstance(error, APIConnectionError):
+            return f"no connection to {self._access.place.host}"
+        if isinstance(error, ValueError):
+            return GARBLED
+        return f"the provider could not be asked ({type(error).__name__})"
+
+    def _usage(self, given: Any) -> Usage:  # noqa: ANN401
+        """Return what it took: tokens, where the provider counts those; else minutes at the price of the settings."""
+        seconds = getattr(given, "seconds", None)
+        price = self._settings.dollars_per_minute
+        if isinstance(seconds, int | float):
+            return Usage(cost_micros=None if price is None else round(seconds / MINUTE_SECONDS * price * 1_000_000))
+        tokens = [getattr(given, name, 0) for name in ("input_tokens", "output_tokens")]
+        coming, going = (count if isinstance(count, int) and count > 0 else 0 for count in tokens)
+        return Usage(input_tokens=coming, output_tokens=going, cost_micros=self._price(coming, going))
+
+    def _price(self, coming: int, going: int) -> int | None:
+        """Return what tokens cost, where a price is known."""
+        if not coming + going:
+            return None
+        from genai_prices import Usage as Priced
+        from genai_prices import calc_price
+
+        try:
+            priced = Priced(input_tokens=coming, output_tokens=going)
+            price = calc_price(priced, self._access.model, provider_api_url=self._access.base_url)
+        except (LookupError, ValueError):
+            return None
+        return round(price.total_price * 1_000_000)
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        if self._client is not None:
+            await self._client.aclose()
+
+
+def file_name(voice: Voice) -> str:
+    """Return a name whose end tells the format."""
+    ending = ENDINGS.get(voice.media_type.partition(";")[0].strip().lower(), "")
+    given = voice.name.rpartition(".")[2].lower() if "." in voice.name else ""
+    return f"voice.{given if given in ENDINGS.values() else ending or 'ogg'}"

@@ -1,0 +1,56 @@
+"""What a day took, as the rest of Hansard asks for it: `record.books.ledger`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain.budgets import EVERYBODY, Budget, Spent, day_start, reached
+from hansard.record.operations.ledger import spent_by
+from hansard.record.sqlite.queries import SQL
+
+if TYPE_CHECKING:
+    from hansard.record.calls import Caller
+    from hansard.record.reading import Snapshot
+
+
+class Day(NamedTuple):
+    """What the present day took, for somebody and for everybody."""
+
+    person: Spent
+    together: Spent
+
+
+class Ledger:
+    """What was used, by whom, since a day began."""
+
+    def __init__(self, caller: Caller) -> None:
+        """Use `record.books.ledger`."""
+        self._caller = caller
+
+    async def day(self, person: str, budget: Budget) -> Day:
+        """Return what the present day took for a person, under all their names, and for everybody together."""
+        since = day_start(self._caller.store.clock.now_microseconds(), budget.time_zone)
+
+        def read(snapshot: Snapshot) -> Day:
+            own = spent_by(snapshot, budget.identities(person), since)
+            return Day(own, spent_by(snapshot, (EVERYBODY,), since))
+
+        return await self._caller.read(read)
+
+    async def reached(self, session_id: str, turn_id: str, budget: Budget) -> str:
+        """Return which limit of the day is reached while a turn runs; empty when none is.
+
+        Turns are not counted here: this one has begun.
+        """
+        since = day_start(self._caller.store.clock.now_microseconds(), budget.time_zone)
+
+        def read(snapshot: Snapshot) -> str:
+            journal = snapshot.row(SQL.read_journal, (session_id,))
+            rows = snapshot.rows(SQL.list_turn_persons, (journal[0], turn_id)) if journal is not None else []
+            people = {budget.aliases.get(person, person) for (person,) in rows}
+            looks = [(budget.person, budget.identities(person)) for person in sorted(people)]
+            looks.append((budget.together, (EVERYBODY,)))
+            found = (reached(of._replace(turns=None), spent_by(snapshot, names, since)) for of, names in looks)
+            return next((what for what in found if what), "")
+
+        return await self._caller.read(read)

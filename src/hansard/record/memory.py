@@ -1,0 +1,48 @@
+"""Memory, as the rest of Hansard uses it: `record.books.memory`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hansard.domain.ids import new_id
+from hansard.domain.limits import NAME_CHARACTERS_MAX, SESSIONS_LISTED_MAX
+from hansard.domain.memory import clean_note
+from hansard.domain.text import clean_name
+from hansard.record.operations import memory as operations
+from hansard.record.sqlite.queries import SQL
+
+if TYPE_CHECKING:
+    from hansard.domain.memory import Note
+    from hansard.record.calls import Caller
+
+
+class Memory:
+    """What is remembered for each owner. An owner's notes are read and changed in that owner's name only (L11)."""
+
+    def __init__(self, caller: Caller) -> None:
+        """Use `record.books.memory`."""
+        self._caller = caller
+
+    async def list(self, owner: str | None = None) -> list[Note]:
+        """Return an owner's notes, the oldest first; without an owner, those of all: that is for the admin."""
+        rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.list_notes, (owner, SESSIONS_LISTED_MAX)))
+        return [operations.note_value(row) for row in rows]
+
+    async def add(self, owner: str, text: str, *, by: str = "") -> Note:
+        """Remember something for an owner; TooLarge when it is too long, or one too many."""
+        new = operations.Remembering(
+            clean_name(owner, "an owner", NAME_CHARACTERS_MAX), clean_note(text), by[:NAME_CHARACTERS_MAX], new_id()
+        )
+        return await self._caller.write(lambda tx: operations.add(tx, new))
+
+    async def edit(self, note_id: str, text: str, *, owner: str | None = None, by: str = "") -> Note:
+        """Let a note say something else; NotFound when this owner has none of that id."""
+        return await self._change(note_id, clean_note(text), owner, by)
+
+    async def forget(self, note_id: str, *, owner: str | None = None, by: str = "") -> Note:
+        """Tell a note to no model any more, and return it. The entries that made it stay in the record."""
+        return await self._change(note_id, None, owner, by)
+
+    async def _change(self, note_id: str, text: str | None, owner: str | None, by: str) -> Note:
+        changing = operations.Changing(note_id, owner, text, by[:NAME_CHARACTERS_MAX], new_id())
+        return await self._caller.write(lambda tx: operations.change(tx, changing))

@@ -1,0 +1,53 @@
+"""What a day took, and whether another turn may begin: decided in the commit that begins it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain.budgets import EVERYBODY, Budget, Spent, Standing, day_end, day_start, reached, refusal, standing
+from hansard.record.sqlite.queries import SQL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hansard.record.journals import Journal
+    from hansard.record.reading import Snapshot
+    from hansard.record.transaction import Transaction
+
+
+class Judgement(NamedTuple):
+    """Whether a turn may begin; when a limit is reached, what people are told, and which it is."""
+
+    standing: Standing = Standing.FREE
+    told: str = ""
+    reached: str = ""
+
+
+def spent_by(reading: Transaction | Snapshot, identities: Iterable[str], since: int) -> Spent:
+    """Return what was used under these names since a moment."""
+    total = Spent()
+    for identity in identities:
+        total = total.plus(Spent(*reading.row(SQL.spent_since, (identity, since))))
+    return total
+
+
+def answered_people(tx: Transaction, journal: Journal, owner: str) -> list[str]:
+    """Return whom the next turn of a session answers."""
+    waiting = tx.rows(SQL.list_turn_persons, (journal.key, ""))
+    rows = waiting or tx.rows(SQL.last_turn_persons, (journal.key,))
+    return [person for (person,) in rows] or [owner]
+
+
+def judge(tx: Transaction, journal: Journal, owner: str, budget: Budget) -> Judgement:
+    """Return whether the next turn of a session may begin."""
+    now = tx.clock.now_microseconds()
+    since, end = day_start(now, budget.time_zone), day_end(now, budget.time_zone)
+    people = {budget.aliases.get(person, person) for person in answered_people(tx, journal, owner)}
+    looks = [(budget.person, spent_by(tx, budget.identities(person), since), False) for person in sorted(people)]
+    looks.append((budget.together, spent_by(tx, (EVERYBODY,), since), True))
+    found = [(standing(allowance, spent), allowance, spent, together) for allowance, spent, together in looks]
+    for state, allowance, spent, together in found:
+        if state is Standing.REACHED:
+            what = reached(allowance, spent)
+            return Judgement(state, refusal(what, end, together=together), what)
+    return Judgement(Standing.NEAR if any(state is Standing.NEAR for state, *_ in found) else Standing.FREE)

@@ -1,0 +1,305 @@
+"""Tools of other servers, by the Model Context Protocol: programs that are started here, or addresses.
+
+One task keeps each connection, so that what the library opens and closes happens in one place. A server that dies is
+started again when a tool of it is next called, after a pause that grows; its failure is the result of the call.
+The library takes a while to import, so that happens when the first server is wanted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain.tools import ToolOutput
+from hansard.tools.mcp_results import output_of
+from hansard.tools.mcp_specs import read_tool
+from hansard.tools.mcp_ways import MESSAGE_BYTES_MAX, STDERR_CHARACTERS, LastWords, bound, program_streams
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp import ClientSession
+
+    from hansard.domain.requests import ToolSpec
+    from hansard.domain.settings_agent import McpServer
+    from hansard.ports.tool import Tool
+
+PAUSE_SECONDS = 0.5
+"""Before a server that failed is started again; each further time twice as long."""
+
+PAUSE_SECONDS_MAX = 60.0
+
+WAIT_SECONDS_MAX = 5.0
+"""A pause that a call waits for; during a longer one it is told that the server is down."""
+
+ENDED = "it ended while it was called, and the call may have had an effect"
+
+TOOLS_MAX = 200
+"""Tools that are taken from one server: each is told to the model."""
+
+PAGES_MAX = 20
+
+
+class McpError(Exception):
+    """A server cannot be used just now; the text is for the model and for people."""
+
+
+class Known(NamedTuple):
+    """A tool of a server: what the server calls it, and how it is described here."""
+
+    own_name: str
+    spec: ToolSpec
+    repeatable: bool
+
+
+class McpTool:
+    """One tool of one server."""
+
+    def __init__(self, server: Server, known: Known) -> None:
+        """It is called at its server, under the name that the server gave it."""
+        self._server = server
+        self._known = known
+        self.spec = known.spec
+        self.repeatable = known.repeatable
+
+    async def run(self, arguments: dict[str, object]) -> ToolOutput:
+        """Call it."""
+        return await self._server.call(self._known.own_name, arguments)
+
+
+class Server:
+    """One server and the connection to it, if there is one."""
+
+    def __init__(
+        self, name: str, settings: McpServer, environment: Mapping[str, str], pause_seconds: float = PAUSE_SECONDS
+    ) -> None:
+        """Nothing is started yet."""
+        self._name = name
+        self._pause_seconds = pause_seconds
+        self._settings = settings
+        self._environment = environment
+        self._lock = asyncio.Lock()
+        self._session: ClientSession | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._leave = asyncio.Event()
+        self._failures = 0
+        self._not_before = 0.0
+        self.trouble = ""
+        self.tools: dict[str, Tool] = {}
+
+    async def connect(self) -> ClientSession:
+        """Return the connection, made if there is none; McpError when it cannot be, or not yet again."""
+        async with self._lock:
+            if self._session is not None and self._keeping is not None and not self._keeping.done():
+                return self._session
+            wait = self._not_before - asyncio.get_running_loop().time()
+            if 0 < wait <= WAIT_SECONDS_MAX:
+                await asyncio.sleep(wait)
+            elif wait > 0:
+                message = f"The server {self._name} failed ({self.trouble}); it is tried again in {wait:.0f} s."
+                raise McpError(message)
+            return await self._start()
+
+    async def _start(self) -> ClientSession:
+        """Start the task that holds the connection, and wait until it is there."""
+        ready: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
+        self._leave = asyncio.Event()
+        self._keeping = asyncio.create_task(self._keep(ready, self._leave), name=f"mcp {self._name}")
+        try:
+            async with asyncio.timeout(self._settings.start_seconds_max):
+                session = await asyncio.shield(ready)
+        except TimeoutError:
+            why = f"it did not answer within {self._settings.start_seconds_max:g} s"
+            await end(self._keeping)
+            raise self._failed(why) from None
+        except Exception as error:  # noqa: BLE001  # boundary: tool call
+            await end(self._keeping)
+            raise self._failed(told(error)) from None
+        self._session, self._failures, self.trouble = session, 0, ""
+        return session
+
+    async def _keep(self, ready: asyncio.Future[ClientSession], leave: asyncio.Event) -> None:
+        """Hold a connection until it is to be left; whatever ends it ends here."""
+        try:
+            async with AsyncExitStack() as stack:
+                session = await open_session(self._settings, self._environment, stack)
+                await session.initialize()
+                self.tools = {known.spec.name: McpTool(self, known) for known in await list_tools(self._name, session)}
+                if not ready.done():
+                    ready.set_result(session)
+                await leave.wait()
+        except Exception as error:  # noqa: BLE001  # boundary: tool call
+            if not ready.done():
+                ready.set_exception(error)
+            self.trouble = told(error)
+        finally:
+            self._session = None
+            if not ready.done():
+                ready.cancel()
+            elif not ready.cancelled():
+                ready.exception()  # seen: nobody may wait for it any more
+
+    def _failed(self, why: str) -> McpError:
+        """Note a failure: the next start waits, longer each time."""
+        pause = min(self._pause_seconds * 2**self._failures, PAUSE_SECONDS_MAX)
+        self._failures += 1
+        self._not_before = asyncio.get_running_loop().time() + pause
+        self.trouble = why
+        return McpError(f"The server {self._name} failed: {why}.")
+
+    async def call(self, own_name: str, arguments: dict[str, object]) -> ToolOutput:
+        """Call a tool. A server that dies meanwhile is a failure of this call, and is started again for a later one."""
+        session = await self.connect()
+        keeping = self._keeping
+        calling = asyncio.create_task(session.call_tool(own_name, arguments))
+        watched = {calling, keeping} if keeping is not None else {calling}
+        try:
+            await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+            if not calling.done():
+                return self._ended()
+            return output_of(calling.result())
+        except Exception as error:  # noqa: BLE001  # boundary: tool call
+            if is_closed(error):
+                await self._stop()
+                return self._ended()
+            return ToolOutput(text=f"The server {self._name} says: {told(error)}", is_error=True)
+        finally:
+            calling.cancel()
+            await asyncio.wait({calling})
+            if not calling.cancelled():
+                calling.exception()
+
+    def _ended(self) -> ToolOutput:
+        """Return the result of a call in which the connection ended, with the reason, where one is known."""
+        why = f"{self.trouble}; {ENDED}" if self.trouble else ENDED
+        return ToolOutput(text=str(self._failed(why)), is_unknown=True)
+
+    async def _stop(self) -> None:
+        """End the connection, and the program with it."""
+        keeping, self._session = self._keeping, None
+        if keeping is not None and not keeping.done():
+            self._leave.set()
+            await asyncio.wait({keeping}, timeout=LEAVE_SECONDS)
+            await end(keeping)
+
+    async def close(self) -> None:
+        """End it for good."""
+        await self._stop()
+
+
+LEAVE_SECONDS = 8.0
+"""For a program to end by itself; the library ends it after that."""
+
+
+async def end(task: asyncio.Task[None]) -> None:
+    """Cancel a task, and wait until it is done."""
+    task.cancel()
+    await asyncio.wait({task})
+
+
+class McpServers:
+    """All servers of the settings. Their tools are known once they have answered."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, McpServer],
+        environment: Mapping[str, str],
+        tools: dict[str, Tool],
+        *,
+        pause_seconds: float = PAUSE_SECONDS,
+    ) -> None:
+        """Nothing is started. `tools` is what the agent has; those of the servers are added to it."""
+        self._servers = {
+            name: Server(name, each, environment, pause_seconds)
+            for name, each in sorted(settings.items())
+            if each.enabled
+        }
+        self._tools = tools
+        self._preparing: asyncio.Task[None] | None = None
+
+    async def prepare(self) -> list[str]:
+        """Start what was not started yet, all at once; return which servers could not be, and why."""
+        waiting = [server for server in self._servers.values() if not server.tools]
+        if waiting:
+            await asyncio.gather(*(self._try(server) for server in waiting))
+        return [
+            f"The tools of {name} are missing: {server.trouble}."
+            for name, server in self._servers.items()
+            if not server.tools and server.trouble
+        ]
+
+    async def _try(self, server: Server) -> None:
+        with suppress(McpError):
+            await server.connect()
+        self._tools.update(server.tools)
+
+    async def close(self) -> None:
+        """End all of them."""
+        await asyncio.gather(*(server.close() for server in self._servers.values()))
+
+
+async def open_session(settings: McpServer, environment: Mapping[str, str], stack: AsyncExitStack) -> ClientSession:
+    """Open the way to a server. A program gets the variables that are named for it, and the few that programs need."""
+    from mcp import ClientSession
+
+    if settings.command is not None:
+        given = {name: environment[name] for name in settings.env if name in environment}
+        words = stack.enter_context(LastWords())
+        stack.push(lambda _kind, error, _trace: words.add_to(error))
+        streams = await stack.enter_async_context(program_streams(settings, given, words.file))
+    else:
+        from mcp.client.streamable_http import streamable_http_client
+        from mcp.shared._httpx_utils import create_mcp_http_client
+
+        token = environment.get(settings.token_variable or "", "")
+        headers = {"Authorization": f"Bearer {token}"} if token else None
+        client = await stack.enter_async_context(create_mcp_http_client(headers=headers))
+        client.event_hooks = {"response": [bound]}
+        streams = await stack.enter_async_context(
+            streamable_http_client(str(settings.url), http_client=client, max_sse_event_size=MESSAGE_BYTES_MAX)
+        )
+    return await stack.enter_async_context(ClientSession(*streams[:2]))
+
+
+async def list_tools(name: str, session: ClientSession) -> list[Known]:
+    """Return the tools of a server, under names of their own here."""
+    from mcp.types import PaginatedRequestParams
+
+    found: list[Known] = []
+    taken: set[str] = set()
+    cursor: str | None = None
+    for _ in range(PAGES_MAX):
+        page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
+        for tool in page.tools:
+            spec, repeatable = read_tool(name, tool, taken)
+            taken.add(spec.name)
+            found.append(Known(tool.name, spec, repeatable))
+        cursor = page.next_cursor
+        if not cursor or len(found) >= TOOLS_MAX:
+            break
+    return found[:TOOLS_MAX]
+
+
+def is_closed(error: BaseException) -> bool:
+    """Return whether an error means that the connection is gone."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(is_closed(each) for each in error.exceptions)
+    name = type(error).__name__
+    return isinstance(error, ConnectionError | EOFError) or name in CLOSED or "onnection closed" in str(error)
+
+
+CLOSED = frozenset({"ClosedResourceError", "BrokenResourceError", "EndOfStream", "ConnectError", "RemoteProtocolError"})
+"""Errors of the libraries below, by name: they are imported late."""
+
+
+def told(error: BaseException) -> str:
+    """Return an error in words, the first of a group for all of them."""
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        notes = getattr(error, "__notes__", [])
+        error = error.exceptions[0]
+        for note in notes:
+            error.add_note(note)
+    notes = " ".join(getattr(error, "__notes__", []))
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"{words[:STDERR_CHARACTERS]}{f' ({notes[:STDERR_CHARACTERS]})' if notes else ''}".rstrip(".")

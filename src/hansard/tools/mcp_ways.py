@@ -1,0 +1,207 @@
+"""Ways to servers: a program that is started here, or an address; both with a bound on what is read at once.
+
+The library reads whatever a server sends. A server of somebody else must not be able to fill this machine's memory, so
+a message that is too large ends the connection, and of what a program writes to its standard error only the end is
+kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, Self, TextIO, cast
+
+from hansard.domain.limits import MIB
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    import httpx2
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+    from hansard.domain.settings_agent import McpServer
+
+MESSAGE_BYTES_MAX: Final = 32 * MIB
+"""One message of a server: what is larger is not taken, however large the blob that it could be."""
+
+STDERR_CHARACTERS: Final = 300
+"""What is told of a program's last words when it did not start."""
+
+END_SECONDS: Final = 2.0
+"""For a program to end by itself, once its input is closed; and again when it is told to."""
+
+PIPE_BYTES: Final = 65_536
+
+
+class MessageTooLarge(Exception):
+    """A server sent more in one message than is taken."""
+
+    def __init__(self) -> None:
+        super().__init__(f"it sent a message of more than {MESSAGE_BYTES_MAX // MIB} MiB")
+
+
+@asynccontextmanager
+async def program_streams(settings: McpServer, given: Mapping[str, str], errlog: TextIO) -> AsyncIterator[Any]:
+    """Start a program, and give the streams to and from it. Leaving ends it, and whatever it started."""
+    import anyio
+    from mcp.client.stdio import get_default_environment
+
+    process = await asyncio.create_subprocess_exec(
+        str(settings.command),
+        *settings.args,
+        env=get_default_environment() | dict(given),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=errlog,
+        limit=MESSAGE_BYTES_MAX,
+        start_new_session=True,
+    )
+    coming, read = anyio.create_memory_object_stream[Any](0)
+    write, going = anyio.create_memory_object_stream[Any](0)
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(take_messages, process, coming)
+            group.start_soon(give_messages, process, going)
+            try:
+                yield read, write
+            finally:
+                group.cancel_scope.cancel()
+    finally:
+        for stream in (coming, read, write, going):
+            stream.close()
+        with anyio.CancelScope(shield=True):
+            await end_program(process)
+
+
+async def take_messages(process: asyncio.subprocess.Process, coming: MemoryObjectSendStream[Any]) -> None:
+    """Read messages, one in each line, until the program ends. What is no message is told as such."""
+    from mcp.shared.message import SessionMessage
+    from mcp.types import jsonrpc_message_adapter
+
+    output = cast("asyncio.StreamReader", process.stdout)
+    async with coming:
+        while True:
+            try:
+                line = await output.readuntil()
+            except asyncio.IncompleteReadError:
+                return
+            except asyncio.LimitOverrunError:
+                signal_group(process.pid, signal.SIGKILL)
+                raise MessageTooLarge from None
+            try:
+                message: Any = SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+            except ValueError as error:
+                message = error
+            await coming.send(message)
+
+
+async def give_messages(process: asyncio.subprocess.Process, going: MemoryObjectReceiveStream[Any]) -> None:
+    """Write messages for as long as the program reads. When it reads no more, the reader notices that it has ended."""
+    given = cast("asyncio.StreamWriter", process.stdin)
+    async with going:
+        async for each in going:
+            text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+            try:
+                given.write(text.encode() + b"\n")
+                await given.drain()
+            except ConnectionError:
+                return
+
+
+async def end_program(process: asyncio.subprocess.Process) -> None:
+    """Close its input, so that it can end; then tell it to, with all that it started; then end it."""
+    cast("asyncio.StreamWriter", process.stdin).close()
+    drained = asyncio.create_task(drain(cast("asyncio.StreamReader", process.stdout)))
+    try:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(END_SECONDS):
+                    await process.wait()
+                    break
+            signal_group(process.pid, number)
+        else:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(END_SECONDS):
+                    await process.wait()
+    finally:
+        # Whatever the program started and left behind.
+        signal_group(process.pid, signal.SIGKILL)
+        drained.cancel()
+        await asyncio.wait({drained})
+        cast("Any", process)._transport.close()  # noqa: SLF001 - a pipe that somebody else holds open stays so
+
+
+async def drain(output: asyncio.StreamReader) -> None:
+    """Read and forget: a program that cannot write does not end."""
+    while await output.read(PIPE_BYTES):
+        pass
+
+
+def signal_group(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a program and all that it started, as far as it is still there."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+async def bound(response: httpx2.Response) -> None:
+    """Let no more of an answer be read than one message may have. A response hook of the client.
+
+    A stream of events is as long as it likes: the library bounds each of them.
+    """
+    if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+        response.stream = bounded(cast("httpx2.AsyncByteStream", response.stream))
+
+
+def bounded(stream: httpx2.AsyncByteStream) -> httpx2.AsyncByteStream:
+    """Return a stream that fails when it is too long."""
+    import httpx2
+
+    class Bounded(httpx2.AsyncByteStream):
+        """The same bytes, counted."""
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for data in stream:
+                size += len(data)
+                if size > MESSAGE_BYTES_MAX:
+                    raise MessageTooLarge
+                yield data
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    return Bounded()
+
+
+class LastWords:
+    """What a program writes to its standard error: read all the time, so that it never waits, and only the end kept."""
+
+    def __enter__(self) -> Self:
+        """Begin to read."""
+        reading, writing = os.pipe()
+        self._kept = b""
+        self._reading = reading
+        self.file: TextIO = os.fdopen(writing, "w", encoding="utf-8")
+        self._thread = threading.Thread(target=self._read, name="mcp stderr", daemon=True)
+        self._thread.start()
+        return self
+
+    def _read(self) -> None:
+        with suppress(OSError):
+            while data := os.read(self._reading, PIPE_BYTES):
+                self._kept = (self._kept + data)[-STDERR_CHARACTERS:]
+        os.close(self._reading)
+
+    def add_to(self, error: BaseException | None) -> bool:
+        """Add the last words to the reason why a program failed."""
+        words = " ".join(self._kept.decode(errors="replace").split())
+        if isinstance(error, Exception) and words:
+            error.add_note("".join(sign for sign in words if sign.isprintable()))
+        return False
+
+    def __exit__(self, *_error: object) -> None:
+        """Let go; the thread ends when the program has."""
+        self.file.close()

@@ -1,0 +1,131 @@
+"""`ask` in chats: the question goes where it was asked, and only the person who asked answers it there."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from hansard.domain.entries import Entry
+from hansard.domain.entries_agent import QuestionAsked
+from hansard.domain.messages import Role
+from hansard.domain.permissions import ToolRule, Verdict
+from hansard.domain.policy import Policy
+from hansard.domain.settings import Busy
+from hansard.engine.runner import Runner
+from hansard.testing.tools import Counting, tools_by_name
+from tests.engine.stage import WAIT_SECONDS_MAX, PlayedModel, call
+from tests.intake.town import ANN, BOB, EVE, HOME_OF_ANN, ROOM, Town, settings_of, town
+
+ASKS = Policy(rules=(ToolRule(do=Verdict.ASK, tool="counting"),))
+
+
+def equip(here: Town, tool: Counting, policy: Policy = ASKS) -> None:
+    """Give the town's agent a tool that asks."""
+    agent = here.runner._agent._replace(tools=tools_by_name(tool), policy=policy)  # noqa: SLF001 - the town's own
+    here.runner = Runner(agent, lambda _id, error: pytest.fail(str(error)))
+
+
+async def say(here: Town, text: str, sender: str, chat: str) -> None:
+    """Somebody says something to the agent; whatever waits is run, and nobody waits for it."""
+    for wake in await here.say(text, sender, chat, is_for_agent=True):
+        here.runner.wake(wake.session_id, wake.turn_id)
+
+
+async def asked(here: Town, session_id: str) -> None:
+    """Wait until the question is in the record."""
+    async with asyncio.timeout(WAIT_SECONDS_MAX), aclosing(here.record.follow(session_id, 0, chunks=False)) as items:
+        async for item in items:
+            if isinstance(item, Entry) and isinstance(item.body, QuestionAsked):
+                return
+
+
+async def settled(here: Town, session_id: str) -> None:
+    """Wait until nothing is left to run."""
+    async with asyncio.timeout(WAIT_SECONDS_MAX):
+        await here.runner.settled(session_id)
+
+
+@pytest.mark.parametrize("busy", list(Busy))
+@pytest.mark.parametrize(("words", "runs"), [("@hansard: Yes", 1), ("/yes", 1), ("hansard, no!", 0), ("/no", 0)])
+async def test_a_yes_in_a_room(home: Path, words: str, runs: int, busy: Busy) -> None:
+    """Ann asks in a room; Bob's yes there, hers elsewhere and a stranger's count for nothing; hers there does."""
+    tool = Counting()
+    settings = settings_of(ANN, BOB, busy=busy)
+    async with town(home, settings, PlayedModel([call("counting")], ["done"])) as here:
+        equip(here, tool)
+        await say(here, "go", ANN, ROOM)
+        room = await here.session(ROOM)
+        await asked(here, room)
+        waiting = [each for each in await here.record.outbox.waiting("matrix") if each.session_id == room]
+        assert {each.chat for each in waiting} == {ROOM}
+        await say(here, "/yes", BOB, ROOM)
+        await say(here, "/yes", ANN, HOME_OF_ANN)
+        await say(here, "yes", EVE, ROOM)
+        assert tool.count == 0
+        assert "Nothing waits for your answer here." in await here.notices(room)
+        await say(here, words, ANN, ROOM)
+        await settled(here, room)
+        assert tool.count == runs
+        assert (await here.words(room, Role.ASSISTANT))[-1] == "done"
+        await here.check()
+
+
+@pytest.mark.parametrize(("words", "runs"), [("yes", 1), ("/yes", 1), ("No.", 0)])
+async def test_an_answer_need_not_name_the_agent(home: Path, words: str, runs: int) -> None:
+    """In a room where the agent listens to its name alone, whom it asks may just say yes; others, and later, not."""
+    tool = Counting()
+    async with town(home, settings_of(ANN, BOB), PlayedModel([call("counting")], ["done"])) as here:
+        equip(here, tool)
+        await say(here, "go", ANN, ROOM)
+        room = await here.session(ROOM)
+        await asked(here, room)
+        assert await here.say(words, BOB, ROOM, is_for_agent=False) == []
+        assert await here.say("well, yes", ANN, ROOM, is_for_agent=False) == []
+        assert tool.count == 0
+        await here.say(words, ANN, ROOM, is_for_agent=False)
+        await settled(here, room)
+        assert tool.count == runs
+        said = await here.words(room, Role.USER)
+        assert await here.say(words, ANN, ROOM, is_for_agent=False) == []
+        assert await here.words(room, Role.USER) == said
+        await here.check()
+
+
+async def test_an_edited_no_becomes_no_yes(home: Path) -> None:
+    """Changing on the platform what was said answers nothing."""
+    tool = Counting()
+    async with town(home, settings_of(ANN, BOB, busy=Busy.QUEUE), PlayedModel([call("counting")], ["done"])) as here:
+        equip(here, tool, ASKS._replace(ask_seconds=0.5))
+        await say(here, "hmm, what?", ANN, ROOM)
+        room = await here.session(ROOM)
+        await asked(here, room)
+        event = here.event("let me think", ANN, ROOM, is_for_agent=True)
+        await here.take(event)
+        await here.take(here.event("yes", ANN, ROOM, kind="edit", about=event.id, is_for_agent=True))
+        await settled(here, room)
+        assert tool.count == 0
+        await here.check()
+
+
+async def test_rules_for_people_and_rooms_hold_in_chats(home: Path) -> None:
+    """Bob may not have run what Ann may, in the same room; nor may she in another place than the rule names."""
+    tool = Counting()
+    policy = Policy(
+        rules=(
+            ToolRule(do=Verdict.ALLOW, tool="counting", person=ANN, room="!room:*"),
+            ToolRule(do=Verdict.DENY, tool="counting"),
+        )
+    )
+    model = PlayedModel(
+        [call("counting", id="a")], ["done"], [call("counting", id="b")], ["no"], [call("counting")], ["x"]
+    )
+    async with town(home, settings_of(ANN, BOB), model) as here:
+        equip(here, tool, policy)
+        for sender, chat, count in ((ANN, ROOM, 1), (BOB, ROOM, 1), (ANN, HOME_OF_ANN, 1)):
+            await say(here, "go", sender, chat)
+            await settled(here, await here.session(chat))
+            assert tool.count == count
+        await here.check()
