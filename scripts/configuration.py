@@ -11,7 +11,7 @@ import msgspec
 from hansard.domain.settings import SETTINGS, Setting
 
 TARGET = Path(__file__).parents[1] / "docs" / "configuration.md"
-BEFORE, AFTER = "| setting | default | allowed | meaning |\n|---|---|---|---|\n", "\n\n## Environment variables"
+BEFORE, AFTER = "| setting | default | allowed | meaning |\n|---|---|---|---|\n", "\n\n"
 
 
 def row(setting: Setting) -> str:

@@ -25,6 +25,7 @@
     ├── OutcomeUnknown           written or not: repeat with the same id to know
     └── RecordRefused            the record cannot be used as it is
         ├── RecordTooNew         written by a newer Hansard
+        │   └── RecordMigrated   by one that came while this one ran
         ├── RecordDamaged        a file is not what it must be
         ├── LogForked            a log and the database tell two different stories
         ├── UnsafeFilesystem     WAL cannot be trusted there
@@ -177,6 +178,12 @@ class RecordTooNew(RecordRefused):
     hint = "Upgrade Hansard. The record was left untouched."
 
 
+class RecordMigrated(RecordTooNew):
+    """A newer Hansard migrated the record while this process had it open. Nothing of this call was written."""
+
+    hint = "Start this program again: the newer Hansard goes on where this one stopped. Nothing was lost."
+
+
 class RecordDamaged(RecordRefused):
     """A file of the record is not what it must be."""
 
@@ -215,10 +222,11 @@ class ChannelBusy(ChannelError):
     retryable = True
     hint = "Nothing to do: it is tried again after the time that the platform asked for."
 
-    def __init__(self, message: str, seconds: float = 1.0) -> None:
-        """Keep how long to wait."""
+    def __init__(self, message: str, seconds: float = 1.0, *, is_of_chat: bool = False) -> None:
+        """Keep how long to wait, and whether that is about one chat only."""
         super().__init__(message)
         self.seconds = seconds
+        self.is_of_chat = is_of_chat
 
 
 class ChannelDown(ChannelError):

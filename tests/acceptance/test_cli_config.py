@@ -119,6 +119,20 @@ def test_check_of_nothing(home: Path) -> None:
     assert not home.exists()
 
 
+def test_check_reads_the_notices(home: Path) -> None:
+    """A file of notices is checked, too, whether a channel names it or not."""
+    path = write(home, 'late = "Too late: {when}"\nlatte = "no such notice"\n', "notices.toml")
+    found = invoke(home, ["check"], {})
+    assert found.exit_code == EXIT_FINDINGS
+    assert found.stdout.splitlines() == [
+        f"{path}, line 1: late names {{when}}; it may name nothing",
+        f"{path}, line 2: there is no notice latte",
+    ]
+    write(home, '[channels.matrix]\nnotices = "german.toml"\n')
+    path.unlink()
+    assert invoke(home, ["check"], {}).stdout == f"{home / 'german.toml'}: there is no such file\n"
+
+
 def test_check_lists_everything(home: Path) -> None:
     """`config check` lists all findings, of the home, the file, variables and keys, and ends with 1."""
     write(home, "busy = 1\nbuzy = 1\n")

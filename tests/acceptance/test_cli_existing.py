@@ -16,6 +16,7 @@ COMMANDS = [
     ("sessions",),
     ("deliveries",),
     ("pair",),
+    ("people",),
     ("verify",),
     ("search", "words"),
     ("export", "--all"),

@@ -15,8 +15,9 @@ from hansard.domain.access import Standing
 from hansard.domain.arrivals import Arrival, Rules
 from hansard.domain.chats import message_id_of
 from hansard.domain.messages import Message
+from hansard.domain.notices import language
 from hansard.errors import InvalidInput
-from hansard.intake import notices
+from hansard.intake.notices import words_of
 from hansard.record.api import Record
 
 EVE = "@eve:elsewhere.net"
@@ -42,7 +43,7 @@ async def ask(home: Path) -> None:
         message=Message.user("hello", id=message_id_of("matrix", "@hansard:example.org", "$1"), author=EVE),
     )
     async with Record.open(home) as record:
-        await record.inbox.receive(arrival, Rules(notices.WORDS))
+        await record.inbox.receive(arrival, Rules(words_of(language("en"))))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from hansard.cli.table import COMMANDS, TALKS
 
-PLATFORMS = {"nio", "aiohttp", "vodozemac"}
+PLATFORMS = {"nio", "aiohttp", "vodozemac", "telegram", "httpx", "mcp", "google"}
 PROGRAM = """
 import json, sys
 from hansard.cli.table import load

@@ -7,6 +7,13 @@ import contextlib
 from types import TracebackType
 from typing import Self
 
+LIMITED = b'{"errcode":"M_LIMIT_EXCEEDED","error":"Too Many Requests","retry_after_ms":200}'
+TOO_MANY = (
+    b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    b"Content-Length: %d\r\n\r\n%b" % (len(LIMITED), LIMITED)
+)
+"""As Synapse answers."""
+
 
 class Proxy:
     """Passes bytes on to a server, until it is told to lose them."""
@@ -18,6 +25,12 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self.lose_answer_to = b""
         """Requests that begin with this reach the server, and their answer is lost with the connection."""
+        self.drop = b""
+        """Requests that begin with this do not reach the server, and their connection breaks."""
+        self.refuse_next = b""
+        """The next request that begins with this is answered here: there were too many."""
+        self.breaks_left: int | None = None
+        """How many requests are dropped and answers lost until all is well again; None: for ever."""
         self.lost = 0
         self.limited = 0
         """Answers that refused a request because there were too many."""
@@ -36,10 +49,14 @@ class Proxy:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Take no more connections, and end every one there is."""
         assert self._server is not None
         self._server.close()
         self.cut()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.wait_closed()
 
     def cut(self) -> None:
@@ -56,16 +73,37 @@ class Proxy:
             pair = {writer, back}
             self._writers |= pair
             state = {"lose": False}
-            await asyncio.gather(self._pass(reader, back, state), self._back(there, writer, state))
+            await asyncio.gather(self._pass(reader, back, writer, state), self._back(there, writer, state))
         writer.close()
         self._writers.discard(writer)
         self._tasks.discard(task)
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, state: dict[str, bool]) -> None:
+    def _count(self) -> None:
+        if self.breaks_left is not None:
+            self.breaks_left -= 1
+            if self.breaks_left <= 0:
+                self.drop = self.lose_answer_to = b""
+
+    async def _pass(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        client: asyncio.StreamWriter,
+        state: dict[str, bool],
+    ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65_536):
+                if self.refuse_next and data.startswith(self.refuse_next):
+                    self.refuse_next = b""
+                    client.write(TOO_MANY)
+                    await client.drain()
+                    break
+                if self.drop and data.startswith(self.drop):
+                    self._count()
+                    break
                 if self.lose_answer_to and data.startswith(self.lose_answer_to):
                     state["lose"] = True
+                    self._count()
                 writer.write(data)
                 await writer.drain()
         writer.close()

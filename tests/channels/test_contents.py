@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hansard.channels.matrix import posting, secret_storage
 from hansard.channels.matrix.html import html_of
 from hansard.channels.matrix.reading import Place, Seen, Self, event_of, place_of
-from hansard.channels.matrix.values import canonical
 from hansard.channels.matrix.wire import Answer, error_of, retry_seconds_of
+from hansard.channels.values import canonical
 from hansard.errors import ChannelBusy, ChannelDown, ChatGone, InvalidInput, PostRefused, PostUnknown
 from hansard.ports.channel import Event, EventKind, Post
 

@@ -100,6 +100,20 @@ async def test_a_person_reaches_the_limit(home: Path, allowance: Allowance, turn
         await day.runner.close()
 
 
+async def test_who_is_linked_is_one_person(home: Path) -> None:
+    """A limit of a person holds for all the names that they joined; parted, each is counted alone again."""
+    async with Record.open(home) as record:
+        day = Day(record, agent_of(record, Budget(person=Allowance(turns=2))))
+        ann, ben = await day.session("person:ann"), await day.session("person:ben")
+        assert [await day.ask(each) for each in (ann, ben)] == [TurnState.COMPLETED] * 2
+        await record.people.link("person:ann", "person:ben")
+        assert [await day.ask(each) for each in (ann, ben)] == [TurnState.FAILED] * 2
+        await record.people.unlink("person:ann")
+        assert [await day.ask(each) for each in (ann, ben)] == [TurnState.COMPLETED] * 2
+        assert await day.ask(ann) is TurnState.FAILED
+        await day.runner.close()
+
+
 async def test_everybody_together(home: Path) -> None:
     """A limit for all holds whoever asks."""
     async with Record.open(home) as record:
@@ -163,6 +177,7 @@ async def test_members_of_a_room_are_counted_one_by_one(home: Path) -> None:
     )
     chat = "matrix:room:!den:x.org"
     async with Record.open(home) as record:
+        await record.people.declare(settings.people)
         day = Day(record, agent_of(record, policy_of(settings).budget))
         room = await day.session("room:matrix:!den:x.org")
         assert await day.ask(room, "@ann:x.org", chat) is TurnState.COMPLETED
@@ -253,5 +268,5 @@ def test_when_to_wait() -> None:
 def test_settings_become_a_budget() -> None:
     """What config.toml says in dollars is counted in millionths."""
     limits = TurnLimits(person_dollars_day_max=1.5, turns_day_max=7, day_time_zone="Asia/Tokyo")
-    assert budget_of(limits) == Budget(Allowance(cost_micros=1_500_000), Allowance(turns=7), "Asia/Tokyo", {})
+    assert budget_of(limits) == Budget(Allowance(cost_micros=1_500_000), Allowance(turns=7), "Asia/Tokyo")
     assert not budget_of(TurnLimits()).is_set

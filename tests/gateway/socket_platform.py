@@ -42,6 +42,8 @@ async def perform(platform: Platform, call: Call) -> Any:  # noqa: ANN401 - what
         return await platform.poll(given["account"], given["cursor"])
     if call.method == "history":
         return await platform.history(given["chat"])
+    if call.method == "is_direct":
+        return await platform.is_direct(given["chat"])
     if call.method == "typing":
         return await platform.typing(given["account"], given["chat"], on=given["on"])
     return await platform.answer(given["account"], given["chat"], accept=given["accept"], reason=given["reason"])
@@ -134,6 +136,10 @@ class SocketPlatform:
     async def history(self, chat: str) -> list[Shown]:
         """Return a room's timeline, the latest first."""
         return msgspec.convert(await self._call("history", chat=chat), list[Shown])
+
+    async def is_direct(self, chat: str) -> bool:
+        """Return whether only one person is in a chat besides the agent."""
+        return bool(await self._call("is_direct", chat=chat))
 
     async def fetch(self, file: RemoteFile, bytes_max: int) -> bytes:
         """No test of this kind sends files."""

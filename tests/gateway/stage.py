@@ -9,12 +9,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from hansard.app.gateway import Gateway, Timing
+from hansard.app.gateway import Gateway
+from hansard.app.served import Timing
 from hansard.app.wiring import App, open_app
+from hansard.app.workshop import Workshop
 from hansard.delivery.audit import Audit, audit_chat
 from hansard.delivery.sending import Pace
 from hansard.domain.entries import Entry
-from hansard.domain.settings import Busy, Channels, Matrix, Settings
+from hansard.domain.settings import Busy, Channels, Settings
+from hansard.domain.settings_matrix import Matrix
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
 from hansard.ports.channel import Capabilities
@@ -112,11 +115,11 @@ async def app_with(record: Record, settings: Settings, model: Model, *others: Mo
         return next(other for other in others if other.name == name)
 
     errors: list[BaseException] = []
-    models = OneModel(model)
+    models = cast("Models", OneModel(model))
     agent = Agent(record, models, {}, settings.limits, choose=choose, compaction=settings.compaction)
     runner = Runner(agent, lambda _, error: errors.append(error))
     try:
-        yield App(record, settings, cast("Models", models), runner)
+        yield App(record, settings, models, runner, Workshop(record.home, record, models, settings, {}))
     finally:
         await runner.close()
     assert not errors, errors

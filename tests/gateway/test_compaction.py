@@ -17,8 +17,9 @@ from hansard.domain.entries import (
     TurnEnded,
     TurnStarted,
 )
-from hansard.domain.settings import Busy, Channels, Matrix, Resets, Settings
+from hansard.domain.settings import Busy, Channels, Resets, Settings
 from hansard.domain.settings_compaction import Compaction
+from hansard.domain.settings_matrix import Matrix
 from hansard.domain.turns import TurnState
 from hansard.engine.compaction import INTERRUPTED
 from hansard.record.api import Record

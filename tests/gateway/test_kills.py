@@ -15,8 +15,8 @@ import pytest
 
 from hansard.delivery.audit import audit_chat
 from hansard.domain.messages import Role
+from hansard.domain.notices import language
 from hansard.record.api import Record
-from hansard.record.operations.turns import LOST_NOTICE
 from hansard.testing import Platform, RecordingChannel
 from tests.gateway.socket_platform import served_platform
 from tests.gateway.stage import AGENT, ANN, BOB, settled, until, write_script
@@ -62,7 +62,7 @@ async def check(home: Path, platform: Platform, chats: list[str], sent: list[str
             said += [message.text for message in words if message.role is Role.USER]
             answers += [message.text for message in words if message.role is Role.ASSISTANT]
             told = [message.text for message in transcript if message.role is Role.NOTICE]
-            is_cut = words[-1].role is Role.ASSISTANT or told[-1:] == [LOST_NOTICE]
+            is_cut = words[-1].role is Role.ASSISTANT or told[-1:] == [language("en").recovered]
             assert is_cut, f"{words[-1].text} in {session.id} was never answered"
         assert sorted(said) == sorted(sent)
         for text in sent:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hansard.domain.settings import Channels, Matrix, Settings
+from hansard.domain.settings import Channels, Settings
+from hansard.domain.settings_matrix import Matrix
 from hansard.record.api import Record
 from hansard.testing import RECORDING_CAPABILITIES, Platform
 from tests.engine.stage import PlayedModel

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.sessions import Link
-from hansard.domain.settings import Busy, Channels, Matrix, Resets, Settings
+from hansard.domain.settings import Busy, Channels, Resets, Settings
+from hansard.domain.settings_matrix import Matrix
 from hansard.record.api import Record
 from hansard.record.store import Wiring
 from hansard.testing import RECORDING_CAPABILITIES, FakeClock, Platform

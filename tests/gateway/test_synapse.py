@@ -12,8 +12,8 @@ import pytest
 
 from hansard.domain import entries as e
 from hansard.domain.messages import Role
+from hansard.domain.notices import language
 from hansard.record.api import Record
-from hansard.record.operations.turns import LOST_NOTICE
 from tests.channels.people import Peer, new_account, peer
 from tests.channels.synapse import Synapse
 from tests.gateway.matrix_stage import (
@@ -103,7 +103,8 @@ async def check_answers(bot: Bot, talks: list[Talk]) -> None:
                 if message.role is Role.USER:
                     whole = f"{message.text} is what you said, and I say so."
                     assert sum(answer.endswith(whole) for answer in answers) <= 1, message.text
-            told = [message for message in messages if message.role is not Role.NOTICE or message.text == LOST_NOTICE]
+            lost = language("en").recovered
+            told = [message for message in messages if message.role is not Role.NOTICE or message.text == lost]
             assert told[-1].role is not Role.USER, told[-1].text
         report = await record.verify()
         assert report.ok, report.findings

@@ -20,7 +20,8 @@ from hansard.delivery.audit import audit_chat
 from hansard.domain import entries as e
 from hansard.domain.requests import AssistantSaid, Request, UserSaid
 from hansard.domain.sessions import Link
-from hansard.domain.settings import Busy, Channels, Matrix, Resets, Settings
+from hansard.domain.settings import Busy, Channels, Resets, Settings
+from hansard.domain.settings_matrix import Matrix
 from hansard.record.api import Record
 from hansard.record.store import Wiring
 from hansard.testing import FakeClock

@@ -10,11 +10,12 @@ from hansard.domain.access import Standing
 from hansard.domain.arrivals import Arrival, Manner, Rules
 from hansard.domain.chats import message_id_of
 from hansard.domain.messages import Message, Role
+from hansard.domain.notices import language
 from hansard.domain.requests import UserSaid
 from hansard.domain.sessions import SessionState
 from hansard.domain.settings import LeftSessions
-from hansard.intake import notices
 from hansard.intake.commands import COMMANDS, REPEATABLE
+from hansard.intake.notices import words_of
 from hansard.intake.people import terminal_owner
 from hansard.ports.channel import Batch
 from tests.intake.town import AGENT, ANN, BOB, HOME_OF_ANN, ROOM, Person, Town, settings_of, town
@@ -239,7 +240,7 @@ async def test_retry_is_shown_where_it_was_asked(home: Path) -> None:
         await here.ask("one")
         (wake,) = await here.say("/retry")
         waiting = await here.record.outbox.queued_turns("matrix")
-        assert [(turn.session_id, turn.id) for turn in waiting] == [tuple(wake)]
+        assert [(turn.session_id, turn.id) for turn in waiting] == [(wake.session_id, wake.turn_id)]
 
 
 async def test_queue_and_steer_say_who_and_where(home: Path) -> None:
@@ -292,11 +293,11 @@ async def test_a_command_that_was_begun_and_cut(home: Path, text: str) -> None:
             message=Message.make(Role.NOTICE, text, id=message_id_of("matrix", AGENT, event.id), author=ANN),
             manner=Manner.COMMAND,
         )
-        await here.record.inbox.receive(begun, Rules(notices.WORDS))
+        await here.record.inbox.receive(begun, Rules(words_of(language("en"))))
     async with town(home) as here:
         await here.take(event)
         (reply,) = await replies(here, await here.session())
-        assert (reply == notices.INTERRUPTED) == (name not in REPEATABLE)
+        assert (reply == language("en").interrupted) == (name not in REPEATABLE)
         assert await here.words() == ["one", "ok"]
         await here.check()
 

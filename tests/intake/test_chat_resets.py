@@ -106,11 +106,11 @@ async def test_a_timer_during_a_turn_waits_for_the_turn(home: Path, reason: Bega
     model = PlayedModel(["first", gate], ["second"], ["third"])
     async with town(home, settings_of(resets=RESETS[reason], busy=busy), model) as here:
         (wake,) = await here.say("one")
-        here.runner.wake(*wake)
+        here.runner.wake(wake.session_id, wake.turn_id)
         await gate.reached()
         here.clock.advance(24 * HOUR)
         for again in await here.say("two"):
-            here.runner.wake(*again)
+            here.runner.wake(again.session_id, again.turn_id)
         old = await here.session()
         assert old == wake.session_id
         gate.open()
@@ -128,7 +128,7 @@ async def test_new_during_a_turn_ends_it_where_it_belongs(home: Path) -> None:
     model = PlayedModel(["half an answer", gate], ["second"])
     async with town(home, settings_of(busy=Busy.QUEUE), model) as here:
         (wake,) = await here.say("one")
-        here.runner.wake(*wake)
+        here.runner.wake(wake.session_id, wake.turn_id)
         await gate.reached()
         await here.say("two")
         await here.say("/new")

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.messages import File
+from hansard.domain.notices import language
 from hansard.errors import ChannelDown, NotFound, PostRefused, TooLarge
-from hansard.intake import notices
+from hansard.intake.notices import not_kept
 from hansard.intake.receive import Intake
 from hansard.ports.channel import Batch, RemoteFile
 from tests.intake.town import settings_of, town
@@ -55,7 +56,7 @@ async def test_a_file_that_cannot_be_kept_is_named_and_told(
         assert len(await here.say("", files=(photo(size_bytes=size),))) == 1
         (message,) = await here.messages()
         assert message.parts == (File(blob="", name="photo.png", media_type="image/png", size_bytes=size),)
-        assert await here.notices() == [notices.not_kept("photo.png", why)]
+        assert await here.notices() == [not_kept(language("en"), "photo.png", why)]
         await here.check()
 
 
@@ -79,7 +80,7 @@ async def test_a_channel_without_files(home: Path) -> None:
     async with town(home) as here:
         intake = Intake(here.record, here.channel, here.settings)
         await intake.take(Batch(cursor="c1", events=(here.event("look", files=(photo(),)),)))
-        assert await here.notices() == [notices.not_kept("photo.png", "this channel cannot fetch files")]
+        assert await here.notices() == [not_kept(language("en"), "photo.png", "this channel cannot fetch files")]
 
 
 async def test_files_of_strangers_are_not_fetched(home: Path) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from hansard.domain.notices import language
 from hansard.errors import RecordUnavailable
-from hansard.intake import notices
 from hansard.intake.receive import Intake
 from hansard.ports.channel import Batch
 from hansard.record.api import Record
@@ -56,7 +56,7 @@ async def test_killed_in_the_middle_of_a_batch(home: Path, seed: int, point: str
         told = [message.text for message in await record.load_transcript(last.id) if message.role == "notice"]
         made = [["second"], ["second", "third"], ["the first"]]
         # When the fork was cut, nobody knows whether it was made, and people were told so.
-        assert sorted(said.values()) in ([made, made[1:]] if notices.INTERRUPTED in told else [made])
+        assert sorted(said.values()) in ([made, made[1:]] if language("en").interrupted in told else [made])
         assert said[last.id] == ["second", "third"]
         assert [session.title for session in sessions.values() if said[session.id] == ["the first"]] == ["Trip"]
         assert await record.cursor("matrix", Doorman.account) == "c1"
@@ -98,7 +98,7 @@ async def test_a_gap_that_was_cut_is_told_once(home: Path) -> None:
         batch = Batch(cursor="c1", events=(here.event("hello"),), cut=(HOME_OF_ANN, ROOM))
         await here.intake.take(batch)
         await here.intake.take(batch)
-        assert [here.told_at_home(chat) for chat in (HOME_OF_ANN, ROOM)] == [[notices.CUT], [notices.CUT]]
+        assert [here.told_at_home(chat) for chat in (HOME_OF_ANN, ROOM)] == [[language("en").cut], [language("en").cut]]
         await here.intake.take(msgspec.structs.replace(batch, cursor="c2", cut=(ROOM,)))
-        assert here.told_at_home(ROOM) == [notices.CUT, notices.CUT]
+        assert here.told_at_home(ROOM) == [language("en").cut, language("en").cut]
         await here.check()

@@ -15,7 +15,8 @@ from hansard.domain.access import Standing
 from hansard.domain.arrivals import Arrival, Manner, Rules
 from hansard.domain.chats import message_id_of
 from hansard.domain.messages import Message
-from hansard.intake import notices
+from hansard.domain.notices import language
+from hansard.intake.notices import words_of
 from hansard.record.api import Record
 from hansard.record.sqlite.migrate import create_schema
 from hansard.record.sqlite.queries import SQL
@@ -65,7 +66,7 @@ async def fill(record: Record, count: int) -> None:
             message=Message.user("hello", id=message_id_of("matrix", AGENT, event_id), author=ANN, chat=chat(number)),
             manner=Manner.OBSERVED,
         )
-        await record.inbox.receive(arrival, Rules(notices.WORDS))
+        await record.inbox.receive(arrival, Rules(words_of(language("en"))))
 
     for start in range(0, count, 500):
         await asyncio.gather(*(first(number) for number in range(start, min(start + 500, count))))

@@ -10,10 +10,11 @@ import pytest
 from hansard.domain.entries import MessageEdited, MessageRetracted
 from hansard.domain.ids import log_path
 from hansard.domain.messages import RETRACTED, Role
+from hansard.domain.notices import language
 from hansard.domain.requests import UserSaid
-from hansard.domain.settings import Answers, Busy, Rooms
+from hansard.domain.settings import Busy
+from hansard.domain.settings_channels import Answers, Rooms
 from hansard.domain.turns import TurnState
-from hansard.intake import notices
 from hansard.intake.speak import REOPENED
 from hansard.ports.channel import Batch, EventKind
 from hansard.record.api import Record
@@ -191,7 +192,7 @@ async def test_messages_while_an_answer_runs(home: Path, busy: Busy) -> None:
     model = PlayedModel(["first", gate], ["second"])
     async with town(home, settings_of(busy=busy), model) as here:
         (wake,) = await here.say("one")
-        here.runner.wake(*wake)
+        here.runner.wake(wake.session_id, wake.turn_id)
         await gate.reached()
         for number in range(100):
             await here.say(f"more {number}")
@@ -211,7 +212,7 @@ async def test_busy_is_a_setting_of_the_session(home: Path) -> None:
     async with town(home, model=PlayedModel(["first", gate], ["second"])) as here:
         await here.say("/busy queue")
         (wake,) = await here.say("one")
-        here.runner.wake(*wake)
+        here.runner.wake(wake.session_id, wake.turn_id)
         await gate.reached()
         await here.say("two")
         gate.open()
@@ -240,12 +241,12 @@ async def test_what_is_too_old_is_recorded_and_told_once(home: Path) -> None:
         old = here.clock.now_microseconds() // 1000 - 3601_000
         for number in range(3):
             assert await here.say(f"old {number}", sent_at_ms=old + number) == []
-        assert await here.notices() == [notices.LATE]
+        assert await here.notices() == [language("en").late]
         assert await here.record.turns(await here.session()) == []
         await here.ask("new")
         assert here.model.requests[0].messages == (UserSaid("old 0\n\nold 1\n\nold 2\n\nnew"),)
         await here.say("old again", sent_at_ms=old)
-        assert await here.notices() == [notices.LATE, notices.LATE]
+        assert await here.notices() == [language("en").late, language("en").late]
         await here.check()
 
 
@@ -264,7 +265,7 @@ async def test_an_old_command_is_not_run(home: Path) -> None:
         session_id = await here.session()
         await here.say("/new", sent_at_ms=here.clock.now_microseconds() // 1000 - 7 * 86_400_000)
         assert await here.session() == session_id
-        assert await here.notices() == [notices.LATE]
+        assert await here.notices() == [language("en").late]
 
 
 # Changes.
@@ -340,7 +341,7 @@ async def test_what_was_deleted_before_its_answer_is_not_answered(home: Path) ->
         first = here.event("never mind")
         (wake,) = await here.take(first)
         await here.take(here.event(kind=EventKind.DELETION, about=first.id))
-        here.runner.wake(*wake)
+        here.runner.wake(wake.session_id, wake.turn_id)
         await here.runner.settled(wake.session_id)
         assert here.model.requests == []
         await here.ask("but this")
@@ -365,7 +366,7 @@ async def test_an_unreadable_event_is_kept_until_its_keys_come(home: Path) -> No
         sealed = [here.event(kind=EventKind.UNREADABLE, raw=f'{{"n":{number}}}') for number in range(2)]
         await here.take(*sealed)
         await here.take(*sealed)
-        assert here.told_at_home(HOME_OF_ANN) == [notices.UNREADABLE]
+        assert here.told_at_home(HOME_OF_ANN) == [language("en").unreadable]
     for name in ("state.db", "state.db-wal", "state.db-shm"):
         (home / name).unlink(missing_ok=True)
     async with town(home) as here:

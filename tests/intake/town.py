@@ -11,7 +11,8 @@ from typing import Any
 
 from hansard.domain.entries import Entry
 from hansard.domain.messages import Message, Role
-from hansard.domain.settings import Channels, Matrix, Pairing, Person, Resets, Settings
+from hansard.domain.settings import Channels, Pairing, Person, Resets, Settings
+from hansard.domain.settings_matrix import Matrix
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
 from hansard.intake.receive import Intake, Wake

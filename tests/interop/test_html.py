@@ -58,6 +58,7 @@ class Page(HTMLParser):
         self.attributes: list[tuple[str, str, str]] = []
         self.hidden: list[str] = []
         self.text = ""
+        self.pieces: list[str] = []
         self._open: list[str] = []
         self._rendering = 0
         self.feed(page)
@@ -88,6 +89,7 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         """Note words."""
+        self.pieces.append(data)
         self.text += data
 
     def handle_comment(self, data: str) -> None:
@@ -181,12 +183,17 @@ def page_of(markdown: str) -> Page:
 @example('<javascript:alert(1)> <https://a.b/"onmouseover=alert(1)>')
 @example("```js onload=x\nalert(1)\n```")
 @example("7. seven\n3. three")
+@example("0*0*")
 def test_an_answer_loses_no_word_and_gains_no_power(markdown: str) -> None:
     """Whatever an assistant says: rendered or as typed, every word is in the page, and nothing in it can act."""
     page = page_of(markdown)
     said = Counter(re.findall(r"[^\W_]+", markdown.translate(HARMLESS)))
     hidden = " ".join(value for value in page.hidden)
-    assert not said - Counter(re.findall(r"[^\W_]+", f"{page.text} {hidden}"))
+    # Half a word can be emphasised: what the signs parted in the source is one word for whoever reads it.
+    joined, parted = (
+        Counter(re.findall(r"[^\W_]+", f"{text} {hidden}")) for text in (page.text, " ".join(page.pieces))
+    )
+    assert not said - (joined | parted)
 
 
 @pytest.mark.parametrize(

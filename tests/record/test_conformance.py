@@ -39,6 +39,7 @@ LOSSES = {
     "content": ("N3",),
     "limits": ("B3",),
     "text": ("C11",),
+    "people": ("J6",),
 }
 """What each group of contracts covers of the loss catalogue."""
 

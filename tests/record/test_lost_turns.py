@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hansard.domain.entries import Entry
 from hansard.domain.messages import Message
+from hansard.domain.notices import language
 from hansard.errors import RecordUnavailable
 from hansard.record.api import Record
-from hansard.record.operations.turns import LOST_NOTICE
+from hansard.record.store import Wiring
 from hansard.record.turn import Turn
 from hansard.testing import abandon_store
 
@@ -46,7 +51,7 @@ async def states(record: Record, session_id: str) -> list[str]:
 
 def is_notice(entry: Entry) -> bool:
     """Return whether an entry tells that a turn was lost."""
-    return entry.text == LOST_NOTICE
+    return entry.text == language("en").recovered
 
 
 @pytest.mark.loss("A13", "A14")
@@ -63,7 +68,7 @@ async def test_a_turn_that_said_nothing_is_tried_again_once(home: Path) -> None:
         assert await states(record, session_id) == ["lost", "lost"]
         (waiting,) = await record.outbox.waiting("matrix")
         message = await record.outbox.read_message(session_id, waiting.message_id)
-        assert (message.text, waiting.chat) == (LOST_NOTICE, CHAT)
+        assert (message.text, waiting.chat) == (language("en").recovered, CHAT)
         assert (await record.verify()).ok
 
 
@@ -138,3 +143,44 @@ async def test_the_outbox_is_rebuilt_from_the_logs(home: Path) -> None:
         assert after == before
         assert len(after) == 2
         assert (await record.verify()).ok
+
+
+HOLDER = """
+import asyncio, sys
+from hansard import Record
+
+async def main():
+    async with Record.open(sys.argv[1]) as record, record.turn(sys.argv[2]):
+        print("holds", flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+async def test_nobody_writes_for_a_process_that_is_gone(home: Path) -> None:
+    """A turn that a killed process ran shows no sign of writing, although nobody has closed it yet."""
+    session_id = await asked(home)
+    async with Record.open(home) as record:
+        holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(home), session_id], stdout=subprocess.PIPE)
+        try:
+            assert holder.stdout is not None
+            assert await asyncio.to_thread(holder.stdout.readline) == b"holds\n"
+            assert await record.outbox.writing_chats("matrix") == [CHAT]
+        finally:
+            holder.kill()
+            holder.communicate()
+        assert await record.outbox.running_chats("matrix") == [CHAT]
+        assert await record.outbox.writing_chats("matrix") == []
+
+
+async def test_who_opens_the_record_chooses_the_words(home: Path) -> None:
+    """People are told of a lost turn in the words that are given for their chat, and those are recorded."""
+    session_id = await asked(home)
+    await lose(home, session_id)
+    await lose(home, session_id)
+    wiring = Wiring(notices_of=lambda chat: replace(language("en"), recovered=f"Verloren in {chat}."))
+    async with Record.open(home, wiring=wiring) as record:
+        (waiting,) = await record.outbox.waiting("matrix")
+        message = await record.outbox.read_message(session_id, waiting.message_id)
+        assert message.text == f"Verloren in {CHAT}."

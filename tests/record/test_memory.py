@@ -85,3 +85,23 @@ async def test_memory_comes_back_from_the_logs(home: Path) -> None:
     async with Record.open(home) as record:
         assert await record.books.memory.list() == before
         assert (await record.verify()).ok
+
+
+@pytest.mark.loss("J6")
+async def test_memory_follows_links(home: Path) -> None:
+    """Who is one person has one memory, and one bound for it; parted, each has what was noted under their own name."""
+    async with Record.open(home) as record:
+        memory = record.books.memory
+        own, others = await memory.add(ANN, "likes tea"), await memory.add(BEN, "likes coffee")
+        await record.people.link(ANN, BEN)
+        assert [note.text for note in await memory.list(BEN)] == ["likes tea", "likes coffee"]
+        assert (await memory.edit(others.id, "likes cocoa", owner=ANN)).text == "likes cocoa"
+        for number in range(NOTES_MAX - 2):
+            await memory.add(BEN, f"note {number}")
+        with pytest.raises(TooLarge):
+            await memory.add(ANN, "one too many")
+        await record.people.unlink(BEN)
+        assert await memory.list(ANN) == [own]
+        with pytest.raises(NotFound):
+            await memory.forget(others.id, owner=ANN)
+        assert len(await memory.list(BEN)) == NOTES_MAX - 1

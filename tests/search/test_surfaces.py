@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hansard import Message, Record
-from hansard.app.wiring import make_tools
+from hansard.app.workshop import make_tools
 from hansard.cli.search import find
 from hansard.domain.messages import Text, ToolCall, ToolOutcome
 from hansard.domain.settings import TurnLimits

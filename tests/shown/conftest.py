@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from tests.shown.nursery import close_nursery
 from tests.shown.tally import Tally, tally_path
 
 
@@ -11,3 +14,10 @@ from tests.shown.tally import Tally, tally_path
 def tally() -> Tally:
     """Where the counts of this run go."""
     return Tally(tally_path())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nursery_closed() -> Iterator[None]:
+    """Leave no nursery running."""
+    yield
+    close_nursery()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -22,6 +24,8 @@ from tests.shown.words import letters
 
 REPORT_CHARACTERS_MAX = 20_000
 KEY = "sk-test-0123456789abcdef"
+HAS_NURSERY = sys.platform == "linux" and not os.environ.get("HANSARD_PROVE")
+"""In a test run a program that is not struck while it starts is forked with its libraries; a proof starts every one."""
 
 
 class Stage:
@@ -114,13 +118,16 @@ class Stage:
         self._for = wanted
         options: list[object] = ["--home", self.home, "-m", f"{run.style}:test-model"]
         options += ["-c"] if await has_session(self.home) else []
-        variables = self._variables(run)
+        options += [f"--prompt={run.question}"] if run.surface is Surface.ONCE else []
+        variables, has_input = self._variables(run), run.surface is Surface.LINES
+        forked = HAS_NURSERY and run.moment.after != "start"
         if run.surface is Surface.TERMINAL:
-            self._program = await Terminal.start(*options, variables=variables)
-        elif run.surface is Surface.LINES:
-            self._program = await Program.start(*options, variables=variables, stdin=asyncio.subprocess.PIPE)
+            self._program = await (Terminal.fork if forked else Terminal.start)(*options, variables=variables)
+        elif forked:
+            self._program = await Program.fork(*options, variables=variables, has_input=has_input)
         else:
-            self._program = await Program.start(*options, f"--prompt={run.question}", variables=variables)
+            stdin = asyncio.subprocess.PIPE if has_input else asyncio.subprocess.DEVNULL
+            self._program = await Program.start(*options, variables=variables, stdin=stdin)
         self._evidence.shown.append(Shown(surface=run.surface))
         return self._program
 

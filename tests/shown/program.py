@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Self
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.shown.nursery import ROOT, Forked, nursery
+
 COMMAND = (sys.executable, "-m", "hansard.cli.main")
 WAIT_SECONDS_MAX = 60.0
 """Longer than anything here takes on a machine with other work to do; a wait that reaches it is a failure."""
@@ -52,7 +53,7 @@ async def bounded(what: Callable[[], str], seconds_max: float = WAIT_SECONDS_MAX
 class Program:
     """One process with its three pipes."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process | Forked) -> None:
         """Begin to read."""
         self._process = process
         self._changed = asyncio.Condition()
@@ -78,6 +79,11 @@ class Program:
             cwd=ROOT,
         )
         return cls(process)
+
+    @classmethod
+    async def fork(cls, *arguments: object, variables: dict[str, str], has_input: bool = False) -> Self:
+        """Start `hansard arguments…` where its libraries are imported already."""
+        return cls(await nursery().start_on_pipes(arguments, variables, has_input=has_input))
 
     async def __aenter__(self) -> Self:
         """Use it."""

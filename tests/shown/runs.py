@@ -10,8 +10,12 @@ from typing import Literal
 import msgspec
 
 from tests.providers.behaviour import Behaviour, Call, Event
-from tests.providers.server import STYLES, framed
+from tests.providers.server import STYLES as ALL_STYLES
+from tests.providers.server import framed
 from tests.shown.words import Words
+
+STYLES = {name: ALL_STYLES[name] for name in ("openai", "anthropic")}
+"""The protocols in which programs are struck; how each of the others is read is tested in tests/models."""
 
 STALL_SECONDS = 1.5
 """How long a silent provider is borne where that may be what befalls it."""

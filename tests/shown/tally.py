@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from tests.shown.program import ROOT
+from tests.shown.nursery import ROOT
 
 FOLDER = ROOT / ".prove"
 

@@ -14,10 +14,12 @@ import termios
 from collections.abc import Callable
 from typing import Self
 
+from tests.shown.nursery import ROOT, Forked, nursery
 from tests.shown.paper import Paper
-from tests.shown.program import COMMAND, READ_BYTES, ROOT, bounded
+from tests.shown.program import COMMAND, READ_BYTES, bounded
 
 COLUMNS, ROWS = 120, 30
+TERM = "xterm-256color"
 MARKER = "›"  # noqa: RUF001 - as the program prints it
 STATUS = ("record: in order", "RECORD: ")
 ANSWERING = "answering"
@@ -31,10 +33,18 @@ os.execv(sys.argv[1], sys.argv[1:])
 """Makes a terminal the controlling one of a process, as a shell's window does, and becomes the program."""
 
 
+def open_window() -> tuple[int, int]:
+    """Return both ends of a new terminal: what a person looks at, and what a program writes to."""
+    window, terminal = pty.openpty()
+    fcntl.ioctl(window, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    os.set_blocking(window, False)
+    return window, terminal
+
+
 class Terminal:
     """One process in a window of its own. It has the same verbs as one on pipes."""
 
-    def __init__(self, process: asyncio.subprocess.Process, window: int) -> None:
+    def __init__(self, process: asyncio.subprocess.Process | Forked, window: int) -> None:
         """Begin to look."""
         self._process = process
         self._window = window
@@ -48,10 +58,8 @@ class Terminal:
     @classmethod
     async def start(cls, *arguments: object, variables: dict[str, str]) -> Self:
         """Start `hansard arguments…` in a window."""
-        window, terminal = pty.openpty()
+        window, terminal = open_window()
         try:
-            fcntl.ioctl(window, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-            os.set_blocking(window, False)
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-c",
@@ -62,9 +70,20 @@ class Terminal:
                 stdout=terminal,
                 stderr=terminal,
                 start_new_session=True,
-                env={"TERM": "xterm-256color", **variables},
+                env={"TERM": TERM, **variables},
                 cwd=ROOT,
             )
+        finally:
+            os.close(terminal)
+        return cls(process, window)
+
+    @classmethod
+    async def fork(cls, *arguments: object, variables: dict[str, str]) -> Self:
+        """Start `hansard arguments…` in a window, where its libraries are imported already."""
+        window, terminal = open_window()
+        files = (terminal, terminal, terminal)
+        try:
+            process = await nursery().start(arguments, {"TERM": TERM, **variables}, files, is_terminal=True)
         finally:
             os.close(terminal)
         return cls(process, window)

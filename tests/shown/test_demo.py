@@ -13,7 +13,8 @@ from hansard.errors import ModelMissing
 from hansard.models.demo_files import install_demo
 from tests.shown.checks import FIXED_NOTICES, check_lines, take_picture
 from tests.shown.evidence import Shown
-from tests.shown.program import ROOT, Program, environment, run
+from tests.shown.nursery import ROOT
+from tests.shown.program import Program, environment, run
 from tests.shown.runs import Surface
 from tests.shown.tally import Tally
 from tests.shown.terminal import CONTROL_C, CONTROL_D, Terminal

@@ -13,7 +13,8 @@ import pytest
 
 from hansard import Entry, Message, Record, Role, Status, TurnState
 from hansard.domain.turns import TURN_ENDS
-from tests.shown.program import COMMAND, ROOT, Program, environment, run
+from tests.shown.nursery import ROOT
+from tests.shown.program import COMMAND, Program, environment, run
 
 ECHO = """
 [[answers]]

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.providers.server import STYLES
 from tests.shown.play import prove
-from tests.shown.runs import BOUNDARY_FAULTS, SIGNALS, Author, Fault, Run, Surface, boundaries
+from tests.shown.runs import BOUNDARY_FAULTS, SIGNALS, STYLES, Author, Fault, Run, Surface, boundaries
 from tests.shown.tally import Tally
 
 PROVE = bool(os.environ.get("HANSARD_PROVE"))

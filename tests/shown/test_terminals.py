@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.providers.server import STYLES
 from tests.shown.play import prove
-from tests.shown.runs import SIGNALS, Author, Fault, Surface
+from tests.shown.runs import SIGNALS, STYLES, Author, Fault, Surface
 from tests.shown.tally import Tally
 
 PROVE = bool(os.environ.get("HANSARD_PROVE"))

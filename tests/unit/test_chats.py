@@ -51,6 +51,11 @@ def test_the_grammar(text: str, key: Key) -> None:
         "matrix:room:!a\n:example.org",
         "telegram:chat:ann",
         "irc:room:!abc",
+        "irc:chat:a:b",
+        "irc:chat:a:topic:b",
+        "IRC:chat:a",
+        "person:chat:a",
+        "cli:chat:a",
     ],
 )
 @pytest.mark.loss("J8")
@@ -77,8 +82,18 @@ def test_a_room_cannot_pass_for_a_thread_of_another() -> None:
         make_key("matrix", "!a:h:thread:$e")
     with pytest.raises(InvalidInput):
         key_in_chat("matrix:room:!a:h", "@ann:h\n")
-    with pytest.raises(InvalidInput, match="none of matrix, telegram"):
+    with pytest.raises(InvalidInput, match=r"no session key|not a chat"):
         make_key("irc", "!a:h")
+    with pytest.raises(InvalidInput, match="no name of a channel"):
+        make_key("person", "a")
+
+
+def test_channels_from_elsewhere() -> None:
+    """A channel that Hansard does not know has chats, threads and people of its own, of ids without colons."""
+    made = make_key("irc", "#tea", "42", "ann@example.org")
+    assert made == "irc:chat:#tea:thread:42:person:ann@example.org"
+    assert parse_key(made) == ("irc", "#tea", "42", "ann@example.org")
+    assert (parse_key(made).chat, parse_key(made).room_owner) == ("irc:chat:#tea:thread:42", "room:irc:#tea")
 
 
 def test_chats_and_owners() -> None:

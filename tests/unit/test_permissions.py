@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from types import SimpleNamespace
 
 import pytest
 
-from hansard.domain.chats import identities_of
 from hansard.domain.permissions import STRICTNESS, Asker, ToolRule, Verdict, decide, may_be_offered
 from hansard.domain.policy import Policy, policy_of
 from hansard.domain.settings import Person, Settings
@@ -106,7 +104,6 @@ def test_each_verdict_for_each_kind_of_rule(tool: str, verdict: Verdict, place: 
 
 def test_people_and_rooms_on_any_channel() -> None:
     """Who somebody is, is said by channel: the same number on another platform is somebody else."""
-    assert identities_of(SimpleNamespace(telegram=("5",))) == {"matrix": (), "telegram": ("5",)}
     policy = Policy(names={("telegram", "5"): "ann", ("matrix", "@ann:x.org"): "ann"})
     room = "room:telegram:-100"
     assert policy.asker(room, "5", "telegram:chat:-100") == Asker(("ann", "5"), "-100", "telegram")

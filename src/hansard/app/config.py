@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hansard.app.toml_file import Finding, key_lines, parse_toml, place, printable, read_file, short
-from hansard.domain.chats import identities_of
 from hansard.domain.resets import zone_of
 from hansard.domain.settings import PREFIX, SECTIONS, SETTINGS, Person, Setting, Settings, bare_type
-from hansard.domain.settings_agent import PERSON_NAME, SERVER_NAME, McpServer, Room
+from hansard.domain.settings_agent import SERVER_NAME, McpServer, Room
+from hansard.domain.settings_channels import PERSON_NAME
 from hansard.errors import ConfigInvalid
 
 FILE_NAME: Final = "config.toml"
@@ -311,11 +311,12 @@ def wrong_addresses(settings: Settings) -> Iterator[tuple[str, str]]:
         permission = f"{section}.allow_http"
         if not is_address(url):
             yield key, f"{key} must be {setting.allowed}"
-        elif url.lower().startswith("http:") and not (is_loopback(url) or value_at(settings, permission)):
-            yield (
-                key,
-                f"{key} is http: others on the way could read keys and words. Use https, or set {permission} = true",
-            )
+        elif url.lower().startswith("http:") and not is_loopback(url):
+            told = f"{key} is http: others on the way could read keys and words. Use https"
+            if permission not in SETTINGS:
+                yield key, told
+            elif not value_at(settings, permission):
+                yield key, f"{told}, or set {permission} = true"
 
 
 def wrong_people(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -323,10 +324,16 @@ def wrong_people(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from said_twice(PEOPLE, settings.people)
     if len([person for person in settings.people.values() if person.terminal]) > 1:
         yield PEOPLE, "the terminal can be only one person's: terminal = true stands with several"
+    if "admin" in settings.people and any(each.terminal for name, each in settings.people.items() if name != "admin"):
+        yield PEOPLE, "people.admin is the terminal's person: terminal = true cannot stand with another"
     matrix = settings.channels.matrix
     for name in matrix.allow:
         if name[0] not in "@*!" and name not in settings.people:
             yield "channels.matrix.allow", "channels.matrix.allow has a name of which there is no section [people.NAME]"
+    for name in settings.channels.telegram.allow:
+        if not name.removeprefix("-").isdecimal() and name not in settings.people:
+            key = "channels.telegram.allow"
+            yield key, f"{key} has a name of which there is no section [people.NAME]"
 
 
 def wrong_zone(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -345,15 +352,14 @@ def wrong_rooms(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from said_twice("rooms", settings.rooms)
 
 
-def said_twice(table: str, sections: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+def said_twice(table: str, sections: Mapping[str, Person] | Mapping[str, Room]) -> Iterator[tuple[str, str]]:
     """Identities on a platform that stand in two sections of a table."""
     known: dict[tuple[str, str], str] = {}
     for name, section in sections.items():
-        for channel, identities in identities_of(section).items():
-            for identity in identities:
-                first = known.setdefault((channel, identity), name)
-                if first != name:
-                    yield table, f"{printable(identity)} is both {table}.{first} and {table}.{name}"
+        for identity in section.places():
+            first = known.setdefault(identity, name)
+            if first != name:
+                yield table, f"{printable(identity[1])} is both {table}.{first} and {table}.{name}"
 
 
 def wrong_servers(settings: Settings) -> Iterator[tuple[str, str]]:

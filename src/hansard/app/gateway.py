@@ -1,46 +1,42 @@
 """The gateway: channels, intake, turns and delivery in one process, for as long as it is wanted.
 
-Reads: cursors, queued turns. Writes: through intake, engine and delivery.
-Invariants: the next batch is asked for when the last one is durable; one process serves an account on a home.
+Reads: cursors, queued turns; the configuration, again when it is told to. Writes: through intake, engine and delivery.
+Invariants: what is taken up of a new configuration is taken up whole, after all of it was found right; when a newer
+Hansard has migrated the record, nothing more is received, and the process ends.
 On crash: what was received is in the record; the next start runs what waits and shows what was not shown.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import os
 import sys
-from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hansard.app.health import ChannelHealth, Health, health_served
+from hansard.app.channels import open_other
+from hansard.app.health import ChannelHealth, ConfigHealth, Health, Page, health_served
 from hansard.app.logs import error_fields, log
+from hansard.app.metrics import Readings, metrics_text
+from hansard.app.reload import changes_between, connection_of, plain_terms
+from hansard.app.served import Served, Timing, end_tasks
 from hansard.channels.matrix import open_matrix
-from hansard.delivery.dispatch import Dispatcher
-from hansard.delivery.sending import Pace
-from hansard.delivery.typing import Typing
-from hansard.errors import ConfigInvalid, GatewayRuns, HansardError
-from hansard.intake.receive import Intake
-from hansard.record.locks import TryLock
+from hansard.channels.telegram import open_telegram
+from hansard.errors import ConfigInvalid, HansardError, RecordMigrated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from hansard.app.reload import Renewal, Terms
     from hansard.app.wiring import App
     from hansard.domain.settings import Settings
-    from hansard.ports.channel import Channel, Timeline
+    from hansard.ports.channel import Channel
 
 logger = logging.getLogger("hansard.gateway")
-
-RECEIVE_PAUSE_SECONDS = 1.0
-"""Before a channel that failed in an unforeseen way is asked again."""
-
-FLUSH_SECONDS = 5.0
-"""For what an interrupted turn still has to show, at the end of a drain."""
 
 QUIET_SECONDS_MAX = 180.0
 """A platform that has not even said that there is nothing new for so long is not well."""
@@ -48,23 +44,17 @@ QUIET_SECONDS_MAX = 180.0
 LAG_SECONDS_MAX = 60.0
 """A message that waits longer than this to be shown is a sign of trouble."""
 
-
 SWITCH_SECONDS = 0.0005
 """How long a thread may keep the interpreter while another waits for it: by default ten times as long, for which the
 loop would wait whenever the writer works."""
+
+LOOK_SECONDS = 0.25
+"""How often to look whether the record was migrated."""
 
 
 def prefer_promptness() -> None:
     """Let this process answer soon, rather than do most: for a program that does nothing but serve."""
     sys.setswitchinterval(SWITCH_SECONDS)
-
-
-class Timing(NamedTuple):
-    """How long a gateway waits; tests make it impatient."""
-
-    drain_seconds: float = 30.0
-    flush_seconds: float = FLUSH_SECONDS
-    pace: Pace = Pace()
 
 
 class Address(NamedTuple):
@@ -74,145 +64,115 @@ class Address(NamedTuple):
     user_id: str
 
 
+def channel_openers(home: Path, settings: Settings, environment: Mapping[str, str]) -> dict[str, Callable[[], Channel]]:
+    """Return how each channel is opened that is configured, by its name."""
+    openers: dict[str, Callable[[], Channel]] = {}
+    matrix = settings.channels.matrix
+    if matrix.homeserver is not None and matrix.user_id is not None:
+        openers["matrix"] = partial(open_matrix, home, Address(matrix.homeserver, matrix.user_id), environment)
+    if settings.channels.telegram.enabled:
+        openers["telegram"] = partial(open_telegram, home, settings.channels.telegram, environment)
+    for name, other in settings.channels.other.items():
+        openers[name] = partial(open_other, home, name, other, environment)
+    if not openers:
+        message = (
+            "no channel is configured: set channels.matrix.homeserver and channels.matrix.user_id, "
+            "or channels.telegram.enabled"
+        )
+        raise ConfigInvalid(message)
+    return openers
+
+
 def open_channels(home: Path, settings: Settings, environment: Mapping[str, str]) -> list[Channel]:
     """Return the channels that are configured."""
-    matrix = settings.channels.matrix
-    if matrix.homeserver is None or matrix.user_id is None:
-        message = "no channel is configured: set channels.matrix.homeserver and channels.matrix.user_id"
-        raise ConfigInvalid(message)
-    return [open_matrix(home, Address(matrix.homeserver, matrix.user_id), environment)]
-
-
-@contextmanager
-def account_held(home: Path, channel: Channel) -> Iterator[None]:
-    """Serve an account alone: a second gateway would receive and answer everything a second time."""
-    digest = hashlib.sha256(f"{channel.name}:{channel.account}".encode()).hexdigest()[:16]
-    lock = TryLock(home / "locks" / f"gateway-{digest}")
-    try:
-        if not lock.take():
-            message = f"another gateway serves {channel.account} ({channel.name}) from {home}"
-            raise GatewayRuns(message)
-        yield
-    finally:
-        lock.close()
-
-
-class Served:
-    """One channel, and what runs for it."""
-
-    def __init__(self, app: App, channel: Channel, timing: Timing) -> None:
-        """Nothing runs yet."""
-        self._app = app
-        self.channel = channel
-        timeline = cast("Timeline", channel) if channel.capabilities.timeline else None
-        self.intake = Intake(
-            app.record, channel, app.settings, timeline, self.report, model=lambda: self._app.models.name
-        )
-        self.dispatcher = Dispatcher(app.record, channel, timeline=timeline, report=self.report, pace=timing.pace)
-        self.typing = Typing(app.record, channel)
-        self.received_at = asyncio.get_running_loop().time()
-
-    def report(self, where: str, error: BaseException) -> None:
-        """Log what went wrong: ids and kinds, no words."""
-        log(logger, logging.WARNING, "trouble", channel=self.channel.name, where=where, **error_fields(error))
-
-    async def receive(self) -> None:
-        """Take in what happens on the platform, until cancelled."""
-        name, account = self.channel.name, self.channel.account
-        while True:
-            connected = False
-            try:
-                cursor = await self._app.record.cursor(name, account) or ""
-                held = await self.intake.held()
-                log(logger, logging.INFO, "receiving", channel=name, account=account, held=len(held))
-                async with aclosing(self.channel.receive(cursor, held)) as batches:
-                    async for batch in batches:
-                        for wake in await self.intake.take(batch):
-                            self._app.runner.wake(wake.session_id, wake.turn_id)
-                        self.received_at = asyncio.get_running_loop().time()
-                        if not connected:
-                            log(logger, logging.INFO, "connected", channel=name, account=account)
-                        connected = True
-            except Exception as error:  # noqa: BLE001  # boundary: channel call
-                self.report("receive", error)
-            await asyncio.sleep(RECEIVE_PAUSE_SECONDS)
-
-    async def wake_waiting(self) -> None:
-        """Run the turns that waited when the last gateway ended."""
-        found = {(turn.session_id, turn.id) for turn in await self._app.record.outbox.queued_turns(self.channel.name)}
-        for turn in await self._app.record.queued_turns():
-            session = await self._app.record.session(turn.session_id)
-            if session.source == self.channel.name:
-                found.add((turn.session_id, turn.id))
-        for session_id, turn_id in sorted(found):
-            self._app.runner.wake(session_id, turn_id)
-        log(logger, logging.INFO, "turns found waiting", channel=self.channel.name, count=len(found))
-
-    async def health(self, now_microseconds: int) -> ChannelHealth:
-        """Return how the channel does."""
-        backlog = await self._app.record.outbox.backlog(self.channel.name)
-        standing = self.dispatcher.standing
-        oldest = backlog.oldest_at_microseconds
-        return ChannelHealth(
-            name=self.channel.name,
-            account=self.channel.account,
-            trouble=str(getattr(self.channel, "trouble", "")) or standing.trouble,
-            waiting=backlog.messages,
-            lag_seconds=max(0.0, (now_microseconds - oldest) / 1_000_000) if oldest else 0.0,
-            quiet_seconds=round(asyncio.get_running_loop().time() - self.received_at, 3),
-            deliveries=backlog.deliveries,
-        )
+    return [opened() for opened in channel_openers(home, settings, environment).values()]
 
 
 class Gateway:
     """All channels of a process."""
 
-    def __init__(self, app: App, channels: Sequence[Channel], timing: Timing) -> None:
-        """Nothing runs yet."""
+    def __init__(
+        self,
+        app: App,
+        channels: Sequence[Channel],
+        timing: Timing,
+        *,
+        terms: Terms | None = None,
+        renewal: Renewal | None = None,
+    ) -> None:
+        """Nothing runs yet. Without a `renewal` the configuration stays as it is."""
         self._app = app
         self._timing = timing
-        self._served = [Served(app, channel, timing) for channel in channels]
-        self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self._terms = terms or plain_terms(app.settings)
+        self._renewal = renewal
+        self._served = [Served(app, channel, timing, self._terms) for channel in channels]
+        self._started_at = now_text()
+        self._config = ConfigHealth(taken_up_at=self._started_at)
+        self._wanted = asyncio.Event()
         self._stopping = False
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until told to stop; then let what runs finish, within the time for that."""
-        home, settings = self._app.record.home, self._app.settings
+        home, port = self._app.record.home, self._terms.settings.gateway.health_port
+        pages = {"/health": self._health_page, "/healthz": self._health_page, "/metrics": self._metrics_page}
         async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._close)
             for served in self._served:
-                stack.enter_context(account_held(home, served.channel))
-                stack.push_async_callback(served.channel.close)
-            await stack.enter_async_context(health_served(home, settings.gateway.health_port, self.health))
-            receiving = [asyncio.create_task(served.receive()) for served in self._served]
-            showing = [asyncio.create_task(served.dispatcher.run()) for served in self._served]
-            showing += [asyncio.create_task(served.typing.run()) for served in self._served]
-            try:
-                for served in self._served:
-                    await served.wake_waiting()
-                await self._wait(stop, receiving + showing)
-                await self._drain(receiving)
-            finally:
-                await end_tasks(*receiving, *showing)
-                log(logger, logging.INFO, "stopped")
+                served.hold()
+            await stack.enter_async_context(health_served(home, port, pages))
+            for served in self._served:
+                served.start()
+            await self._serve(stop)
+            await self._drain()
 
-    async def _wait(self, stop: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
-        """Wait until told to stop. Nothing else ends by itself: a part that does takes the gateway along, loudly."""
+    async def _close(self) -> None:
+        for served in self._served:
+            await served.close()
+        log(logger, logging.INFO, "stopped")
+
+    async def _serve(self, stop: asyncio.Event) -> None:
+        """Serve until told to stop. Nothing else ends by itself: a part that does takes the gateway along, loudly."""
         told = asyncio.create_task(stop.wait())
+        migrated = asyncio.create_task(self._until_migrated())
+        renewing = asyncio.create_task(self._wanted.wait())
         try:
-            await asyncio.wait({told, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+            while not told.done():
+                tasks = [task for served in self._served for task in served.tasks]
+                await asyncio.wait({told, migrated, renewing, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+                if migrated.done() or any(task.done() for task in tasks):
+                    await self._give_up([migrated, *tasks])
+                    return
+                if renewing.done() and not told.done():
+                    self._wanted.clear()
+                    await self._renew_unless(told)
+                    renewing = asyncio.create_task(self._wanted.wait())
         finally:
-            told.cancel()
-        for task in tasks:
-            if task.done():
-                task.result()
+            await end_tasks(told, migrated, renewing)
 
-    async def _drain(self, receiving: list[asyncio.Task[None]]) -> None:
+    async def _until_migrated(self) -> None:
+        """Wait until a newer Hansard has migrated the record; then say so."""
+        while not (migrated := self._app.record.store.migrated):  # noqa: ASYNC110 - a thread of the record finds out
+            await asyncio.sleep(LOOK_SECONDS)
+        raise RecordMigrated(migrated)
+
+    async def _give_up(self, tasks: list[asyncio.Task[None]]) -> None:
+        """A part ended that should not have: receive no more, and raise why."""
+        for served in self._served:
+            await served.stop_receiving()
+        for task in tasks:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                if isinstance(error, RecordMigrated):
+                    log(logger, logging.ERROR, "the record was migrated", **error_fields(error))
+                raise error
+
+    async def _drain(self) -> None:
         """Receive no more; let turns finish and show what they said; interrupt what takes too long, and show that."""
         self._stopping = True
-        log(logger, logging.INFO, "draining", seconds=self._timing.drain_seconds)
-        await end_tasks(*receiving)
+        seconds = self._timing.drain_seconds
+        log(logger, logging.INFO, "draining", seconds=seconds)
+        await asyncio.gather(*(served.stop_receiving() for served in self._served))
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._timing.drain_seconds):
+            async with asyncio.timeout(seconds):
                 await self._app.runner.idle()
                 await self._shown()
         await self._app.runner.close()
@@ -223,6 +183,88 @@ class Gateway:
     async def _shown(self) -> None:
         for served in self._served:
             await served.dispatcher.drained()
+
+    # A new configuration.
+
+    def renew(self) -> None:
+        """Have the configuration read again, soon. What became of it is in the health, and in the log."""
+        self._wanted.set()
+
+    async def _renew_unless(self, told: asyncio.Task[Any]) -> None:
+        """Take up a new configuration, unless told to stop meanwhile: it may have to wait for the record."""
+        work = asyncio.create_task(self._renew())
+        await asyncio.wait({work, told}, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            work.result()
+        else:
+            await end_tasks(work)
+
+    async def _renew(self) -> None:
+        """Take up a new configuration, if it is right; otherwise go on with the present one, and say so."""
+        if self._renewal is None:
+            return
+        number = self._config.readings + 1
+        try:
+            terms = await asyncio.to_thread(self._renewal.read)
+            changes = changes_between(self._terms, terms)
+            await self._take_up(self._renewal, terms)
+        except RecordMigrated:
+            raise
+        except HansardError as error:
+            taken = self._config.taken_up_at
+            self._config = ConfigHealth(taken_up_at=taken, readings=number, refused=str(error))
+            log(logger, logging.ERROR, "configuration refused", error=type(error).__name__, why=str(error))
+            return
+        taken = now_text()
+        self._config = ConfigHealth(taken_up_at=taken, readings=number, fixed=changes.fixed)
+        log(logger, logging.INFO, "configuration taken up", changed=changes.keys, after_a_restart=changes.fixed)
+
+    async def _take_up(self, renewal: Renewal, terms: Terms) -> None:
+        """Swap what everything goes by. Channels are made before any is closed: what fails then changes nothing."""
+        openers = renewal.openers(terms.settings)
+        old = {served.channel.name: served for served in self._served}
+        kept = [name for name in old if name in openers and self._is_connected_alike(name, terms)]
+        made = await self._make({name: opened for name, opened in openers.items() if name not in kept}, terms)
+        app = self._app
+        self._terms = terms
+        self._timing = self._timing._replace(drain_seconds=terms.settings.gateway.drain_seconds)
+        app.workshop.use(terms.settings, app.runner.outlived)
+        app.runner.use(app.workshop.agent())
+        app.record.store.use(terms.voices.of_chat)
+        for name in kept:
+            old[name].use(terms)
+        left = [served for name, served in old.items() if name not in kept]
+        for served in left:
+            log(logger, logging.INFO, "channel closed", channel=served.channel.name, account=served.channel.account)
+            await served.stop_receiving()
+            for new in made:
+                if new.holds == served.holds:
+                    new.hold_after(served)
+            await served.close()
+        self._served = [old[name] for name in kept] + made
+        for new in made:
+            new.start()
+
+    async def _make(self, openers: Mapping[str, Callable[[], Channel]], terms: Terms) -> list[Served]:
+        """Make channels, and hold their accounts, but those that this gateway serves already; note who people are."""
+        held = {served.holds for served in self._served}
+        made: list[Served] = []
+        try:
+            for opened in openers.values():
+                made.append(Served(self._app, opened(), self._timing, terms))
+                if made[-1].holds not in held:
+                    made[-1].hold()
+            await self._app.record.people.declare(terms.settings.people)
+        except HansardError:
+            for served in made:
+                await served.close()
+            raise
+        return made
+
+    def _is_connected_alike(self, name: str, terms: Terms) -> bool:
+        return connection_of(self._terms, name) == connection_of(terms, name)
+
+    # How it does.
 
     async def health(self) -> Health:
         """Return how everything does."""
@@ -241,17 +283,27 @@ class Gateway:
             started_at=self._started_at,
             record=trouble,
             channels=tuple(channels),
+            config=self._config,
         )
+
+    async def _health_page(self) -> Page:
+        return Page.of_health(await self.health())
+
+    async def _metrics_page(self) -> Page:
+        """Return the numbers; those that only the record knows are left out while it cannot be read."""
+        record, queued = self._app.record, None
+        with suppress(HansardError):
+            queued = len(await record.queued_turns())
+        readings = Readings(self._app.runner.running, queued, record.store.writer.latency)
+        return Page(metrics_text(await self.health(), readings), "text/plain; version=0.0.4; charset=utf-8")
+
+
+def now_text() -> str:
+    """Return the time, for people."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def is_healthy(channel: ChannelHealth) -> bool:
     """Return whether a channel does what it should."""
     in_time = channel.lag_seconds <= LAG_SECONDS_MAX and channel.quiet_seconds <= QUIET_SECONDS_MAX
     return in_time and not channel.trouble
-
-
-async def end_tasks(*tasks: asyncio.Task[None]) -> None:
-    """Cancel tasks and wait until they have ended."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
 
 HOST = "127.0.0.1"
 STATUS_FILE = "gateway.json"
@@ -33,6 +34,23 @@ class ChannelHealth(msgspec.Struct, frozen=True, kw_only=True):
     """How long ago the platform last answered."""
     deliveries: dict[str, int] = {}
     """Posts and edits that are not sent, by state."""
+    events: int = 0
+    """What was received since the start, some of it maybe twice."""
+    sent: int = 0
+    """Posts and edits that the platform took since the start."""
+
+
+class ConfigHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """How the configuration stands."""
+
+    taken_up_at: str = ""
+    """When the one that counts was read."""
+    readings: int = 0
+    """How often it was read again since the start."""
+    refused: str = ""
+    """Everything that was wrong the last time; empty when nothing was. What counted before goes on to."""
+    fixed: tuple[str, ...] = ()
+    """Settings that changed and count from the next start on."""
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +63,25 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     record: str = ""
     """Why the record cannot be written; empty when it can."""
     channels: tuple[ChannelHealth, ...] = ()
+    config: ConfigHealth = ConfigHealth()
+
+
+class Page(NamedTuple):
+    """What is answered to somebody who asks."""
+
+    body: bytes
+    media_type: str
+    status: str = "200 OK"
+
+    @classmethod
+    def of_health(cls, health: Health) -> Page:
+        """Return the page that tells how a gateway does: 200 when all is well, else 503."""
+        status = "200 OK" if health.status == "ok" else "503 Service Unavailable"
+        return cls(msgspec.json.encode(health) + b"\n", "application/json", status)
+
+
+Pages = Mapping[str, Callable[[], Awaitable[Page]]]
+"""By path."""
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,14 +116,14 @@ def read_status(home: Path) -> Running | None:
 
 
 @asynccontextmanager
-async def health_served(home: Path, port: int, health: Callable[[], Awaitable[Health]]) -> AsyncIterator[None]:
-    """Answer `GET /health` on this machine for as long as this lasts: 200 when all is well, else 503."""
+async def health_served(home: Path, port: int, pages: Pages) -> AsyncIterator[None]:
+    """Answer `GET` of each page on this machine, for as long as this lasts."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(REQUEST_SECONDS_MAX):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(await respond(head, health))
+                writer.write(await respond(head, pages))
                 await writer.drain()
         writer.close()
 
@@ -100,16 +137,16 @@ async def health_served(home: Path, port: int, health: Callable[[], Awaitable[He
         server.close()
 
 
-async def respond(head: bytes, health: Callable[[], Awaitable[Health]]) -> bytes:
+async def respond(head: bytes, pages: Pages) -> bytes:
     """Return the answer to a request."""
     method, path = [*head.split(b"\r\n", 1)[0].split(b" "), b"", b""][:2]
-    if method not in {b"GET", b"HEAD"} or path.partition(b"?")[0] not in {b"/", b"/health"}:
+    asked = pages.get(path.partition(b"?")[0].decode("latin-1"))
+    if method not in {b"GET", b"HEAD"} or asked is None:
         return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    found = await health()
-    body = msgspec.json.encode(found) + b"\n"
-    status = b"200 OK" if found.status == "ok" else b"503 Service Unavailable"
-    lines = (b"HTTP/1.1 " + status, b"Content-Type: application/json", b"Content-Length: %d" % len(body))
-    return b"\r\n".join((*lines, b"Connection: close", b"", b"" if method == b"HEAD" else body))
+    page = await asked()
+    lines = (f"HTTP/1.1 {page.status}", f"Content-Type: {page.media_type}", f"Content-Length: {len(page.body)}")
+    head = "\r\n".join((*lines, "Connection: close", "", "")).encode()
+    return head if method == b"HEAD" else head + page.body
 
 
 async def ask_health(home: Path) -> Health | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from datetime import UTC, datetime
@@ -32,12 +33,17 @@ class JsonFormatter(logging.Formatter):
             line.update(fields)
         if record.exc_info is not None and record.exc_info[0] is not None:
             line["error"] = record.exc_info[0].__name__
-        return msgspec.json.encode(line).decode()
+        try:
+            return msgspec.json.encode(line).decode()
+        except UnicodeEncodeError:  # half a character, such as of a file's name: it is written as an escape
+            return json.dumps(line, default=str)
 
 
-def log_as_json(stream: IO[str] | None = None, level: int = logging.INFO) -> None:
-    """Let everything that is logged in this process be one JSON object a line, on standard error."""
-    handler = logging.StreamHandler(stream or sys.stderr)
+def log_as_json(
+    stream: IO[str] | None = None, level: int = logging.INFO, handler: logging.Handler | None = None
+) -> None:
+    """Let everything that is logged in this process be one JSON object a line, on standard error or by a handler."""
+    handler = handler or logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
     root.handlers = [handler]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hansard.app.keys import VARIABLES, find_key, read_keys
 from hansard.errors import ModelMissing
@@ -15,7 +15,7 @@ from hansard.models.scripted import ScriptedModel
 from hansard.models.transcription import OpenAITranscriber
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from pathlib import Path
 
     from hansard.domain.settings import Settings
@@ -44,6 +44,12 @@ def open_transcriber(home: Path, settings: Settings, environment: Mapping[str, s
     return OpenAITranscriber(settings.transcription, key=key.reveal() if key is not None else None, base_url=base_url)
 
 
+def made_of(home: Path, settings: Settings) -> tuple[object, ...]:
+    """Return what models are opened by: when it is the same again, they are. Of keys, whether they are the same."""
+    keys = tuple((provider, hash(key.reveal())) for provider, key in sorted(read_keys(home)[0].items()))
+    return settings.model, settings.fallback_models, settings.providers, settings.limits.stall_seconds, keys
+
+
 class Models:
     """The configured model and its fallbacks, or what was found."""
 
@@ -57,9 +63,34 @@ class Models:
         self._opening: asyncio.Task[list[Model]] | None = None
         self._warming: asyncio.Task[None] | None = None
         self._chosen: dict[str, Model] = {}
+        self._retiring: set[asyncio.Task[None]] = set()
+        self._made_of = made_of(home, settings)
         self.name = settings.model or ""
         self.is_named = is_named
         """Whether it comes before a session's own, as it does until somebody chooses one in this run."""
+
+    def use(self, settings: Settings, over: Callable[[], Awaitable[None]]) -> None:
+        """Give the models of these settings from now on. Those of before are closed when `over` is."""
+        self._settings, made = settings, made_of(self._home, settings)
+        if made == self._made_of:
+            return
+        self._made_of, self.name = made, settings.model or ""
+        left = [task for task in (self._warming, self._opening) if task is not None]
+        chosen, self._chosen = self._chosen, {}
+        self._warming = self._opening = None
+        task = asyncio.create_task(self._retire(left, chosen, over))
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+        self.warm()
+
+    async def _retire(
+        self, tasks: list[asyncio.Task[Any]], chosen: dict[str, Model], over: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Close models that no new turn uses, once the turns that do have ended, or all has."""
+        try:
+            await over()
+        finally:
+            await close_opened(tasks, chosen)
 
     async def __call__(self) -> Sequence[Model]:
         """Return the models, opened once; a failure is tried anew the next time."""
@@ -119,12 +150,20 @@ class Models:
 
     async def close(self) -> None:
         """Let go of connections and processes."""
-        tasks = [task for task in (self._warming, self._opening) if task is not None]
-        for task in tasks:
+        for task in self._retiring:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for model in self._chosen.values():
-            await model.close()
-        if self._opening is not None and not self._opening.cancelled() and self._opening.exception() is None:
-            for model in self._opening.result():
+        await asyncio.gather(*self._retiring, return_exceptions=True)
+        await close_opened([task for task in (self._warming, self._opening) if task is not None], self._chosen)
+
+
+async def close_opened(tasks: list[asyncio.Task[Any]], chosen: dict[str, Model]) -> None:
+    """End tasks that open models, and close what they opened, and what sessions had chosen."""
+    for model in chosen.values():
+        await model.close()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for task in tasks:
+        if not task.cancelled() and task.exception() is None:
+            for model in task.result() or ():
                 await model.close()

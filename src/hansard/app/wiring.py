@@ -5,24 +5,19 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.app.models import Models, open_transcriber
-from hansard.domain.policy import policy_of
+from hansard.app.models import Models
+from hansard.app.notices import notices_by_chat
+from hansard.app.workshop import Workshop
 from hansard.engine.recovery import queue_lost
 from hansard.engine.runner import Runner
-from hansard.engine.turns import Agent
-from hansard.ports.clock import SystemClock
 from hansard.record.api import Record
-from hansard.tools.clock import CurrentTime
-from hansard.tools.mcp import McpServers
-from hansard.tools.memory import MemoryTool
-from hansard.tools.session_search import SessionSearch
+from hansard.record.store import Wiring
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
     from hansard.domain.settings import Settings
-    from hansard.ports.tool import Tool
 
 
 class App(NamedTuple):
@@ -32,12 +27,7 @@ class App(NamedTuple):
     settings: Settings
     models: Models
     runner: Runner
-
-
-def make_tools(record: Record) -> dict[str, Tool]:
-    """Return Hansard's own tools, by name."""
-    tools: list[Tool] = [CurrentTime(SystemClock()), MemoryTool(record.books.memory), SessionSearch(record)]
-    return {tool.spec.name: tool for tool in tools}
+    workshop: Workshop
 
 
 @asynccontextmanager
@@ -54,31 +44,17 @@ async def open_app(
     `is_named`: the model was named for this run, and comes before a session's own.
     """
     models = Models(home, settings, environment, is_named=is_named)
-    async with Record.open(home) as record:
-        tools = make_tools(record)
-        servers = McpServers(settings.mcp, environment, tools)
-        agent = Agent(
-            record,
-            models,
-            tools,
-            settings.limits,
-            settings.system_prompt,
-            choose=models.choose,
-            is_named=lambda: models.is_named,
-            compaction=settings.compaction,
-            policy=policy_of(settings),
-            transcriber=(transcriber := open_transcriber(home, settings, environment)),
-            prepare=servers.prepare if settings.mcp else None,
-        )
+    wiring = Wiring(notices_of=notices_by_chat(home, settings))
+    async with Record.open(home, wiring=wiring) as record:
+        await record.people.declare(settings.people)
+        workshop = Workshop(home, record, models, settings, environment)
+        agent = workshop.agent()
         await queue_lost(agent)
         runner = Runner(agent, report)
         try:
-            yield App(record, settings, models, runner)
+            yield App(record, settings, models, runner, workshop)
         finally:
             try:
                 await runner.close()
             finally:
-                await servers.close()
-                if transcriber is not None:
-                    await transcriber.close()
-                await models.close()
+                await workshop.close()

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from hansard.ports.channel import Timeline
 
 EXIT_CLEAN, EXIT_DIFFERENCES = 0, 1
+NO_PAST = (
+    "{channel} tells nothing of the past, so a chat there cannot be compared with the record from here. "
+    "`hansard deliveries` lists what was not shown; the record itself has all that was sent: `hansard export`"
+)
 
 
 def chat_named(text: str) -> str:
@@ -33,6 +37,8 @@ def chat_named(text: str) -> str:
         text = f"matrix:room:{text}"
     elif rest.startswith("!"):
         text = f"{channel}:room:{rest}"
+    elif channel == "telegram" and rest.removeprefix("-").isdecimal():
+        text = f"{channel}:chat:{rest}"
     try:
         key = parse_key(text)
     except InvalidInput as error:
@@ -49,7 +55,14 @@ def chat_named(text: str) -> str:
 async def audit(home: Path, chat: str) -> Audit:
     """Ask the platform and the record."""
     settings = load_config(home, os.environ, {}).settings
-    channel = next(each for each in open_channels(home, settings, os.environ) if chat.startswith(f"{each.name}:"))
+    name = parse_key(chat).channel
+    channel = next((each for each in open_channels(home, settings, os.environ) if each.name == name), None)
+    if channel is None:
+        message = f"{name} is not configured here"
+        raise InvalidInput(message)
+    if not channel.capabilities.timeline:
+        await channel.close()
+        raise InvalidInput(NO_PAST.format(channel=channel.name))
     try:
         async with Record.open(home) as record:
             return await audit_chat(record, cast("Timeline", channel), channel.name, channel.account, chat)

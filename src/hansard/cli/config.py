@@ -14,6 +14,7 @@ import msgspec
 
 from hansard.app.config import load_config, read_config
 from hansard.app.keys import VARIABLES, check_keys, exposure, find_key
+from hansard.app.notices import read_notices
 from hansard.app.toml_file import Finding, place, printable
 from hansard.cli.existing import existing, has_record
 from hansard.cli.terminal.sanitize import safe, safe_line
@@ -62,7 +63,9 @@ def check(options: dict[str, Any], *, as_json: bool) -> None:
     Exit code 0: all is well. 1: there are findings, and all of them are listed.
     """
     home = options["home"]
-    findings = [*check_home(home), *read_config(home, os.environ, {})[1], *check_keys(home, os.environ)]
+    config, findings = read_config(home, os.environ, {})
+    words = read_notices(home, config.settings)[1]
+    findings = [*check_home(home), *findings, *words, *check_keys(home, os.environ)]
     if as_json or options["json"]:
         fields = [{"where": finding.where, "what": finding.what} for finding in findings]
         click.echo(json.dumps({"ok": not findings, "findings": fields}))

@@ -13,18 +13,26 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from hansard.app.config import load_config
-from hansard.app.gateway import Gateway, Timing, open_channels, prefer_promptness
+from hansard.app.gateway import Gateway, channel_openers, prefer_promptness
 from hansard.app.health import ask_health
+from hansard.app.log_file import LogFile
 from hansard.app.logs import error_fields, log, log_as_json
+from hansard.app.reload import Renewal, read_again, read_terms
+from hansard.app.served import Timing
 from hansard.app.wiring import open_app
 from hansard.cli.process import SIGNAL_EXIT_BASE
 from hansard.cli.terminal.sanitize import safe_line
+from hansard.errors import GatewayRuns, RecordMigrated
 
 if TYPE_CHECKING:
     from hansard.app.health import Health
 
-EXIT_DONE, EXIT_DEGRADED, EXIT_NOT_RUNNING = 0, 1, 2
+EXIT_DONE, EXIT_DEGRADED, EXIT_NOT_RUNNING, EXIT_MIGRATED = 0, 1, 2, 3
+EXIT_REFUSED = 1
+RELOAD_SECONDS_MAX = 30.0
+"""How long to wait for a gateway that closes a channel and opens it again."""
+
+LOOK_SECONDS = 0.05
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 logger = logging.getLogger("hansard.gateway")
@@ -36,12 +44,19 @@ def report(session_id: str, error: BaseException) -> None:
 
 
 async def serve(home: Path, model: str | None) -> int:
-    """Run until a signal says otherwise: the first one drains, the second one ends at once."""
+    """Run until a signal says otherwise: the first one drains, the second one ends at once. SIGHUP reads anew."""
     given = {"model": model} if model else {}
-    settings = load_config(home, os.environ, given).settings
-    channels = open_channels(home, settings, os.environ)
-    stop, received = asyncio.Event(), list[int]()
+    renewal = Renewal(
+        read=lambda: read_again(home, os.environ, given),
+        openers=lambda settings: channel_openers(home, settings, os.environ),
+    )
     loop = asyncio.get_running_loop()
+    early: list[int] = []
+    loop.add_signal_handler(signal.SIGHUP, early.append, signal.SIGHUP)
+    terms = read_terms(home, os.environ, given)
+    settings = terms.settings
+    channels = [opened() for opened in renewal.openers(settings).values()]
+    stop, received = asyncio.Event(), list[int]()
     task = asyncio.current_task()
 
     def end(number: int) -> None:
@@ -55,34 +70,51 @@ async def serve(home: Path, model: str | None) -> int:
             loop.add_signal_handler(number, end, number)
         app.models.warm()
         timing = Timing(drain_seconds=settings.gateway.drain_seconds)
+        gateway = Gateway(app, channels, timing, terms=terms, renewal=renewal)
+        loop.add_signal_handler(signal.SIGHUP, gateway.renew)
+        if early:
+            gateway.renew()
         try:
-            await Gateway(app, channels, timing).run(stop)
+            await gateway.run(stop)
         except asyncio.CancelledError:
             if not received:
                 raise
+        except RecordMigrated as error:
+            click.echo(f"hansard: {error}\n{error.hint}", err=True)
+            return EXIT_MIGRATED
         finally:
-            for number in STOP_SIGNALS:
+            for number in (*STOP_SIGNALS, signal.SIGHUP):
                 loop.remove_signal_handler(number)
     return SIGNAL_EXIT_BASE + received[0] if received else EXIT_DONE
 
 
 @click.group("gateway", invoke_without_command=True)
 @click.option("-m", "--model", metavar="MODEL", help="openai:NAME, anthropic:NAME, demo, scripted:FILE.")
+@click.option(
+    "--log-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Log there: it begins anew at 10 MB, and the last five stay beside it.",
+)
 @click.pass_context
-def command(context: click.Context, model: str | None) -> None:
+def command(context: click.Context, model: str | None, log_file: Path | None) -> None:
     """Run the channels that are configured, until a signal ends it.
 
-    SIGTERM and Ctrl-C let running answers finish within `gateway.drain_seconds`; a second one ends at once. Logs are
-    JSON, one object a line, on standard error; they hold no words of any conversation.
+    SIGTERM and Ctrl-C let running answers finish within `gateway.drain_seconds`; a second one ends at once. SIGHUP
+    has the configuration read again. Logs are JSON, one object a line, on standard error; they hold no words of any
+    conversation.
+
+    Exit code 3: a newer Hansard has upgraded the record; start that one.
 
     \b
     Examples:
       hansard gateway
-      hansard gateway status
+      hansard gateway --log-file /var/log/hansard/gateway.log
       hansard gateway status --json
+      hansard gateway reload
     """  # noqa: D301 - click's mark for lines that stay as they are
     if context.invoked_subcommand is None:
-        log_as_json()
+        log_as_json(handler=LogFile(log_file) if log_file is not None else None)
         prefer_promptness()
         sys.exit(asyncio.run(serve(context.obj["home"], model)))
 
@@ -107,11 +139,57 @@ def status(options: dict[str, Path], *, as_json: bool) -> None:
     sys.exit(EXIT_DONE if health.status == "ok" else EXIT_DEGRADED)
 
 
+@command.command("reload")
+@click.pass_obj
+def reload(options: dict[str, Path]) -> None:
+    """Have the gateway that runs take up what config.toml and the files of notices say now.
+
+    Nothing that runs is interrupted, and no message is lost. A channel whose account or server changed is opened
+    again, that one only.
+
+    Exit code 0: it was taken up. 1: something is wrong with it, and nothing was changed. 2: no gateway runs.
+    """
+    health = asyncio.run(have_renewed(options["home"]))
+    if health is None:
+        click.echo(f"no gateway runs for {options['home']}", err=True)
+        sys.exit(EXIT_NOT_RUNNING)
+    if health.config.refused:
+        click.echo("nothing was changed:\n" + "\n".join(map(safe_line, health.config.refused.split("\n"))), err=True)
+        sys.exit(EXIT_REFUSED)
+    click.echo(f"taken up by process {health.pid}")
+    if health.config.fixed:
+        click.echo(f"from the next start on: {', '.join(health.config.fixed)}")
+
+
+async def have_renewed(home: Path) -> Health | None:
+    """Have the gateway of a home read its configuration, and return how it does then; None when none runs."""
+    before = await ask_health(home)
+    if before is None:
+        return None
+    os.kill(before.pid, signal.SIGHUP)
+    deadline = asyncio.get_running_loop().time() + RELOAD_SECONDS_MAX
+    while asyncio.get_running_loop().time() < deadline:
+        after = await ask_health(home)
+        if after is None or after.pid != before.pid:
+            return None
+        if after.config.readings > before.config.readings:
+            return after
+        await asyncio.sleep(LOOK_SECONDS)
+    message = f"the gateway, process {before.pid}, did not answer within {RELOAD_SECONDS_MAX:g} s"
+    raise GatewayRuns(message)
+
+
 def show(health: Health) -> None:
     """Tell it to a person."""
     click.echo(f"{health.status}: process {health.pid}, since {health.started_at}")
     if health.record:
         click.echo(f"  record: {safe_line(health.record)}")
+    if health.config.refused:
+        click.echo("  configuration: the last one was refused, `hansard config check` says why")
+    if health.config.readings:
+        click.echo(f"  configuration taken up at {health.config.taken_up_at}")
+    if health.config.fixed:
+        click.echo(f"    from the next start on: {', '.join(health.config.fixed)}")
     for channel in health.channels:
         states = ", ".join(f"{count} {state}" for state, count in sorted(channel.deliveries.items()))
         click.echo("  " + safe_line(f"{channel.name} {channel.account}: {channel.trouble or 'connected'}"))

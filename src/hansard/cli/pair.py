@@ -12,12 +12,13 @@ import click
 import msgspec
 
 from hansard.app.config import load_config
+from hansard.app.notices import load_notices
 from hansard.cli.existing import check_record, existing
 from hansard.cli.printing import examples
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.access import Grant, read_code, written_code
+from hansard.domain.people import read_identity
 from hansard.errors import InvalidInput, NotFound
-from hansard.intake.notices import WELCOME
 from hansard.record.api import Record
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from hansard.domain.access import Access
 
 EXIT_REFUSED = 1
-CHANNEL = "matrix"
-"""Whose names are meant when no channel is said: the only one that there is."""
 
 Book = list["Access"]
 
@@ -90,13 +89,19 @@ def approve(options: dict[str, Any], code: str, *, as_json: bool) -> None:
     Exit code 0: the person may talk. 1: no such code waits. 2: it could not run.
     """
     home = options["home"]
-    pairing = load_config(home, os.environ, {}).settings.pairing
+    settings = load_config(home, os.environ, {}).settings
+    voices, pairing = load_notices(home, settings), settings.pairing
     check_record(home)
     if not read_code(code):
         message = "a code is of letters and digits, such as k3v9-qd7m"
         raise InvalidInput(message)
     try:
-        found = with_record(home, lambda record: one(record.access.approve(code, welcome=WELCOME, pairing=pairing)))
+        found = with_record(
+            home,
+            lambda record: one(
+                record.access.approve(code, welcome=lambda channel: voices.of(channel).welcome, pairing=pairing)
+            ),
+        )
     except NotFound as error:
         click.echo(f"hansard: {error}.", err=True)
         sys.exit(EXIT_REFUSED)
@@ -110,12 +115,12 @@ def approve(options: dict[str, Any], code: str, *, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 @click.pass_obj
 def allow(options: dict[str, Any], identity: str, *, as_json: bool) -> None:
-    """Allow IDENTITY, a person by their name on the platform; also one who was barred.
+    """Allow IDENTITY, a person by their name or number on the platform; also one who was barred.
 
     Exit code 0: the person may talk. 2: it could not run.
     """
-    name = person(identity)
-    found = with_record(options["home"], lambda record: one(record.access.allow(CHANNEL, name)))
+    channel, name = read_identity(identity)
+    found = with_record(options["home"], lambda record: one(record.access.allow(channel, name)))
     show(found, as_json=as_json or options["json"])
 
 
@@ -128,22 +133,14 @@ def revoke(options: dict[str, Any], identity: str, *, as_json: bool) -> None:
 
     Exit code 0: the person may talk no longer. 2: it could not run.
     """
-    name = person(identity)
-    found = with_record(options["home"], lambda record: one(record.access.revoke(CHANNEL, name)))
+    channel, name = read_identity(identity)
+    found = with_record(options["home"], lambda record: one(record.access.revoke(channel, name)))
     show(found, as_json=as_json or options["json"])
 
 
 async def one(access: Awaitable[Access]) -> Book:
     """Return one person's access as a list."""
     return [await access]
-
-
-def person(identity: str) -> str:
-    """Return a person's name on the platform, or say what one looks like."""
-    if not identity.startswith("@") or ":" not in identity or not identity.isprintable() or " " in identity:
-        message = f"{identity[:80]!r} is no person's name: write @name:server"
-        raise InvalidInput(message)
-    return identity
 
 
 def show(found: Book, *, as_json: bool) -> None:

@@ -15,6 +15,7 @@ COMMANDS: Final = {
     "memory": ("hansard.cli.memory", "Show and change what the agent remembers."),
     "models": ("hansard.cli.models", "Show which model would answer; install the demo model."),
     "pair": ("hansard.cli.pair", "Show who may talk to the agent in chats; allow and bar people."),
+    "people": ("hansard.cli.people", "Show who is one person in several chats; link and part them."),
     "search": ("hansard.cli.search", "Find what was said, in all sessions."),
     "sessions": ("hansard.cli.sessions", "List sessions; show, title, end, fork or undo one."),
     "verify": ("hansard.cli.verify", "Prove that database, logs and projections agree."),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from hansard.delivery.settling import with_mark
 from hansard.delivery.split import show_bytes
 from hansard.domain import entries as e
 from hansard.domain.deliveries import Delivery, DeliveryState, Operation
@@ -218,7 +219,8 @@ def check_agent(book: Book, shown: Shown) -> list[Difference]:
         return check_file(book, shown, delivery)
     text = book.texts[delivery.session_id, delivery.message_id]
     raw = text.encode()[delivery.start_bytes : delivery.end_bytes].decode(errors="replace")
-    if shown.text not in {raw, show_bytes(text, delivery.start_bytes, delivery.end_bytes)}:
+    stretch = show_bytes(text, delivery.start_bytes, delivery.end_bytes)
+    if shown.text not in {with_mark(raw, delivery.mark), with_mark(stretch, delivery.mark)}:
         detail = f"not the words of message {delivery.message_id} in {delivery.session_id}"
         return [Difference(what="words", event_id=shown.id, sender=shown.sender, detail=detail)]
     return []

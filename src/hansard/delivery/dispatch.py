@@ -12,14 +12,15 @@ import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.delivery.sending import Pace, Sender
+from hansard.delivery.sending import Pace, Sender, nobody_follows
 from hansard.delivery.stream import Kind, Rhythm, Showing
 from hansard.errors import HansardError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hansard.delivery.sending import Report
+    from hansard.delivery.sending import MayFollow, Report
+    from hansard.domain.notices import Notices
     from hansard.ports.channel import Channel, Timeline
     from hansard.record.api import Record
     from hansard.record.outbox import Waiting
@@ -40,6 +41,7 @@ class Standing(NamedTuple):
     waiting: int
     is_fine: bool
     trouble: str
+    sent: int = 0
 
 
 class Lane:
@@ -103,7 +105,7 @@ class Lane:
             if step.kind is Kind.DONE:
                 self._remove(show)
             elif step.kind is Kind.BLOCKED:
-                return 0.0
+                return 0.0 if math.isinf(step.due) else step.due
             else:
                 due = min(due, step.due)
                 if step.kind is Kind.HOLDS:
@@ -127,25 +129,34 @@ class Dispatcher:
         timeline: Timeline | None = None,
         report: Report,
         pace: Pace = Pace(),  # noqa: B008 - a value
+        may_follow: MayFollow = nobody_follows,
     ) -> None:
-        """`report` hears of what went wrong beyond what the record tells."""
+        """`report` hears of what went wrong beyond what the record tells; `may_follow` says who sees what elsewhere."""
         self._record = record
         self._channel = channel
         self._report = report
         self._pace = pace
         self._sender = Sender(record, channel, timeline, pace, report)
+        self._sender.may_follow = may_follow
         self._lanes: dict[str, tuple[Lane, asyncio.Task[None]]] = {}
         self._known: set[Name] = set()
         self._after = 0
         self._woken = asyncio.Event()
         self._looked = asyncio.Event()
+        self._looks = 0
+        self._last_look = 0
+        """The number of the last look that came to its end."""
+
+    def use(self, notices: Notices) -> None:
+        """Speak in these words from now on."""
+        self._sender.notices = notices
 
     @property
     def standing(self) -> Standing:
         """How it does."""
         weather = self._sender.weather
         waiting = sum(len(lane.shows) for lane, _ in self._lanes.values())
-        return Standing(len(self._lanes), waiting, weather.is_fine, weather.trouble)
+        return Standing(len(self._lanes), waiting, weather.is_fine, weather.trouble, self._sender.sent)
 
     async def run(self) -> None:
         """Show what waits, and what comes, until cancelled; then wait for the calls that are under way."""
@@ -175,6 +186,8 @@ class Dispatcher:
 
     async def _look(self, *, is_full: bool) -> None:
         """Give what is new in the outbox to its lanes; a full look notices what waits no longer."""
+        self._looks += 1
+        number = self._looks
         try:
             seen = await self._read(0 if is_full else self._after)
         except HansardError as error:
@@ -184,6 +197,7 @@ class Dispatcher:
             for lane, _ in self._lanes.values():
                 if any(name_of(show.waiting) not in seen for show in lane.shows):
                     lane.drop(seen)
+        self._last_look = number
         self._looked.set()
 
     async def _read(self, after: int) -> set[Name]:
@@ -228,9 +242,12 @@ class Dispatcher:
     async def drained(self) -> None:
         """Wait until nothing waits to be shown."""
         while True:
-            self._looked.clear()
-            self._woken.set()
-            await self._looked.wait()
+            # A look that has begun may have read the outbox before what a lane wrote last.
+            wanted = self._looks + 1
+            while self._last_look < wanted:
+                self._looked.clear()
+                self._woken.set()
+                await self._looked.wait()
             tasks = [task for _, task in self._lanes.values()]
             if not tasks:
                 return

@@ -16,6 +16,7 @@ from hansard.ports.channel import LocalFile
 
 if TYPE_CHECKING:
     from hansard.domain.deliveries import Delivery
+    from hansard.domain.notices import Notices
     from hansard.record.api import Record
 
 MEGABYTE = 1_000_000
@@ -48,10 +49,9 @@ def too_large(size_bytes: int, bytes_max: int) -> str:
     return f"it has {size_bytes / MEGABYTE:.1f} MB, and {bytes_max / MEGABYTE:.1f} MB can be shown here"
 
 
-async def tell_refused(record: Record, delivery: Delivery, file: File) -> None:
+async def tell_refused(record: Record, delivery: Delivery, file: File, notices: Notices) -> None:
     """Tell in its chat that a file was not shown: once for each time that it was tried."""
-    name = file.name or "without a name"
-    text = f"The file {name} could not be shown here: {delivery.reason}. It is kept in the record."
+    text = notices.file_not_shown.format(name=file.name or notices.file_unnamed, why=delivery.reason)
     notice = Message.notice(text, id=f"refused-{delivery.id}-{delivery.attempts}", chat=delivery.target)
     with suppress(SessionEnded):  # nobody is there to be told; `hansard deliveries` lists it
         await record.append(delivery.session_id, notice)

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.deliveries import Delivery, DeliveryState
+from hansard.domain.notices import language
 from hansard.errors import (
     ChannelBusy,
     ChannelDown,
@@ -28,13 +29,16 @@ from hansard.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from hansard.ports.channel import Channel, Post, Timeline
     from hansard.record.api import Record
 
     Report = Callable[[str, BaseException], None]
     """Hears where something went wrong, and what."""
+
+    MayFollow = Callable[[str, str], Awaitable[bool]]
+    """Of a session and a chat: whether the chat follows the session now."""
 
 
 class Pace(NamedTuple):
@@ -144,6 +148,14 @@ class Tried(NamedTuple):
     delivery: Delivery
     reason: str = ""
     is_gone: bool = False
+    chat_seconds: float = 0.0
+    """How long this chat alone has to wait; the others do not."""
+
+
+async def nobody_follows(session_id: str, chat: str) -> bool:
+    """Let no chat follow: nobody said who may."""
+    del session_id, chat
+    return False
 
 
 class Sender:
@@ -156,9 +168,23 @@ class Sender:
         self.timeline = timeline
         self.pace = pace
         self.weather = Weather(pace)
+        self.notices = language("en")
+        self.may_follow: MayFollow = nobody_follows
+        self.sent = 0
+        """Posts and edits that the platform took from this process."""
         self._report = report
         self._calls = asyncio.Semaphore(pace.calls_max)
         self.files = asyncio.Semaphore(pace.files_max)
+
+    async def follows(self, session_id: str, chat: str) -> bool | None:
+        """Return whether a chat that only follows a session still does; None: the platform cannot say now."""
+        try:
+            return await self.may_follow(session_id, chat)
+        except ChatGone:
+            return False
+        except ChannelError as error:
+            self.weather.down(str(error))
+            return None
 
     async def send(self, delivery: Delivery, post: Post) -> Tried:
         """Send a post, or an edit, that is new, or was surely not shown, or whose key is still good."""
@@ -183,15 +209,20 @@ class Sender:
             moved = await self._move(begun, DeliveryState.UNKNOWN, reason=describe(error))
             return Tried(Fate.BLOCKED, moved)
         self.weather.fine()
+        self.sent += 1
         return Tried(Fate.SENT, await self._move(begun, DeliveryState.SENT, receipt=receipt))
 
     async def _wait(self, begun: Delivery, error: ChannelBusy | ChannelDown) -> Tried:
         """Surely nothing was shown: it is as if it had not been tried."""
-        if isinstance(error, ChannelBusy):
-            self.weather.busy(error.seconds, str(error))
-        else:
+        chat_seconds = 0.0
+        if not isinstance(error, ChannelBusy):
             self.weather.down(str(error))
-        return Tried(Fate.BLOCKED, await self._move(begun, DeliveryState.PENDING, reason=str(error)))
+        elif error.is_of_chat:
+            chat_seconds = min(max(error.seconds, 0.0), self.pace.busy_seconds_max)
+        else:
+            self.weather.busy(error.seconds, str(error))
+        moved = await self._move(begun, DeliveryState.PENDING, reason=str(error))
+        return Tried(Fate.BLOCKED, moved, chat_seconds=chat_seconds)
 
     async def refuse(self, delivery: Delivery, error: ChannelError) -> Tried:
         """No other attempt helps."""

@@ -1,7 +1,8 @@
 """What is not known to have been shown: the same key again, or the platform's own memory, or a mark for people.
 
 Reads: deliveries, the platform's timeline. Writes: moves of deliveries.
-Invariants: nothing is posted again unless its key makes that harmless, or the timeline shows that it is not there.
+Invariants: nothing is posted again unless its key makes that harmless, or the timeline shows that it is not there, or
+it says of itself that it may be there twice; that it does is in the record before anybody sees it.
 On crash: it stays unknown, and is settled the next time.
 """
 
@@ -10,7 +11,10 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from hansard.delivery.sending import Fate, Tried, describe
+from hansard.delivery.split import Room
 from hansard.domain.deliveries import Delivery, Operation
 from hansard.errors import ChatGone, PostRefused
 from hansard.ports.channel import file_key
@@ -19,12 +23,39 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from hansard.delivery.sending import Sender
-    from hansard.ports.channel import Post, Shown, Timeline
+    from hansard.ports.channel import Capabilities, Post, Shown, Timeline
 
 SLACK_MS = 15 * 60 * 1000
 """How much earlier than our clock says the platform may have dated a post."""
 
 UNSETTLED = "it may have been shown, and the platform cannot tell"
+
+MARK = "↻"
+"""Above words which may be shown twice; once more for each further time. It needs no translation."""
+
+MARKS_MAX = 5
+"""Each try of which nobody knows the end may be one more copy. After so many a person decides."""
+
+
+def with_mark(markdown: str, mark: str) -> str:
+    """Return what is shown of words with a mark: it has a line of its own, so that they stay what they are."""
+    return f"{mark}\n\n{markdown}" if mark and markdown else mark or markdown
+
+
+def without_mark(markdown: str, mark: str) -> str:
+    """Return the words alone."""
+    return "" if mark and markdown == mark else markdown.removeprefix(f"{mark}\n\n" if mark else "")
+
+
+def room_of(capabilities: Capabilities) -> Room:
+    """Return how much of a message fits into one post: where a mark may be needed, there is room for it."""
+    kept = 0 if is_recognised(capabilities) else capabilities.size(with_mark("-", MARK * MARKS_MAX)) - 1
+    return Room(capabilities.text_bytes_max - kept, capabilities.size)
+
+
+def is_recognised(capabilities: Capabilities) -> bool:
+    """Return whether the platform can tell that a post is there: by its key, or from its timeline."""
+    return capabilities.repeat_seconds > 0 or capabilities.timeline
 
 
 async def settle(sender: Sender, delivery: Delivery, post: Post) -> Tried:
@@ -36,7 +67,18 @@ async def settle(sender: Sender, delivery: Delivery, post: Post) -> Tried:
         return await _settle_by_timeline(sender, sender.timeline, delivery, post, created // 1000)
     if is_good or delivery.operation is Operation.EDIT:
         return await sender.send(delivery, post)  # an edit shows the same words in the same place
-    return await sender.refuse(delivery, PostRefused(UNSETTLED))
+    if is_recognised(sender.channel.capabilities) or delivery.mark == MARK * MARKS_MAX:
+        return await sender.refuse(delivery, PostRefused(UNSETTLED))
+    return await _send_marked(sender, delivery, post)
+
+
+async def _send_marked(sender: Sender, delivery: Delivery, post: Post) -> Tried:
+    """The platform knows no keys and tells nothing of the past: rather twice, and saying so, than never."""
+    mark = delivery.mark + MARK
+    words = with_mark(without_mark(post.markdown, delivery.mark), mark)
+    return await sender.send(
+        msgspec.structs.replace(delivery, mark=mark), msgspec.structs.replace(post, markdown=words)
+    )
 
 
 async def _settle_by_timeline(

@@ -1,14 +1,15 @@
 """Cutting a long text into posts: where a reader would pause, never inside of what belongs together.
 
-Pure. A post shows a stretch of the text, in UTF-8 bytes. Stretches follow one another without a gap, so that they add
-up to the text. What is shown of one may be more than its words: a code fence that a cut lies in is closed and opened
-again.
+Pure. A post shows a stretch of the text, in UTF-8 bytes, whatever the platform counts its limit in. Stretches follow
+one another without a gap, so that they add up to the text. What is shown of one may be more than its words: a code
+fence that a cut lies in is closed and opened again.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from typing import NamedTuple
 
 FENCE = re.compile(r"^ {0,3}(?P<mark>`{3,}|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)
@@ -41,6 +42,13 @@ class Fence(NamedTuple):
     def opening(self) -> str:
         """The line that opens it."""
         return f"{self.mark}{self.info}\n"
+
+
+class Room(NamedTuple):
+    """How much fits into one post, and how that is counted. No sign counts less than one."""
+
+    size_max: int
+    size: Callable[[str], int]
 
 
 class Post(NamedTuple):
@@ -92,9 +100,9 @@ class Text(NamedTuple):
         """Return the code fence that is open further on."""
         return fence_at(self.text, end, self.start, self.fence)
 
-    def fits(self, end: int, bytes_max: int) -> bool:
+    def fits(self, end: int, room: Room) -> bool:
         """Return whether the words up to `end` can be shown in one post."""
-        return len(self.show(end).encode()) <= bytes_max
+        return room.size(self.show(end)) <= room.size_max
 
 
 def text_from(text: str, start_bytes: int) -> Text:
@@ -110,44 +118,44 @@ def show_bytes(text: str, start_bytes: int, end_bytes: int) -> str:
     return rest.show(rest.start + len(words))
 
 
-def next_post(text: str, start_bytes: int, bytes_max: int) -> Post:
+def next_post(text: str, start_bytes: int, room: Room) -> Post:
     """Return the post that begins at a byte: all that is left, or as much as fits, up to a place to pause."""
     rest = text_from(text, start_bytes)
     end = len(text)
-    if not rest.fits(end, bytes_max):
-        end = cut(rest, bytes_max)
+    if not rest.fits(end, room):
+        end = cut(rest, room)
     return Post(start_bytes, start_bytes + len(text[rest.start : end].encode()), rest.show(end))
 
 
-def split(text: str, bytes_max: int) -> list[Post]:
-    """Return the posts of a whole text, none of which shows more than so many bytes."""
+def split(text: str, room: Room) -> list[Post]:
+    """Return the posts of a whole text, none of which shows more than there is room for."""
     size = len(text.encode())
     posts: list[Post] = []
     while not posts or posts[-1].end < size:
-        posts.append(next_post(text, posts[-1].end if posts else 0, bytes_max))
+        posts.append(next_post(text, posts[-1].end if posts else 0, room))
     return posts
 
 
-def cut(rest: Text, bytes_max: int) -> int:
+def cut(rest: Text, room: Room) -> int:
     """Return where a post ends, in characters: at the best pause in its second half, else wherever it must."""
-    last = longest(rest, bytes_max)
+    last = longest(rest, room)
     least = rest.start + (last - rest.start) // 2
     fenced = rest.fence_at(last) is not None
     if fenced and (before := _fence_begin(rest.text, rest.start, last)) > least:
         return before
     for pause in (LINE_END, WORD_END) if fenced else (PARAGRAPH_END, LINE_END, SENTENCE_END, WORD_END):
         for end in reversed([found.end() for found in pause.finditer(rest.text, least, last)]):
-            if rest.fits(end, bytes_max):
+            if rest.fits(end, room):
                 return end
     return _before_cluster(rest.text, rest.start, last)
 
 
-def longest(rest: Text, bytes_max: int) -> int:
+def longest(rest: Text, room: Room) -> int:
     """Return the largest end so that what is shown fits; at least one character is taken."""
-    low, high = rest.start + 1, min(len(rest.text), rest.start + bytes_max)
+    low, high = rest.start + 1, min(len(rest.text), rest.start + room.size_max)
     while low < high:
         middle = (low + high + 1) // 2
-        if rest.fits(middle, bytes_max):
+        if rest.fits(middle, room):
             low = middle
         else:
             high = middle - 1

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.delivery.files import files_of, read_file, tell_refused
 from hansard.delivery.sending import Fate, Tried
-from hansard.delivery.settling import settle
+from hansard.delivery.settling import room_of, settle, with_mark
 from hansard.delivery.split import Post as Stretch
 from hansard.delivery.split import next_post, show_bytes
 from hansard.domain.deliveries import Delivery, DeliveryState, Operation, delivery_id
@@ -26,9 +26,15 @@ from hansard.errors import PostRefused
 from hansard.ports.channel import Post
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hansard.delivery.sending import Sender
+    from hansard.delivery.split import Room
     from hansard.domain.messages import Message
     from hansard.record.outbox import Waiting
+
+
+NOT_FOLLOWED = "the chat follows this session no longer"
 
 
 class Kind(StrEnum):
@@ -59,6 +65,8 @@ class Tail(NamedTuple):
     receipt: str
     shown: str = ""
     """Empty when it was sent by another process: then it is what its stretch gives."""
+    mark: str = ""
+    """What stands above the words; it stays there."""
 
 
 class Move(NamedTuple):
@@ -69,17 +77,17 @@ class Move(NamedTuple):
     is_last: bool
 
 
-def plan(text: str, tail: Tail | None, bytes_max: int) -> Move | None:
+def plan(text: str, tail: Tail | None, room: Room) -> Move | None:
     """Return what is to be done so that all of a text is shown; None when it is. Blank stretches are not posted."""
     size = len(text.encode())
     start = 0
     if tail is not None:
-        post = next_post(text, tail.start, bytes_max)
+        post = next_post(text, tail.start, room)
         if (post.end, post.shown) != (tail.end, tail.shown or post.shown):
             return Move(post, is_edit=True, is_last=post.end == size)
         start = tail.end
     while start < size:
-        post = next_post(text, start, bytes_max)
+        post = next_post(text, start, room)
         if post.shown.strip():
             return Move(post, is_edit=False, is_last=post.end == size)
         start = post.end
@@ -92,6 +100,8 @@ class Rhythm:
     def __init__(self) -> None:
         """At once."""
         self.edit_at = 0.0
+        self.busy_until = 0.0
+        """The platform wants nothing in this chat before then."""
 
 
 class Showing:
@@ -115,36 +125,50 @@ class Showing:
 
     async def step(self, *, alone: bool) -> Step:
         """Show what there is to show now. `alone`: nothing else waits in this chat, so nothing has to be decided."""
+        if asyncio.get_running_loop().time() < self._rhythm.busy_until:
+            return Step(Kind.BLOCKED, self._rhythm.busy_until)
         if alone and self._tail is not None and asyncio.get_running_loop().time() < self._rhythm.edit_at:
             self.close()
             return Step(Kind.GROWS, self._rhythm.edit_at)
         self._listen()
         message = await self._read()
+        if self.waiting.follows and not (follows := await self._sender.follows(*self._place)):
+            return Step(Kind.BLOCKED) if follows is None else await self._finish("dropped", NOT_FOLLOWED)
         while self._unsettled:
             tried = await self._settle_known(self._unsettled[0], message)
             if tried.fate is Fate.BLOCKED:
-                self._unsettled[0] = tried.delivery
-                return Step(Kind.BLOCKED)
+                return self._blocked(tried, self._unsettled[1:])
             self._unsettled.pop(0)
             self._take(tried)
         if self._failed:
             return await self._finish("set_aside", self._failed)
         return await self._show(message)
 
+    @property
+    def _place(self) -> tuple[str, str]:
+        return self.waiting.session_id, self.waiting.chat
+
+    def _blocked(self, tried: Tried, others: Sequence[Delivery] = ()) -> Step:
+        """Keep what is to be tried again: when the weather is fine, or when this chat may be written to again."""
+        self._unsettled = [tried.delivery, *others]
+        if not tried.chat_seconds:
+            return Step(Kind.BLOCKED)
+        self._rhythm.busy_until = asyncio.get_running_loop().time() + tried.chat_seconds
+        return Step(Kind.BLOCKED, self._rhythm.busy_until)
+
     async def _show(self, message: Message) -> Step:
         """Post and edit until everything is shown, or something has to be waited for."""
         whole = message.status is not Status.OPEN
         capabilities = self._sender.channel.capabilities
         text = message.text if whole or capabilities.edits else ""
-        while (move := plan(text, self._tail, capabilities.text_bytes_max)) is not None:
+        while (move := plan(text, self._tail, room_of(capabilities))) is not None:
             if move.is_edit and asyncio.get_running_loop().time() < self._rhythm.edit_at:
                 more = whole and (not move.is_last or len(self._files) < len(files_of(message)))
                 return Step(Kind.HOLDS if more else Kind.GROWS, self._rhythm.edit_at)
             delivery = self._new(move)
             tried = await self._sender.send(delivery, self._post(delivery, message, move.post.shown))
             if tried.fate is Fate.BLOCKED:
-                self._unsettled = [tried.delivery]
-                return Step(Kind.BLOCKED)
+                return self._blocked(tried)
             self._take(tried, move.post.shown)
             if self._failed:
                 break
@@ -162,14 +186,13 @@ class Showing:
                 continue
             tried = await self._send_file(self._new(file=number), message)
             if tried.fate is Fate.BLOCKED:
-                self._unsettled = [tried.delivery]
-                return Step(Kind.BLOCKED)
+                return self._blocked(tried)
             self._take(tried)
             if self._failed:
                 return await self._finish("set_aside", self._failed)
         refused = [each for each in self._files.values() if each.state is DeliveryState.FAILED]
         for delivery in refused:
-            await tell_refused(self._sender.record, delivery, files[delivery.file - 1])
+            await tell_refused(self._sender.record, delivery, files[delivery.file - 1], self._sender.notices)
         if refused:
             return await self._finish("set_aside", refused[0].reason)
         return await self._finish("shown" if self._tail is not None or self._files else "empty")
@@ -183,7 +206,8 @@ class Showing:
             except PostRefused as error:
                 begun = await self._sender.record.create_delivery(delivery)
                 return await self._sender.refuse(begun, error)
-            post = Post(key=delivery.id, chat=self.waiting.chat, markdown="", files=(local,))
+            words = with_mark("", delivery.mark)
+            post = Post(key=delivery.id, chat=self.waiting.chat, markdown=words, files=(local,))
             return await self._settle(delivery, post)
 
     async def _read(self) -> Message:
@@ -234,28 +258,29 @@ class Showing:
         if tried.fate is Fate.REFUSED:
             self._failed = tried.reason
             return
-        receipt = delivery.receipt
+        receipt, mark = delivery.receipt, delivery.mark
         if delivery.operation is Operation.EDIT and self._tail is not None:
-            receipt = self._tail.receipt
-        self._tail = Tail(delivery.start_bytes, delivery.end_bytes, receipt, shown)
+            receipt, mark = self._tail.receipt, self._tail.mark
+        self._tail = Tail(delivery.start_bytes, delivery.end_bytes, receipt, shown, mark)
         if shown:
-            pause = self._sender.channel.capabilities.edit_seconds_min
+            pause = self._sender.channel.capabilities.edit_seconds(self.waiting.chat)
             self._rhythm.edit_at = asyncio.get_running_loop().time() + pause
 
     def _new(self, move: Move | None = None, *, file: int = 0) -> Delivery:
         """Return the next delivery: of words, or of a file."""
         self._number += 1
-        waiting = self.waiting
+        waiting, is_edit = self.waiting, move is not None and move.is_edit
         return Delivery(
             id=delivery_id(waiting.message_id, waiting.chat, self._number),
             session_id=waiting.session_id,
             channel=self._sender.channel.name,
             target=waiting.chat,
             message_id=waiting.message_id,
-            operation=Operation.EDIT if move is not None and move.is_edit else Operation.POST,
+            operation=Operation.EDIT if is_edit else Operation.POST,
             start_bytes=0 if move is None else move.post.start,
             end_bytes=0 if move is None else move.post.end,
             file=file,
+            mark=self._tail.mark if is_edit and self._tail is not None else "",
         )
 
     def _post(self, delivery: Delivery, message: Message, shown: str) -> Post:
@@ -265,7 +290,7 @@ class Showing:
         return Post(
             key=delivery.id,
             chat=self.waiting.chat,
-            markdown=shown,
+            markdown=with_mark(shown, delivery.mark),
             notice=message.role is Role.NOTICE,
             edits=edits,
         )

@@ -95,9 +95,9 @@ def may(action: Action, standing: Standing, grant: Grant) -> bool:
     return action in MAY[rank(standing, grant)]
 
 
-def may_see(owner: str, session_owner: str) -> bool:
-    """Return whether a conversation of one owner may lead to a session: only to that owner's own."""
-    return owner == session_owner
+def may_see(owner: str, session_owner: str, circle: tuple[str, ...] = ()) -> bool:
+    """Return whether a conversation of one owner may lead to a session: to that owner's own, or the same person's."""
+    return session_owner == owner or session_owner in circle
 
 
 def is_same_owner(session_owner: str, owner: str, own: str) -> bool:

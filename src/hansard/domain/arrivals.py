@@ -162,6 +162,8 @@ class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
     account: str
     event_id: str
     """The event in which the command came."""
+    identity: str = ""
+    """Who gave it."""
     cursor: str = ""
 
 

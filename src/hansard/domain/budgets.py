@@ -55,22 +55,16 @@ class Allowance(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """What a claim is checked against. `aliases` leads from each identity of a person to one name for all of them."""
+    """What a claim is checked against."""
 
     person: Allowance = Allowance()
     together: Allowance = Allowance()
     time_zone: str = "UTC"
-    aliases: dict[str, str] = {}  # noqa: RUF012 - nobody changes it
 
     @property
     def is_set(self) -> bool:
         """Whether there is anything to check."""
         return self.person.is_set or self.together.is_set
-
-    def identities(self, person: str) -> tuple[str, ...]:
-        """Return everything under which a person's use was counted."""
-        name = self.aliases.get(person, person)
-        return (name, *sorted(identity for identity, owner in self.aliases.items() if owner == name))
 
 
 class Standing(StrEnum):
@@ -82,11 +76,11 @@ class Standing(StrEnum):
     REACHED = "reached"
 
 
-def budget_of(limits: TurnLimits, aliases: dict[str, str] | None = None) -> Budget:
+def budget_of(limits: TurnLimits) -> Budget:
     """Return what the settings allow."""
     person = Allowance(limits.person_turns_day_max, limits.person_tokens_day_max, micros(limits.person_dollars_day_max))
     together = Allowance(limits.turns_day_max, limits.tokens_day_max, micros(limits.dollars_day_max))
-    return Budget(person, together, limits.day_time_zone, aliases or {})
+    return Budget(person, together, limits.day_time_zone)
 
 
 def micros(dollars: float | None) -> int | None:

@@ -1,6 +1,7 @@
 """Chats and session keys: where something is said, in one text, and back.
 
     chat          matrix:room:ID[:thread:ID]              telegram:chat:ID[:topic:ID]
+                  NAME:chat:ID[:thread:ID] of any other channel, whose ids have no colons
     session key   the chat, plus :person:ID where a room keeps each person's conversation apart
     owner         person:NAME, person:matrix:@ann:example.org, room:matrix:!id:example.org
 
@@ -35,10 +36,28 @@ GRAMMARS: Final = {
 }
 
 
+OTHER: Final = Grammar("chat", "thread", r"[^\s:]+", r"[^\s:]+", r"[^\s:]+")
+"""On channels that Hansard does not bring along. Ids without colons can be told apart whatever they are."""
+
+OTHER_NAME: Final = r"[a-z][a-z0-9_]{0,31}"
+OWN_NAMES: Final = frozenset({"person", "room", "terminal", "cli"})
+"""Words that mean something else where a channel's name may stand."""
+
+
+def is_channel(name: str) -> bool:
+    """Return whether a channel may have this name."""
+    return name in GRAMMARS or (re.fullmatch(OTHER_NAME, name) is not None and name not in OWN_NAMES)
+
+
+def grammar_of(channel: str) -> Grammar:
+    """Return what the ids of a channel look like."""
+    return GRAMMARS.get(channel, OTHER)
+
+
 @cache
 def pattern_of(channel: str) -> re.Pattern[str]:
     """Return how a key of a channel is read. The shortest ids count, so that nothing hides in one."""
-    grammar = GRAMMARS[channel]
+    grammar = grammar_of(channel)
     return re.compile(
         f"{channel}:{grammar.place}:(?P<place>{grammar.place_id})"
         f"(?::{grammar.part}:(?P<part>{grammar.part_id}))?(?::person:(?P<person>{grammar.person_id}))?"
@@ -54,7 +73,7 @@ class Key(NamedTuple):
     person: str = ""
 
     def __str__(self) -> str:
-        grammar = GRAMMARS[self.channel]
+        grammar = grammar_of(self.channel)
         part = f":{grammar.part}:{self.part}" if self.part else ""
         person = f":person:{self.person}" if self.person else ""
         return f"{self.channel}:{grammar.place}:{self.place}{part}{person}"
@@ -73,7 +92,7 @@ class Key(NamedTuple):
 def parse_key(text: str) -> Key:
     """Return what a session key, or a chat, says."""
     channel = text.partition(":")[0]
-    found = pattern_of(channel).fullmatch(text) if channel in GRAMMARS else None
+    found = pattern_of(channel).fullmatch(text) if is_channel(channel) else None
     if found is None:
         message = f"not a chat: {text[:80]!r}"
         raise InvalidInput(message)
@@ -82,8 +101,8 @@ def parse_key(text: str) -> Key:
 
 def make_key(channel: str, place: str, part: str = "", person: str = "") -> str:
     """Return a session key, or without a person a chat; refuse ids with which it would say something else."""
-    if channel not in GRAMMARS:
-        message = f"{channel[:80]!r} is none of {', '.join(GRAMMARS)}"
+    if not is_channel(channel):
+        message = f"{channel[:80]!r} is no name of a channel"
         raise InvalidInput(message)
     key = Key(channel, place, part, person)
     text = clean_name(str(key), "a session key", NAME_CHARACTERS_MAX)
@@ -97,11 +116,6 @@ def key_in_chat(chat: str, person: str = "") -> str:
     """Return the session key of a chat, or of one person in it."""
     key = parse_key(chat)
     return make_key(key.channel, key.place, key.part, person)
-
-
-def identities_of(section: object) -> dict[str, tuple[str, ...]]:
-    """Return what a person, or a room, is called on each platform, as a section of the settings says."""
-    return {channel: tuple(getattr(section, channel, ())) for channel in GRAMMARS}
 
 
 def person_owner(channel: str, identity: str, name: str = "") -> str:

@@ -55,6 +55,8 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     owner: str = ""
     receipt: str = ""
     reason: str = ""
+    mark: str = ""
+    """What stands above the words, so that people know that they may have seen them before; empty: nothing."""
 
 
 class Intake(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from hansard.domain import entries_agent as agent
+from hansard.domain import entries_people as people
 from hansard.domain.deliveries import DeliveryState, Operation
 from hansard.domain.entry_body import Body as Body  # noqa: PLC0414 - everybody knows it from here
 from hansard.domain.messages import Part, Role, Status, join_text
@@ -112,6 +113,8 @@ class MessageAdded(Body, frozen=True):
     """Whether it was said among people, not to the agent."""
     imported: bool = False
     """Whether it was said elsewhere and came by an import: nobody is shown it, or answered, in the chat it names."""
+    follows: bool = False
+    """Whether its chat only follows the session: it is shown there if, at that moment, the chat still does."""
 
 
 class MessageOpened(Body, frozen=True):
@@ -170,10 +173,14 @@ class MessagesRestored(Body, frozen=True):
 
 
 class TurnQueued(Body, frozen=True):
-    """A turn waits to run. `chats`: where it is to be shown, besides the chats in which its messages were said."""
+    """A turn waits to run. `chats`: where it is to be shown, besides the chats in which its messages were said.
+
+    `followers`: chats of the same person that lead to the session, where it is shown as long as they do.
+    """
 
     turn_id: str
     chats: tuple[str, ...] = ()
+    followers: tuple[str, ...] = ()
 
 
 class TurnStarted(Body, frozen=True):
@@ -252,6 +259,7 @@ class DeliveryMoved(Body, frozen=True):
     owner: str = ""
     receipt: str = ""
     reason: str = ""
+    mark: str = ""  # what is shown above the words from now on, which may be shown twice
 
 
 class DatabaseCreated(Body, frozen=True):
@@ -262,12 +270,14 @@ class DatabaseCreated(Body, frozen=True):
 
 
 class RouteMoved(Body, frozen=True):
-    """A session key leads to a session from now on."""
+    """A session key leads to a session from now on. `owner` and `identity`: whose chat it is, where that is one's."""
 
     key: str
     session_id: str
     generation: int
     reason: str = ""
+    owner: str = ""
+    identity: str = ""
 
 
 class CursorMoved(Body, frozen=True):
@@ -365,6 +375,12 @@ KINDS: dict[str, tuple[int, type[Body]]] = {
     "file.transcribed": (1, agent.FileTranscribed),
     "question.asked": (1, agent.QuestionAsked),
     "question.answered": (1, agent.QuestionAnswered),
+    "people.declared": (1, people.PeopleDeclared),
+    "person.linked": (1, people.PersonLinked),
+    "person.unlinked": (1, people.PersonUnlinked),
+    "link.shown": (1, people.LinkShown),
+    "link.tried": (1, people.LinkTried),
+    "link.voided": (1, people.LinkVoided),
 }
 """Each kind, its newest version, and the body of that version. A kind's old versions stay readable for ever."""
 
@@ -462,5 +478,6 @@ def same_body(kind: str, version: int, stored: bytes, offered: bytes) -> bool:
         return True
     first, second = decode_body(kind, version, stored), decode_body(kind, version, offered)
     if isinstance(first, MessageAdded) and isinstance(second, MessageAdded):
-        first, second = (msgspec.structs.replace(body, said_at=0, imported=False) for body in (first, second))
+        labels = {"said_at": 0, "imported": False, "follows": False}
+        first, second = (msgspec.structs.replace(body, **labels) for body in (first, second))
     return first == second

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hansard.domain.budgets import Budget, budget_of
-from hansard.domain.chats import Key, identities_of, person_owner
+from hansard.domain.chats import Key
 from hansard.domain.permissions import TERMINAL, Asker, ToolRule
 from hansard.domain.settings import Settings
 from hansard.domain.settings_agent import AutoResume, Choice
@@ -40,7 +40,9 @@ class Policy(NamedTuple):
         """Return what the agent is for the owner of a session."""
         if owner.startswith("room:"):
             return self.rooms.get(owner, Choice())
-        return self.people.get(self.budget.aliases.get(owner, owner).removeprefix("person:"), Choice())
+        channel, _, identity = owner.removeprefix("person:").partition(":")
+        name = self.names.get((channel, identity), identity) if identity else channel
+        return self.people.get(name, Choice())
 
 
 def room_of(owner: str) -> str:
@@ -50,19 +52,8 @@ def room_of(owner: str) -> str:
 
 def policy_of(settings: Settings) -> Policy:
     """Return what the settings say."""
-    names = {
-        (channel, identity): name
-        for name, person in settings.people.items()
-        for channel, identities in identities_of(person).items()
-        for identity in identities
-    }
-    aliases = {person_owner(*identity): person_owner("", "", name) for identity, name in names.items()}
-    rooms = {
-        Key(channel, identity).room_owner: room
-        for room in settings.rooms.values()
-        for channel, identities in identities_of(room).items()
-        for identity in identities
-    }
+    names = {identity: name for name, person in settings.people.items() for identity in person.places()}
+    rooms = {Key(*identity).room_owner: room for room in settings.rooms.values() for identity in room.places()}
     return Policy(
         rules=settings.tools.rules,
         ask_seconds=settings.tools.ask_seconds,
@@ -70,7 +61,7 @@ def policy_of(settings: Settings) -> Policy:
         terminal=next((name for name, person in settings.people.items() if person.terminal), ADMIN),
         people=dict(settings.people),
         rooms=dict(rooms),
-        budget=budget_of(settings.limits, aliases),
+        budget=budget_of(settings.limits),
         titles=settings.titles,
         auto_resume=settings.auto_resume,
     )

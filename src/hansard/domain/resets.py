@@ -29,6 +29,8 @@ class Began(StrEnum):
     """A new day began, at the hour that was set."""
     OTHERS = "others"
     """Other people are in the chat now: what was said there to one person is not theirs to read."""
+    PARTED = "parted"
+    """The session is another person's: whoever it belongs to is no longer linked with whom the chat is with."""
 
 
 class Resting(NamedTuple):

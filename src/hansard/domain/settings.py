@@ -17,7 +17,6 @@ from msgspec import Meta
 from hansard.domain.limits import KIB, MIB
 from hansard.domain.settings_agent import (
     MODEL_FORMS,
-    PERSON_NAME,
     AutoResume,
     Choice,
     DayLimits,
@@ -28,13 +27,14 @@ from hansard.domain.settings_agent import (
     TitlesSetting,
     Tools,
 )
+from hansard.domain.settings_channels import DAY_SECONDS, PERSON_NAME, OtherPlaces, Telegram, places_of
 from hansard.domain.settings_compaction import Compaction
+from hansard.domain.settings_matrix import MATRIX_PERSON, Matrix
+from hansard.domain.settings_other import OTHER_ALLOWED, OtherChannel, OtherName
 from hansard.domain.settings_voice import Transcription
 
 PREFIX: Final = "HANSARD_"
 """How the name of an environment variable starts that sets something here."""
-
-DAY_SECONDS: Final = 86_400
 
 
 class Busy(StrEnum):
@@ -165,116 +165,42 @@ class Terminal(msgspec.Struct, frozen=True, kw_only=True):
     ] = Colour.AUTO
 
 
-class Rooms(StrEnum):
-    """Whose conversation a room is."""
-
-    SHARED = "shared"
-    """One session for all who are in it."""
-    PER_PERSON = "per_person"
-    """One session for each person."""
-
-
-class Answers(StrEnum):
-    """What the agent answers in a room."""
-
-    MENTIONS = "mentions"
-    """What names it or replies to it."""
-    EVERYTHING = "everything"
-    """Whatever an allowed person says."""
-
-
-MATRIX_PERSON: Final = r"@[^\s:]{1,200}:[^\s]{1,200}"
-
-AllowName = Annotated[
-    str,
-    Meta(
-        pattern=rf"\A(?:{PERSON_NAME}|{MATRIX_PERSON}|\*:[^\s*]{{1,200}}|![^\s]{{1,250}})\Z",
-        extra={
-            "allowed": "a list of names of [people], @person:server, *:server for all of a server, "
-            "and !room:server for all in a room"
-        },
-    ),
-]
-
-
 class Person(Choice, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One person, wherever they talk."""
 
     matrix: tuple[Annotated[str, Meta(pattern=rf"\A{MATRIX_PERSON}\Z")], ...] = ()
+    telegram: tuple[Annotated[int, Meta(gt=0)] | Annotated[str, Meta(pattern=r"\A[1-9][0-9]{0,19}\Z")], ...] = ()
+    other: OtherPlaces = msgspec.field(default_factory=dict)
+    """By channel, on channels of `[channels.other]`."""
     terminal: bool = False
 
-
-class Matrix(msgspec.Struct, frozen=True, kw_only=True):
-    """The account on Matrix. Its password and its keys stand elsewhere."""
-
-    homeserver: (
-        Annotated[
-            str,
-            Meta(
-                max_length=2000,
-                description="Where the homeserver is reached. Not set: Hansard is not on Matrix.",
-                extra={
-                    "allowed": "an https address without a password in it; http on this machine, or with allow_http"
-                },
-            ),
-        ]
-        | None
-    ) = None
-    allow_http: Annotated[
-        bool,
-        Meta(description="Whether http may leave this machine: others on the way can then read tokens and words."),
-    ] = False
-    user_id: (
-        Annotated[
-            str,
-            Meta(
-                pattern=rf"\A{MATRIX_PERSON}\Z",
-                description="The agent's own name on Matrix.",
-                extra={"allowed": "a name such as @hansard:example.org"},
-            ),
-        ]
-        | None
-    ) = None
-    allow: Annotated[
-        tuple[AllowName, ...],
-        Meta(
-            max_length=1000,
-            description="Who may talk to the agent. Nobody else may, until a code of theirs is approved.",
-        ),
-    ] = ()
-    observe: Annotated[
-        bool, Meta(description="Whether what allowed people say in rooms to each other is recorded, too.")
-    ] = False
-    rooms: Annotated[
-        Rooms,
-        Meta(description="`shared`: one session for all in a room. `per_person`: one for each person in it."),
-    ] = Rooms.SHARED
-    answer: Annotated[
-        Answers,
-        Meta(
-            description="What is answered in a room. `mentions`: what names the agent or replies to it. "
-            "`everything`: whatever allowed people say there."
-        ),
-    ] = Answers.MENTIONS
-    answer_age_seconds_max: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=366 * DAY_SECONDS,
-            description="How old a message may be that is answered. Older ones, sent while the gateway was down, "
-            "are recorded, and the person is told.",
-        ),
-    ] = DAY_SECONDS
-    attachment_bytes_max: Annotated[
-        int,
-        Meta(ge=0, le=256 * MIB, description="The largest file that is kept. Of larger ones the name is recorded."),
-    ] = 20 * MIB
+    def places(self) -> tuple[tuple[str, str], ...]:
+        """Return where this person is and what they are called there: (channel, identity)."""
+        return places_of(self.matrix, self.telegram, self.other)
 
 
 class Channels(msgspec.Struct, frozen=True, kw_only=True):
     """The platforms on which people reach the agent."""
 
     matrix: Matrix = Matrix()
+    telegram: Telegram = Telegram()
+
+    other: Annotated[
+        dict[OtherName, OtherChannel],
+        Meta(
+            max_length=20,
+            description="Channels of installed packages, each by its name; docs/channels.md tells about them.",
+            extra={"allowed": OTHER_ALLOWED},
+        ),
+    ] = {}
+
+    def sections(self) -> dict[str, Matrix | Telegram | OtherChannel]:
+        """Return what is set for each channel, by its name."""
+        return {**self.other, "matrix": self.matrix, "telegram": self.telegram}
+
+    def section(self, channel: str) -> Matrix | Telegram | OtherChannel:
+        """Return what is set for a channel; where nothing is, nobody may talk."""
+        return self.sections().get(channel, OtherChannel())
 
 
 class Resets(msgspec.Struct, frozen=True, kw_only=True):
@@ -393,11 +319,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             max_length=1000,
             description="Who a person is on each platform, so that they have one history everywhere: "
-            "`matrix` is a list of Matrix names, `terminal = true` says that the terminal here is theirs; `model` "
-            "and `persona` are what the agent is for them.",
+            "`matrix` is a list of Matrix names, `telegram` of Telegram's numbers of a person, "
+            "`terminal = true` says that the terminal here is theirs; `model` and `persona` are what the agent is for "
+            "them.",
             extra={
                 "allowed": 'a section [people.NAME] for each person, with matrix = ["@name:server"], '
-                "terminal = true or false, model and persona"
+                "telegram = [12345], terminal = true or false, model and persona"
             },
         ),
     ] = {}

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from hansard.domain.permissions import ToolRule
+from hansard.domain.settings_channels import PERSON_NAME, OtherPlaces, places_of
 
 MODEL_FORMS: Final = ("openai:NAME", "openai-responses:NAME", "anthropic:NAME", "google:NAME", "scripted:FILE", "demo")
 """How a model can be named: the part before the colon says who answers."""
@@ -24,8 +25,6 @@ MODEL_PATTERN: Final = (
 ModelName = Annotated[
     str, Meta(pattern=MODEL_PATTERN, max_length=500, extra={"allowed": f"one of {', '.join(MODEL_FORMS)}"})
 ]
-
-PERSON_NAME: Final = r"[a-z0-9][a-z0-9_-]{0,63}"
 
 DAY_TURNS_MAX: Final = 1_000_000
 DAY_TOKENS_MAX: Final = 1_000_000_000_000
@@ -99,6 +98,13 @@ class Room(Choice, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One room."""
 
     matrix: tuple[Annotated[str, Meta(pattern=r"\A![^\s]{1,250}\Z")], ...] = ()
+    telegram: tuple[Annotated[int, Meta(lt=0)] | Annotated[str, Meta(pattern=r"\A-[1-9][0-9]{0,19}\Z")], ...] = ()
+    other: OtherPlaces = msgspec.field(default_factory=dict)
+    """By channel, on channels of `[channels.other]`."""
+
+    def places(self) -> tuple[tuple[str, str], ...]:
+        """Return where this room is and what it is called there: (channel, identity)."""
+        return places_of(self.matrix, self.telegram, self.other)
 
 
 SERVER_NAME: Final = r"[a-z0-9][a-z0-9_-]{0,19}"

@@ -82,3 +82,8 @@ def shorten(text: str, characters_max: int = SHORT_CHARACTERS) -> str:
     """Return the beginning of a text, on one line."""
     words = " ".join(text.split())
     return words if len(words) <= characters_max else f"{words[: characters_max - 1]}…"
+
+
+def utf16_units(text: str) -> int:
+    """Return how many code units of UTF-16 a text has: some platforms count so."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2

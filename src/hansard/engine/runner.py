@@ -33,6 +33,8 @@ LOOK_SECONDS = 1.0
 HEAL_SECONDS = 1.0
 """Pause before another try while the record cannot be written."""
 
+TITLED_MAX = 10_000
+"""Sessions that are remembered not to be asked for a title again: what a process keeps has a bound."""
 
 FAILURES_MAX = 5
 """Failures in a row, beyond those of models and tools, after which a session is left alone until somebody speaks."""
@@ -49,7 +51,23 @@ class Runner:
         self._wanted: dict[str, set[str]] = {}
         self._chores: dict[str, asyncio.Task[None]] = {}
         self._titling: dict[str, asyncio.Task[None]] = {}
+        self._titled: dict[str, None] = {}
+        """Sessions of which a title was asked for, the latest of them."""
         self._closed = False
+
+    def use(self, agent: Agent) -> None:
+        """Run the turns that begin from now on with this agent; those that run go on with theirs."""
+        self._agent = agent
+
+    @property
+    def running(self) -> int:
+        """In how many sessions something runs, or is about to."""
+        return len(self._tasks)
+
+    async def outlived(self) -> None:
+        """Wait until whatever runs in this process now has ended."""
+        if tasks := set(self._tasks.values()):
+            await asyncio.wait(tasks)
 
     def wake(self, session_id: str, turn_id: str = "") -> None:
         """A turn was queued here; without an id, whichever waits is run, whoever queued it.
@@ -153,7 +171,7 @@ class Runner:
 
     def _give_title(self, session_id: str, turn_id: str) -> None:
         """Ask for a session's title, beside everything else: once in this process, after a turn that answered."""
-        if session_id not in self._titling and not self._closed:
+        if session_id not in self._titling and session_id not in self._titled and not self._closed:
             self._titling[session_id] = asyncio.create_task(self._try_title(session_id, turn_id))
 
     async def _try_title(self, session_id: str, turn_id: str) -> None:
@@ -164,8 +182,12 @@ class Runner:
             asked = True
             if not isinstance(error, HansardError):
                 self._report(session_id, error)
-        if not asked:
+        finally:
             del self._titling[session_id]
+        if asked:
+            self._titled[session_id] = None
+            if len(self._titled) > TITLED_MAX:
+                del self._titled[next(iter(self._titled))]
 
     async def titled(self, session_id: str) -> None:
         """Wait until a session has its title, if it is asked for."""

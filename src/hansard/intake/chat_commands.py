@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.arrivals import Conclusion
 from hansard.domain.chats import reply_id_of
+from hansard.domain.notices import language
 from hansard.domain.policy import policy_of
-from hansard.intake import notices
 from hansard.intake.commands import REPEATABLE, perform
 from hansard.intake.handlers import Outcome, Scene
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hansard.domain.arrivals import Received
+    from hansard.domain.notices import Notices
     from hansard.domain.settings import Settings
     from hansard.intake.commands import Parsed
     from hansard.record.api import Record
@@ -48,9 +49,14 @@ class ChatCommands:
         """Nothing was listed anywhere yet."""
         self._record = record
         self._source = source
-        self._settings = settings
         self._model = model
         self._listed: dict[tuple[str, str], tuple[str, ...]] = {}
+        self.use(settings, language("en"))
+
+    def use(self, settings: Settings, notices: Notices) -> None:
+        """Go by these settings, and speak in these words, from the next command on."""
+        self._settings = settings
+        self._notices = notices
 
     async def run(
         self, place: Place, received: Received, parsed: Parsed, cursor: str, *, is_again: bool
@@ -60,7 +66,7 @@ class ChatCommands:
         if is_again and await inbox.is_concluded(place.channel, place.account, place.event_id):
             outcome = Outcome("", received.session_id)
         elif is_again and parsed.name not in REPEATABLE:
-            outcome = Outcome(notices.INTERRUPTED, received.session_id)
+            outcome = Outcome(self._notices.interrupted, received.session_id)
         else:
             outcome = await perform(self._scene(place, received.session_id), parsed)
         self._remember(place, outcome.listed)
@@ -80,6 +86,7 @@ class ChatCommands:
             author=place.identity,
             chat=place.chat,
             budget=policy_of(self._settings).budget,
+            notices=self._notices,
         )
 
     def _remember(self, place: Place, listed: tuple[str, ...]) -> None:
@@ -104,5 +111,6 @@ def conclusion_of(place: Place, received: Received, parsed: Parsed, outcome: Out
         channel=place.channel,
         account=place.account,
         event_id=place.event_id,
+        identity=place.identity,
         cursor=cursor,
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.messages import Message
 from hansard.errors import Ambiguous, HansardError, NotFound, OutcomeUnknown, RecordUnavailable, SessionEnded
-from hansard.intake import agent_commands, handlers, model_commands
+from hansard.intake import agent_commands, handlers, linking, model_commands
 from hansard.intake.handlers import Outcome, Scene
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ COMMANDS: dict[str, Command] = {
         Command("no", "", "Do not let it run.", agent_commands.no),
         Command("file", "path [words]", "At the terminal: show the model a file.", agent_commands.file),
         Command("memory", "[add …]", "Show or change what is remembered here.", agent_commands.memory),
+        Command("link", "[code]", "Be one person here and elsewhere; alone, shows a code.", linking.link),
+        Command("unlink", "", "Part from those whom you were linked to.", linking.unlink),
     )
 }
 """Every command but /help, which lists them."""
@@ -98,7 +100,9 @@ def suggestion(name: str) -> str:
     return f"There is no command /{name}. " + (f"Did you mean /{near[0]}?" if near else "/help lists them.")
 
 
-REPEATABLE = frozenset({"help", "resume", "sessions", "title", "stop", "busy", "compact", "model", "status", "usage"})
+REPEATABLE = frozenset(
+    {"help", "resume", "sessions", "title", "stop", "busy", "compact", "model", "status", "usage", "unlink"}
+)
 """Commands that may be run again when nobody knows whether they were: twice is the same as once."""
 
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.messages import File
 from hansard.errors import ChannelBusy, ChannelError, NotFound, TooLarge
-from hansard.intake import notices
+from hansard.intake.notices import not_kept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hansard.ports.channel import RemoteFile, Timeline
+    from hansard.domain.notices import Notices
+    from hansard.ports.channel import Fetches, RemoteFile
     from hansard.record.api import Record
 
 ATTEMPTS_MAX = 3
@@ -40,11 +41,12 @@ class Fetched(NamedTuple):
 class Fetcher:
     """Fetches files from one channel."""
 
-    def __init__(self, record: Record, timeline: Timeline | None, bytes_max: int) -> None:
-        """Without a timeline nothing can be fetched."""
+    def __init__(self, record: Record, fetches: Fetches | None, bytes_max: int, notices: Notices) -> None:
+        """Without that nothing can be fetched."""
         self._record = record
-        self._timeline = timeline
+        self._fetches = fetches
         self._bytes_max = bytes_max
+        self._notices = notices
         self._room = asyncio.Semaphore(TOGETHER_MAX)
 
     async def fetch_all(self, files: Sequence[RemoteFile]) -> list[Fetched]:
@@ -54,32 +56,33 @@ class Fetcher:
     async def _fetch(self, file: RemoteFile) -> Fetched:
         name = "".join(sign for sign in file.name if sign.isprintable())[:NAME_CHARACTERS_MAX]
         named = File(blob="", name=name, media_type=file.media_type, size_bytes=max(0, file.size_bytes))
-        if self._timeline is None:
-            return Fetched(named, notices.not_kept(name, "this channel cannot fetch files"))
+        if self._fetches is None:
+            return Fetched(named, not_kept(self._notices, name, self._notices.file_no_way))
+        too_much = not_kept(self._notices, name, self._notices.file_too_large.format(bytes=self._bytes_max))
         if file.size_bytes > self._bytes_max:
-            return Fetched(named, notices.not_kept(name, f"it has more than {self._bytes_max} bytes"))
+            return Fetched(named, too_much)
         try:
             async with self._room:
-                data = await self._try(self._timeline, file)
+                data = await self._try(self._fetches, file)
         except TooLarge:
             data = None
             too_large = True
         else:
             too_large = data is not None and len(data) > self._bytes_max
         if too_large:
-            return Fetched(named, notices.not_kept(name, f"it has more than {self._bytes_max} bytes"))
+            return Fetched(named, too_much)
         if data is None:
-            return Fetched(named, notices.not_kept(name, "it could not be fetched"))
+            return Fetched(named, not_kept(self._notices, name, self._notices.file_failed))
         blob = await self._record.put_blob(data)
         return Fetched(File(blob=blob, name=name, media_type=file.media_type, size_bytes=len(data)))
 
-    async def _try(self, timeline: Timeline, file: RemoteFile) -> bytes | None:
+    async def _try(self, fetches: Fetches, file: RemoteFile) -> bytes | None:
         """Return a file's bytes, or None when several tries gave nothing."""
         for attempt in range(ATTEMPTS_MAX):
             pause = PAUSE_SECONDS * 2**attempt
             try:
                 async with asyncio.timeout(FETCH_SECONDS_MAX):
-                    return await timeline.fetch(file, bytes_max=self._bytes_max)
+                    return await fetches.fetch(file, bytes_max=self._bytes_max)
             except TimeoutError:
                 pass
             except (ChannelError, NotFound) as error:

@@ -11,6 +11,8 @@ from hansard.domain.conversation import add_usage, last_answer, last_exchange
 from hansard.domain.entries import Entry
 from hansard.domain.highlights import excerpt
 from hansard.domain.messages import Message, Role
+from hansard.domain.notices import language
+from hansard.domain.people import begun_in, called
 from hansard.domain.requests import Usage
 from hansard.domain.sessions import Link, Parent, SessionState
 from hansard.domain.settings import Busy, LeftSessions
@@ -20,6 +22,7 @@ from hansard.errors import LeaseHeld
 from hansard.intake.speak import busy_of, speak
 
 if TYPE_CHECKING:
+    from hansard.domain.notices import Notices
     from hansard.domain.sessions import Session
     from hansard.errors import Ambiguous
     from hansard.record.api import Record
@@ -63,6 +66,13 @@ class Scene(NamedTuple):
     """What a day may take."""
     is_model_named: bool = False
     """Whether the model was named for this run, and so comes before the session's own."""
+    notices: Notices | None = None
+    """In which words; None: English."""
+
+    @property
+    def words(self) -> Notices:
+        """The words that a reply is made of."""
+        return self.notices or language("en")
 
 
 class Outcome(NamedTuple):
@@ -86,8 +96,9 @@ async def new(scene: Scene, argument: str) -> Outcome:
     child = await scene.record.create_session(
         source=scene.source, owner=scene.owner, title=argument or None, parent=parent
     )
-    await scene.record.stop_turns(old, "the session was left by /new", queued=True)
-    await scene.record.end_session(old, "new")
+    if not await scene.record.people.others_follow(old, scene.chat):
+        await scene.record.stop_turns(old, "the session was left by /new", queued=True)
+        await scene.record.end_session(old, "new")
     return Outcome(f"A new session: {child.id}. The one before stays as {old}.", child.id)
 
 
@@ -98,18 +109,21 @@ async def resume(scene: Scene, argument: str) -> Outcome:
         return outcome._replace(text=f"{outcome.text}\n/resume NUMBER goes on with one of them.")
     listed = scene.listed or tuple(each.id for each in await list_sessions(scene))
     number = count_of(argument)
-    if number is not None and number <= len(listed):
-        found = await scene.record.session(listed[number - 1])
-    else:
-        found = await scene.record.resolve(argument, owner=scene.owner)
+    named = listed[number - 1] if number is not None and number <= len(listed) else argument
+    found = await scene.record.resolve(named, owner=scene.owner)
     if found.id == scene.session_id:
         return Outcome("You are in that session already.", scene.session_id)
-    await leave(scene.record, scene.session_id, scene.left_sessions)
+    await leave(scene.record, scene.session_id, scene.left_sessions, scene.chat)
     return Outcome(await take_up(scene.record, found), found.id, wake="")
 
 
-async def leave(record: Record, session_id: str, left_sessions: LeftSessions) -> None:
-    """Leave a session for another: its turn ends where it is, and so does the session unless it is to stay open."""
+async def leave(record: Record, session_id: str, left_sessions: LeftSessions, chat: str = "") -> None:
+    """Leave a session for another: its turn ends where it is, and so does the session unless it is to stay open.
+
+    Where the same person is in it in another chat, it goes on.
+    """
+    if await record.people.others_follow(session_id, chat):
+        return
     await record.stop_turns(session_id, "the session was left for another", queued=True)
     if left_sessions is LeftSessions.END:
         await record.end_session(session_id, "resumed_other")
@@ -145,7 +159,8 @@ async def describe(scene: Scene, session: Session) -> str:
     """Return one line about a session."""
     words = shorten(session.title or await first_words(scene.record, session.id) or "(nothing said)", LISTED_CHARACTERS)
     state = "this one" if session.id == scene.session_id else "ended" if session.state == SessionState.ENDED else "open"
-    return f"{session.id}  {words}  ({session.messages} messages, {state})"
+    begun = "" if session.source == scene.source else f", begun {begun_in(session.source)}"
+    return f"{session.id}  {words}  ({session.messages} messages, {state}{begun})"
 
 
 async def first_words(record: Record, session_id: str) -> str:
@@ -229,7 +244,7 @@ async def stop(scene: Scene, argument: str) -> Outcome:
     """Stop what runs and what waits."""
     del argument
     stopped = await scene.record.stop_turns(scene.session_id, "stopped by the person", queued=True)
-    return Outcome("Stopped." if stopped else "Nothing runs.", scene.session_id)
+    return Outcome(scene.words.stopped if stopped else scene.words.nothing_runs, scene.session_id)
 
 
 async def queue(scene: Scene, argument: str) -> Outcome:
@@ -238,23 +253,21 @@ async def queue(scene: Scene, argument: str) -> Outcome:
         waiting = (await scene.record.conversation(scene.session_id)).waiting
         lines = [f"- {shorten(placed.message.text)}" for placed in waiting]
         return Outcome("\n".join(["Waiting to be answered:", *lines]) if lines else "Nothing waits.", scene.session_id)
-    return await say(scene, argument, Busy.QUEUE, "Queued.")
+    return await say(scene, argument, Busy.QUEUE, scene.words.queued)
 
 
 async def steer(scene: Scene, argument: str) -> Outcome:
     """Tell the running turn something."""
     if not argument:
         return Outcome("Say what to steer with: /steer TEXT", scene.session_id)
-    return await say(scene, argument, Busy.STEER, "The model is told at its next step.")
+    return await say(scene, argument, Busy.STEER, scene.words.steered)
 
 
 async def say(scene: Scene, text: str, mode: Busy, reply: str) -> Outcome:
-    """Record a message in a mode of its own; the reply is only given when something runs."""
-    conversation = await scene.record.conversation(scene.session_id)
-    runs = bool(conversation.running) and not conversation.is_compacting
+    """Record a message in a mode of its own; the reply is only given when something ran at that moment."""
     said = Message.user(text, author=scene.author, chat=scene.chat)
     spoken = await speak(scene.record, scene.session_id, [said], mode)
-    return Outcome(reply if runs else "", scene.session_id, wake=spoken.turn_id)
+    return Outcome(reply if spoken.waits else "", scene.session_id, wake=spoken.turn_id)
 
 
 async def busy(scene: Scene, argument: str) -> Outcome:
@@ -281,6 +294,9 @@ async def status(scene: Scene, argument: str) -> Outcome:
         f"Busy     {await busy_of(record, scene.session_id, scene.busy)}",
         f"Record   {record.trouble or 'in order'}" + ("" if scene.chat else f", {record.home}"),
     ]
+    others = [called(each) for each in await record.people.circle(scene.owner) if each != scene.owner]
+    if others:
+        lines.append(f"Linked   {', '.join(others)}")
     return Outcome("\n".join(lines), scene.session_id)
 
 

@@ -1,73 +1,44 @@
-"""What people in chats are told by Hansard itself: every sentence, in one place.
-
-None of them repeats what somebody said, and none tells a stranger anything about others.
-"""
+"""How the record's decisions are put into words, in the language of a channel."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hansard.domain.arrivals import Moved, Words
 from hansard.domain.resets import Began
-from hansard.intake.speak import REOPENED
+
+if TYPE_CHECKING:
+    from hansard.domain.notices import Notices
 
 BEGAN: Final = {
-    Began.NEW: "A new session: {new}.",
-    Began.IDLE: "Nothing was said here for a while, so this is a new session: {new}.",
-    Began.DAILY: "A new day, so this is a new session: {new}.",
-    Began.OTHERS: "Other people are here than before, so this is a new session: {new}.",
+    Began.NEW: "session_new",
+    Began.IDLE: "session_idle",
+    Began.DAILY: "session_daily",
+    Began.OTHERS: "session_others",
+    Began.PARTED: "session_parted",
 }
-
-LATE: Final = (
-    "What was sent here while I was away is recorded, but too old to be answered now. "
-    "Say something, and I answer with all of it in mind."
-)
-CUT: Final = (
-    "More was sent here while I was away than I could fetch. What is missing is on the platform, and not in my record."
-)
-UNREADABLE: Final = (
-    "An encrypted message came that I cannot read yet. It is kept, and answered when its keys arrive; "
-    "sending it again helps, too."
-)
-WELCOME: Final = "You may talk to me now. /help lists what I can do."
-INTERRUPTED: Final = (
-    "This command was interrupted when Hansard was stopped: it may have been carried out, or not. "
-    "/status shows how things are."
-)
+"""Which notice tells why a session began."""
 
 
-def moved(change: Moved) -> str:
+def words_of(notices: Notices) -> Words:
+    """Return the words in which people are told what only the record can decide."""
+    return Words(
+        moved=lambda change: moved(notices, change),
+        reopened=notices.reopened,
+        late=notices.late,
+        unreadable=notices.unreadable,
+        code=lambda code, minutes: notices.code.format(code=code, minutes=minutes),
+        declined=lambda code, minutes: notices.declined.format(code=code, minutes=minutes),
+    )
+
+
+def moved(notices: Notices, change: Moved) -> str:
     """Return what people are told when their chat is in another session from now on."""
-    began = BEGAN[change.reason].format(new=change.new)
-    return f"{began} The one before is kept: /resume {change.old} goes on with it." if change.old else began
+    template: str = getattr(notices, BEGAN[change.reason])
+    began = template.format(new=change.new)
+    return f"{began} {notices.session_kept.format(old=change.old)}" if change.old else began
 
 
-def code(written: str, minutes: int) -> str:
-    """Return what a stranger is told."""
-    return (
-        "I may not talk to you yet. Give this code to whoever runs me, who can approve it with:\n\n"
-        f"    hansard pair approve {written}\n\n"
-        f"It is yours alone, counts once, and for {minutes} minutes. What you wrote was not recorded."
-    )
-
-
-def declined(written: str, minutes: int) -> str:
-    """Return what a stranger is told whose invitation is declined: a reason, which clients show in a line."""
-    return (
-        f"I may not talk to you yet. Give the code {written} to whoever runs me, who approves it with "
-        f"`hansard pair approve {written}`; then invite me again. "
-        f"It is yours alone, counts once, and for {minutes} minutes from when you first asked."
-    )
-
-
-def not_kept(name: str, why: str) -> str:
+def not_kept(notices: Notices, name: str, why: str) -> str:
     """Return what people are told about a file that was not kept."""
-    return f"The file {name or 'without a name'} was not kept: {why}. Its name is recorded."
-
-
-def not_recorded(why: str) -> str:
-    """Return what people are told about a message that cannot be recorded."""
-    return f"Your message could not be recorded, so I did not take it: {why}."
-
-
-WORDS: Final = Words(moved=moved, reopened=REOPENED, late=LATE, unreadable=UNREADABLE, code=code, declined=declined)
+    return notices.file_not_kept.format(name=name or notices.file_unnamed, why=why)

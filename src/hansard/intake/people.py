@@ -6,23 +6,26 @@ from typing import TYPE_CHECKING
 
 from hansard.domain.access import Standing
 from hansard.domain.chats import parse_key, person_owner
+from hansard.domain.people import ADMIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hansard.domain.settings import Person, Settings
 
-ADMIN = "person:admin"
-"""Who runs this Hansard, and talks to it in a terminal, unless the settings name somebody."""
-
 
 class People:
     """What the settings say of people on one channel, ready to be asked for each message."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, channel: str = "matrix") -> None:
         """Read the settings once: a message costs the same however many people there are."""
-        self._names = {identity: name for name, person in settings.people.items() for identity in person.matrix}
-        self._listed = frozenset(settings.channels.matrix.allow)
+        self._names = {
+            identity: name
+            for name, person in settings.people.items()
+            for where, identity in person.places()
+            if where == channel
+        }
+        self._listed: frozenset[str] = frozenset(settings.channels.section(channel).allow)
 
     def name(self, identity: str) -> str:
         """Return a person's name; empty when the settings know none."""

@@ -21,20 +21,24 @@ from hansard.domain.arrivals import Arrival, Change, Held, Invited, Manner, Outc
 from hansard.domain.chats import key_in_chat, message_id_of, parse_key
 from hansard.domain.limits import TITLE_CHARACTERS_MAX
 from hansard.domain.messages import Message, Part, Role, Text
+from hansard.domain.notices import language
 from hansard.domain.questions import answer_of
-from hansard.domain.settings import Answers, Busy, Rooms
-from hansard.errors import ChannelError, HansardError, OutcomeUnknown, RecordUnavailable
-from hansard.intake import notices
+from hansard.domain.settings import Busy
+from hansard.domain.settings_channels import Answers, Rooms
+from hansard.errors import ChannelError, HansardError, OutcomeUnknown, RecordMigrated, RecordUnavailable
 from hansard.intake.chat_commands import ChatCommands, Place
 from hansard.intake.commands import Parsed, parse
 from hansard.intake.files import Fetcher
+from hansard.intake.following import may_follow
+from hansard.intake.notices import words_of
 from hansard.intake.people import People
 from hansard.intake.speak import busy_of
 from hansard.ports.channel import EventKind
 
 if TYPE_CHECKING:
+    from hansard.domain.notices import Notices
     from hansard.domain.settings import Settings
-    from hansard.ports.channel import Batch, Channel, Event, Timeline
+    from hansard.ports.channel import Batch, Channel, Event, Fetches
     from hansard.ports.clock import Clock
     from hansard.record.api import Record
 
@@ -56,6 +60,8 @@ class Wake(NamedTuple):
 
     session_id: str
     turn_id: str
+    after_seconds: float = 0.0
+    """How long nothing more of the same must have come before it is run."""
 
 
 class Age:
@@ -76,6 +82,25 @@ class Age:
         return max(0.0, (now - sent_at_ms * 1000) / 1_000_000) if sent_at_ms else 0.0
 
 
+def mention_of(account: str) -> re.Pattern[str]:
+    """Return how a command begins that is said to the agent by its name."""
+    localpart = account.removeprefix("@").partition(":")[0]
+    names = "|".join(re.escape(name) for name in (account, localpart) if name)
+    return re.compile(rf"\s*@?(?:{names})\s*[:,]?\s+(?=/)", re.IGNORECASE)
+
+
+async def is_asked(record: Record, place: Place) -> bool:
+    """Return whether a turn waits for an answer of this person, in this chat."""
+    session_id = await record.inbox.busy_session(place.key)
+    return bool(session_id) and await record.books.questions.waits(session_id, place.identity, place.chat)
+
+
+async def busy_in(record: Record, key: str, otherwise: Busy) -> Busy:
+    """Return what a message does to a turn, in the session that a chat is in. It matters only if there is one."""
+    session_id = await record.inbox.busy_session(key)
+    return await busy_of(record, session_id, otherwise) if session_id else otherwise
+
+
 class Intake:
     """Takes in what happens on one channel."""
 
@@ -84,27 +109,32 @@ class Intake:
         record: Record,
         channel: Channel,
         settings: Settings,
-        timeline: Timeline | None = None,
+        fetches: Fetches | None = None,
         report: Report = lambda _event_id, _error: None,
         model: Callable[[], str] = lambda: "",
     ) -> None:
         """`report` hears of events that could not be taken, and `model` says which one answers."""
         self._record = record
         self._channel = channel
-        self._settings = settings
-        self._options = settings.channels.matrix
-        self._people = People(settings)
-        self._rules = Rules(notices.WORDS, settings.resets, settings.pairing)
+        self._fetches = fetches
         self._report = report
         self._clock = record.store.clock
         self._age = Age(self._clock)
-        self._fetcher = Fetcher(record, timeline, self._options.attachment_bytes_max)
         self._commands = ChatCommands(record, channel.name, settings, model)
+        self.use(settings, language("en"))
         self._held: set[str] | None = None
         self._noted_at = -QUIET_CURSOR_SECONDS
-        localpart = channel.account.removeprefix("@").partition(":")[0]
-        names = "|".join(re.escape(name) for name in (channel.account, localpart) if name)
-        self._mention = re.compile(rf"\s*@?(?:{names})\s*[:,]?\s+(?=/)", re.IGNORECASE)
+        self._mention = mention_of(channel.account)
+
+    def use(self, settings: Settings, notices: Notices) -> None:
+        """Go by these settings, and speak in these words, from the next event on."""
+        self._settings = settings
+        self._notices = notices
+        self._options = settings.channels.section(self._channel.name)
+        self._people = People(settings, self._channel.name)
+        self._rules = Rules(words_of(notices), settings.resets, settings.pairing)
+        self._fetcher = Fetcher(self._record, self._fetches, self._options.attachment_bytes_max, notices)
+        self._commands.use(settings, notices)
 
     async def held(self) -> list[str]:
         """Return the events that could not be read yet, for the channel to try again."""
@@ -155,7 +185,7 @@ class Intake:
             account=self._channel.account,
             event_id=message_id_of(chat, "cut", cursor),
             chat=chat,
-            text=notices.CUT,
+            text=self._notices.cut,
         )
         await self._persist(lambda: self._record.inbox.let_pass(passing))
 
@@ -174,12 +204,16 @@ class Intake:
         try:
             parse_key(event.chat)
             return await self._persist(lambda: handle(self, event, cursor))
+        except RecordMigrated:
+            raise  # it is not taken, and comes again to whoever serves next
         except HansardError as error:
             self._report(event.id, error)
             why = str(error)
         try:
             tells = event.kind is EventKind.MESSAGE and self._is_for_agent(event)
-            text = notices.not_recorded(why) if tells and await self._may(event, Action.TALK) else ""
+            text = ""
+            if tells and await self._may(event, Action.TALK):
+                text = self._notices.message_refused.format(why=why)
             await self._persist(lambda: self._record.inbox.let_pass(self._passing(cursor, event, text)))
         except HansardError:  # not even that: the cursor alone
             await self._persist(lambda: self._record.inbox.let_pass(self._passing(cursor)))
@@ -210,6 +244,10 @@ class Intake:
         known = await self._persist(lambda: self._record.access.find(self._channel.name, event.sender))
         return may(action, self._people.standing(event.sender, event.chat), known.state)
 
+    async def may_follow(self, session_id: str, chat: str) -> bool:
+        """Return whether a chat is shown, now, what is said elsewhere in its session."""
+        return await may_follow(self._record, self._channel, self._people, session_id, chat)
+
     # Words.
 
     async def _message(self, event: Event, cursor: str) -> Wake | None:
@@ -219,16 +257,14 @@ class Intake:
         if not self._is_for_agent(event) and not self._options.observe:
             await self._ignore(event, cursor)
             return None
-        text = self._mention.sub("", event.text, count=1)
+        text = event.command or self._mention.sub("", event.text, count=1)
         return await self._say(event, cursor, parse(text) if self._is_for_agent(event) else None)
 
     async def _is_answer(self, event: Event) -> bool:
         """Return whether somebody answers what a turn asks them here: they need not name the agent for that."""
         if answer_of(event.text.strip().removeprefix("/")) is None:
             return False
-        session_id = await self._record.inbox.busy_session(self._place(event).key)
-        waits = self._record.books.questions.waits
-        return bool(session_id) and await self._persist(lambda: waits(session_id, event.sender, event.chat))
+        return await self._persist(lambda: is_asked(self._record, self._place(event)))
 
     async def _say(self, event: Event, cursor: str, parsed: Parsed | None) -> Wake | None:
         """Record what somebody said, and run it when it is a command."""
@@ -247,7 +283,7 @@ class Intake:
             is_again = received.outcome is Outcome.KNOWN
             wake = await self._commands.run(place, received, parsed, cursor, is_again=is_again)
             return Wake(*wake) if wake is not None else None
-        return Wake(received.session_id, received.turn_id) if received.turn_id else None
+        return Wake(received.session_id, received.turn_id, event.gather_seconds) if received.turn_id else None
 
     def _manner(self, event: Event, parsed: Parsed | None) -> Manner:
         """Return how something was said. What waited for its keys was said when it was sent, however late it comes."""
@@ -295,17 +331,11 @@ class Intake:
             standing=self._people.standing(event.sender, event.chat),
             message=message,
             manner=manner,
-            busy=await self._busy(place.key),
+            busy=await busy_in(self._record, place.key, self._settings.busy),
             title=title if manner is Manner.NEW and title else None,
             notes=tuple(notes) if manner is not Manner.OBSERVED else (),
             cursor=cursor,
         )
-
-    async def _busy(self, key: str) -> Busy:
-        """Return what a message does to a turn, in the session that a chat is in. It matters only if there is one."""
-        session_id = await self._record.inbox.busy_session(key)
-        otherwise = self._settings.busy
-        return await busy_of(self._record, session_id, otherwise) if session_id else otherwise
 
     # Other events.
 

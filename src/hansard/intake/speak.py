@@ -25,10 +25,14 @@ REOPENED = "This session had ended; it is open again."
 
 
 class Spoken(NamedTuple):
-    """What was said is recorded: the position before it, and the turn that answers it."""
+    """What was said is recorded: the position before it, and the turn that answers it.
+
+    `waits`: another turn ran at that moment.
+    """
 
     after: str
     turn_id: str
+    waits: bool = False
 
 
 async def speak(record: Record, session_id: str, messages: Sequence[Message], busy: Busy) -> Spoken:
@@ -51,7 +55,7 @@ async def _accept(record: Record, session_id: str, messages: Sequence[Message], 
             continue
     else:
         accepted = await record.accept(said, queue_turn=True, busy=busy)
-    return Spoken(str(accepted.entries[0].seq - 1), accepted.turns[0].id)
+    return Spoken(str(accepted.entries[0].seq - 1), accepted.turns[0].id, accepted.waits)
 
 
 async def busy_of(record: Record, session_id: str, otherwise: Busy) -> Busy:

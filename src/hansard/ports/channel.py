@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from hansard.domain.text import utf16_units
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
@@ -63,6 +65,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     reply_to: str = ""
     files: tuple[RemoteFile, ...] = ()
     raw: str = ""
+    command: str = ""
+    """What is read as a command, where that is not the text itself: `/new` of `/new@bot`. The text is what was said."""
+    gather_seconds: float = 0.0
+    """For how long more of the same may follow, when a client sends what was said at once in several parts."""
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,19 +107,45 @@ def file_key(key: str, number: int) -> str:
     return f"{key}{FILE_MARK}{number}"
 
 
+class TextUnit(StrEnum):
+    """What a platform counts a text in."""
+
+    BYTES = "bytes"
+    """Of UTF-8."""
+    UTF16 = "utf16"
+    """Code units of UTF-16: most signs are one, those beyond the first 65,536 two."""
+
+
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What the platform can do."""
 
     text_bytes_max: int
-    """Of the text of one post, as it is counted by `size` of the channel."""
+    """Of the text of one post, counted in `text_unit`."""
+    text_unit: TextUnit = TextUnit.BYTES
     edits: bool = True
     edit_seconds_min: float = 1.0
     """The shortest pause between two edits in one chat."""
+    slower_chats: tuple[tuple[str, float], ...] = ()
+    """Chats whose names begin so need a longer pause between two edits."""
     repeat_seconds: float = 0.0
     """For how long the same key shows nothing twice; 0: never."""
     timeline: bool = False
+    fetches: bool = False
+    """Whether files can be fetched although there is no timeline."""
+    company: bool = False
+    """Whether it can say who is in a chat."""
     file_bytes_max: int = 0
     """Of one file; 0: it shows none."""
+    typing_seconds: float = 10.0
+    """How often the sign that the agent writes has to be given again."""
+
+    def size(self, text: str) -> int:
+        """Return how long the platform finds a text."""
+        return len(text.encode()) if self.text_unit is TextUnit.BYTES else utf16_units(text)
+
+    def edit_seconds(self, chat: str) -> float:
+        """Return the shortest pause between two edits in a chat."""
+        return max([self.edit_seconds_min, *(pause for prefix, pause in self.slower_chats if chat.startswith(prefix))])
 
 
 class Presence(Protocol):
@@ -179,13 +211,25 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     is_deleted: bool = False
 
 
-class Timeline(Protocol):
+class Company(Protocol):
+    """What a platform can say about who is in a chat. Optional."""
+
+    async def is_direct(self, chat: str) -> bool:
+        """Return whether, now, only one person is in a chat besides the agent; whoever is invited counts."""
+        ...
+
+
+class Fetches(Protocol):
+    """What a platform can give of files. Optional."""
+
+    async def fetch(self, file: RemoteFile, *, bytes_max: int) -> bytes:
+        """Return a file's bytes, decrypted. Larger than `bytes_max` is refused."""
+        ...
+
+
+class Timeline(Fetches, Protocol):
     """What a platform can tell about the past. Optional."""
 
     def history(self, chat: str, *, events_max: int = 10_000) -> AsyncGenerator[Shown, None]:
         """Give a chat's messages and edits, the latest first."""
-        ...
-
-    async def fetch(self, file: RemoteFile, *, bytes_max: int) -> bytes:
-        """Return a file's bytes, decrypted. Larger than `bytes_max` is refused."""
         ...

@@ -15,6 +15,8 @@ from hansard.record.operations import access as operations
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hansard.domain.arrivals import Invited, Rules
     from hansard.record.calls import Caller
     from hansard.record.reading import Snapshot
@@ -47,9 +49,14 @@ class AccessBook:
         return await self._caller.write(lambda tx: operations.decline(tx, invited, rules))
 
     async def approve(
-        self, code: str, *, by: str = "admin", welcome: str = "", pairing: Pairing | None = None
+        self,
+        code: str,
+        *,
+        by: str = "admin",
+        welcome: Callable[[str], str] = lambda _channel: "",
+        pairing: Pairing | None = None,
     ) -> Access:
-        """Allow whoever was shown this code; `welcome` is said to them. NotFound when no such code waits."""
+        """Allow whoever was shown this code; `welcome` of the channel is said to them. NotFound when none waits."""
         approval = operations.Approval(
             read_code(code), clean_name(by, "a name", NAME_CHARACTERS_MAX), welcome, pairing or Pairing(), new_id()
         )

@@ -47,6 +47,7 @@ from hansard.record.inbox import Inbox
 from hansard.record.operations import deliveries, messages, sessions, talk, turns
 from hansard.record.operations import home as home_ops
 from hansard.record.outbox import Outbox
+from hansard.record.people import PeopleBook
 from hansard.record.searching import Hit, search
 from hansard.record.store import Store, Wiring, close_store, open_store
 from hansard.record.turn import check_blobs, hold
@@ -80,6 +81,7 @@ class Record:
         self.imports = Imports(caller)
         self.access = AccessBook(caller)
         self.books = Books(caller)
+        self.people = PeopleBook(caller)
 
     @classmethod
     @asynccontextmanager
@@ -277,14 +279,12 @@ class Record:
     async def undo(self, session_id: str, message_ids: Sequence[str]) -> None:
         """Take messages back: they leave the transcript and the context, and stay in the record."""
         undone, token = MessagesUndone(message_ids=tuple(message_ids)), new_id()
-        if undone.message_ids:
-            await self._caller.write(lambda tx: talk.undo(tx, session_id, undone, token))
+        await self._caller.write(lambda tx: talk.undo(tx, session_id, undone, token))
 
     async def restore(self, session_id: str, message_ids: Sequence[str]) -> None:
         """Let messages that were taken back be there again, each at its old place in transcript and context."""
         restored, token = MessagesRestored(message_ids=tuple(message_ids)), new_id()
-        if restored.message_ids:
-            await self._caller.write(lambda tx: talk.undo(tx, session_id, restored, token))
+        await self._caller.write(lambda tx: talk.undo(tx, session_id, restored, token))
 
     async def freeze(self, session_id: str, frozen: SessionFrozen) -> SessionFrozen:
         """Fix what the model is told in this session; what was fixed first stays, and is returned."""

@@ -19,6 +19,7 @@ import apsw
 from hansard.domain.entries import check_kind
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
+from hansard.domain.notices import Notices, in_english
 from hansard.errors import HansardError, LogForked, RecordDamaged, RecordTooNew
 from hansard.record.files import sync_folder, write_durably
 from hansard.record.journals import Kept, MismatchError
@@ -27,7 +28,14 @@ from hansard.record.operations.home import home_journal
 from hansard.record.reading import Gate, Identity, look_at
 from hansard.record.reconcile import Reconciler
 from hansard.record.sqlite.connection import fetch, immediate, open_connection
-from hansard.record.sqlite.migrate import SCHEMA_VERSION, check_version, create_schema, migrate, schema_version
+from hansard.record.sqlite.migrate import (
+    SCHEMA_VERSION,
+    check_not_migrated,
+    check_version,
+    create_schema,
+    migrate,
+    schema_version,
+)
 from hansard.record.sqlite.queries import SQL
 from hansard.record.transaction import Transaction
 
@@ -51,6 +59,7 @@ class Database:
         self.files = files
         self.clock = clock
         self.reach = reach
+        self.notices_of: Callable[[str], Notices] = in_english
         self.identity: Identity = ()
         self._lost: Identity = ()
         self._connection: apsw.Connection | None = None
@@ -161,11 +170,7 @@ class Database:
         ((version,),) = fetch(connection, SQL.data_version)
         if version != self._kept.data_version:
             self._kept.forget()
-            if (schema := schema_version(connection)) != SCHEMA_VERSION:
-                message = (
-                    f"state.db was migrated to schema version {schema} by a newer Hansard; this one must be restarted"
-                )
-                raise RecordTooNew(message)
+            check_not_migrated(schema_version(connection))
             self._kept.data_version = version
         return self._kept
 

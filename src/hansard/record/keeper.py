@@ -23,10 +23,11 @@ from hansard.domain.limits import (
     LOG_SYNC_SECONDS,
     SHRINK_WAL_BYTES,
 )
-from hansard.errors import HansardError
+from hansard.errors import HansardError, RecordMigrated
 from hansard.record.files import sync_descriptor, sync_folder
 from hansard.record.lines import log_name
 from hansard.record.reading import ReadConnection, ReplacedError
+from hansard.record.sqlite.migrate import check_not_migrated
 from hansard.record.sqlite.queries import SQL
 from hansard.record.writer import Item
 
@@ -60,6 +61,7 @@ class Keeper:
         self._dirty: set[str] = set()
         self._in_folder: set[str] = set()
         self._stepped = 0.0
+        self._looked = time.monotonic()
 
     def note(self, journal_ids: Iterable[str]) -> None:
         """Remember logs that grew."""
@@ -74,6 +76,9 @@ class Keeper:
             return
         self._stepped = now
         self.step()
+        if now - self._looked >= SCHEMA_SECONDS:
+            self._looked = now
+            self._look_at_schema()
 
     def step(self) -> None:
         """Sync what grew since the last time, tell the record, and copy the WAL back when it is large."""
@@ -83,6 +88,16 @@ class Keeper:
         if synced:
             self._submit(lambda tx: mark_synced(tx, synced))
         self.checkpoint()
+
+    def _look_at_schema(self) -> None:
+        """Notice a migration although nobody writes here: a gateway that is idle must make room, too."""
+        try:
+            ((version,),) = self._connection.fetch(SQL.schema_version)
+            check_not_migrated(version)
+        except RecordMigrated as error:
+            self._writer.retire(str(error))
+        except (apsw.Error, OSError, HansardError, ReplacedError):
+            pass  # the writer finds out what is wrong with it
 
     def checkpoint(self) -> None:
         """Copy a long WAL back while others write; a very long one to its end, under the lock: it starts over."""
@@ -230,5 +245,8 @@ class Ticker(threading.Thread):
 
 
 KEEPER_SECONDS = LOG_SYNC_SECONDS / 2
+SCHEMA_SECONDS = 1.0
+"""How often to look whether the record was migrated, in a process that lives so long."""
+
 TICK_SECONDS = 0.05
 WATCHER_SECONDS = FOLLOW_POLL_SECONDS

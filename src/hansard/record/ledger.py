@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.budgets import EVERYBODY, Budget, Spent, day_start, reached
+from hansard.record.operations.following import read_circle
 from hansard.record.operations.ledger import spent_by
 from hansard.record.sqlite.queries import SQL
 
@@ -32,7 +33,7 @@ class Ledger:
         since = day_start(self._caller.store.clock.now_microseconds(), budget.time_zone)
 
         def read(snapshot: Snapshot) -> Day:
-            own = spent_by(snapshot, budget.identities(person), since)
+            own = spent_by(snapshot, read_circle(snapshot.rows, person), since)
             return Day(own, spent_by(snapshot, (EVERYBODY,), since))
 
         return await self._caller.read(read)
@@ -47,8 +48,8 @@ class Ledger:
         def read(snapshot: Snapshot) -> str:
             journal = snapshot.row(SQL.read_journal, (session_id,))
             rows = snapshot.rows(SQL.list_turn_persons, (journal[0], turn_id)) if journal is not None else []
-            people = {budget.aliases.get(person, person) for (person,) in rows}
-            looks = [(budget.person, budget.identities(person)) for person in sorted(people)]
+            circles = {read_circle(snapshot.rows, person) for (person,) in rows}
+            looks = [(budget.person, circle) for circle in sorted(circles)]
             looks.append((budget.together, (EVERYBODY,)))
             found = (reached(of._replace(turns=None), spent_by(snapshot, names, since)) for of, names in looks)
             return next((what for what in found if what), "")

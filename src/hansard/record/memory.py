@@ -10,14 +10,16 @@ from hansard.domain.memory import clean_note
 from hansard.domain.text import clean_name
 from hansard.record.operations import memory as operations
 from hansard.record.sqlite.queries import SQL
+from hansard.record.views import owners_of
 
 if TYPE_CHECKING:
     from hansard.domain.memory import Note
     from hansard.record.calls import Caller
+    from hansard.record.reading import Snapshot
 
 
 class Memory:
-    """What is remembered for each owner. An owner's notes are read and changed in that owner's name only (L11)."""
+    """What is remembered for each owner, and for whoever is one person with them; for nobody else (L11)."""
 
     def __init__(self, caller: Caller) -> None:
         """Use `record.books.memory`."""
@@ -25,8 +27,12 @@ class Memory:
 
     async def list(self, owner: str | None = None) -> list[Note]:
         """Return an owner's notes, the oldest first; without an owner, those of all: that is for the admin."""
-        rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.list_notes, (owner, SESSIONS_LISTED_MAX)))
-        return [operations.note_value(row) for row in rows]
+
+        def read(snapshot: Snapshot) -> list[Note]:
+            rows = snapshot.rows(SQL.list_notes, (owners_of(snapshot, owner), SESSIONS_LISTED_MAX))
+            return [operations.note_value(row) for row in rows]
+
+        return await self._caller.read(read)
 
     async def add(self, owner: str, text: str, *, by: str = "") -> Note:
         """Remember something for an owner; TooLarge when it is too long, or one too many."""

@@ -7,11 +7,13 @@ On crash: what was on its way is unknown, and whoever delivers next settles it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from hansard.domain import entries as e
+from hansard.domain.chats import grammar_of
 from hansard.domain.deliveries import delivery_prefix
 from hansard.domain.ids import HOME_JOURNAL, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, READ_ROWS_MAX, REASON_CHARACTERS_MAX
@@ -27,7 +29,7 @@ from hansard.record.operations.deliveries import (
     delivery_value,
     settle_message,
 )
-from hansard.record.operations.turns import turn_value
+from hansard.record.operations.turns import close_lost, turn_value
 from hansard.record.sqlite.queries import SQL
 from hansard.record.views import lineage
 
@@ -51,6 +53,8 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     chat: str
     seq: int
     is_open: bool
+    follows: bool = False
+    """Whether the chat only follows the session: it is shown there if it still does."""
 
 
 class Backlog(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +78,12 @@ def chats_of(channel: str) -> Names:
     return Names(f"{channel}:", f"{channel};")
 
 
+def parts_of(chat: str) -> Names:
+    """Return the range of a chat's threads, or topics."""
+    part = grammar_of(chat.partition(":")[0]).part
+    return Names(f"{chat}:{part}:", f"{chat}:{part};")
+
+
 class Outbox:
     """The outbox of a record, as the dispatchers of channels use it: `record.outbox`."""
 
@@ -88,9 +98,15 @@ class Outbox:
         rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.list_outbox, bindings))
         return [
             Waiting(
-                number=number, session_id=session_id, message_id=message_id, chat=chat, seq=seq, is_open=bool(open_)
+                number=number,
+                session_id=session_id,
+                message_id=message_id,
+                chat=chat,
+                seq=seq,
+                is_open=bool(is_open),
+                follows=bool(follows),
             )
-            for number, session_id, message_id, chat, seq, open_ in rows
+            for number, session_id, message_id, chat, seq, is_open, follows in rows
         ]
 
     async def backlog(self, channel: str) -> Backlog:
@@ -139,7 +155,7 @@ class Outbox:
         found: list[Delivery] = []
         while True:
             last = (found[-1].session_id, found[-1].id) if found else ("", "")
-            bindings = (chat, f"{chat}:thread:", f"{chat}:thread;", *last, READ_ROWS_MAX)
+            bindings = (chat, *parts_of(chat), *last, READ_ROWS_MAX)
             rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.deliveries_to, bindings))  # noqa: B023
             found += [delivery_value(row[0], row[1:]) for row in rows]
             if len(rows) < READ_ROWS_MAX:
@@ -180,6 +196,28 @@ class Outbox:
         """Return a channel's chats in which a running turn is shown."""
         rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.running_chats, chats_of(channel)))
         return [chat for (chat,) in rows]
+
+    async def writing_chats(self, channel: str) -> list[str]:
+        """Return a channel's chats in which a turn answers somebody, but those whose process is gone."""
+        is_alive = self._caller.store.is_alive
+
+        def read(snapshot: Snapshot) -> list[str]:
+            rows = snapshot.rows(SQL.writing_chats, chats_of(channel))
+            living = {owner for owner in {owner for _, owner in rows} if is_alive(owner)}
+            return list(dict.fromkeys(chat for chat, owner in rows if owner in living))
+
+        return await self._caller.read(read)
+
+    async def end_lost(self, channel: str) -> list[str]:
+        """End the turns that a dead process was showing in a channel's chats, as lost; return their sessions."""
+        is_alive = self._caller.store.is_alive
+        rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.running_turns_of_chats, chats_of(channel)))
+        dead = [session_id for session_id, owner in rows if not is_alive(owner)]
+        return [
+            session_id
+            for session_id in dead
+            if await self._caller.write(partial(close_lost, session_id=session_id, is_alive=is_alive), ending=True)
+        ]
 
     async def queued_turns(self, channel: str) -> list[TurnInfo]:
         """Return the turns that wait to run and are to be shown in a channel's chats."""

@@ -1,8 +1,8 @@
 """Projections: each entry's effect on the tables that are folds of the entries.
 
-Reads: what earlier entries of the same journal made of turn and turn_chat. Writes: session, turn, turn_chat, outbox,
-delivery, route, cursor, intake. (How many messages a journal has and when it was last active stand in its own row,
-which changes with every entry anyway.)
+Reads: what earlier entries of the same journal made of turn, turn_chat and person. Writes: session, turn, turn_chat,
+outbox, delivery, route, cursor, intake, held, access, pace, person, link_code. (How many messages a journal has and
+when it was last active stand in its own row, which changes with every entry anyway.)
 Invariants: a fold of one journal's entries; the same code serves commits, adoption, rebuild and verify (L9).
 On crash: nothing to do; projections commit with their entries.
 """
@@ -15,6 +15,7 @@ from hansard.domain import entries as e
 from hansard.domain.access import DAY_MICROSECONDS, HOUR_MICROSECONDS, Grant
 from hansard.domain.chats import person_owner
 from hansard.domain.entries_agent import MemoryEdited, MemoryForgotten, MemoryNoted
+from hansard.domain.entries_people import LinkShown, LinkTried, LinkVoided, PeopleDeclared, PersonLinked, PersonUnlinked
 from hansard.domain.messages import Role
 from hansard.domain.turns import TurnState
 from hansard.record.sqlite.queries import SQL
@@ -109,11 +110,11 @@ def _message_added(run: Run, place: Place, body: e.MessageAdded) -> None:
         return
     if body.author:
         if body.chat and body.role == Role.USER and not body.observed:
-            run(SQL.add_turn_chat, (place.journal, "", body.chat))
+            run(SQL.add_turn_chat, (place.journal, "", body.chat, 0))
             run(SQL.add_turn_person, (place.journal, person_owner(body.chat.partition(":")[0], body.author)))
     elif body.role in SHOWN_ROLES:
         if body.chat:
-            run(SQL.add_outbox, (place.journal, place.entry_id, body.chat, place.seq))
+            run(SQL.add_outbox, (place.journal, place.entry_id, body.chat, place.seq, int(body.follows)))
         else:
             run(SQL.add_outbox_of_running, (place.journal, place.entry_id, place.seq))
 
@@ -129,15 +130,16 @@ def _message_sealed(run: Run, place: Place, _body: e.MessageSealed) -> None:
 
 def _message_delivered(run: Run, place: Place, body: e.MessageDelivered) -> None:
     if body.outcome == "retried":
-        run(SQL.add_outbox, (place.journal, body.message_id, body.chat, place.seq))
+        run(SQL.add_outbox, (place.journal, body.message_id, body.chat, place.seq, 0))
     else:
         run(SQL.drop_outbox, (place.journal, body.message_id, body.chat))
 
 
 def _turn_queued(run: Run, place: Place, body: e.TurnQueued) -> None:
     run(SQL.put_turn, (place.journal, body.turn_id, TurnState.QUEUED, place.seq, "", ""))
-    for chat in body.chats:
-        run(SQL.add_turn_chat, (place.journal, "", chat))
+    for follows, chats in enumerate((body.chats, body.followers)):
+        for chat in chats:
+            run(SQL.add_turn_chat, (place.journal, "", chat, follows))
 
 
 def _turn_started(run: Run, place: Place, body: e.TurnStarted) -> None:
@@ -167,7 +169,7 @@ def _turn_used(run: Run, place: Place, body: e.TurnUsed) -> None:
 def _turn_steered(run: Run, place: Place, body: e.TurnSteered) -> None:
     """The turn that runs is shown there, too; so is the next one, which answers when this one never comes to it."""
     if body.chat:
-        run(SQL.add_turn_chat, (place.journal, body.turn_id, body.chat))
+        run(SQL.add_turn_chat, (place.journal, body.turn_id, body.chat, 0))
 
 
 def _turn_ended(run: Run, place: Place, body: e.TurnEnded) -> None:
@@ -197,11 +199,13 @@ def _delivery_created(run: Run, place: Place, body: e.DeliveryCreated) -> None:
 
 
 def _delivery_moved(run: Run, place: Place, body: e.DeliveryMoved) -> None:
-    run(SQL.move_delivery, (body.state, body.owner, body.receipt, body.reason, place.journal, body.delivery_id))
+    place_of = (place.journal, body.delivery_id)
+    run(SQL.move_delivery, (body.state, body.owner, body.receipt, body.reason, *place_of, body.mark))
 
 
 def _route_moved(run: Run, place: Place, body: e.RouteMoved) -> None:
-    run(SQL.put_route, (body.key, body.session_id, body.generation, body.reason, place.at))
+    moved = (body.key, body.session_id, body.generation, body.reason, place.at)
+    run(SQL.put_route, (*moved, body.owner, body.identity))
 
 
 def _cursor_moved(run: Run, _place: Place, body: e.CursorMoved) -> None:
@@ -244,6 +248,40 @@ def _memory_forgotten(run: Run, _place: Place, body: MemoryForgotten) -> None:
     run(SQL.delete_note, (body.note_id,))
 
 
+def _people_declared(run: Run, _place: Place, body: PeopleDeclared) -> None:
+    run(SQL.drop_named)
+    for name, owners in body.people.items():
+        for owner in owners:
+            run(SQL.add_person, (owner, f"named:{name}"))
+
+
+def _person_linked(run: Run, place: Place, body: PersonLinked) -> None:
+    circle = f"linked:{place.seq}"
+    for owner in body.owners:
+        run(SQL.join_linked, (circle, owner))
+        run(SQL.add_person, (owner, circle))
+        run(SQL.drop_link_code, (owner,))
+
+
+def _person_unlinked(run: Run, _place: Place, body: PersonUnlinked) -> None:
+    for owner in body.owners:
+        run(SQL.leave_linked, (owner,))
+    run(SQL.drop_lonely)
+
+
+def _link_shown(run: Run, place: Place, body: LinkShown) -> None:
+    run(SQL.put_link_code, (body.owner, body.code, body.expires_at, body.identity, body.chat))
+    run(SQL.count_pace, (f"link shown {body.owner}", place.at, HOUR_MICROSECONDS))
+
+
+def _link_tried(run: Run, place: Place, body: LinkTried) -> None:
+    run(SQL.count_pace, (f"link tried {body.owner}", place.at, HOUR_MICROSECONDS))
+
+
+def _link_voided(run: Run, _place: Place, body: LinkVoided) -> None:
+    run(SQL.drop_link_code, (body.owner,))
+
+
 APPLY: dict[type[e.Body], Callable[[Run, Place, Any], None]] = {
     e.SessionCreated: _session_created,
     e.SessionTitled: _session_titled,
@@ -272,4 +310,10 @@ APPLY: dict[type[e.Body], Callable[[Run, Place, Any], None]] = {
     MemoryNoted: _memory_noted,
     MemoryEdited: _memory_edited,
     MemoryForgotten: _memory_forgotten,
+    PeopleDeclared: _people_declared,
+    PersonLinked: _person_linked,
+    PersonUnlinked: _person_unlinked,
+    LinkShown: _link_shown,
+    LinkTried: _link_tried,
+    LinkVoided: _link_voided,
 }

@@ -144,10 +144,14 @@ def search(index: SearchIndex, readers: Readers, wanted: Search, now: int) -> li
 
 def find_journals(readers: Readers, wanted: Search) -> frozenset[int] | None:
     """Return the journals of the sessions that are looked into; None for all."""
-    filters = (wanted.owner, wanted.source, wanted.session_id, wanted.title)
-    if all(each is None for each in filters):
+    filters = (wanted.source, wanted.session_id, wanted.title)
+    if wanted.owner is None and all(each is None for each in filters):
         return None
-    return frozenset(row[0] for row in readers.read(lambda snapshot: snapshot.rows(SQL.filter_journals, filters)))
+
+    def read(snapshot: Snapshot) -> list[tuple[int]]:
+        return snapshot.rows(SQL.filter_journals, (views.owners_of(snapshot, wanted.owner), *filters))
+
+    return frozenset(journal for (journal,) in readers.read(read))
 
 
 def score(candidate: Candidate, now: int) -> float:

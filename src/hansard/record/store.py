@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import apsw
 
 from hansard.domain.ids import new_id, random_letters
+from hansard.domain.notices import Notices, in_english
 from hansard.errors import RecordUnavailable, UsedAfterFork
 from hansard.ports.clock import Clock, SystemClock
 from hansard.record.blobs import Blobs
@@ -56,6 +57,8 @@ class Wiring(NamedTuple):
     reach: Callable[[str], None] = pass_by
     threads: bool = True
     """False: nothing moves by itself; whoever owns the store calls `writer.step()` and `keeper.step()`."""
+    notices_of: Callable[[str], Notices] = in_english
+    """In which words people in a chat are told what only the record can decide."""
 
 
 class Store:
@@ -75,6 +78,7 @@ class Store:
         self._owner_lock = OwnerLock(self._owners, self.owner)
         self.files = LogFiles(home)
         self.database = Database(home, self.files, self.clock, wiring.reach)
+        self.database.notices_of = wiring.notices_of
         self.lock = FairLock(home / "locks")
         self._keeper_lock = FairLock(home / "locks")
         self.blobs = Blobs(home)
@@ -208,6 +212,15 @@ class Store:
         self._wrote = True
         self.keeper.note(change.journal_id for change in changes if change.logged)
         self.followers.ring([change.journal_id for change in changes])
+
+    @property
+    def migrated(self) -> str:
+        """How a newer Hansard made this process unfit to write; empty as long as none did."""
+        return self.writer.migrated
+
+    def use(self, notices_of: Callable[[str], Notices]) -> None:
+        """Speak in these words from now on, by chat."""
+        self.database.notices_of = notices_of
 
     def check_process(self) -> None:
         """Refuse a child of fork(): locks and connections stayed with its parent."""

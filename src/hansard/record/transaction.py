@@ -27,6 +27,7 @@ from hansard.domain.entries import (
 )
 from hansard.domain.ids import is_journal_id, random_bytes
 from hansard.domain.limits import ENTRY_BYTES_MAX, JOURNALS_KEPT_MAX
+from hansard.domain.notices import Notices, in_english
 from hansard.domain.transcript import join_chunks, streamed_pieces
 from hansard.errors import IdConflict, NotFound, TooLarge, WrongState
 from hansard.record.journals import Found, Journal, Kept, MismatchError, SessionRow, Written
@@ -59,6 +60,7 @@ class Transaction:
         kept: Kept | None = None,
     ) -> None:
         """The caller has begun the transaction and commits it."""
+        self.notices_of: Callable[[str], Notices] = in_english
         self.run = connection.cursor().execute
         self.files = files
         self.clock = clock

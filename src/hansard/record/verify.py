@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 DUMPS_OF_JOURNAL = ("delivery", "outbox")
 DUMPS_OF_SESSION = ("session", "turn", "turn_chat", "turn_person")
-DUMPS_OF_HOME = ("route", "cursor", "intake", "held", "access", "pace", "note")
+DUMPS_OF_HOME = ("route", "cursor", "intake", "held", "access", "pace", "note", "person", "link_code")
 
 
 class Finding(msgspec.Struct, frozen=True):

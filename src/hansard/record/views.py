@@ -14,6 +14,7 @@ from hansard.domain.transcript import Changes, fold_transcript, join_chunks, sai
 from hansard.errors import Ambiguous, HansardError, InvalidInput, NotFound
 from hansard.record.journals import SEQ_BITS, SessionRow
 from hansard.record.operations.deliveries import delivery_value
+from hansard.record.operations.following import owners_text, read_circle
 from hansard.record.operations.sessions import session_value
 from hansard.record.operations.turns import turn_value
 from hansard.record.sqlite.queries import SQL
@@ -65,12 +66,18 @@ class SessionFilter(NamedTuple):
     archived: bool | None
 
 
+def owners_of(snapshot: Snapshot, owner: str | None) -> str | None:
+    """Return all who are one person with an owner, as the queries take them; None: everybody."""
+    return None if owner is None else owners_text(snapshot.rows, owner)
+
+
 def list_sessions(snapshot: Snapshot, wanted: SessionFilter) -> list[Session]:
     """Return sessions, latest activity first."""
     if wanted.before is not None:
         find_session(snapshot, wanted.before)
     archived = None if wanted.archived is None else int(wanted.archived)
-    bindings = (wanted.owner, wanted.source, wanted.state, wanted.before, wanted.limit, archived)
+    owners = owners_of(snapshot, wanted.owner)
+    bindings = (owners, wanted.source, wanted.state, wanted.before, wanted.limit, archived)
     return [session_value(SessionRow(*row)) for row in snapshot.rows(SQL.list_sessions, bindings)]
 
 
@@ -111,12 +118,14 @@ def read_changes(snapshot: Snapshot, stretches: Sequence[Stretch]) -> Changes:
 def resolve(snapshot: Snapshot, text: str, owner: str | None = None) -> Session:
     """Return the session that a text names: an id, a unique beginning of one, or a title."""
     exactly = snapshot.row(SQL.read_session, (text,)) if text else None
-    if exactly is not None and owner in {None, SessionRow(*exactly).owner}:
+    seen = None if owner is None else read_circle(snapshot.rows, owner)
+    if exactly is not None and (seen is None or SessionRow(*exactly).owner in seen):
         return read_session(snapshot, text)
+    owners = owners_of(snapshot, owner)
     by_prefix = (
-        [row[0] for row in snapshot.rows(SQL.resolve_prefix, (text.lower(), CANDIDATES_MAX, owner))] if text else []
+        [row[0] for row in snapshot.rows(SQL.resolve_prefix, (text.lower(), CANDIDATES_MAX, owners))] if text else []
     )
-    by_title = snapshot.rows(SQL.resolve_title, (text, CANDIDATES_MAX, owner)) if text else []
+    by_title = snapshot.rows(SQL.resolve_title, (text, CANDIDATES_MAX, owners)) if text else []
     exact = [session_id for session_id, title in by_title if title == text]
     titled = exact or [session_id for session_id, _ in by_title]
     found = list(dict.fromkeys(titled + by_prefix))

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import logging
 import threading
+import time
 from collections import deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,8 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 
 from hansard.domain.limits import BATCH_BYTES_MAX, BATCH_ITEMS_MAX, RETRY_SECONDS_MAX, RETRY_SECONDS_MIN
-from hansard.errors import HansardError, OutcomeUnknown, RecordRefused, RecordUnavailable
+from hansard.errors import HansardError, OutcomeUnknown, RecordMigrated, RecordRefused, RecordUnavailable
 from hansard.record.journals import MismatchError, Written
+from hansard.record.latency import Latency
 from hansard.record.sqlite.connection import map_error
 from hansard.record.sqlite.queries import SQL
 from hansard.record.transaction import LogWriteError, Transaction
@@ -126,7 +128,8 @@ class Writer:
         self._stopped = threading.Event()
         self.queued_bytes = 0
         self.queued_items = 0
-        self.trouble = ""
+        self.trouble = self.migrated = ""
+        self.latency = Latency()
 
     # The queue.
 
@@ -178,6 +181,12 @@ class Writer:
         """Note an error outside a batch, such as a lock file that cannot be opened; the next try is after a pause."""
         self.trouble = str(map_error(error, "locking"))
         self._pause_seconds = RETRY_SECONDS_MAX
+
+    def retire(self, why: str) -> None:
+        """Note that a newer Hansard has migrated the record: nothing is written here any more."""
+        if not self.migrated:
+            logger.error("%s", why)
+        self.migrated = self.trouble = why
 
     def drop(self) -> None:
         """Forget everything that is queued, without an answer: what a kill does."""
@@ -244,10 +253,13 @@ class Writer:
         self._lock.acquire()
         self.trouble = trouble
         self._reach("locked")
+        began = time.perf_counter()
         try:
             batch, touched = self._commit_batch()
         finally:
             self._lock.release()
+        if touched:
+            self.latency.note(time.perf_counter() - began)
         self._reach("released")
         if touched:
             self._committed(touched)
@@ -267,6 +279,8 @@ class Writer:
             return self._recover(batch, [], error)
         except RecordRefused as error:
             self._database.rollback()
+            if isinstance(error, RecordMigrated):
+                self.retire(str(error))
             return self._refuse(batch or self._take(), error), []
         except Exception as error:  # boundary: writer batch
             logger.exception("a batch failed in an unforeseen way")
@@ -315,6 +329,7 @@ class Writer:
         while True:
             kept = self._database.known(connection)
             tx = Transaction(connection, self._database.files, self._database.clock, blocked, kept)
+            tx.notices_of = self._database.notices_of
             try:
                 for item in batch:
                     if item not in failed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
-from hansard.errors import ChannelDown
+from hansard.errors import ChannelDown, PostRefused
 from hansard.ports.channel import Capabilities
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ RECORDING_CAPABILITIES = Capabilities(
     repeat_seconds=86_400,
     timeline=True,
     file_bytes_max=1_000_000,
+    company=True,
 )
 
 
@@ -50,6 +51,10 @@ class Remembers(Talks, Protocol):
 
     async def history(self, chat: str) -> list[Shown]:
         """Return a room's timeline, the latest first."""
+        ...
+
+    async def is_direct(self, chat: str) -> bool:
+        """Return whether only one person is in a chat besides the account."""
         ...
 
     async def fetch(self, file: RemoteFile, bytes_max: int) -> bytes:
@@ -105,7 +110,10 @@ class RecordingChannel:
             yield batch
 
     async def send(self, post: Post) -> str:
-        """Show something."""
+        """Show something. As any platform it refuses what is too long, rather than show a part of it."""
+        if self._capabilities.size(post.markdown) > self._capabilities.text_bytes_max:
+            message = f"a text of more than {self._capabilities.text_bytes_max} {self._capabilities.text_unit}"
+            raise PostRefused(message)
         return await self._platform.post(self._account, post)
 
     async def typing(self, chat: str, *, on: bool) -> None:
@@ -115,6 +123,10 @@ class RecordingChannel:
     async def answer(self, chat: str, *, accept: bool, reason: str = "") -> None:
         """Answer an invitation."""
         await self._platform.answer(self._account, chat, accept=accept, reason=reason)
+
+    async def is_direct(self, chat: str) -> bool:
+        """Return whether only one person is in a chat besides the agent."""
+        return await self._platform.is_direct(chat)
 
     async def close(self) -> None:
         """There is nothing to let go of."""

@@ -25,6 +25,7 @@ from hansard.testing import (
     conformance_follow,
     conformance_identity,
     conformance_outbox,
+    conformance_people,
     conformance_processes,
     conformance_sessions,
     conformance_talk,
@@ -45,6 +46,7 @@ GROUPS = (
     conformance_processes,
     conformance_talk,
     conformance_outbox,
+    conformance_people,
 )
 """The modules whose contracts are in the table; importing them entered them."""
 

@@ -6,6 +6,8 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from hansard.domain.arrivals import Passing
 from hansard.domain.deliveries import Delivery, DeliveryState, Operation, delivery_id
 from hansard.domain.entries import MessageEdited
@@ -166,6 +168,26 @@ async def a_delivery_begins_once(backend: Backend) -> None:
             "receipts",
         )
         require_equal([each.id for each in await record.outbox.deliveries_to(chat)], [delivery.id], "sent there")
+
+
+@contract("outbox")
+async def a_mark_stays_with_its_delivery(backend: Backend) -> None:
+    """A delivery that may be shown twice is marked when it is sent again, and keeps that, whatever becomes of it."""
+    channel, chat = new_chat()
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        notice = Message.notice("to you", chat=chat)
+        await record.append(session_id, notice)
+        delivery = delivery_of(session_id, channel, chat, notice.id)
+        require_equal((await record.outbox.begin(delivery)).mark, "", "the mark of a first try")
+        await record.move_delivery(session_id, delivery.id, "unknown", reason="cut")
+        marked = msgspec.structs.replace(delivery, mark="↻")
+        require_equal((await record.outbox.begin(marked)).mark, "↻", "the mark of a second try")
+        await record.move_delivery(session_id, delivery.id, "pending", reason="busy")
+        await record.outbox.begin(marked)
+        await record.move_delivery(session_id, delivery.id, "sent", receipt="r1")
+        found = await record.outbox.deliveries_of(session_id, notice.id, chat)
+        require_equal([(each.mark, each.receipt) for each in found], [("↻", "r1")], "marks and receipts")
 
 
 @contract("outbox")

@@ -21,6 +21,8 @@ from hansard.ports.channel import Batch, Event, EventKind, LocalFile, Post, Remo
 
 BATCH_EVENTS_MAX = 100
 THREAD = ":thread:"
+DIRECT_MEMBERS = 2
+"""The person and the agent."""
 
 
 class FaultKind(StrEnum):
@@ -100,7 +102,7 @@ class Platform:
         room = self.room(chat)
         shown = Shown(id=self._event_id(), sender=sender, text=text, sent_at_ms=now_ms())
         room.timeline.append(shown)
-        is_direct = len(room.members) <= 2  # noqa: PLR2004 - the person and the agent
+        is_direct = len(room.members) <= DIRECT_MEMBERS
         event = Event(
             id=shown.id,
             kind=EventKind.MESSAGE,
@@ -236,6 +238,13 @@ class Platform:
             message = f"{room.id} is gone"
             raise ChatGone(message)
         return room.timeline[::-1]
+
+    async def is_direct(self, chat: str) -> bool:
+        """Return whether only one person is in a chat besides the agent."""
+        if self.is_down:
+            message = "the platform is down"
+            raise ChannelDown(message)
+        return len(self.room(chat).members) <= DIRECT_MEMBERS
 
     async def typing(self, account: str, chat: str, *, on: bool) -> None:
         """Show that somebody writes."""

@@ -15,8 +15,8 @@ from hansard.channels.matrix.crypto import Crypto
 from hansard.channels.matrix.identity import Secrets, Signer
 from hansard.channels.matrix.keeping import Keeping, Login
 from hansard.channels.matrix.rooms import Rooms
-from hansard.channels.matrix.values import text_of
 from hansard.channels.matrix.wire import HTTP_FORBIDDEN, Wire, error_of, path
+from hansard.channels.values import text_of
 from hansard.errors import ChannelDown, PostRefused, PostUnknown
 
 if TYPE_CHECKING:

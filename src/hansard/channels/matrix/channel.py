@@ -21,8 +21,8 @@ from hansard.channels.matrix.posting import (
 )
 from hansard.channels.matrix.reading import ENCRYPTED, MESSAGE, NAME, place_of
 from hansard.channels.matrix.receiving import Pace, Receiver, remember
-from hansard.channels.matrix.values import Json, text_of
 from hansard.channels.matrix.wire import error_of, path
+from hansard.channels.values import Json, text_of
 from hansard.errors import ChannelBusy, ChannelDown, ChannelError, ChatGone, PostRefused, PostUnknown
 from hansard.ports.channel import Batch, Capabilities, Post, RemoteFile, Shown, file_key
 
@@ -45,7 +45,7 @@ PARTS_TRIES_MAX: Final = 5
 
 
 class MatrixChannel:
-    """One account on a homeserver. It implements `Channel` and `Timeline`."""
+    """One account on a homeserver. It implements `Channel`, `Timeline` and `Company`."""
 
     def __init__(self, account: Account, pace: Pace | None = None) -> None:
         self._account = account
@@ -77,6 +77,7 @@ class MatrixChannel:
             repeat_seconds=REPEAT_SECONDS,
             timeline=True,
             file_bytes_max=FILE_BYTES_MAX,
+            company=True,
         )
 
     def receive(self, cursor: str, held: Sequence[str]) -> AsyncGenerator[Batch, None]:
@@ -118,6 +119,11 @@ class MatrixChannel:
             return
         body = {"reason": reason[:REASON_CHARACTERS_MAX]} if reason else {}
         await self._account.wire.ask("POST", path("rooms", room_id, "leave"), body, what="declining an invitation")
+
+    async def is_direct(self, chat: str) -> bool:
+        """Return whether, now, only one person is in a room besides the agent; whoever is invited counts."""
+        session = await self._account.ready()
+        return (await session.rooms.get(place_of(chat).room_id)).is_direct
 
     async def close(self) -> None:
         """Let go of connections and files."""

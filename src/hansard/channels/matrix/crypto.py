@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from hansard.channels.matrix.machine import new_machine
-from hansard.channels.matrix.values import Json, list_of, object_of, text_of
 from hansard.channels.matrix.wire import path
+from hansard.channels.values import Json, list_of, object_of, text_of
 from hansard.errors import ChannelDown, PostRefused
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.channels.matrix.reading import MEMBER
-from hansard.channels.matrix.values import Json, object_of, objects_of, text_of
 from hansard.channels.matrix.wire import path
+from hansard.channels.values import Json, object_of, objects_of, text_of
 from hansard.errors import ChatGone, PostRefused
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from hansard.channels.matrix.reading import (
     relation,
     words_of,
 )
-from hansard.channels.matrix.values import Json, number_of, object_of, objects_of, text_of
 from hansard.channels.matrix.wire import path
+from hansard.channels.values import Json, number_of, object_of, objects_of, text_of
 from hansard.ports.channel import Shown
 
 if TYPE_CHECKING:

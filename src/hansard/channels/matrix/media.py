@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from hansard.channels.matrix.values import Json, text_of
 from hansard.channels.matrix.wire import HTTP_NOT_FOUND, Answer, error_of
+from hansard.channels.values import Json, text_of
 from hansard.errors import ChannelDown, ChannelError, ChatGone, NotFound, PostUnknown
 
 if TYPE_CHECKING:
@@ -30,7 +30,10 @@ async def upload(wire: Wire, file: LocalFile, *, is_encrypted: bool) -> Json:
 
 async def fetch(wire: Wire, file: RemoteFile, *, bytes_max: int) -> bytes:
     """Read a file, decrypt it, and see that it is the one which was sent."""
-    reference: Json = msgspec.json.decode(file.reference, type=dict)
+    try:
+        reference: Json = msgspec.json.decode(file.reference, type=dict)
+    except msgspec.DecodeError as unreadable:
+        raise NotFound("That is no file of this homeserver.") from unreadable
     server, _, media_id = text_of(reference, "url").removeprefix("mxc://").partition("/")
     where = f"{quote(server, safe='')}/{quote(media_id, safe='')}"
     found = await wire.download(f"/_matrix/client/v1/media/download/{where}", bytes_max=bytes_max)

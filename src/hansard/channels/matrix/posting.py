@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from hansard.channels.matrix.html import html_of
 from hansard.channels.matrix.reading import KEY_FIELD, Place
-from hansard.channels.matrix.values import Json, canonical
+from hansard.channels.values import Json, canonical
 from hansard.ports.channel import file_key
 
 if TYPE_CHECKING:

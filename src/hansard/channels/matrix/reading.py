@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from hansard.channels.matrix.values import Json, list_of, number_of, object_of, text_of
+from hansard.channels.values import Json, list_of, number_of, object_of, text_of
 from hansard.errors import InvalidInput
 from hansard.ports.channel import Event, EventKind, RemoteFile
 

@@ -29,8 +29,8 @@ from hansard.channels.matrix.reading import (
     reply_of,
     unreadable,
 )
-from hansard.channels.matrix.values import Json, canonical, list_of, object_of, objects_of, text_of
 from hansard.channels.matrix.wire import path
+from hansard.channels.values import Json, canonical, list_of, object_of, objects_of, text_of
 from hansard.errors import ChannelBusy, ChannelError, ChatGone, PostRefused
 from hansard.ports.channel import Batch, Event, EventKind
 

@@ -16,7 +16,7 @@ from hansard.errors import ChannelBusy, ChannelDown, ChannelError, ChatGone, Pos
 if TYPE_CHECKING:
     import aiohttp
 
-    from hansard.channels.matrix.values import Json
+    from hansard.channels.values import Json
 
 Query = dict[str, str]
 

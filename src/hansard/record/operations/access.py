@@ -23,6 +23,7 @@ from hansard.record.operations.home import home_journal
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from hansard.domain.arrivals import Invited, Rules
@@ -136,7 +137,8 @@ class Approval(NamedTuple):
 
     code: str
     by: str
-    welcome: str
+    welcome: Callable[[str], str]
+    """By the channel on which it is said."""
     pairing: Pairing
     operation_id: str
 
@@ -172,8 +174,9 @@ def approve(tx: Transaction, approval: Approval) -> Approved:
         channel=known.channel, identity=known.identity, allowed=True, by=approval.by, code=approval.code
     )
     tx.add(home, f"~access:{approval.operation_id}", changed)
-    if known.chat and approval.welcome:
-        tell_at_home(tx, known.chat, approval.welcome)
+    welcome = approval.welcome(known.channel) if known.chat else ""
+    if welcome:
+        tell_at_home(tx, known.chat, welcome)
     return Approved(_read(tx, known.channel, known.identity))
 
 

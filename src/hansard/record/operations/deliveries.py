@@ -37,6 +37,7 @@ def delivery_value(session_id: str, row: tuple[str, ...]) -> Delivery:
         owner,
         receipt,
         reason,
+        mark,
     ) = row
     return Delivery(
         id=delivery_id,
@@ -53,6 +54,7 @@ def delivery_value(session_id: str, row: tuple[str, ...]) -> Delivery:
         owner=owner,
         receipt=receipt,
         reason=reason,
+        mark=mark,
     )
 
 
@@ -101,6 +103,7 @@ class DeliveryMove(NamedTuple):
     receipt: str = ""
     reason: str = ""
     operation_id: str = ""
+    mark: str = ""
 
 
 def move_delivery(tx: Transaction, move: DeliveryMove) -> Delivery:
@@ -123,15 +126,19 @@ def move_delivery(tx: Transaction, move: DeliveryMove) -> Delivery:
         owner=move.owner if move.state == DeliveryState.SENDING else "",
         receipt=move.receipt,
         reason=move.reason,
+        mark=move.mark,
     )
     tx.add(journal, entry_id, body)
     return delivery_value(move.session_id, tx.row(SQL.find_delivery, (journal.key, move.delivery_id)))
 
 
 def begin_delivery(tx: Transaction, delivery: Delivery, owner: str, operation_id: str) -> Delivery:
-    """Create a delivery, unless it is there, and say that it is on its way: one commit before the call."""
-    create_delivery(tx, delivery)
-    move = DeliveryMove(delivery.session_id, delivery.id, DeliveryState.SENDING, owner, operation_id=operation_id)
+    """Create a delivery, unless it is there, and say that it is on its way, marked or not: a commit before the call."""
+    known = create_delivery(tx, delivery)
+    mark = "" if known.mark == delivery.mark else delivery.mark
+    move = DeliveryMove(
+        delivery.session_id, delivery.id, DeliveryState.SENDING, owner, operation_id=operation_id, mark=mark
+    )
     return move_delivery(tx, move)
 
 

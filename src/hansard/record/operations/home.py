@@ -9,11 +9,13 @@ from hansard.domain.ids import HOME_JOURNAL, new_id
 from hansard.domain.messages import Role
 from hansard.domain.sessions import Link, Parent, Route
 from hansard.domain.settings import Busy
+from hansard.domain.turns import TurnState
 from hansard.errors import NotFound, WrongState
+from hansard.record.operations.following import tell_followers
 from hansard.record.operations.messages import Offered, append, entry_value
 from hansard.record.operations.sessions import NewSession, create_session, end_session
 from hansard.record.operations.talk import meet_running_turn
-from hansard.record.operations.turns import queue_turn, turn_value
+from hansard.record.operations.turns import find_turn, queue_turn, turn_value
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ class Accepted(NamedTuple):
     entries: tuple[e.Entry, ...]
     turns: tuple[TurnInfo, ...]
     duplicate: bool
+    waits: bool = False
+    """Whether another turn ran in a session of these at that moment, so that the new one has to wait."""
 
 
 class Inbound(NamedTuple):
@@ -56,6 +60,13 @@ def is_said(entry: e.Entry) -> bool:
     return isinstance(entry.body, e.MessageAdded) and entry.body.role == Role.USER
 
 
+def runs(tx: Transaction, session_id: str, is_alive: IsAlive) -> bool:
+    """Return whether a turn runs in a session, in a process that lives."""
+    journal, _ = tx.session(session_id)
+    running = find_turn(tx, journal, TurnState.RUNNING)
+    return running is not None and is_alive(running.owner)
+
+
 def accept(tx: Transaction, inbound: Inbound, is_alive: IsAlive) -> Accepted:
     """Record an inbound event, what it says, the turn that it asks for, and the platform's cursor: one commit (L2)."""
     home = home_journal(tx)
@@ -68,9 +79,11 @@ def accept(tx: Transaction, inbound: Inbound, is_alive: IsAlive) -> Accepted:
         sessions = dict.fromkeys(session_id for session_id, _ in inbound.entries) if inbound.queue_turn else ()
         for session_id in sessions:
             said = tuple(entry.id for entry in entries if entry.session_id == session_id and is_said(entry))
+            tell_followers(tx, session_id, said)
             meet_running_turn(tx, session_id, said, inbound.busy, is_alive)
         turns = tuple(queue_turn(tx, session_id, new_id()) for session_id in sessions)
-        accepted = Accepted(entries, turns, duplicate=False)
+        waits = any(runs(tx, session_id, is_alive) for session_id in sessions)
+        accepted = Accepted(entries, turns, duplicate=False, waits=waits)
     if intake is not None and before is None:
         body = e.IntakeAccepted(
             channel=intake.channel,
@@ -119,13 +132,18 @@ def find_route(tx: Transaction, key: str) -> Route | None:
 
 
 class RouteMove(NamedTuple):
-    """Where a session key is to lead. `expect` is the generation that the caller decided on."""
+    """Where a session key is to lead. `expect` is the generation that the caller decided on.
+
+    `owner` and `identity`: whose chat it is; it follows the session if it is a person's.
+    """
 
     key: str
     session_id: str
     reason: str
     expect: int | None
     operation_id: str
+    owner: str = ""
+    identity: str = ""
 
 
 def move_route(tx: Transaction, move: RouteMove) -> Route:
@@ -142,7 +160,14 @@ def move_route(tx: Transaction, move: RouteMove) -> Route:
     if move.expect is not None and move.expect != generation:
         message = f"route {move.key} is at generation {generation}, not {move.expect}"
         raise WrongState(message)
-    body = e.RouteMoved(key=move.key, session_id=move.session_id, generation=generation + 1, reason=move.reason)
+    body = e.RouteMoved(
+        key=move.key,
+        session_id=move.session_id,
+        generation=generation + 1,
+        reason=move.reason,
+        owner=move.owner,
+        identity=move.identity,
+    )
     tx.add(home, f"~route:{move.operation_id}", body)
     return Route(key=move.key, session_id=move.session_id, generation=generation + 1, reason=move.reason)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.budgets import EVERYBODY, Budget, Spent, Standing, day_end, day_start, reached, refusal, standing
+from hansard.record.operations.following import read_circle
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ def judge(tx: Transaction, journal: Journal, owner: str, budget: Budget) -> Judg
     """Return whether the next turn of a session may begin."""
     now = tx.clock.now_microseconds()
     since, end = day_start(now, budget.time_zone), day_end(now, budget.time_zone)
-    people = {budget.aliases.get(person, person) for person in answered_people(tx, journal, owner)}
-    looks = [(budget.person, spent_by(tx, budget.identities(person), since), False) for person in sorted(people)]
+    circles = {read_circle(tx.rows, person) for person in answered_people(tx, journal, owner)}
+    looks = [(budget.person, spent_by(tx, circle, since), False) for circle in sorted(circles)]
     looks.append((budget.together, spent_by(tx, (EVERYBODY,), since), True))
     found = [(standing(allowance, spent), allowance, spent, together) for allowance, spent, together in looks]
     for state, allowance, spent, together in found:

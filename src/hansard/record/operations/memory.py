@@ -10,6 +10,7 @@ from hansard.domain.ids import random_letters
 from hansard.domain.limits import NOTES_MAX
 from hansard.domain.memory import Note
 from hansard.errors import NotFound, TooLarge
+from hansard.record.operations.following import owners_text, read_circle
 from hansard.record.operations.home import home_journal
 from hansard.record.sqlite.queries import SQL
 
@@ -42,7 +43,7 @@ def add(tx: Transaction, new: Remembering) -> Note:
     if done is not None:
         body = e.decode_body(done.kind, done.version, done.body)
         return _read(tx, body.note_id, new.owner) if isinstance(body, MemoryNoted) else _missing(new.owner)
-    notes = [note_value(row) for row in tx.rows(SQL.list_notes, (new.owner, NOTES_MAX + 1))]
+    notes = [note_value(row) for row in tx.rows(SQL.list_notes, (owners_text(tx.rows, new.owner), NOTES_MAX + 1))]
     same = next((note for note in notes if note.text == new.text), None)
     if same is not None:
         return same
@@ -72,7 +73,7 @@ def change(tx: Transaction, changing: Changing) -> Note:
     home = home_journal(tx)
     row = tx.row(SQL.find_note, (changing.note_id,))
     note = note_value(row) if row is not None else None
-    if note is None or changing.owner not in {None, note.owner}:
+    if note is None or (changing.owner is not None and note.owner not in read_circle(tx.rows, changing.owner)):
         return _missing(changing.note_id)
     if changing.text is None:
         forgotten = MemoryForgotten(note_id=note.id, by=changing.by)

@@ -18,11 +18,13 @@ from hansard.domain.arrivals import Manner, Moved, Outcome, Received
 from hansard.domain.chats import person_owner
 from hansard.domain.ids import new_id, new_session_id
 from hansard.domain.messages import Message, Role, Text
+from hansard.domain.people import is_person
 from hansard.domain.resets import Began, Resting, due
 from hansard.domain.sessions import Link, Parent, SessionState
 from hansard.domain.turns import TurnState
 from hansard.errors import NotFound
 from hansard.record.operations.access import Asking, ask, grant_of, tell_at_home
+from hansard.record.operations.following import read_circle, tell_followers
 from hansard.record.operations.home import RouteMove, find_route, home_journal, move_cursor, move_route
 from hansard.record.operations.messages import Offered, append, offer
 from hansard.record.operations.sessions import NewSession, create_session, end_session, reopen_session
@@ -121,6 +123,7 @@ def take(tx: Transaction, arrival: Arrival, offered: Offered, rules: Rules, is_a
         tell(tx, session_id, arrival.chat, text)
     turn_id = ""
     if arrival.manner is Manner.ASK:
+        tell_followers(tx, session_id, (entry.id,))
         meet_running_turn(tx, session_id, (entry.id,), arrival.busy, is_alive, arrival.account)
         turn_id = queue_turn(tx, session_id, new_id()).id
     turns = ((session_id, turn_id),) if turn_id else ()
@@ -138,20 +141,33 @@ def lead(tx: Transaction, arrival: Arrival, rules: Rules) -> tuple[str, Moved | 
     if route is None:
         return begin(tx, arrival, "first", 0), None
     _, row = tx.session(route.session_id)
-    if not is_same_owner(row.owner, arrival.owner, person_owner(arrival.channel, arrival.identity)):
-        child_id = begin(tx, arrival, Began.OTHERS, route.generation)
-        return child_id, Moved(Began.OTHERS, "", child_id)
+    if not may_go_on(tx, arrival, row.owner):
+        began = Began.PARTED if is_person(row.owner) and is_person(arrival.owner) else Began.OTHERS
+        child_id = begin(tx, arrival, began, route.generation)
+        return child_id, Moved(began, "", child_id)
     if arrival.manner not in {Manner.ASK, Manner.LATE}:
         return route.session_id, None
     reason = due(resting(tx, route), rules.resets, tx.clock.now_microseconds())
     return (route.session_id, None) if reason is None else follow_on(tx, arrival, route, reason)
 
 
+def may_go_on(tx: Transaction, arrival: Arrival, session_owner: str) -> bool:
+    """Return whether a chat's session may go on: it is the chat's own, or belongs to the same person."""
+    own = person_owner(arrival.channel, arrival.identity)
+    return is_same_owner(session_owner, arrival.owner, own) or session_owner in read_circle(tx.rows, arrival.owner)
+
+
 def begin(tx: Transaction, arrival: Arrival, reason: str, generation: int) -> str:
     """Begin a session that follows none, and let the chat lead to it."""
     child = create_session(tx, successor(tx, arrival, None, None))
-    move_route(tx, RouteMove(arrival.key, child.id, reason, generation, new_id()))
+    move_route(tx, route_to(arrival, child.id, reason, generation))
     return child.id
+
+
+def route_to(arrival: Arrival | Conclusion, session_id: str, reason: str, generation: int) -> RouteMove:
+    """Return the move of a chat to a session; it is noted whose chat it is, as only a person's own follows."""
+    identity = arrival.identity if is_person(arrival.owner) else ""
+    return RouteMove(arrival.key, session_id, reason, generation, new_id(), arrival.owner, identity)
 
 
 def resting(tx: Transaction, route: Route) -> Resting:
@@ -174,9 +190,15 @@ def follow_on(tx: Transaction, arrival: Arrival, route: Route, reason: Began) ->
     parent = Parent(session_id=route.session_id, link=Link.RESET)
     new = successor(tx, arrival, parent, arrival.title)
     child = create_session(tx, new._replace(reason=reason))
-    end_session(tx, route.session_id, reason)
-    move_route(tx, RouteMove(arrival.key, child.id, reason, route.generation, new_id()))
+    if not others_lead(tx, route):
+        end_session(tx, route.session_id, reason)
+    move_route(tx, route_to(arrival, child.id, reason, route.generation))
     return child.id, Moved(reason, route.session_id, child.id)
+
+
+def others_lead(tx: Transaction, route: Route) -> bool:
+    """Return whether the same person is in a session elsewhere as well: then it goes on there."""
+    return any(key != route.key for key, _ in tx.rows(SQL.list_followers, (route.session_id,)))
 
 
 def begin_new(tx: Transaction, arrival: Arrival, session_id: str, is_alive: IsAlive) -> Moved:
@@ -185,7 +207,8 @@ def begin_new(tx: Transaction, arrival: Arrival, session_id: str, is_alive: IsAl
     if route is None:
         message = f"no route {arrival.key}"
         raise NotFound(message)
-    stop_turns(tx, session_id, "the session was left by /new", is_alive, queued=True)
+    if not others_lead(tx, route):
+        stop_turns(tx, session_id, "the session was left by /new", is_alive, queued=True)
     return follow_on(tx, arrival, route, Began.NEW)[1]
 
 
@@ -294,14 +317,14 @@ def reply_event(event_id: str) -> str:
 def conclude(tx: Transaction, conclusion: Conclusion) -> str:
     """End a command: the chat leads where it led to, and the reply is recorded there. Return that session's id."""
     journal, row = tx.session(conclusion.session_id)
-    if conclusion.reason and not may_see(conclusion.owner, row.owner):
+    if conclusion.reason and not may_see(conclusion.owner, row.owner, read_circle(tx.rows, conclusion.owner)):
         message = f"there is no session {conclusion.session_id}"
         raise NotFound(message)
     if not is_concluded(tx, conclusion.channel, conclusion.account, conclusion.event_id):
         route = find_route(tx, conclusion.key)
         if conclusion.reason and (route is None or route.session_id != conclusion.session_id):
             generation = 0 if route is None else route.generation
-            move_route(tx, RouteMove(conclusion.key, conclusion.session_id, conclusion.reason, generation, new_id()))
+            move_route(tx, route_to(conclusion, conclusion.session_id, conclusion.reason, generation))
         entries: tuple[tuple[str, str], ...] = ()
         if conclusion.reply and tx.find(journal, conclusion.reply_id) is None:
             if row.state == SessionState.ENDED:

@@ -74,6 +74,8 @@ def chat_of(tx: Transaction, journal: Journal, message_id: str) -> str:
 
 def undo(tx: Transaction, session_id: str, undone: e.MessagesUndone | e.MessagesRestored, token: str) -> None:
     """Take messages back, or let them be there again. A running turn builds on them, so it has to end first."""
+    if not undone.message_ids:
+        return
     journal, _ = tx.session(session_id)
     entry_id = f"~undo:{token}" if isinstance(undone, e.MessagesUndone) else f"~restore:{token}"
     if tx.find(journal, entry_id) is not None:

@@ -12,6 +12,7 @@ from hansard.domain.sessions import SessionState
 from hansard.domain.transcript import same_words, streamed_pieces
 from hansard.domain.turns import TURN_ENDS, TurnInfo, TurnState
 from hansard.errors import IdConflict, InvalidInput, LeaseHeld, NotFound, StaleLease
+from hansard.record.operations.following import followers_of
 from hansard.record.operations.ledger import Judgement, judge
 from hansard.record.operations.messages import Offered, add_message, entry_value
 from hansard.record.operations.sessions import check_open
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     from hansard.record.transaction import Transaction
 
     IsAlive = Callable[[str], bool]
-
-
-LOST_NOTICE = "Hansard was stopped in the middle of this. What was said is recorded; /retry asks again."
-"""What those who wait in a chat are told of a turn that was lost."""
 
 
 class Lease(NamedTuple):
@@ -62,7 +59,9 @@ def queue_turn(tx: Transaction, session_id: str, turn_id: str, chat: str = "") -
     if waiting is not None:
         return waiting
     check_open(row)
-    queued = tx.add(journal, f"~queued:{turn_id}", e.TurnQueued(turn_id=turn_id, chats=(chat,) if chat else ()))
+    followers = followers_of(tx, session_id, chat)
+    body = e.TurnQueued(turn_id=turn_id, chats=(chat,) if chat else (), followers=followers)
+    queued = tx.add(journal, f"~queued:{turn_id}", body)
     return TurnInfo(id=turn_id, session_id=session_id, state=TurnState.QUEUED, fence=queued.seq)
 
 
@@ -142,16 +141,19 @@ def close_lost(tx: Transaction, session_id: str, is_alive: IsAlive) -> bool:
         return False
     if row.open_message is not None:
         tx.seal(journal, row.open_message, Status.INTERRUPTED)
-    chats = tuple(chat for (chat,) in tx.rows(SQL.list_turn_chats, (journal.key, running.id)))
+    shown = tx.rows(SQL.list_turn_chats, (journal.key, running.id))
+    chats = tuple(chat for chat, follows in shown if not follows)
     waits = find_turn(tx, journal, TurnState.QUEUED) is not None
     again = bool(chats) and not waits and may_run_again(tx, journal, row, running)
     if chats and not waits and not again:
-        tx.add(journal, f"~lost:{running.id}", e.MessageAdded(role=Role.NOTICE, parts=(Text(LOST_NOTICE),)))
+        told = e.MessageAdded(role=Role.NOTICE, parts=(Text(tx.notices_of(chats[0]).recovered),))
+        tx.add(journal, f"~lost:{running.id}", told)
     reason = f"its owner {running.owner} is gone"
     tx.add(journal, f"~ended:{running.id}", e.TurnEnded(turn_id=running.id, state=TurnState.LOST, reason=reason))
     if again:
         again_id = f"{running.id}-again"
-        tx.add(journal, f"~queued:{again_id}", e.TurnQueued(turn_id=again_id, chats=chats))
+        followers = tuple(chat for chat, follows in shown if follows)
+        tx.add(journal, f"~queued:{again_id}", e.TurnQueued(turn_id=again_id, chats=chats, followers=followers))
     return True
 
 

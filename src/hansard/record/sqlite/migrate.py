@@ -6,7 +6,7 @@ import secrets
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from hansard.errors import RecordDamaged, RecordTooNew
+from hansard.errors import RecordDamaged, RecordMigrated, RecordTooNew
 from hansard.record.sqlite.connection import APPLICATION_ID, immediate
 from hansard.record.sqlite.queries import SQL
 
@@ -44,6 +44,13 @@ def check_version(connection: apsw.Connection) -> int:
         message = "state.db is another program's database"
         raise RecordDamaged(message)
     return version
+
+
+def check_not_migrated(version: int) -> None:
+    """Refuse to write to a database that another process brought to another version since it was opened."""
+    if version != SCHEMA_VERSION:
+        message = f"state.db was migrated to schema version {version} by a newer Hansard; this one must be restarted"
+        raise RecordMigrated(message)
 
 
 def create_schema(connection: apsw.Connection) -> None:

@@ -196,21 +196,25 @@ SELECT j.key, j.head_seq, s.open_message FROM session s JOIN journal j ON j.key 
 
 -- name: list_sessions
 -- Sessions, latest activity first: by commit, never by clock; within a commit by id, which no rebuild changes.
+-- Owners are a JSON array, here and below: all who are one person.
 SELECT s.journal, s.id, s.source, s.owner, s.title, s.state, s.end_reason, s.parent_id, s.parent_link, s.parent_at,
        s.created_at, s.open_message, s.open_turn, j.messages, j.active_at, j.head_seq, s.archived
 FROM session s JOIN journal j ON j.key = s.journal
-WHERE (?1 IS NULL OR s.owner = ?1) AND (?2 IS NULL OR s.source = ?2) AND (?3 IS NULL OR s.state = ?3)
+WHERE (?1 IS NULL OR s.owner IN (SELECT value FROM json_each(?1))) AND (?2 IS NULL OR s.source = ?2)
+  AND (?3 IS NULL OR s.state = ?3)
   AND (?6 IS NULL OR s.archived = ?6)
   AND (?4 IS NULL OR (j.touched, j.id) < (SELECT touched, id FROM journal WHERE id = ?4))
 ORDER BY j.touched DESC, j.id DESC LIMIT ?5
 
 -- name: resolve_prefix
 -- Ids that begin with a text, of one owner or of all.
-SELECT id FROM session WHERE id >= ?1 AND id < ?1 || '~' AND (?3 IS NULL OR owner = ?3) ORDER BY id LIMIT ?2
+SELECT id FROM session WHERE id >= ?1 AND id < ?1 || '~'
+  AND (?3 IS NULL OR owner IN (SELECT value FROM json_each(?3))) ORDER BY id LIMIT ?2
 
 -- name: resolve_title
 -- Sessions with that title, in any case, of one owner or of all.
-SELECT id, title FROM session WHERE title = ?1 COLLATE NOCASE AND (?3 IS NULL OR owner = ?3) ORDER BY id LIMIT ?2
+SELECT id, title FROM session WHERE title = ?1 COLLATE NOCASE
+  AND (?3 IS NULL OR owner IN (SELECT value FROM json_each(?3))) ORDER BY id LIMIT ?2
 
 -- name: find_turn
 -- A turn by its id.
@@ -253,21 +257,22 @@ INSERT INTO delivery (journal, id, channel, target, message_id, operation, start
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', 0, '', '', '')
 
 -- name: move_delivery
--- Its state changed; a receipt once known stays.
+-- Its state changed; a receipt once known stays, and so does a mark.
 UPDATE delivery SET state = ?1, attempts = attempts + (?1 = 'sending'), owner = ?2,
-                    receipt = CASE WHEN ?3 = '' THEN receipt ELSE ?3 END, reason = ?4
+                    receipt = CASE WHEN ?3 = '' THEN receipt ELSE ?3 END, reason = ?4,
+                    mark = CASE WHEN ?7 = '' THEN mark ELSE ?7 END
 WHERE journal = ?5 AND id = ?6
 
 -- name: find_delivery
 -- A delivery by its id.
 SELECT id, channel, target, message_id, operation, start_bytes, end_bytes, file, state, attempts, owner, receipt,
-       reason
+       reason, mark
 FROM delivery WHERE journal = ? AND id = ?
 
 -- name: list_deliveries
 -- A page of deliveries: after a journal and an id, up to a journal, by state and channel.
 SELECT s.id, d.id, d.channel, d.target, d.message_id, d.operation, d.start_bytes, d.end_bytes, d.file, d.state,
-       d.attempts, d.owner, d.receipt, d.reason
+       d.attempts, d.owner, d.receipt, d.reason, d.mark
 FROM delivery d JOIN journal s ON s.key = d.journal
 WHERE (d.journal, d.id) > (?1, ?2) AND d.journal <= ?3 AND (?4 IS NULL OR d.state = ?4)
   AND (?5 IS NULL OR d.channel = ?5)
@@ -283,9 +288,10 @@ SELECT key, session_id, generation, reason FROM route WHERE key = ?
 
 -- name: put_route
 -- A session key leads elsewhere.
-INSERT INTO route (key, session_id, generation, reason, moved_at) VALUES (?, ?, ?, ?, ?)
+INSERT INTO route (key, session_id, generation, reason, moved_at, owner, identity) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET session_id = excluded.session_id, generation = excluded.generation,
-                                reason = excluded.reason, moved_at = excluded.moved_at
+                                reason = excluded.reason, moved_at = excluded.moved_at,
+                                owner = excluded.owner, identity = excluded.identity
 
 -- name: find_route_age
 -- Since when a session key leads where it leads.
@@ -330,7 +336,7 @@ SELECT * FROM turn_chat WHERE journal = ? ORDER BY turn_id, chat
 
 -- name: dump_outbox
 -- What a journal has to show, as its entries must give it.
-SELECT journal, message_id, chat, seq FROM outbox WHERE journal = ? ORDER BY seq, message_id, chat
+SELECT journal, message_id, chat, seq, follows FROM outbox WHERE journal = ? ORDER BY seq, message_id, chat
 
 -- name: dump_route
 -- The routes as the home's entries must give them.
@@ -386,9 +392,9 @@ SELECT seq, id, kind, version, ignorable, at, body FROM entry WHERE key = ?
 SELECT seq, id, kind, version, ignorable, at, body FROM entry WHERE key < ?1 AND key > ?2 ORDER BY key DESC LIMIT ?3
 
 -- name: filter_journals
--- The journals of sessions that a search may look into. Parameters: owner, source, session, part of the title.
+-- The journals of sessions that a search may look into. Parameters: owners, source, session, part of the title.
 SELECT journal FROM session
-WHERE (?1 IS NULL OR owner = ?1) AND (?2 IS NULL OR source = ?2) AND (?3 IS NULL OR id = ?3)
+WHERE (?1 IS NULL OR owner IN (SELECT value FROM json_each(?1))) AND (?2 IS NULL OR source = ?2) AND (?3 IS NULL OR id = ?3)
   AND (?4 IS NULL OR instr(lower(title), lower(?4)) > 0)
 
 -- name: entries_from
@@ -406,8 +412,9 @@ WHERE key > ?1 AND key <= ?2
   AND kind IN ('messages.undone', 'messages.restored', 'message.edited', 'message.retracted') ORDER BY key
 
 -- name: add_turn_chat
--- What a turn answers was said in this chat, too; turn '' is the next one.
-INSERT OR IGNORE INTO turn_chat (journal, turn_id, chat) VALUES (?, ?, ?)
+-- What a turn answers was said in this chat, too, or it only follows; turn '' is the next one.
+INSERT INTO turn_chat (journal, turn_id, chat, follows) VALUES (?, ?, ?, ?)
+ON CONFLICT (journal, turn_id, chat) DO UPDATE SET follows = min(follows, excluded.follows)
 
 -- name: take_turn_chats
 -- A turn begins, and is shown where what it answers was said.
@@ -415,9 +422,10 @@ UPDATE turn_chat SET turn_id = ?2 WHERE journal = ?1 AND turn_id = ''
 
 -- name: leave_turn_chats
 -- A turn was lost: the one that waits answers in its place.
-INSERT OR IGNORE INTO turn_chat (journal, turn_id, chat)
-SELECT journal, '', chat FROM turn_chat
+INSERT INTO turn_chat (journal, turn_id, chat, follows)
+SELECT journal, '', chat, follows FROM turn_chat
 WHERE journal = ?1 AND turn_id = ?2 AND EXISTS (SELECT 1 FROM turn WHERE journal = ?1 AND state = 'queued')
+ON CONFLICT (journal, turn_id, chat) DO UPDATE SET follows = min(follows, excluded.follows)
 
 -- name: drop_turn_chats
 -- A turn is over.
@@ -425,11 +433,23 @@ DELETE FROM turn_chat WHERE journal = ? AND turn_id = ?
 
 -- name: list_turn_chats
 -- Where a turn is shown.
-SELECT chat FROM turn_chat WHERE journal = ? AND turn_id = ? ORDER BY chat
+SELECT chat, follows FROM turn_chat WHERE journal = ? AND turn_id = ? ORDER BY chat
 
 -- name: running_chats
--- Chats, between two names, in which a running turn is shown.
-SELECT DISTINCT chat FROM turn_chat WHERE turn_id <> '' AND chat >= ? AND chat < ? ORDER BY chat
+-- Chats, between two names, in which a running turn answers somebody.
+SELECT DISTINCT chat FROM turn_chat WHERE turn_id <> '' AND follows = 0 AND chat >= ? AND chat < ? ORDER BY chat
+
+-- name: writing_chats
+-- The same chats, each with who runs the turn.
+SELECT DISTINCT c.chat, t.owner FROM turn_chat c JOIN turn t ON t.journal = c.journal AND t.id = c.turn_id
+WHERE c.turn_id <> '' AND c.follows = 0 AND c.chat >= ? AND c.chat < ? ORDER BY c.chat
+
+-- name: running_turns_of_chats
+-- Sessions with a running turn that is shown in chats between two names, and who runs it.
+SELECT DISTINCT s.id, t.owner
+FROM turn_chat c JOIN turn t ON t.journal = c.journal AND t.id = c.turn_id AND t.state = 'running'
+     JOIN session s ON s.journal = c.journal
+WHERE c.turn_id <> '' AND c.chat >= ? AND c.chat < ? ORDER BY s.id
 
 -- name: queued_turns_of_chats
 -- Turns that wait to run and are to be shown in chats between two names.
@@ -439,17 +459,17 @@ WHERE c.turn_id = '' AND c.chat >= ? AND c.chat < ? ORDER BY t.fence, s.id
 
 -- name: add_outbox
 -- A message is to be shown in a chat.
-INSERT OR IGNORE INTO outbox (journal, message_id, chat, seq) VALUES (?, ?, ?, ?)
+INSERT OR IGNORE INTO outbox (journal, message_id, chat, seq, follows) VALUES (?, ?, ?, ?, ?)
 
 -- name: add_outbox_of_turn
 -- A message of a turn is to be shown wherever the turn is.
-INSERT OR IGNORE INTO outbox (journal, message_id, chat, seq)
-SELECT journal, ?3, chat, ?4 FROM turn_chat WHERE journal = ?1 AND turn_id = ?2 ORDER BY chat
+INSERT OR IGNORE INTO outbox (journal, message_id, chat, seq, follows)
+SELECT journal, ?3, chat, ?4, follows FROM turn_chat WHERE journal = ?1 AND turn_id = ?2 ORDER BY chat
 
 -- name: add_outbox_of_running
 -- What is told while a turn runs is to be shown wherever the turn is.
-INSERT OR IGNORE INTO outbox (journal, message_id, chat, seq)
-SELECT c.journal, ?2, c.chat, ?3 FROM turn_chat c JOIN turn t ON t.journal = c.journal AND t.id = c.turn_id
+INSERT OR IGNORE INTO outbox (journal, message_id, chat, seq, follows)
+SELECT c.journal, ?2, c.chat, ?3, c.follows FROM turn_chat c JOIN turn t ON t.journal = c.journal AND t.id = c.turn_id
 WHERE c.journal = ?1 AND t.state = 'running' ORDER BY c.chat
 
 -- name: drop_outbox
@@ -462,7 +482,7 @@ SELECT seq FROM outbox WHERE journal = ? AND message_id = ? AND chat = ?
 
 -- name: list_outbox
 -- What waits to be shown in chats between two names, the oldest first, after a number.
-SELECT o.number, j.id, o.message_id, o.chat, o.seq, s.open_message IS o.message_id
+SELECT o.number, j.id, o.message_id, o.chat, o.seq, s.open_message IS o.message_id, o.follows
 FROM outbox o JOIN journal j ON j.key = o.journal LEFT JOIN session s ON s.journal = o.journal
 WHERE o.number > ? AND o.chat >= ? AND o.chat < ? ORDER BY o.number LIMIT ?
 
@@ -478,13 +498,13 @@ SELECT state, count(*) FROM delivery WHERE state <> 'sent' AND channel = ? GROUP
 -- name: deliveries_between
 -- Deliveries of one journal whose ids lie between two.
 SELECT id, channel, target, message_id, operation, start_bytes, end_bytes, file, state, attempts, owner, receipt,
-       reason
+       reason, mark
 FROM delivery WHERE journal = ? AND id >= ? AND id < ? ORDER BY id
 
 -- name: deliveries_to
 -- Everything that was sent to chats between two names.
 SELECT j.id, d.id, d.channel, d.target, d.message_id, d.operation, d.start_bytes, d.end_bytes, d.file, d.state,
-       d.attempts, d.owner, d.receipt, d.reason
+       d.attempts, d.owner, d.receipt, d.reason, d.mark
 FROM delivery d JOIN journal j ON j.key = d.journal
 WHERE (d.target = ?1 OR (d.target >= ?2 AND d.target < ?3)) AND (j.id, d.id) > (?4, ?5) ORDER BY j.id, d.id LIMIT ?6
 
@@ -598,8 +618,9 @@ DELETE FROM note WHERE id = ?
 SELECT id, owner, text, noted_at, changed_at FROM note WHERE id = ?
 
 -- name: list_notes
--- The notes of an owner, or of all, in the order in which they were made.
-SELECT id, owner, text, noted_at, changed_at FROM note WHERE ?1 IS NULL OR owner = ?1 ORDER BY owner, seq LIMIT ?2
+-- The notes of some owners, or of all, in the order in which they were made.
+SELECT id, owner, text, noted_at, changed_at FROM note
+WHERE ?1 IS NULL OR owner IN (SELECT value FROM json_each(?1)) ORDER BY seq LIMIT ?2
 
 -- name: count_notes
 -- How many notes an owner has.
@@ -668,3 +689,76 @@ SELECT s.id, t.id FROM turn t JOIN session s ON s.journal = t.journal JOIN turn_
 ON p.journal = t.journal AND p.turn_id = t.id AND p.person = ''
 WHERE t.state = 'lost' AND s.state = 'open' AND p.started_at >= ?
 AND t.fence = (SELECT max(fence) FROM turn WHERE journal = t.journal AND purpose = '') ORDER BY p.started_at DESC LIMIT ?
+
+-- name: read_circle
+-- Everybody who is one person with an owner, that owner included.
+WITH RECURSIVE one (owner) AS (
+    VALUES (?1)
+    UNION
+    SELECT b.owner FROM one JOIN person a ON a.owner = one.owner JOIN person b ON b.circle = a.circle)
+SELECT owner FROM one ORDER BY owner
+
+-- name: list_people
+-- All circles, and who is in them.
+SELECT circle, owner FROM person ORDER BY circle, owner
+
+-- name: list_circles_of
+-- The circles that an owner is in.
+SELECT circle FROM person WHERE owner = ? ORDER BY circle
+
+-- name: add_person
+-- An owner is in a circle.
+INSERT OR IGNORE INTO person (owner, circle) VALUES (?, ?)
+
+-- name: drop_named
+-- Forget what config.toml said before.
+DELETE FROM person WHERE circle >= 'named:' AND circle < 'named;'
+
+-- name: join_linked
+-- Whoever is linked to an owner is in a new circle from now on. Parameters: the circle, the owner.
+UPDATE person SET circle = ?1 WHERE circle IN
+    (SELECT circle FROM person WHERE owner = ?2 AND circle >= 'linked:' AND circle < 'linked;')
+
+-- name: leave_linked
+-- An owner is linked to nobody.
+DELETE FROM person WHERE owner = ? AND circle >= 'linked:' AND circle < 'linked;'
+
+-- name: drop_lonely
+-- Who is left alone in a circle is linked to nobody, either.
+DELETE FROM person WHERE circle >= 'linked:' AND circle < 'linked;'
+  AND (SELECT count(*) FROM person p WHERE p.circle = person.circle) = 1
+
+-- name: put_link_code
+-- A person was shown a code.
+INSERT INTO link_code (owner, code, expires_at, identity, chat) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (owner) DO UPDATE SET code = excluded.code, expires_at = excluded.expires_at,
+                                  identity = excluded.identity, chat = excluded.chat
+
+-- name: drop_link_code
+-- A code counts no longer.
+DELETE FROM link_code WHERE owner = ?
+
+-- name: find_link_code
+-- Who was shown a code.
+SELECT owner, code, expires_at, identity, chat FROM link_code WHERE code = ?
+
+-- name: dump_person
+-- Who is one person with whom as the home's entries must give it.
+SELECT * FROM person ORDER BY owner, circle
+
+-- name: dump_link_code
+-- The codes that people were shown as the home's entries must give them.
+SELECT * FROM link_code ORDER BY owner
+
+-- name: list_followers
+-- Chats of persons that lead to a session, with whose they are.
+SELECT key, owner FROM route WHERE session_id = ? AND owner >= 'person:' AND owner < 'person;' ORDER BY key
+
+-- name: list_waiting_chats
+-- Chats in which something was said that the next turn answers.
+SELECT chat FROM turn_chat WHERE journal = ? AND turn_id = '' AND follows = 0
+
+-- name: find_follower
+-- Whose chat leads to a session, and whom the session belongs to.
+SELECT r.owner, r.identity, s.owner FROM route r JOIN session s ON s.id = r.session_id
+WHERE r.key = ?1 AND r.session_id = ?2 AND r.owner >= 'person:' AND r.owner < 'person;'

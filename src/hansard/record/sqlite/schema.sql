@@ -112,6 +112,7 @@ CREATE TABLE delivery (
     receipt     TEXT    NOT NULL,
     reason      TEXT    NOT NULL,
     file        INTEGER NOT NULL DEFAULT 0,           -- the number of the message's file; 0: its words
+    mark        TEXT    NOT NULL DEFAULT '',          -- what stands above the words when they may be shown twice
     PRIMARY KEY (journal, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX delivery_unsettled ON delivery (state, channel) WHERE state <> 'sent';
@@ -121,8 +122,11 @@ CREATE TABLE route (
     session_id TEXT    NOT NULL,
     generation INTEGER NOT NULL,
     reason     TEXT    NOT NULL,
-    moved_at   INTEGER NOT NULL DEFAULT 0             -- a label: when it began to lead there
+    moved_at   INTEGER NOT NULL DEFAULT 0,            -- a label: when it began to lead there
+    owner      TEXT    NOT NULL DEFAULT '',           -- whose chat it is; a room's owner where it is a room
+    identity   TEXT    NOT NULL DEFAULT ''            -- what the platform calls that person
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX route_session ON route (session_id);
 
 CREATE TABLE cursor (
     channel TEXT NOT NULL,
@@ -144,6 +148,7 @@ CREATE TABLE turn_chat (
     journal INTEGER NOT NULL,
     turn_id TEXT    NOT NULL,
     chat    TEXT    NOT NULL,
+    follows INTEGER NOT NULL DEFAULT 0,               -- nothing was said there: it is a chat of the same person
     PRIMARY KEY (journal, turn_id, chat)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX turn_chat_running ON turn_chat (chat) WHERE turn_id <> '';
@@ -157,6 +162,7 @@ CREATE TABLE outbox (
     message_id TEXT    NOT NULL,
     chat       TEXT    NOT NULL,
     seq        INTEGER NOT NULL,                      -- of the entry that put it here
+    follows    INTEGER NOT NULL DEFAULT 0,            -- shown only while the chat follows the session
     UNIQUE (journal, message_id, chat)
 ) STRICT;
 
@@ -221,3 +227,21 @@ CREATE INDEX turn_person_day ON turn_person (person, started_at);
 
 -- Turns that a crash ended, to be found at a start.
 CREATE INDEX turn_lost ON turn (journal) WHERE state = 'lost';
+
+-- Who is one person with whom: owners of one circle. A circle is `named:NAME` (config.toml) or `linked:N` (a code).
+CREATE TABLE person (
+    owner  TEXT NOT NULL,
+    circle TEXT NOT NULL,
+    PRIMARY KEY (owner, circle)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX person_circle ON person (circle);
+
+-- The code that a person was shown last, to be entered where they are called something else.
+CREATE TABLE link_code (
+    owner      TEXT    NOT NULL PRIMARY KEY,
+    code       TEXT    NOT NULL,
+    expires_at INTEGER NOT NULL,
+    identity   TEXT    NOT NULL,
+    chat       TEXT    NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX link_code_code ON link_code (code);

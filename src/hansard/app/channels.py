@@ -1,0 +1,57 @@
+"""Channels of installed packages: found by their entry points, in the group `hansard.channels`.
+
+A package's own metadata names the function, so that whoever writes the configuration cannot have any code run but that
+of packages which somebody installed here.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Final, Protocol
+
+from hansard.domain.chats import is_channel
+from hansard.errors import ConfigInvalid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from hansard.domain.settings_other import OtherChannel
+    from hansard.ports.channel import Channel
+
+    Options = Mapping[str, str | int | float | bool]
+
+GROUP: Final = "hansard.channels"
+
+
+class Opens(Protocol):
+    """What an entry point of the group names."""
+
+    def __call__(
+        self, home: Path, options: Mapping[str, str | int | float | bool], environment: Mapping[str, str], /
+    ) -> Channel:
+        """Make the channel. Nothing is asked of the platform yet, which may be down."""
+        ...
+
+
+def open_other(home: Path, name: str, other: OtherChannel, environment: Mapping[str, str]) -> Channel:
+    """Make the channel of a package, as `[channels.other.NAME]` asks for it."""
+    found = entry_points(group=GROUP, name=name)
+    if not found:
+        known = ", ".join(sorted(each.name for each in entry_points(group=GROUP))) or "none"
+        message = f"channels.other.{name}: no installed package has a channel of that name (there is {known})"
+        raise ConfigInvalid(message)
+    if len(found) > 1:
+        message = f"channels.other.{name}: {len(found)} installed packages have a channel of that name"
+        raise ConfigInvalid(message)
+    (entry,) = found
+    try:
+        opens: Opens = entry.load()
+    except (ImportError, AttributeError) as error:
+        message = f"channels.other.{name}: {entry.value} cannot be loaded ({type(error).__name__}: {error})"
+        raise ConfigInvalid(message) from error
+    channel = opens(home, other.options, environment)
+    if channel.name != name or not is_channel(name):
+        message = f"channels.other.{name}: the package's channel calls itself {channel.name[:80]!r}"
+        raise ConfigInvalid(message)
+    return channel

@@ -1,0 +1,100 @@
+"""What turns work with that outlives them: models, tools and the servers behind them, who writes voice notes down."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from hansard.app.models import Models, open_transcriber
+from hansard.domain.policy import policy_of
+from hansard.engine.turns import Agent
+from hansard.ports.clock import SystemClock
+from hansard.tools.clock import CurrentTime
+from hansard.tools.mcp import McpServers
+from hansard.tools.memory import MemoryTool
+from hansard.tools.session_search import SessionSearch
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from pathlib import Path
+
+    from hansard.domain.settings import Settings
+    from hansard.ports.tool import Tool
+    from hansard.record.api import Record
+
+
+def make_tools(record: Record) -> dict[str, Tool]:
+    """Return Hansard's own tools, by name."""
+    tools: list[Tool] = [CurrentTime(SystemClock()), MemoryTool(record.books.memory), SessionSearch(record)]
+    return {tool.spec.name: tool for tool in tools}
+
+
+class Workshop:
+    """Opened by the settings, and by others when they change. Nothing is started before a turn wants it."""
+
+    def __init__(
+        self, home: Path, record: Record, models: Models, settings: Settings, environment: Mapping[str, str]
+    ) -> None:
+        """The models are opened, and closed, here too."""
+        self._home = home
+        self._record = record
+        self._environment = environment
+        self._settings = settings
+        self._retiring: set[asyncio.Task[None]] = set()
+        self.models = models
+        self._open_servers()
+        self._transcriber = open_transcriber(home, settings, environment)
+
+    def _open_servers(self) -> None:
+        self._tools = make_tools(self._record)
+        self._servers = McpServers(self._settings.mcp, self._environment, self._tools)
+
+    def agent(self) -> Agent:
+        """Return what turns need that begin now."""
+        settings = self._settings
+        return Agent(
+            self._record,
+            self.models,
+            self._tools,
+            settings.limits,
+            settings.system_prompt,
+            choose=self.models.choose,
+            is_named=lambda: self.models.is_named,
+            compaction=settings.compaction,
+            policy=policy_of(settings),
+            transcriber=self._transcriber,
+            prepare=self._servers.prepare if settings.mcp else None,
+        )
+
+    def use(self, settings: Settings, over: Callable[[], Awaitable[None]]) -> None:
+        """Go by these settings from now on. What only turns of before use is closed when `over` is."""
+        before, self._settings = self._settings, settings
+        self.models.use(settings, over)
+        if settings.mcp != before.mcp:
+            self._retire(self._servers.close, over)
+            self._open_servers()
+        # A key may have changed with the same settings, and nothing is opened before a voice note comes.
+        if self._transcriber is not None:
+            self._retire(self._transcriber.close, over)
+        self._transcriber = open_transcriber(self._home, settings, self._environment)
+
+    def _retire(self, close: Callable[[], Awaitable[None]], over: Callable[[], Awaitable[None]]) -> None:
+        async def retire() -> None:
+            try:
+                await over()
+            finally:
+                await close()
+
+        task = asyncio.create_task(retire())
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+    async def close(self) -> None:
+        """Let go of connections and programs."""
+        for task in self._retiring:
+            task.cancel()
+        await asyncio.gather(*self._retiring, return_exceptions=True)
+        await self._servers.close()
+        if self._transcriber is not None:
+            await self._transcriber.close()
+        await self.models.close()

@@ -1,0 +1,119 @@
+"""The folder `telegram` of the home: the token, and which groups have another id than before.
+
+Reads, writes: files of that folder, each whole or not at all.
+Invariants: the folder is 0700 and its files 0600. The token is read, never written, and never part of an error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from hansard.errors import ConfigInvalid
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FOLDER: Final = "telegram"
+FOLDER_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
+OTHERS_BITS: Final = 0o077
+TOKEN_FORM: Final = re.compile(r"\A(?P<account>[0-9]{1,20}):[A-Za-z0-9_-]{20,200}\Z")
+"""As BotFather gives it: the bot's number, a colon, and the secret."""
+
+MISSING: Final = (
+    "There is no token for Telegram. Put the one that BotFather gave you into {path}, a file that only you may read "
+    "(chmod 600), or into the variable HANSARD_TELEGRAM_TOKEN."
+)
+MALFORMED: Final = (
+    "What stands in {where} is no token of a bot: BotFather's look like 123456789:AAE... with nothing around it."
+)
+READABLE: Final = "{path} may be read by others. Run: chmod 600 '{path}'"
+
+
+class Token(msgspec.Struct, frozen=True):
+    """The key to a bot's account. It says nothing of itself when it is printed."""
+
+    secret: str
+    account: str
+
+    def __repr__(self) -> str:
+        """Return whose it is."""
+        return f"Token({self.account})"
+
+
+def read_token(home: Path, given: str) -> Token:
+    """Return the token: the one that is given, or that of the file."""
+    path = home / FOLDER / "token"
+    where, text = "HANSARD_TELEGRAM_TOKEN", given.strip()
+    if not text:
+        where = str(path)
+        try:
+            if stat.S_IMODE(path.stat().st_mode) & OTHERS_BITS:
+                raise ConfigInvalid(READABLE.format(path=path))
+            text = path.read_text(encoding="utf-8", errors="replace").strip()
+        except FileNotFoundError:
+            raise ConfigInvalid(MISSING.format(path=path)) from None
+        except OSError as error:
+            raise ConfigInvalid(f"{path} cannot be read: {type(error).__name__}") from None
+    found = TOKEN_FORM.match(text)
+    if found is None:
+        raise ConfigInvalid(MALFORMED.format(where=where))
+    return Token(text, found["account"])
+
+
+class Places:
+    """Which id a chat has now. A group that becomes a supergroup gets another one, and is the same group to people.
+
+    Everywhere else a chat is called by the first id that it had.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / FOLDER / "migrated.json"
+        self._first: dict[str, str] | None = None
+
+    def first(self, chat_id: int) -> int:
+        """Return the id by which a chat is known."""
+        return int(self._known().get(str(chat_id), chat_id))
+
+    def now(self, first_id: int) -> int:
+        """Return the id by which a chat is reached."""
+        return next((int(new) for new, first in reversed(self._known().items()) if int(first) == first_id), first_id)
+
+    def learn(self, old_id: int, new_id: int) -> None:
+        """Note, durably, that a chat has another id from now on."""
+        if self.first(new_id) == self.first(old_id) or old_id == new_id:
+            return
+        known = {**self._known(), str(new_id): str(self.first(old_id))}
+        self._write(msgspec.json.encode(known))
+        self._first = known
+
+    def _known(self) -> dict[str, str]:
+        if self._first is None:
+            try:
+                self._first = msgspec.json.decode(self._path.read_bytes(), type=dict[str, str])
+            except FileNotFoundError:
+                self._first = {}
+            except msgspec.MsgspecError:
+                raise ConfigInvalid(f"{self._path} is not what was written there; move it aside.") from None
+        return self._first
+
+    def _write(self, data: bytes) -> None:
+        """Replace the file whole, durably."""
+        self._path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        draft = self._path.with_suffix(".new")
+        descriptor = os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self._path)
+        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -1,0 +1,152 @@
+"""From Telegram's updates to batches.
+
+Reads: getUpdates. Writes: the file of groups that have another id than before.
+Invariants: an offset above an update, which lets Telegram forget it, is only sent when the batch with that update was
+taken. No update is skipped: what waited while nobody asked comes first.
+On crash: the same updates come again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from hansard.channels.telegram.reading import (
+    KINDS,
+    Seen,
+    answers_agent,
+    event_of,
+    is_part,
+    migrated_of,
+    names_agent,
+)
+from hansard.channels.values import Json, number_of, object_of, text_of
+from hansard.errors import ChannelBusy, ChannelError, HansardError
+from hansard.ports.channel import Batch, Event
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from hansard.channels.telegram.keeping import Places
+    from hansard.channels.telegram.wire import Me, Wire
+
+logger = logging.getLogger(__name__)
+
+PART_SECONDS_MAX: Final = 3
+"""Between the parts of one long text, by Telegram's clock."""
+PARTS_MAX: Final = 1000
+"""Texts and albums of which further parts are recognised."""
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """How long to wait for what."""
+
+    poll_seconds: int = 30
+    """For news, in one request."""
+    retry_seconds_min: float = 1.0
+    retry_seconds_max: float = 60.0
+    """Between attempts to reach Telegram: doubled each time, and then up to half of it left out by lot."""
+
+    def retry_seconds(self, failures: int) -> float:
+        """How long to wait after so many failures in a row."""
+        longest = min(self.retry_seconds_max, self.retry_seconds_min * 2.0 ** min(failures - 1, 16))
+        return longest * random.uniform(0.5, 1.0)  # noqa: S311  # spreads load, hides nothing
+
+
+class Parts:
+    """What was said to the agent in several messages: only one of them names it."""
+
+    def __init__(self) -> None:
+        self._albums: dict[str, None] = {}
+        self._texts: dict[tuple[int, int], int] = {}
+
+    def look_ahead(self, messages: Sequence[Json], me: Me) -> None:
+        """Note the albums that are for the agent: the words may stand beside any of the pictures."""
+        for message in messages:
+            album = text_of(message, "media_group_id")
+            if album and (names_agent(message, me) or answers_agent(message, me)):
+                remember(self._albums, album, None)
+
+    def continues(self, message: Json, me: Me) -> bool:
+        """Return whether a message goes on with what was said to the agent."""
+        who = (number_of(message, "chat", "id"), number_of(message, "from", "id"))
+        said_at = number_of(message, "date")
+        follows = said_at - self._texts.pop(who, said_at - PART_SECONDS_MAX - 1) <= PART_SECONDS_MAX
+        is_for_agent = names_agent(message, me) or answers_agent(message, me) or follows
+        if is_for_agent and is_part(message) and not text_of(message, "media_group_id"):
+            remember(self._texts, who, said_at)
+        return follows or text_of(message, "media_group_id") in self._albums
+
+
+class Receiver:
+    """One run of receiving."""
+
+    def __init__(self, wire: Wire, places: Places, pace: Pace, gone: set[int]) -> None:
+        """`gone` are chats that are not written to; whoever writes from one is there again."""
+        self._wire, self._places, self._pace, self._gone = wire, places, pace, gone
+        self._parts = Parts()
+        self.waits_for = ""
+        """Why nothing is received just now; empty when it is."""
+
+    async def run(self, cursor: str) -> AsyncGenerator[Batch, None]:
+        """Give batches for ever."""
+        failures, polls = 0, False
+        while True:
+            try:
+                batch = await self._next(cursor, poll=polls)
+            except ChannelBusy as busy:
+                self.waits_for, polls = str(busy), False
+                await asyncio.sleep(busy.seconds)
+                continue
+            except (ChannelError, OSError) as error:
+                # The first request after trouble does not wait for news: that all is well again is news enough.
+                failures, polls = failures + 1, False
+                self.waits_for = str(error) if isinstance(error, HansardError) else type(error).__name__
+                if failures == 1:
+                    logger.warning("nothing is received: %s", self.waits_for)
+                await asyncio.sleep(self._pace.retry_seconds(failures))
+                continue
+            failures, polls, self.waits_for = 0, True, ""
+            yield batch
+            cursor = batch.cursor
+
+    async def _next(self, cursor: str, *, poll: bool) -> Batch:
+        me = await self._wire.me()
+        offset = int(cursor) if cursor else None
+        updates = await self._wire.updates(offset, self._pace.poll_seconds if poll else 0, KINDS)
+        self._parts.look_ahead([object_of(update, "message") for update in updates], me)
+        events: list[Event] = []
+        for update in updates:
+            if (moved := migrated_of(update)) is not None:
+                self._places.learn(*moved)
+            event = self._event(update, me)
+            events += [event] if event else []
+        # The last one's number, also when it is below the offset: after a quiet week Telegram begins anew.
+        last = max((number_of(update, "update_id") for update in updates), default=-1)
+        return Batch(cursor=str(last + 1) if updates else cursor, events=tuple(events))
+
+    def _event(self, update: Json, me: Me) -> Event | None:
+        about = next((object_of(update, kind) for kind in KINDS if kind in update), {})
+        chat_id = number_of(about, "chat", "id")
+        if not chat_id:
+            return None
+        if "message" in update or is_back(update):
+            self._gone.discard(chat_id)
+        continues = "message" in update and self._parts.continues(about, me)
+        return event_of(update, Seen(self._places.first(chat_id), continues=continues), me)
+
+
+def is_back(update: Json) -> bool:
+    """Whether a person who had blocked the agent talks to it again, or a group has it back."""
+    return text_of(update, "my_chat_member", "new_chat_member", "status") in {"member", "administrator"}
+
+
+def remember(known: dict, key: object, value: object) -> None:  # type: ignore[type-arg]
+    """Keep something, and forget the oldest beyond a number."""
+    known[key] = value
+    while len(known) > PARTS_MAX:
+        del known[next(iter(known))]

@@ -1,0 +1,160 @@
+"""`hansard people`: who is one person in several places, by config.toml or by codes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from hansard.app.config import load_config
+from hansard.cli.existing import check_record, existing
+from hansard.cli.printing import examples
+from hansard.cli.terminal.sanitize import safe_line
+from hansard.domain.chats import person_owner
+from hansard.domain.people import PERSON, called, is_person, read_identity
+from hansard.errors import InvalidInput
+from hansard.intake.people import People, terminal_owner
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from hansard.domain.people import Circle
+    from hansard.domain.settings import Settings
+    from hansard.record.api import Record
+
+TERMINAL = "terminal"
+
+
+def with_people(home: Path, call: Callable[[Record, Settings], Awaitable[str]]) -> tuple[str, list[Circle]]:
+    """Do something with a record that is there and knows what config.toml says; return what to say, and everybody."""
+    settings = load_config(home, os.environ, {}).settings
+    check_record(home)
+
+    async def run() -> tuple[str, list[Circle]]:
+        async with existing(home) as record:
+            await record.people.declare(settings.people)
+            return await call(record, settings), await record.people.list()
+
+    return asyncio.run(run())
+
+
+def owner_of(settings: Settings, who: str) -> str:
+    """Return the owner that an admin names: `terminal`, a name of config.toml, or what a platform calls a person."""
+    if who == TERMINAL:
+        return terminal_owner(settings.people)
+    if who in settings.people:
+        return person_owner("", "", who)
+    if is_person(who):
+        return owner_of(settings, who.removeprefix(PERSON)) if ":" in who.removeprefix(PERSON) else who
+    channel, identity = read_identity(who)
+    return person_owner(channel, identity, People(settings, channel).name(identity))
+
+
+@click.group(
+    "people",
+    invoke_without_command=True,
+    epilog=examples(
+        "hansard people                                   list everybody who is in several places",
+        "hansard people link @ann:example.org 12345       make two accounts one person",
+        "hansard people link terminal 12345               the same with the terminal",
+        "hansard people unlink 12345                      part an account from all others",
+    ),
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_context
+def command(ctx: click.Context, *, as_json: bool) -> None:
+    """Show who is one person in several places: by [people] in config.toml, or because they said /link.
+
+    Whoever is one person sees, in each place, what was said in all of them. A line has the name in config.toml, or
+    `linked`, and all that this person is called.
+
+    Exit code 0: done. 2: it could not run.
+    """
+    ctx.obj = {**ctx.obj, "json": as_json}
+    if ctx.invoked_subcommand is None:
+        show(*with_people(ctx.obj["home"], nothing), as_json=as_json)
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_obj
+def list_all(options: dict[str, Any], *, as_json: bool) -> None:
+    """List everybody who is in several places, the same as `hansard people`."""
+    show(*with_people(options["home"], nothing), as_json=as_json or options["json"])
+
+
+@command.command(
+    "link", epilog=examples("hansard people link @ann:example.org 12345", "hansard people link terminal ann")
+)
+@click.argument("one")
+@click.argument("other")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_obj
+def link(options: dict[str, Any], one: str, other: str, *, as_json: bool) -> None:
+    """Make ONE and OTHER one person, with all whom each is linked to already.
+
+    Each is @name:server of Matrix, a number of Telegram, CHANNEL:NAME, a name of [people], or `terminal`. Both see
+    everything that either said from then on. No session changes.
+
+    Exit code 0: they are one person. 2: it could not run.
+    """
+
+    async def run(record: Record, settings: Settings) -> str:
+        first, second = owner_of(settings, one), owner_of(settings, other)
+        if first == second:
+            message = f"{one} and {other} are the same"
+            raise InvalidInput(message)
+        news = await record.people.link(first, second)
+        return f"{called(first)} and {called(second)} are one person{' from now on' if news else ' already'}."
+
+    show(*with_people(options["home"], run), as_json=as_json or options["json"])
+
+
+@command.command("unlink", epilog=examples("hansard people unlink 12345"))
+@click.argument("who")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_obj
+def unlink(options: dict[str, Any], who: str, *, as_json: bool) -> None:
+    """Part WHO from all whom they were linked to, who stay one person among themselves.
+
+    Each sees what was begun in their own place again. No session changes, and what config.toml says stays: to change
+    that, change [people].
+
+    Exit code 0: they are parted. 2: it could not run.
+    """
+
+    async def run(record: Record, settings: Settings) -> str:
+        owner = owner_of(settings, who)
+        parted = await record.people.unlink(owner)
+        left = ", ".join(called(each) for each in parted.left)
+        said = f"{called(owner)} is no longer one person with {left}." if left else f"{called(owner)} was not linked."
+        still = ", ".join(called(each) for each in parted.still)
+        return f"{said} config.toml makes them one person with {still}." if still else said
+
+    show(*with_people(options["home"], run), as_json=as_json or options["json"])
+
+
+async def nothing(record: Record, settings: Settings) -> str:
+    """Change nothing, and say nothing."""
+    del record, settings
+    return ""
+
+
+def show(said: str, circles: list[Circle], *, as_json: bool) -> None:
+    """Print what happened and who is one person, for a person or for a script."""
+    if as_json:
+        fields = [{"name": circle.name or None, "owners": list(circle.owners)} for circle in circles]
+        click.echo(msgspec.json.encode({"said": said or None, "people": fields}).decode())
+        return
+    if said:
+        click.echo(safe_line(said))
+        return
+    if not circles:
+        click.echo("Nobody is in several places.")
+    for circle in circles:
+        names = ", ".join(called(owner) for owner in circle.owners if owner != person_owner("", "", circle.name or "-"))
+        click.echo(f"{circle.name or 'linked':12} {safe_line(names)}")

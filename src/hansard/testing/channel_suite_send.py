@@ -1,0 +1,296 @@
+"""Contracts of sending: what is given is shown once, as it was given; and what became of it is said truly."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from hansard.errors import ChannelBusy, ChannelDown, ChannelError, ChatGone, PostRefused, PostUnknown
+from hansard.ports.channel import LocalFile, Timeline
+from hansard.testing.channel_suite_kit import (
+    WAIT_SECONDS_MAX,
+    Ability,
+    Scene,
+    contract,
+    make_post,
+    require_no_secret,
+    told_by,
+)
+from hansard.testing.conformance_kit import ContractBroken, require, require_equal
+from hansard.testing.platform import FaultKind
+
+if TYPE_CHECKING:
+    from hansard.ports.channel import Post
+
+MARKDOWN = (
+    "Some **bold** words, <script>alert(1)</script> and <b>tags</b>, <a href='javascript:alert(2)'>links</a>, "
+    "[press](javascript:alert(3))."
+)
+MENTIONS = "@room @channel @everyone look here"
+OVERSIZE = 20
+"""Times the promised size: no platform shows that as one post."""
+
+SIGNS = ("x", "ü", "漢", "😀")
+DATA = bytes(range(256)) * 16
+
+
+@contract("send")
+async def a_post_is_shown(scene: Scene) -> None:
+    """What is posted is what a person sees, in order, once; each post has a receipt of its own."""
+    chat = await scene.stage.direct()
+    texts = ["first", "Grüße, 漢字 and 😀", "first"]
+    receipts = [await scene.show(chat, text) for text in texts]
+    require_equal(await scene.shown(chat), texts, "what a person sees")
+    require_equal(len(set(receipts)), len(texts), "how many receipts there are")
+
+
+@contract("send")
+async def posts_stay_in_their_chat(scene: Scene) -> None:
+    """What is shown in one chat is not shown in another."""
+    chats = [await scene.stage.direct() for _ in range(2)]
+    for chat in chats:
+        await scene.show(chat, f"for {chat}")
+    for chat in chats:
+        require_equal(await scene.shown(chat), [f"for {chat}"], "what a person sees")
+
+
+@contract("send")
+async def notices_and_replies_are_shown(scene: Scene) -> None:
+    """What Hansard itself says and what answers a certain message are shown like anything else."""
+    chat = await scene.stage.direct()
+    asked = await scene.stage.say(chat, "a question")
+    await scene.show(chat, "a notice", notice=True)
+    await scene.show(chat, "an answer", reply_to=asked)
+    require_equal(await scene.shown(chat), ["a notice", "an answer"], "what a person sees")
+
+
+@contract("send", "edits")
+async def an_edit_replaces_what_was_shown(scene: Scene) -> None:
+    """After an edit a person sees the new words in the place of the old ones, however often; other posts stay."""
+    chat = await scene.stage.direct()
+    receipt = await scene.show(chat, "Some")
+    await scene.show(chat, "another")
+    for text in ("Some words", "Some words, and more", "Done."):
+        await scene.show(chat, text, edits=receipt)
+    require_equal(await scene.shown(chat), ["Done.", "another"], "what a person sees")
+
+
+@contract("send", "edits")
+async def an_edit_that_changes_nothing_is_no_error(scene: Scene) -> None:
+    """An edit to the very same words, as a repeated attempt may be, passes."""
+    chat = await scene.stage.direct()
+    receipt = await scene.show(chat, "the same")
+    await scene.show(chat, "the same", edits=receipt)
+    require_equal(await scene.shown(chat), ["the same"], "what a person sees")
+
+
+@contract("send", "repeat_seconds")
+async def the_same_key_shows_nothing_twice(scene: Scene) -> None:
+    """A post that was shown is not shown again under its key: the receipt is the same, now and in the next process."""
+    chat = await scene.stage.direct()
+    post = make_post(chat, "once")
+    receipt = await scene.channel.send(post)
+    require_equal(await scene.channel.send(post), receipt, "the receipt of the same key")
+    await scene.reopen()
+    require_equal(await scene.channel.send(post), receipt, "the receipt of the same key, in the next process")
+    require_equal(await scene.shown(chat), ["once"], "what a person sees")
+
+
+@contract("send")
+async def the_longest_text_is_shown_whole(scene: Scene) -> None:
+    """A text of exactly the promised size, as the channel counts it, is shown to its last sign, whatever its signs."""
+    chat = await scene.stage.direct()
+    limit, texts = scene.capabilities.text_bytes_max, []
+    for sign in SIGNS:
+        count, rest = divmod(limit, scene.capabilities.size(sign))
+        texts.append(sign * count + "x" * rest)
+        require_equal(scene.capabilities.size(texts[-1]), limit, "the size of a text")
+        await scene.show(chat, texts[-1])
+    found = await scene.shown(chat)
+    require_equal([len(text) for text in found], [len(text) for text in texts], "lengths of what a person sees")
+    require(found == texts, "every sign is the one that was sent")
+
+
+@contract("send")
+async def a_text_that_is_too_long_is_refused(scene: Scene) -> None:
+    """A text that cannot be shown whole is refused for what it is; no part of it is shown."""
+    chat = await scene.stage.direct()
+    with scene.refused(PostRefused):
+        await scene.channel.send(make_post(chat, "x" * scene.capabilities.text_bytes_max * OVERSIZE))
+    require_equal(await scene.shown(chat), [], "what a person sees")
+
+
+@contract("send")
+async def markup_is_harmless(scene: Scene) -> None:
+    """Tags in a text are words: none is rendered, no script or address of one is handed on, and no word is lost."""
+    chat = await scene.stage.direct()
+    await scene.show(chat, MARKDOWN)
+    (shown,) = (each for each in await scene.stage.seen(chat) if each.is_agents)
+    markup = shown.markup.lower()
+    require("<script" not in markup, "no script in what a client renders")
+    require("<b>tags" not in markup, "no tag of the text in what a client renders")
+    require(not re.search(r"<[a-z][^>]*javascript:", markup), "no script as an address")
+    for words in ("bold", "alert(1)", "tags", "links", "press"):
+        require(words in shown.text, f"{words!r} can be read")
+
+
+@contract("send")
+async def nobody_is_called_by_name(scene: Scene) -> None:
+    """Words that call everybody on some platform call nobody when the agent says them."""
+    chat = await scene.stage.direct()
+    await scene.show(chat, MENTIONS)
+    (shown,) = (each for each in await scene.stage.seen(chat) if each.is_agents)
+    require(not shown.rings, "nobody is called")
+    require("look here" in shown.text, "the words can be read")
+
+
+@contract("send", Ability.REMOVAL)
+async def a_chat_that_is_gone(scene: Scene) -> None:
+    """Where the agent is no longer, a post is refused for good, each time; in other chats it is shown."""
+    chat, other = await scene.stage.direct(), await scene.stage.direct()
+    await scene.show(chat, "hello")
+    await scene.stage.remove(chat)
+    for _ in range(2):
+        with scene.refused(ChatGone):
+            await scene.channel.send(make_post(chat, "are you there?"))
+    await scene.show(other, "hello")
+    require_equal(await scene.shown(other), ["hello"], "what is seen in the other chat")
+
+
+@contract("send", Ability.BUSY)
+async def a_request_to_wait_says_how_long(scene: Scene) -> None:
+    """A platform that asks to wait is told as that, with the time that it asks for; nothing was shown, and later is."""
+    chat = await scene.stage.direct()
+    await scene.show(chat, "one")
+    post = make_post(chat, "two")
+    await scene.stage.fail(FaultKind.BUSY)
+    with scene.refused(ChannelBusy) as caught:
+        await scene.channel.send(post)
+    (error,) = caught
+    require(isinstance(error, ChannelBusy) and 0 < error.seconds <= WAIT_SECONDS_MAX, "a time to wait")
+    require_equal(await scene.shown(chat), ["one"], "what a person sees meanwhile")
+    await again(scene, post)
+    require_equal(await scene.shown(chat), ["one", "two"], "what a person sees")
+
+
+@contract("send", Ability.CUT_BEFORE)
+async def a_break_before_the_effect(scene: Scene) -> None:
+    """A connection that broke before anything was shown is no refusal: the same post again is shown, once."""
+    chat = await scene.stage.direct()
+    await scene.show(chat, "one")
+    post = make_post(chat, "two")
+    await scene.stage.fail(FaultKind.CUT_BEFORE)
+    with scene.refused(PostUnknown, ChannelDown):
+        await scene.channel.send(post)
+    require_equal(await scene.shown(chat), ["one"], "what a person sees meanwhile")
+    await again(scene, post)
+    require_equal(await scene.shown(chat), ["one", "two"], "what a person sees")
+
+
+@contract("send", Ability.CUT_AFTER)
+async def a_break_after_the_effect_is_unknown(scene: Scene) -> None:
+    """A connection that broke after the post was shown leaves an unknown outcome: neither a failure nor a certainty."""
+    chat = await scene.stage.direct()
+    await scene.show(chat, "one")
+    await scene.stage.fail(FaultKind.CUT_AFTER)
+    with scene.refused(PostUnknown):
+        await scene.channel.send(make_post(chat, "two"))
+    require_equal(await scene.shown(chat), ["one", "two"], "what a person sees")
+
+
+@contract("send", Ability.CUT_AFTER, "repeat_seconds")
+async def an_unknown_outcome_is_settled_by_its_key(scene: Scene) -> None:
+    """After an unknown outcome the same key gives the receipt of what was shown, and shows nothing twice."""
+    chat = await scene.stage.direct()
+    post = make_post(chat, "two")
+    await scene.show(chat, "one")
+    await scene.stage.fail(FaultKind.CUT_AFTER)
+    with scene.refused(PostUnknown):
+        await scene.channel.send(post)
+    receipt = await again(scene, post)
+    require_equal(await scene.channel.send(post), receipt, "the receipt, once more")
+    require_equal(await scene.shown(chat), ["one", "two"], "what a person sees")
+
+
+@contract("send", Ability.OUTAGES)
+async def an_outage_is_no_refusal(scene: Scene) -> None:
+    """While the platform is away a post is neither refused nor shown; afterwards the same post is, once."""
+    chat = await scene.stage.direct()
+    post = make_post(chat, "late")
+    await scene.stage.down()
+    try:
+        with scene.refused(ChannelDown, PostUnknown):
+            await scene.channel.send(post)
+    finally:
+        await scene.stage.up()
+    await again(scene, post)
+    require_equal(await scene.shown(chat), ["late"], "what a person sees")
+
+
+async def again(scene: Scene, post: Post) -> str:
+    """Send a post again. It may fail once more, by the connection that broke, or until the time is over to wait."""
+    try:
+        return await scene.channel.send(post)
+    except (PostUnknown, ChannelDown, ChannelBusy) as error:
+        require_no_secret(scene.stage.secrets, told_by(error), "the error")
+        await asyncio.sleep(error.seconds if isinstance(error, ChannelBusy) else 0)
+        return await scene.channel.send(post)
+
+
+@contract("send")
+async def typing_never_fails(scene: Scene) -> None:
+    """That the agent writes is a courtesy: showing it, or no longer, raises nothing, whatever the chat."""
+    chat = await scene.stage.direct()
+    for on in (True, True, False, False):
+        await scene.channel.typing(chat, on=on)
+    if Ability.REMOVAL in scene.stage.abilities:
+        await scene.stage.remove(chat)
+        try:
+            await scene.channel.typing(chat, on=True)
+        except ChannelError as error:
+            message = f"typing raised {type(error).__name__} in a chat that is gone"
+            raise ContractBroken(message) from error
+
+
+@contract("files", "file_bytes_max")
+async def a_file_is_shown_whole(scene: Scene) -> None:
+    """A file that is posted beside words reaches people byte for byte, and so do the words."""
+    chat = await scene.stage.direct()
+    file = LocalFile(data=DATA, name="curve.bin")
+    await scene.show(chat, "see this", files=(file,))
+    seen = [each for each in await scene.stage.seen(chat) if each.is_agents]
+    require_equal([each.file for each in seen if each.file is not None], [DATA], "files that people see")
+    require(any("see this" in each.text for each in seen), "the words can be read")
+
+
+@contract("timeline", "timeline")
+async def the_timeline_knows_posts_by_their_keys(scene: Scene) -> None:
+    """The chat's past is given, the latest first, with the keys of the agent's posts and what each edit replaced."""
+    chat = await scene.stage.direct()
+    await scene.stage.say(chat, "a question")
+    post = make_post(chat, "an answer")
+    receipt = await scene.channel.send(post)
+    edit = make_post(chat, "a better answer", edits=receipt)
+    await scene.channel.send(edit)
+    timeline: Timeline = scene.channel  # type: ignore[assignment]  # its capabilities say so
+    async with aclosing(timeline.history(chat)) as events:
+        found = [event async for event in events]
+    expected = [
+        ("a better answer", edit.key, receipt, scene.channel.account),
+        ("an answer", post.key, "", scene.channel.account),
+    ]
+    told = [(event.text, event.key, event.edits, event.sender) for event in found[:2]]
+    require_equal(told, expected, "the latest of the timeline")
+    require_equal((found[2].text, found[2].key), ("a question", ""), "what the person said")
+
+
+@contract("secrets")
+async def logs_tell_no_secret(scene: Scene) -> None:
+    """Nothing that is logged, by the channel or by a library below it, at any level, holds a secret."""
+    chat = await scene.stage.direct()
+    await scene.show(chat, "hello")
+    await scene.stage.say(chat, "hello")
+    await scene.hear(chat, 1)
+    require_no_secret(scene.stage.secrets, scene.overheard.text, "the log")

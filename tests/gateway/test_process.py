@@ -1,0 +1,159 @@
+"""`hansard gateway` as people run it: reload, status, logs and metrics of a process, and what a newer Hansard does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import apsw
+import pytest
+from click.testing import CliRunner, Result
+
+from hansard.app.health import ask_health
+from hansard.cli.main import cli
+from hansard.errors import RecordTooNew
+from hansard.record.api import Record
+from hansard.record.sqlite.migrate import SCHEMA_VERSION
+from tests.gateway.care import write_config
+from tests.gateway.exposition import parse
+from tests.gateway.stage import until, write_script
+from tests.gateway.test_metrics import ask
+
+PROGRAM = [sys.executable, "-m", "hansard.cli.main"]
+PASSWORD = "not a real password"  # noqa: S105
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return where the program finds its home, and a password for a server that is not there."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HANSARD_")}
+    return {**kept, "HANSARD_HOME": str(home), "HANSARD_MATRIX_PASSWORD": PASSWORD}
+
+
+async def hansard(home: Path, *arguments: str) -> Result:
+    """Run a command beside the gateway, to its end."""
+    runner = CliRunner(env={"HANSARD_HOME": "", "HANSARD_MATRIX_PASSWORD": PASSWORD})
+    return await asyncio.to_thread(runner.invoke, cli, ["--home", str(home), *arguments])
+
+
+@asynccontextmanager
+async def running(home: Path, *arguments: str) -> AsyncIterator[subprocess.Popen[str]]:
+    """Run a gateway, and give it when it tells how it is."""
+    command = [*PROGRAM, "gateway", *arguments]
+    process = subprocess.Popen(command, env=environment(home), stderr=subprocess.PIPE, text=True)
+    try:
+        async with asyncio.timeout(30):
+            while await ask_health(home) is None:
+                assert process.poll() is None, "it did not start"
+                await asyncio.sleep(0.05)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
+
+
+def migrate_further(home: Path) -> None:
+    """Do what a newer Hansard does that changed nothing but its number."""
+    connection = apsw.Connection(str(home / "state.db"))
+    connection.set_busy_timeout(10_000)
+    connection.pragma("user_version", SCHEMA_VERSION + 1)
+    connection.close()
+
+
+async def test_a_gateway_is_reloaded_and_looked_at(home: Path, tmp_path: Path) -> None:
+    """Reload says what became of it, status when it was taken up; the log is a private file of JSON lines."""
+    script, log_file = write_script(tmp_path / "script"), tmp_path / "gateway.log"
+    write_config(home, script)
+    assert (await hansard(home, "gateway", "reload")).exit_code == 2
+    async with running(home, "--log-file", str(log_file)) as process:
+        write_config(home, script, more="[gateway]\nhealth_port = 4\n")
+        done = await hansard(home, "gateway", "reload")
+        taken = f"taken up by process {process.pid}\nfrom the next start on: gateway.health_port\n"
+        assert (done.exit_code, done.stdout) == (0, taken)
+        (home / "config.toml").write_text('model = "nonsense"\n')
+        done = await hansard(home, "gateway", "reload")
+        assert done.exit_code == 1
+        assert done.stderr.startswith(f"nothing was changed:\n{home / 'config.toml'}, line 1: model must be one of")
+        shown = (await hansard(home, "gateway", "status")).stdout
+        assert "the last one was refused, `hansard config check` says why" in shown
+        health = await ask_health(home)
+        assert health is not None
+        assert f"configuration taken up at {health.config.taken_up_at}" in shown
+        assert health.config.readings == 2
+        _, page = await ask(home, "/metrics")
+        assert parse(page)["hansard_config_valid"].samples["hansard_config_valid", ()] == 0
+        process.send_signal(signal.SIGTERM)
+        await until(lambda: process.poll() is not None, 30)
+        assert process.returncode == 143
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    events = [json.loads(line) for line in log_file.read_text().splitlines()]
+    told = [event["event"] for event in events]
+    assert told.count("configuration taken up") == 1
+    assert told.count("configuration refused") == 1
+    assert told[-1] == "stopped"
+    assert log_file.stat().st_mode & 0o777 == 0o600
+    assert PASSWORD not in log_file.read_text()
+
+
+@pytest.mark.loss("M1")
+async def test_a_newer_hansard_ends_an_old_gateway(home: Path, tmp_path: Path) -> None:
+    """A gateway that does nothing notices a migrated record within seconds, says so, and ends with exit code 3."""
+    write_config(home, write_script(tmp_path / "script"))
+    async with running(home) as process:
+        before = (home / "home.jsonl").read_bytes()
+        migrate_further(home)
+        await until(lambda: process.poll() is not None, 30)
+        assert process.returncode == 3
+        assert process.stderr is not None
+        said = process.stderr.read()
+        assert '"event":"the record was migrated"' in said
+        version = SCHEMA_VERSION + 1
+        told = (
+            f"hansard: state.db was migrated to schema version {version} by a newer Hansard; this one must be restarted"
+        )
+        assert told in said
+        assert "Start this program again" in said.splitlines()[-1]
+        assert (home / "home.jsonl").read_bytes() == before
+    with pytest.raises(RecordTooNew):
+        async with Record.open(home):
+            pass
+
+
+@pytest.mark.loss("M1")
+async def test_a_newer_hansard_ends_a_talk(home: Path, tmp_path: Path) -> None:
+    """Somebody who talks through a pipe is told that it was not taken, and what to do; nothing is written."""
+    write_config(home, write_script(tmp_path / "script"))
+    process = subprocess.Popen(
+        PROGRAM,
+        env=environment(home),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("hello\n")
+        process.stdin.flush()
+        said = await asyncio.to_thread(process.stdout.readline)
+        assert said == "You said: hello\n"
+        migrate_further(home)
+        logs = {path: path.read_bytes() for path in home.rglob("*.jsonl")}
+        output, errors = await asyncio.to_thread(process.communicate, "and this?\n", 60)
+        assert "and this?" not in output
+        assert "Start this program again" in errors
+        assert process.returncode != 0
+        assert {path: path.read_bytes() for path in home.rglob("*.jsonl")} == logs
+    finally:
+        process.kill()
+        process.wait()
