@@ -269,6 +269,32 @@ async def test_groups_are_left_with_a_reason(api: BotApi, home: Path) -> None:
     assert api.world.chats[group].actions == ["typing"]
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(FaultKind.CUT_AFTER, "sendMessage"),
+        Fault(FaultKind.CUT_BEFORE, "leaveChat"),
+        Fault(FaultKind.CUT_AFTER, "leaveChat"),
+        Fault(FaultKind.BUSY, "leaveChat"),
+    ],
+)
+async def test_a_reason_is_given_once_whatever_goes_wrong(api: BotApi, home: Path, fault: Fault) -> None:
+    """When nobody knows whether it was said, or the group could not be left at once, it is not said again."""
+    ann = api.world.person("Ann")
+    group = api.world.group("Friends", ann)
+    async with channel_on(api, home) as channel:
+        api.faults.append(fault)
+        for _ in range(3):  # as intake tries it again
+            try:
+                await channel.answer(f"telegram:chat:{group}", accept=False, reason="You may not.")
+                break
+            except (ChannelBusy, ChannelDown):
+                continue
+    assert api.world.of_bot(group) == ["You may not."]
+    assert api.world.bot.id not in api.world.chats[group].members
+    assert not api.faults
+
+
 async def test_what_the_channel_says_of_itself(api: BotApi, home: Path) -> None:
     """Its name, its account, who is alone with it, and how fast it may speak where."""
     async with channel_on(api, home) as channel:

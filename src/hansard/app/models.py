@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hansard.app.keys import VARIABLES, find_key, read_keys
+from hansard.app.retiring import Retiring
 from hansard.errors import ModelMissing
 from hansard.models.demo import DemoModel
 from hansard.models.demo_files import demo_folder
@@ -15,7 +16,7 @@ from hansard.models.scripted import ScriptedModel
 from hansard.models.transcription import OpenAITranscriber
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from pathlib import Path
 
     from hansard.domain.settings import Settings
@@ -63,13 +64,13 @@ class Models:
         self._opening: asyncio.Task[list[Model]] | None = None
         self._warming: asyncio.Task[None] | None = None
         self._chosen: dict[str, Model] = {}
-        self._retiring: set[asyncio.Task[None]] = set()
+        self._retiring = Retiring()
         self._made_of = made_of(home, settings)
         self.name = settings.model or ""
         self.is_named = is_named
         """Whether it comes before a session's own, as it does until somebody chooses one in this run."""
 
-    def use(self, settings: Settings, over: Callable[[], Awaitable[None]]) -> None:
+    def use(self, settings: Settings, over: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Give the models of these settings from now on. Those of before are closed when `over` is."""
         self._settings, made = settings, made_of(self._home, settings)
         if made == self._made_of:
@@ -78,19 +79,8 @@ class Models:
         left = [task for task in (self._warming, self._opening) if task is not None]
         chosen, self._chosen = self._chosen, {}
         self._warming = self._opening = None
-        task = asyncio.create_task(self._retire(left, chosen, over))
-        self._retiring.add(task)
-        task.add_done_callback(self._retiring.discard)
+        self._retiring.add(lambda: close_opened(left, chosen), over)
         self.warm()
-
-    async def _retire(
-        self, tasks: list[asyncio.Task[Any]], chosen: dict[str, Model], over: Callable[[], Awaitable[None]]
-    ) -> None:
-        """Close models that no new turn uses, once the turns that do have ended, or all has."""
-        try:
-            await over()
-        finally:
-            await close_opened(tasks, chosen)
 
     async def __call__(self) -> Sequence[Model]:
         """Return the models, opened once; a failure is tried anew the next time."""
@@ -150,9 +140,7 @@ class Models:
 
     async def close(self) -> None:
         """Let go of connections and processes."""
-        for task in self._retiring:
-            task.cancel()
-        await asyncio.gather(*self._retiring, return_exceptions=True)
+        await self._retiring.close()
         await close_opened([task for task in (self._warming, self._opening) if task is not None], self._chosen)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hansard.app.models import Models, open_transcriber
+from hansard.app.retiring import Retiring
 from hansard.domain.policy import policy_of
 from hansard.engine.turns import Agent
 from hansard.ports.clock import SystemClock
@@ -15,7 +15,7 @@ from hansard.tools.memory import MemoryTool
 from hansard.tools.session_search import SessionSearch
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
     from pathlib import Path
 
     from hansard.domain.settings import Settings
@@ -40,7 +40,7 @@ class Workshop:
         self._record = record
         self._environment = environment
         self._settings = settings
-        self._retiring: set[asyncio.Task[None]] = set()
+        self._retiring = Retiring()
         self.models = models
         self._open_servers()
         self._transcriber = open_transcriber(home, settings, environment)
@@ -66,34 +66,21 @@ class Workshop:
             prepare=self._servers.prepare if settings.mcp else None,
         )
 
-    def use(self, settings: Settings, over: Callable[[], Awaitable[None]]) -> None:
+    def use(self, settings: Settings, over: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Go by these settings from now on. What only turns of before use is closed when `over` is."""
         before, self._settings = self._settings, settings
         self.models.use(settings, over)
         if settings.mcp != before.mcp:
-            self._retire(self._servers.close, over)
+            self._retiring.add(self._servers.close, over)
             self._open_servers()
         # A key may have changed with the same settings, and nothing is opened before a voice note comes.
         if self._transcriber is not None:
-            self._retire(self._transcriber.close, over)
+            self._retiring.add(self._transcriber.close, over)
         self._transcriber = open_transcriber(self._home, settings, self._environment)
-
-    def _retire(self, close: Callable[[], Awaitable[None]], over: Callable[[], Awaitable[None]]) -> None:
-        async def retire() -> None:
-            try:
-                await over()
-            finally:
-                await close()
-
-        task = asyncio.create_task(retire())
-        self._retiring.add(task)
-        task.add_done_callback(self._retiring.discard)
 
     async def close(self) -> None:
         """Let go of connections and programs."""
-        for task in self._retiring:
-            task.cancel()
-        await asyncio.gather(*self._retiring, return_exceptions=True)
+        await self._retiring.close()
         await self._servers.close()
         if self._transcriber is not None:
             await self._transcriber.close()

@@ -76,6 +76,8 @@ class TelegramChannel:
         self._pace = pace or Pace()
         self._gone: set[int] = set()
         """Chats that do not want the agent: not tried again until somebody writes there."""
+        self._told: set[int] = set()
+        """Groups that were told why they are left, and could not be left yet."""
         self._receiver: Receiver | None = None
 
     @property
@@ -155,15 +157,20 @@ class TelegramChannel:
             )
 
     async def answer(self, chat: str, *, accept: bool, reason: str = "") -> None:
-        """Stay in a group, or say why not and leave it: bots are brought into groups without being asked."""
+        """Stay in a group, or say why not and leave it: bots are brought into groups without being asked.
+
+        Whatever becomes of leaving, and if nobody knows whether it was said, the reason is not said twice.
+        """
         if accept:
             return
         chat_id = self._places.now(place_of(chat).chat_id)
-        if reason:
-            with contextlib.suppress(ChatGone, PostRefused):
-                await self._wire.ask(lambda bot: bot.send_message(chat_id, reason), "saying why a group is left")
+        if reason and chat_id not in self._told:
+            with contextlib.suppress(ChatGone, PostRefused, PostUnknown):
+                await self._wire.post(lambda bot: bot.send_message(chat_id, reason), "saying why a group is left")
+            self._told.add(chat_id)
         with contextlib.suppress(ChatGone, PostRefused):
             await self._wire.ask(lambda bot: bot.leave_chat(chat_id), "leaving a group")
+        self._told.discard(chat_id)
 
     async def close(self) -> None:
         """Let go of connections."""

@@ -1,0 +1,80 @@
+"""What outlives turns, when the settings change: new turns get what is set now, others keep theirs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hansard import Record
+from hansard.app.models import Models
+from hansard.app.workshop import Workshop
+from hansard.domain.settings import Person, Settings, TurnLimits
+from hansard.domain.settings_voice import Transcription
+from hansard.domain.tools import ToolOutput
+from tests.gateway.stage import write_script
+from tests.tools.servers import by_stdio, environment
+
+pytestmark = pytest.mark.timeout(180)
+
+ECHO = "mcp__t__echo"
+
+
+def children() -> set[int]:
+    """The processes that this one started and that still run."""
+    return {int(each) for task in Path("/proc/self/task").iterdir() for each in (task / "children").read_text().split()}
+
+
+async def test_servers_of_before_serve_the_turns_of_before(home: Path, tmp_path: Path) -> None:
+    """A server that is taken out of the settings is offered no longer, runs on for turns that began, and then ends."""
+    before = Settings(model=f"scripted:{write_script(tmp_path / 'script')}", mcp={"t": by_stdio(tmp_path / "ran")})
+    after = msgspec.structs.replace(
+        before,
+        mcp={},
+        limits=TurnLimits(person_turns_day_max=7),
+        people={"ann": Person(persona="Be brief.")},
+        transcription=Transcription(model="openai:whisper"),
+    )
+    over = asyncio.Event()
+    known = children()
+    async with Record.open(home) as record:
+        workshop = Workshop(home, record, Models(home, before, {}), before, environment())
+        old = workshop.agent()
+        assert old.prepare is not None
+        assert await old.prepare() == []
+        assert ECHO in old.tools
+        assert children() > known
+        workshop.use(after, over.wait)
+        new = workshop.agent()
+        assert (ECHO in new.tools, new.prepare) == (False, None)
+        assert new.policy.budget.person.turns == 7
+        assert new.policy.choice("person:ann").persona == "Be brief."
+        assert (old.transcriber, new.transcriber is None) == (None, False)
+        output = await old.tools[ECHO].run({"text": "still here"})
+        assert isinstance(output, ToolOutput)
+        assert "still here" in output.text
+        over.set()
+        async with asyncio.timeout(30):
+            while children() - known:  # noqa: ASYNC110 - a process ends when it ends
+                await asyncio.sleep(0.05)
+        await workshop.close()
+
+
+async def test_leaving_ends_what_was_about_to_be_ended(home: Path, tmp_path: Path) -> None:
+    """A process that is left while turns of before still run leaves no program behind, old or new."""
+    settings = Settings(model=f"scripted:{write_script(tmp_path / 'script')}", mcp={"t": by_stdio(tmp_path / "ran")})
+    known = children()
+    async with Record.open(home) as record:
+        workshop = Workshop(home, record, Models(home, settings, {}), settings, environment())
+        for mcp in ({"u": by_stdio(tmp_path / "other")}, {}):
+            agent = workshop.agent()
+            assert agent.prepare is not None
+            assert await agent.prepare() == []
+            workshop.use(msgspec.structs.replace(settings, mcp=mcp), asyncio.Event().wait)
+        assert children() > known
+        await workshop.close()
+        async with asyncio.timeout(30):
+            while children() - known:  # noqa: ASYNC110 - a process ends when it ends
+                await asyncio.sleep(0.05)
