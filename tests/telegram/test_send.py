@@ -295,6 +295,28 @@ async def test_a_reason_is_given_once_whatever_goes_wrong(api: BotApi, home: Pat
     assert not api.faults
 
 
+async def test_a_reason_is_not_given_again_after_a_crash(api: BotApi, home: Path) -> None:
+    """A process died between the words and leaving: the next one only leaves. Brought in again, it says why again."""
+    ann = api.world.person("Ann")
+    group = api.world.group("Friends", ann)
+    chat = f"telegram:chat:{group}"
+    async with channel_on(api, home) as channel:
+        api.faults.append(Fault(FaultKind.CUT_BEFORE, "leaveChat"))
+        with pytest.raises(ChannelDown):
+            await channel.answer(chat, accept=False, reason="You may not.")
+    async with channel_on(api, home) as channel:
+        await channel.answer(chat, accept=False, reason="You may not.")
+        assert api.world.of_bot(group) == ["You may not."]
+        assert api.world.bot.id not in api.world.chats[group].members
+        api.world.chats[group].members.add(api.world.bot.id)
+        api.faults.append(Fault(FaultKind.BUSY, "sendMessage"))
+        with pytest.raises(ChannelBusy):
+            await channel.answer(chat, accept=False, reason="You may not.")
+        await channel.answer(chat, accept=False, reason="You may not.")
+    assert api.world.of_bot(group) == ["You may not."] * 2
+    assert (home / "telegram" / "leaving.json").stat().st_mode & 0o777 == 0o600
+
+
 async def test_what_the_channel_says_of_itself(api: BotApi, home: Path) -> None:
     """Its name, its account, who is alone with it, and how fast it may speak where."""
     async with channel_on(api, home) as channel:

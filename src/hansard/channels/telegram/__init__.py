@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from hansard.channels.telegram.channel import TelegramChannel
-from hansard.channels.telegram.keeping import Places, read_token
+from hansard.channels.telegram.keeping import Leaving, Places, read_token
 from hansard.channels.telegram.receiving import Pace
 from hansard.channels.telegram.wire import Wire
 
@@ -40,4 +40,4 @@ def open_telegram(
 ) -> TelegramChannel:
     """Make the channel of a bot. Nothing is asked of Telegram yet, which may be down."""
     token = read_token(home, environment.get(TOKEN, ""))
-    return TelegramChannel(token, Wire(token, settings.base_url), Places(home), pace)
+    return TelegramChannel(token, Wire(token, settings.base_url), Places(home), Leaving(home), pace)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from telegram import Bot
 
-    from hansard.channels.telegram.keeping import Places, Token
+    from hansard.channels.telegram.keeping import Leaving, Places, Token
     from hansard.channels.telegram.reading import Place
     from hansard.channels.telegram.wire import Wire
 
@@ -69,15 +69,14 @@ def forms_of(markdown: str, units_max: int) -> list[Form]:
 class TelegramChannel:
     """One bot. It implements `Channel` and `Fetches`; Telegram tells bots nothing of the past."""
 
-    def __init__(self, token: Token, wire: Wire, places: Places, pace: Pace | None = None) -> None:
+    def __init__(self, token: Token, wire: Wire, places: Places, leaving: Leaving, pace: Pace | None = None) -> None:
         self._account = token.account
         self._wire = wire
         self._places = places
         self._pace = pace or Pace()
         self._gone: set[int] = set()
         """Chats that do not want the agent: not tried again until somebody writes there."""
-        self._told: set[int] = set()
-        """Groups that were told why they are left, and could not be left yet."""
+        self._leaving = leaving
         self._receiver: Receiver | None = None
 
     @property
@@ -159,18 +158,22 @@ class TelegramChannel:
     async def answer(self, chat: str, *, accept: bool, reason: str = "") -> None:
         """Stay in a group, or say why not and leave it: bots are brought into groups without being asked.
 
-        Whatever becomes of leaving, and if nobody knows whether it was said, the reason is not said twice.
+        If nobody knows whether it was said, or the process died meanwhile, the reason is not said again.
         """
         if accept:
             return
         chat_id = self._places.now(place_of(chat).chat_id)
-        if reason and chat_id not in self._told:
-            with contextlib.suppress(ChatGone, PostRefused, PostUnknown):
+        if reason and self._leaving.begin(chat_id):
+            try:
                 await self._wire.post(lambda bot: bot.send_message(chat_id, reason), "saying why a group is left")
-            self._told.add(chat_id)
+            except (ChatGone, PostRefused, PostUnknown):
+                pass
+            except (ChannelBusy, ChannelDown):
+                self._leaving.end(chat_id)
+                raise
         with contextlib.suppress(ChatGone, PostRefused):
             await self._wire.ask(lambda bot: bot.leave_chat(chat_id), "leaving a group")
-        self._told.discard(chat_id)
+        self._leaving.end(chat_id)
 
     async def close(self) -> None:
         """Let go of connections."""

@@ -1,4 +1,4 @@
-"""The folder `telegram` of the home: the token, and which groups have another id than before.
+"""The folder `telegram` of the home: the token, which groups have another id than before, which are being left.
 
 Reads, writes: files of that folder, each whole or not at all.
 Invariants: the folder is 0700 and its files 0600. The token is read, never written, and never part of an error.
@@ -89,7 +89,7 @@ class Places:
         if self.first(new_id) == self.first(old_id) or old_id == new_id:
             return
         known = {**self._known(), str(new_id): str(self.first(old_id))}
-        self._write(msgspec.json.encode(known))
+        write_whole(self._path, msgspec.json.encode(known))
         self._first = known
 
     def _known(self) -> dict[str, str]:
@@ -102,18 +102,46 @@ class Places:
                 raise ConfigInvalid(f"{self._path} is not what was written there; move it aside.") from None
         return self._first
 
-    def _write(self, data: bytes) -> None:
-        """Replace the file whole, durably."""
-        self._path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        draft = self._path.with_suffix(".new")
-        descriptor = os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+class Leaving:
+    """Groups that are told why the agent leaves: noted before the words, so that no crash has them said twice."""
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / FOLDER / "leaving.json"
+
+    def begin(self, chat_id: int) -> bool:
+        """Note, durably, that a group is told; return whether it was not before."""
+        known = self._known()
+        if chat_id in known:
+            return False
+        write_whole(self._path, msgspec.json.encode([*known, chat_id]))
+        return True
+
+    def end(self, chat_id: int) -> None:
+        """The group is left, or was surely not told."""
+        known = self._known()
+        if chat_id in known:
+            write_whole(self._path, msgspec.json.encode([each for each in known if each != chat_id]))
+
+    def _known(self) -> list[int]:
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            return msgspec.json.decode(self._path.read_bytes(), type=list[int])
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return []
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Replace a file whole, durably."""
+    path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    draft = path.with_suffix(".new")
+    descriptor = os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
