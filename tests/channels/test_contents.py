@@ -193,17 +193,21 @@ def test_who_is_meant(content: dict[str, Any], *, for_agent: bool) -> None:
     ("body", "words"),
     [
         ("> <@a:x> first\n> second\n\nmine", "mine"),
+        ("> * <@a:x> waves\n\nmine", "mine"),
         ("> <@a:x> first\n\n> a quote of mine\nand more", "> a quote of mine\nand more"),
+        ("> a quote of mine\n\nand more", "> a quote of mine\n\nand more"),
+        ("> <Ann> wrote this\n\nand more", "> <Ann> wrote this\n\nand more"),
+        ("> <@a:x> is my favourite address\nand more", "> <@a:x> is my favourite address\nand more"),
         ("mine", "mine"),
     ],
 )
-def test_the_answered_words_are_left_out(body: str, words: str) -> None:
-    """A reply holds its own words only, quotes of its writer included."""
+def test_a_reply_is_taken_whole(body: str, words: str) -> None:
+    """A reply's text is its whole body; what an old client repeated of the answered message is known as that."""
     content = {"msgtype": "m.text", "body": body, "m.relates_to": {"m.in_reply_to": {"event_id": "$b"}}}
     raw = {"type": "m.room.message", "event_id": "$a", "sender": "@a:x", "content": content}
     found = event_of(raw, Seen("!r:x", is_direct=True), ME)
     assert found is not None
-    assert (found.kind, found.text, found.reply_to) == (EventKind.MESSAGE, words, "$b")
+    assert (found.kind, found.text, found.words, found.reply_to) == (EventKind.MESSAGE, body, words, "$b")
 
 
 @pytest.mark.parametrize(

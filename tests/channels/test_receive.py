@@ -146,7 +146,8 @@ async def test_who_is_meant_in_a_room(synapse: Synapse, home: Path, tmp_path: Pa
         got = [await agent.next() for _ in range(6)]
         assert [event.is_for_agent for event in got] == [False, True, True, False, True, False]
         assert [event.sender for event in got] == [ann.user_id] * 2 + [ben.user_id] * 2 + [ann.user_id] * 2
-        assert (got[4].text, got[4].reply_to) == ("and I answer", own)
+        assert (got[4].words, got[4].reply_to) == ("and I answer", own)
+        assert got[4].text == f"> <{bot.user_id}> I am here\n\nand I answer"
 
 
 async def test_threads(synapse: Synapse, home: Path, tmp_path: Path) -> None:

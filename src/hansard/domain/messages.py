@@ -40,10 +40,19 @@ class ToolOutcome(StrEnum):
     UNKNOWN = "unknown"
 
 
+class TextForm(StrEnum):
+    """What a text is, beside the other texts of its message."""
+
+    WORDS = "words"
+    QUOTED = "quoted"
+    """The words of another message, which a client repeated above an answer to it. A model is not given them."""
+
+
 class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
     """Words."""
 
     text: str
+    form: TextForm = TextForm.WORDS
 
 
 class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True):
@@ -119,6 +128,16 @@ def join_text(parts: tuple[Part, ...]) -> str:
     if len(parts) == 1 and isinstance(parts[0], Text):
         return parts[0].text
     return "".join(part.text for part in parts if isinstance(part, Text | ToolResult))
+
+
+def join_own_text(parts: tuple[Part, ...]) -> str:
+    """Return the words of the parts without those that a client repeated from another message."""
+    return join_text(tuple(part for part in parts if not is_quoted(part)))
+
+
+def is_quoted(part: Part) -> bool:
+    """Return whether a part only repeats another message."""
+    return isinstance(part, Text) and part.form is TextForm.QUOTED
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):

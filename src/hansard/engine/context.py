@@ -27,6 +27,7 @@ from hansard.domain.messages import (
     ToolCall,
     ToolOutcome,
     ToolResult,
+    is_quoted,
 )
 from hansard.domain.requests import AssistantSaid, Image, Request, Rules, Said, ToolsSaid, UserSaid, family_of
 from hansard.engine import prompts
@@ -370,7 +371,7 @@ def words_of(message: Message, *, is_private: bool = False) -> str:
     """Return what somebody said, as a model reads it. Who said it in a chat of one person goes without saying."""
     if message.is_retracted:
         return prompts.RETRACTED
-    pieces = [part.text for part in message.parts if isinstance(part, Text)]
+    pieces = [part.text for part in message.parts if isinstance(part, Text) and not is_quoted(part)]
     files = [file_note(part) for part in message.parts if isinstance(part, File)]
     text = "\n".join(pieces)
     if message.role == Role.SYSTEM and not message.id.startswith(DERIVED_PREFIX):

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from hansard.domain.messages import File, Role, Status, Text, ToolCall, ToolResult
+from hansard.domain.messages import File, Role, Status, Text, ToolCall, ToolResult, is_quoted
 from hansard.domain.requests import FinishReason, Request, UserSaid
 from hansard.engine.views import BYTES_PER_TOKEN, cut_middle, estimate_tokens
 
@@ -65,6 +65,8 @@ def told(message: Message) -> str:
     """Return a message as a summary's reader is given it: one block of text."""
     pieces = []
     for part in message.parts:
+        if is_quoted(part):
+            continue
         if isinstance(part, Text):
             pieces.append(part.text)
         elif isinstance(part, ToolCall):

@@ -13,7 +13,7 @@ import re
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from hansard.domain.messages import Role, Status
+from hansard.domain.messages import Role, Status, join_own_text
 from hansard.domain.requests import Delta, Request, Usage, UserSaid
 from hansard.engine.delimiting import data_of
 
@@ -52,7 +52,7 @@ def first_exchange(conversation: Conversation) -> str:
     answer = next((each for each in answers if each.status == Status.COMPLETE and each.text.strip()), None)
     if said is None or answer is None:
         return ""
-    pieces = [data_of(message.text[:EXCERPT_CHARACTERS], message.id) for message in (said, answer)]
+    pieces = [data_of(join_own_text(each.parts)[:EXCERPT_CHARACTERS], each.id) for each in (said, answer)]
     return "\n\n".join(["The person:", pieces[0], "The answer:", pieces[1]])
 
 

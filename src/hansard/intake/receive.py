@@ -20,7 +20,7 @@ from hansard.domain.access import Action, may
 from hansard.domain.arrivals import Arrival, Change, Held, Invited, Manner, Outcome, Passing, Rules
 from hansard.domain.chats import key_in_chat, message_id_of, parse_key
 from hansard.domain.limits import TITLE_CHARACTERS_MAX
-from hansard.domain.messages import Message, Part, Role, Text
+from hansard.domain.messages import Message, Part, Role, Text, TextForm
 from hansard.domain.notices import language
 from hansard.domain.questions import answer_of
 from hansard.domain.settings import Busy
@@ -257,12 +257,12 @@ class Intake:
         if not self._is_for_agent(event) and not self._options.observe:
             await self._ignore(event, cursor)
             return None
-        text = event.command or self._mention.sub("", event.text, count=1)
+        text = event.command or self._mention.sub("", event.words, count=1)
         return await self._say(event, cursor, parse(text) if self._is_for_agent(event) else None)
 
     async def _is_answer(self, event: Event) -> bool:
         """Return whether somebody answers what a turn asks them here: they need not name the agent for that."""
-        if answer_of(event.text.strip().removeprefix("/")) is None:
+        if answer_of(event.words.strip().removeprefix("/")) is None:
             return False
         return await self._persist(lambda: is_asked(self._record, self._place(event)))
 
@@ -309,7 +309,7 @@ class Intake:
         )
 
     async def _arrival(self, event: Event, place: Place, manner: Manner, parsed: Parsed | None, cursor: str) -> Arrival:
-        parts: list[Part] = [Text(unescaped(event.text))] if event.text or not event.files else []
+        parts = text_parts(event)
         notes: list[str] = []
         if event.files and await self._may(event, Action.TALK):
             fetched = await self._fetcher.fetch_all(event.files)
@@ -420,6 +420,14 @@ def by_room(events: Sequence[Event]) -> list[list[Event]]:
     for event in events:
         rooms.setdefault(event.chat.partition(":thread:")[0], []).append(event)
     return list(rooms.values())
+
+
+def text_parts(event: Event) -> list[Part]:
+    """Return what an event says, all of it; nothing for a file without a caption."""
+    if not event.text and event.files:
+        return []
+    quoted = [Text(event.quoted, TextForm.QUOTED)] if event.quoted else []
+    return [*quoted, Text(unescaped(event.words))]
 
 
 def unescaped(text: str) -> str:

@@ -65,10 +65,17 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     reply_to: str = ""
     files: tuple[RemoteFile, ...] = ()
     raw: str = ""
+    quoted: str = ""
+    """The beginning of `text` in which a client repeated the message that is answered. It is recorded, too."""
     command: str = ""
     """What is read as a command, where that is not the text itself: `/new` of `/new@bot`. The text is what was said."""
     gather_seconds: float = 0.0
     """For how long more of the same may follow, when a client sends what was said at once in several parts."""
+
+    @property
+    def words(self) -> str:
+        """The text without the words of another message that its client repeated."""
+        return self.text.removeprefix(self.quoted)
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):

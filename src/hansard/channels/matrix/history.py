@@ -85,6 +85,6 @@ def shown_of(raw: Json, session: Session, user_id: str, room_id: str) -> Shown |
     if text_of(content, "msgtype") in FILES:
         text, file = caption_of(content), text_of(content, "filename") or text_of(content, "body")
     else:
-        # Own words are compared byte for byte with the record, so nothing is taken from them.
+        # Own words are compared byte for byte with the record, so nothing is added to them.
         text = text_of(content, "body") if sender == user_id else words_of(content)
     return Shown(id=id, sender=sender, text=text, sent_at_ms=sent_at_ms, edits=edits, key=key, file=file)

@@ -28,8 +28,10 @@ KEY_FIELD: Final = "hansard.key"
 UNSPOKEN: Final = frozenset({"m.notice", "m.server_notice", "m.key.verification.request"})
 """What programs say. Any other kind has a body for those who do not know it, and that is read."""
 FILES: Final = frozenset({"m.image", "m.file", "m.audio", "m.video"})
-QUOTED: Final = re.compile(r"\A(?:> ?[^\n]*\n)+\n?")
-"""The words that are answered, which older clients repeat above a reply."""
+FALLBACK: Final = re.compile(r"> (?:\* )?<@[^\s:>]+:[^\s>]+>[^\n]*\n(?:>[^\n]*\n)*\n")
+"""How older clients repeat the words that are answered above a reply: their author, the lines, an empty line.
+
+Other lines that begin with `>` are a person's own."""
 NAME_ENDS: Final = re.compile(r"[:,!?.\s]|\Z")
 
 
@@ -85,13 +87,15 @@ def reply_of(content: Json) -> str:
 
 
 def words_of(content: Json) -> str:
-    """What a person wrote, without the repeated words of what they answer."""
+    """What a message says: its whole body."""
     body = text_of(content, "body")
-    if text_of(content, "m.relates_to", "m.in_reply_to", "event_id"):
-        body = QUOTED.sub("", body)
-    if content.get("msgtype") == "m.emote":
-        return f"* {body}"
-    return body
+    return f"* {body}" if content.get("msgtype") == "m.emote" else body
+
+
+def quoted_in(content: Json, text: str) -> str:
+    """How a text begins if it is a reply whose client repeated there what is answered; empty otherwise."""
+    found = FALLBACK.match(text) if text_of(content, "m.relates_to", "m.in_reply_to", "event_id") else None
+    return found.group() if found else ""
 
 
 def files_of(content: Json) -> tuple[RemoteFile, ...]:
@@ -130,6 +134,7 @@ def names_agent(content: Json, me: Self) -> bool:
     if me.user_id in list_of(content, "m.mentions", "user_ids"):
         return True
     body = words_of(content)
+    body = body.removeprefix(quoted_in(content, body))
     if me.user_id in body or f"matrix.to/#/{me.user_id}" in unquote(text_of(content, "formatted_body")):
         return True
     start = body.lstrip().removeprefix("@").casefold()
@@ -193,10 +198,12 @@ def event_of(raw: Json, seen: Seen, me: Self) -> Event | None:
     files = files_of(content)
     if not is_spoken(content):
         return None
+    text = caption_of(content) if files else words_of(content)
     return msgspec.structs.replace(
         common,
         chat=Place(seen.room_id, thread_of(content)).chat,
-        text=caption_of(content) if files else words_of(content),
+        text=text,
+        quoted=quoted_in(content, text),
         is_for_agent=seen.is_direct or seen.answers_agent or names_agent(content, me),
         reply_to=reply_of(content),
         files=files,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain import entries as e
 from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked
-from hansard.domain.messages import Role, join_text
+from hansard.domain.messages import Role, join_own_text
 from hansard.domain.questions import Answered, answer_of
 from hansard.domain.turns import TurnState
 from hansard.record.operations.messages import Offered, add_message
@@ -134,7 +134,7 @@ def take_answers(tx: Transaction, session_id: str, message_ids: tuple[str, ...],
         found = tx.find(journal, message_id) if running is not None else None
         body = e.decode_body(found.kind, found.version, found.body) if found is not None else None
         is_said = isinstance(body, e.MessageAdded) and body.role == Role.USER
-        said = answer_of(join_text(body.parts), account) if is_said and isinstance(body, e.MessageAdded) else None
+        said = answer_of(join_own_text(body.parts), account) if is_said and isinstance(body, e.MessageAdded) else None
         if running is None or said is None or not isinstance(body, e.MessageAdded):
             others.append(message_id)
             continue
