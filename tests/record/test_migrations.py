@@ -1,4 +1,4 @@
-"""The schema's versions: the migrations lead to `schema.sql`, step by step, each atomic and after a backup."""
+"""The schema's versions: the migrations lead to `schema.sql`, in one transaction, after one backup."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from hansard.domain.messages import Message
 from hansard.errors import RecordDamaged, RecordTooNew
 from hansard.record.api import Record
+from hansard.record.rebuilding import refold
 from hansard.record.sqlite.connection import APPLICATION_ID
 from hansard.record.sqlite.migrate import (
     MIGRATIONS,
@@ -22,6 +23,7 @@ from hansard.record.sqlite.migrate import (
     migrate,
     schema_version,
 )
+from hansard.record.sqlite.queries import SQL
 
 GOOD_STEP = "CREATE TABLE more (x INTEGER) STRICT; INSERT INTO more VALUES (1);"
 BAD_STEP = "CREATE TABLE half (x INTEGER); UPDATE record SET commits = 99; INSERT INTO nowhere VALUES (1);"
@@ -51,7 +53,7 @@ def scratch(tmp_path: Path) -> apsw.Connection:
 def test_the_migrations_reproduce_the_schema(tmp_path: Path, scratch: apsw.Connection) -> None:
     """An empty database that takes every migration has the schema of `schema.sql`, to the word."""
     migrated = apsw.Connection(str(tmp_path / "migrated.db"))
-    migrate(migrated, tmp_path / "backups")
+    migrate(migrated, tmp_path / "backups", refold)
     assert schema_version(migrated) == schema_version(scratch) == SCHEMA_VERSION
     assert shape(migrated) == shape(scratch)
 
@@ -65,48 +67,52 @@ def test_the_migrations_are_numbered_without_a_gap() -> None:
 
 
 @pytest.mark.loss("M4", "M7")
-def test_a_migration_is_preceded_by_a_backup(tmp_path: Path, scratch: apsw.Connection) -> None:
-    """Each step leaves a copy of the database as it was before, readable by nobody else, and then its change."""
+def test_a_migration_leaves_one_backup(tmp_path: Path, scratch: apsw.Connection) -> None:
+    """However many steps there are, one copy of the database as it was before stays, readable by nobody else."""
     before = shape(scratch)
-    backups = migrate(scratch, tmp_path / "backups", (*MIGRATIONS, GOOD_STEP, "DROP TABLE more;"))
+    backup = migrate(scratch, tmp_path / "backups", refold, (*MIGRATIONS, GOOD_STEP, "DROP TABLE more;"))
     assert schema_version(scratch) == SCHEMA_VERSION + 2
-    assert len(backups) == 2
-    first, second = (apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY) for path in backups)
-    assert (schema_version(first), shape(first)) == (SCHEMA_VERSION, before)
-    assert schema_version(second) == SCHEMA_VERSION + 1
-    assert "more" in {name for _, name, _ in shape(second)}
-    assert all(path.stat().st_mode & 0o777 == 0o600 for path in backups)
+    assert [backup] == list((tmp_path / "backups").iterdir())
+    copy = apsw.Connection(str(backup), flags=apsw.SQLITE_OPEN_READONLY)
+    assert (schema_version(copy), shape(copy)) == (SCHEMA_VERSION, before)
+    assert backup is not None
+    assert backup.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.loss("M4", "B18")
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path, scratch: apsw.Connection) -> None:
-    """A step that fails half-way is undone whole: version, schema and rows are as before, and the backup is there."""
+    """A step that fails undoes those before it, too: version, schema and rows are as before, and no copy is left."""
     before = (schema_version(scratch), shape(scratch), content(scratch))
     with pytest.raises(apsw.SQLError, match="nowhere"):
-        migrate(scratch, tmp_path / "backups", (*MIGRATIONS, BAD_STEP))
+        migrate(scratch, tmp_path / "backups", refold, (*MIGRATIONS, GOOD_STEP, BAD_STEP))
     assert not scratch.in_transaction
     assert (schema_version(scratch), shape(scratch), content(scratch)) == before
-    (backup,) = (tmp_path / "backups").iterdir()
-    copy = apsw.Connection(str(backup), flags=apsw.SQLITE_OPEN_READONLY)
-    assert (schema_version(copy), shape(copy), content(copy)) == before
+    assert list((tmp_path / "backups").iterdir()) == []
 
 
 @pytest.mark.loss("M4")
-def test_a_failed_migration_can_be_tried_again(tmp_path: Path, scratch: apsw.Connection) -> None:
-    """The steps before a failed one stay; a repaired one continues there, with a backup of its own."""
-    with pytest.raises(apsw.SQLError):
-        migrate(scratch, tmp_path / "backups", (*MIGRATIONS, GOOD_STEP, BAD_STEP))
-    assert schema_version(scratch) == SCHEMA_VERSION + 1
-    backups = migrate(scratch, tmp_path / "backups", (*MIGRATIONS, GOOD_STEP, "DROP TABLE more;"))
-    assert schema_version(scratch) == SCHEMA_VERSION + 2
-    assert len(backups) == 1
-    assert len(list((tmp_path / "backups").iterdir())) == 3
+def test_a_migration_replaces_the_copy_of_one_that_was_killed(tmp_path: Path, scratch: apsw.Connection) -> None:
+    """What a killed migration had copied so far does not stay beside the backup of the one that succeeds."""
+    backups = tmp_path / "backups"
+    backups.mkdir()
+    (backups / f"state-v{SCHEMA_VERSION}.db.new").write_bytes(b"half a copy")
+    backup = migrate(scratch, backups, refold, (*MIGRATIONS, GOOD_STEP))
+    assert list(backups.iterdir()) == [backup]
 
 
 def test_a_database_of_this_version_is_left_alone(tmp_path: Path, scratch: apsw.Connection) -> None:
     """Nothing to migrate makes no backup."""
-    assert migrate(scratch, tmp_path / "backups") == []
+    assert migrate(scratch, tmp_path / "backups", refold) is None
     assert not (tmp_path / "backups").exists()
+
+
+def test_a_fold_empties_every_projection(scratch: apsw.Connection) -> None:
+    """Every table but those that hold what was said is emptied before the entries are folded again."""
+    tables = [
+        name for _, name, sql in shape(scratch) if sql.startswith("CREATE TABLE") and not name.startswith("sqlite_")
+    ]
+    emptied = re.findall(r"DELETE FROM (\w+)", SQL.clear_projections)
+    assert sorted(emptied) == sorted(set(tables) - {"record", "journal", "entry", "chunk", "kind"})
 
 
 async def make_home(home: Path) -> None:

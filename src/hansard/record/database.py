@@ -26,6 +26,7 @@ from hansard.record.journals import Kept, MismatchError
 from hansard.record.lines import decode_line, log_name, part_name
 from hansard.record.operations.home import home_journal
 from hansard.record.reading import Gate, Identity, look_at
+from hansard.record.rebuilding import refold
 from hansard.record.reconcile import Reconciler
 from hansard.record.sqlite.connection import fetch, immediate, open_connection
 from hansard.record.sqlite.migrate import (
@@ -105,7 +106,7 @@ class Database:
             create_schema(connection)
             sync_folder(str(self.home))
         elif version < SCHEMA_VERSION:
-            migrate(connection, self.home / "backups")
+            migrate(connection, self.home / "backups", refold)
         for kind, kind_version, ignorable in fetch(connection, SQL.list_kinds):
             check_kind(kind, kind_version, ignorable=bool(ignorable))
         self.identity = look_at(self.path)

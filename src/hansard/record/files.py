@@ -43,6 +43,15 @@ def sync_descriptor(descriptor: int) -> None:
         os.fsync(descriptor)
 
 
+def sync_file(path: str) -> None:
+    """Put a whole file's content on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        sync_descriptor(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def sync_folder(path: str) -> None:
     """Put a folder's names on the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)

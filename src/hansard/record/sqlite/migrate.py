@@ -1,4 +1,4 @@
-"""Schema versions: create, migrate one step at a time, refuse what is newer."""
+"""Schema versions: create, migrate in one transaction, refuse what is newer."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from hansard.errors import RecordDamaged, RecordMigrated, RecordTooNew
+from hansard.record.files import make_folder, sync_file, sync_folder
 from hansard.record.sqlite.connection import APPLICATION_ID, immediate
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import apsw
@@ -62,16 +63,37 @@ def create_schema(connection: apsw.Connection) -> None:
         connection.pragma("user_version", SCHEMA_VERSION)
 
 
-def migrate(connection: apsw.Connection, backups: Path, migrations: Sequence[str] = MIGRATIONS) -> list[Path]:
-    """Bring an older database to the newest version: each step atomic, each preceded by a backup."""
-    made = []
-    for version in range(schema_version(connection), len(migrations)):
-        backups.mkdir(mode=0o700, exist_ok=True)
-        backup = backups / f"state-v{version}-{secrets.token_hex(4)}.db"
-        connection.execute(SQL.vacuum_into, (str(backup),))
-        backup.chmod(0o600)
-        made.append(backup)
+def migrate(
+    connection: apsw.Connection,
+    backups: Path,
+    refold: Callable[[apsw.Connection], None],
+    migrations: Sequence[str] = MIGRATIONS,
+) -> Path | None:
+    """Bring an older database to the newest version, and leave one backup of it as it was.
+
+    Every step and the fold of the entries into the projections are one transaction: killed at any moment, the
+    database is the old one or the new one. The copy gets its name as the last thing before COMMIT, so that a run that
+    did not come so far leaves a copy that the next run replaces.
+    """
+    version = schema_version(connection)
+    if version >= len(migrations):
+        return None
+    make_folder(str(backups))
+    copy = backups / f"state-v{version}.db.new"
+    backup = backups / f"state-v{version}-{secrets.token_hex(4)}.db"
+    copy.unlink(missing_ok=True)
+    try:
+        connection.execute(SQL.vacuum_into, (str(copy),))
+        copy.chmod(0o600)
+        sync_file(str(copy))
         with immediate(connection):
-            connection.execute(migrations[version])
-            connection.pragma("user_version", version + 1)
-    return made
+            for step in migrations[version:]:
+                connection.execute(step)
+            refold(connection)
+            connection.pragma("user_version", len(migrations))
+            copy.rename(backup)
+            sync_folder(str(backups))
+    except BaseException:
+        copy.unlink(missing_ok=True)
+        raise
+    return backup

@@ -371,6 +371,40 @@ WHERE s.open_message IS NOT c.message_id
 -- Journals that no session and not the home accounts for.
 SELECT j.id FROM journal j LEFT JOIN session s ON s.journal = j.key WHERE s.journal IS NULL AND j.id <> ?
 
+-- name: clear_projections
+-- Empty every table that is a fold of the entries. The outbox goes on with the numbers that follow.
+DELETE FROM session;
+DELETE FROM turn;
+DELETE FROM delivery;
+DELETE FROM route;
+DELETE FROM cursor;
+DELETE FROM intake;
+DELETE FROM turn_chat;
+DELETE FROM outbox;
+DELETE FROM held;
+DELETE FROM access;
+DELETE FROM pace;
+DELETE FROM note;
+DELETE FROM turn_person;
+DELETE FROM person;
+DELETE FROM link_code
+
+-- name: outbox_order
+-- The numbers that give the messages of all sessions their order.
+SELECT number, journal, message_id, chat FROM outbox
+
+-- name: restore_outbox_number
+-- Give a message that was folded again its old place.
+UPDATE outbox SET number = ? WHERE journal = ? AND message_id = ? AND chat = ?
+
+-- name: count_entries
+-- How many entries there are, so that progress can be shown.
+SELECT count(*) FROM entry
+
+-- name: update_journal_fold
+-- What stands in the journal's own row as a fold of its entries.
+UPDATE journal SET messages = ?, active_at = ? WHERE key = ?
+
 -- name: unsynced_journals
 -- Journals whose log is not known to be on the disk.
 SELECT id FROM journal WHERE log_synced < log_end

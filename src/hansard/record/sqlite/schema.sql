@@ -1,11 +1,13 @@
 -- The record's schema. This file is the truth; the migrations must reproduce it (tested).
 -- `entry` and `chunk` are what was said. Everything below the line "projections" is a fold of `entry`.
 
--- One row: which database this is, and how many commits it has seen.
+-- One row: which database this is, and how many commits it has seen. `rebuilding` is 1 while the logs are still being
+-- read into a new database: nobody may read it then, and the next opening goes on.
 CREATE TABLE record (
     one         INTEGER PRIMARY KEY CHECK (one = 1),
     database_id TEXT    NOT NULL,
-    commits     INTEGER NOT NULL
+    commits     INTEGER NOT NULL,
+    rebuilding  INTEGER NOT NULL DEFAULT 0 CHECK (rebuilding IN (0, 1))
 ) STRICT;
 
 -- One row for each session and one for the home: the chain's head and how far each log file must reach.
