@@ -206,7 +206,7 @@ def test_an_answer_loses_no_word_and_gains_no_power(markdown: str) -> None:
         ("[x](javascript:alert(1))", "<p>[x](javascript:alert(1))</p>"),
         ("2. b\n1. a", '<ol start="2"><li value="2">b</li>\n<li value="1">a</li>\n</ol>'),
         ("AT&amp;T", ""),
-        ("see [1]\n\n[1]: https://a.b", ""),
+        ("see [1]\n\n[1]: https://a.b", "<p>see [1]</p>\n<p>[1]: https://a.b</p>"),
     ],
 )
 def test_markdown(markdown: str, expected: str) -> None:

@@ -275,3 +275,12 @@ async def test_a_chat_that_is_gone_is_set_aside(stage: Stage) -> None:
     assert stage.api.world.of_bot(bob) == ["Hello, Bob"]
     assert {each.state for each in await stage.deliveries(session_id)} == {DeliveryState.FAILED}
     assert stage.api.calls["sendMessage"] == 2
+
+
+async def test_a_long_line_is_shown_to_its_last_sign(stage: Stage) -> None:
+    """Posts that begin in the middle of a line show what was said, also when that begins with a sign of Markdown."""
+    text = " ".join(f"{number} > 3, {number} # 4, - 5 and + 6:" for number in range(400))
+    await stage.say(text)
+    await stage.drained()
+    assert len(stage.shown) > 1
+    assert " ".join(stage.shown) == text

@@ -17,7 +17,7 @@ from hansard.delivery.sending import Fate, Tried, describe
 from hansard.delivery.split import Room
 from hansard.domain.deliveries import Delivery, Operation
 from hansard.errors import ChatGone, PostRefused
-from hansard.ports.channel import file_key
+from hansard.ports.channel import Reading, file_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -40,6 +40,11 @@ MARKS_MAX = 5
 def with_mark(markdown: str, mark: str) -> str:
     """Return what is shown of words with a mark: it has a line of its own, so that they stay what they are."""
     return f"{mark}\n\n{markdown}" if mark and markdown else mark or markdown
+
+
+def marked_reading(reading: Reading, mark: str) -> Reading:
+    """Return how words with a mark are read: below it, what begins in the middle of a line would begin a line."""
+    return Reading.LITERAL if mark and reading is Reading.CONTINUED else reading
 
 
 def without_mark(markdown: str, mark: str) -> str:
@@ -76,8 +81,9 @@ async def _send_marked(sender: Sender, delivery: Delivery, post: Post) -> Tried:
     """The platform knows no keys and tells nothing of the past: rather twice, and saying so, than never."""
     mark = delivery.mark + MARK
     words = with_mark(without_mark(post.markdown, delivery.mark), mark)
+    reading = marked_reading(post.reading, mark)
     return await sender.send(
-        msgspec.structs.replace(delivery, mark=mark), msgspec.structs.replace(post, markdown=words)
+        msgspec.structs.replace(delivery, mark=mark), msgspec.structs.replace(post, markdown=words, reading=reading)
     )
 
 

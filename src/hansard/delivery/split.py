@@ -2,7 +2,9 @@
 
 Pure. A post shows a stretch of the text, in UTF-8 bytes, whatever the platform counts its limit in. Stretches follow
 one another without a gap, so that they add up to the text. What is shown of one may be more than its words: a code
-fence that a cut lies in is closed and opened again.
+fence that a cut lies in is closed and opened again. A post that begins in the middle of a line is read as such, and no
+cut lies inside of a link, of `code` or of **bold** words if there is another place for it: so the posts together show
+every sign that the whole text would show.
 """
 
 from __future__ import annotations
@@ -10,13 +12,25 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
+from itertools import islice
 from typing import NamedTuple
+
+from hansard.domain.markup import parse, visible
+from hansard.ports.channel import Reading
 
 FENCE = re.compile(r"^ {0,3}(?P<mark>`{3,}|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)
 SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*\s+|[。！？]")  # noqa: RUF001 - signs of other scripts
 WORD_END = re.compile(r"\s+")
 PARAGRAPH_END = re.compile(r"\n[ \t]*\n\s*")
 LINE_END = re.compile(r"\n")
+SIGNS = re.compile(r"[`*_~\[<\\&|]|^[ \t]*(?:[-+=>#]|\d+[.)])", re.MULTILINE)
+"""Without any of these, a text reads the same however it is cut."""
+
+PARAGRAPH_CHARACTERS_MAX = 10_000
+"""How much of a paragraph is read on either side of a cut: more than fits into a post."""
+
+CUTS_TRIED_MAX = 6
+"""How many pauses of one kind are tried, to find one that lies in nothing that belongs together."""
 
 INFO_CHARACTERS_MAX = 40
 """What is repeated of a fence's language when it is opened again."""
@@ -136,18 +150,71 @@ def split(text: str, room: Room) -> list[Post]:
     return posts
 
 
+def read_as(text: str, start_bytes: int, end_bytes: int) -> Reading:
+    """Return how the post of the UTF-8 bytes [start, end) of a text is read, so that none of its signs is lost."""
+    rest = text_from(text, start_bytes)
+    end = rest.start + len(text.encode()[start_bytes:end_bytes].decode(errors="ignore"))
+    places = [place for place in (rest.start, end) if 0 < place < len(text)]
+    if any(Cut(text, place).loses_signs() for place in places if fence_at(text, place) is None):
+        return Reading.LITERAL
+    continues = rest.fence is None and is_within_line(text, rest.start)
+    return Reading.CONTINUED if continues else Reading.MARKDOWN
+
+
+def is_within_line(text: str, place: int) -> bool:
+    """Return whether a place is inside of a line, neither at its beginning nor at its end."""
+    return 0 < place < len(text) and "\n" not in text[place - 1 : place + 1]
+
+
+class Cut(NamedTuple):
+    """A place where a text is cut in two, outside of code fences."""
+
+    text: str
+    place: int
+
+    def reads_alike(self) -> bool:
+        """Return whether the two parts show the very signs that they show as one."""
+        whole, parts = self._shown()
+        return whole == parts
+
+    def loses_signs(self) -> bool:
+        """Return whether the two parts lack a sign that they show as one."""
+        whole, parts = self._shown()
+        left = iter(parts)
+        return not all(sign in left for sign in whole)
+
+    def _shown(self) -> tuple[str, str]:
+        """Return what is seen of the paragraph around the place: of the whole, and of its parts together."""
+        first = max(0, self.place - PARAGRAPH_CHARACTERS_MAX)
+        last = min(len(self.text), self.place + PARAGRAPH_CHARACTERS_MAX)
+        begin = max((found.end() for found in PARAGRAPH_END.finditer(self.text, first, self.place)), default=first)
+        after = PARAGRAPH_END.search(self.text, self.place, last)
+        end = after.start() if after else last
+        if not SIGNS.search(self.text, begin, end):
+            return "", ""
+        left = parse(self.text[begin : self.place])
+        right = parse(self.text[self.place : end], within_line=is_within_line(self.text, self.place))
+        return visible(parse(self.text[begin:end])), visible(left) + visible(right)
+
+
 def cut(rest: Text, room: Room) -> int:
-    """Return where a post ends, in characters: at the best pause in its second half, else wherever it must."""
+    """Return where a post ends, in characters: at the best pause in its second half, else wherever it must.
+
+    A pause inside of what belongs together is taken only if there is no other.
+    """
     last = longest(rest, room)
     least = rest.start + (last - rest.start) // 2
     fenced = rest.fence_at(last) is not None
     if fenced and (before := _fence_begin(rest.text, rest.start, last)) > least:
         return before
+    worse = []
     for pause in (LINE_END, WORD_END) if fenced else (PARAGRAPH_END, LINE_END, SENTENCE_END, WORD_END):
-        for end in reversed([found.end() for found in pause.finditer(rest.text, least, last)]):
-            if rest.fits(end, room):
+        ends = reversed([found.end() for found in pause.finditer(rest.text, least, last)])
+        for end in islice((each for each in ends if rest.fits(each, room)), CUTS_TRIED_MAX):
+            if fenced or pause is PARAGRAPH_END or Cut(rest.text, end).reads_alike():
                 return end
-    return _before_cluster(rest.text, rest.start, last)
+            worse.append(end)
+    return worse[0] if worse else _before_cluster(rest.text, rest.start, last)
 
 
 def longest(rest: Text, room: Room) -> int:

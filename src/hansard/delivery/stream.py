@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.delivery.files import files_of, read_file, tell_refused
 from hansard.delivery.sending import Fate, Tried
-from hansard.delivery.settling import room_of, settle, with_mark
+from hansard.delivery.settling import marked_reading, room_of, settle, with_mark
 from hansard.delivery.split import Post as Stretch
-from hansard.delivery.split import next_post, show_bytes
+from hansard.delivery.split import next_post, read_as, show_bytes
 from hansard.domain.deliveries import Delivery, DeliveryState, Operation, delivery_id
 from hansard.domain.messages import Role, Status
 from hansard.errors import PostRefused
@@ -291,6 +291,7 @@ class Showing:
             key=delivery.id,
             chat=self.waiting.chat,
             markdown=with_mark(shown, delivery.mark),
+            reading=marked_reading(read_as(message.text, delivery.start_bytes, delivery.end_bytes), delivery.mark),
             notice=message.role is Role.NOTICE,
             edits=edits,
         )

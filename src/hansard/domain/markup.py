@@ -47,6 +47,10 @@ CELLS_MAX: Final = 100_000
 """A row of a table has as many cells as its heading, written or not: a few lines could ask for millions."""
 
 
+LEAD: Final = "\ue000 "
+"""Put before a text that begins in the middle of a line, and taken away again: a sign of no meaning, and a space."""
+
+
 class Dialect(NamedTuple):
     """What differs from one reader of HTML to another."""
 
@@ -67,14 +71,36 @@ def parser(*, tables: bool = True) -> MarkdownIt:
     from markdown_it import MarkdownIt  # noqa: PLC0415 - slow, and most who start never need it
 
     made = MarkdownIt("commonmark", {"html": False, "maxNesting": NESTING_MAX})
+    # A definition such as `[1]: https://a.b` stays text: a reader would not see it, and it may stand in another post.
+    made.disable("reference")
     return made.enable(["table", "strikethrough"] if tables else ["strikethrough"])
 
 
-def parse(markdown: str) -> list[Token]:
-    """Return the tokens of a text."""
+def parse(markdown: str, *, within_line: bool = False) -> list[Token]:
+    """Return the tokens of a text.
+
+    `within_line`: the text begins in the middle of a line. Then a `>`, `#` or `-` at its beginning is a sign like any
+    other, and not the beginning of a quote, a heading or a list.
+    """
     lines = markdown.splitlines()
     cells = len(lines) * max((line.count("|") for line in lines), default=0)
-    return parser(tables=cells <= CELLS_MAX).parse(markdown)
+    found = parser(tables=cells <= CELLS_MAX).parse(LEAD + markdown if within_line else markdown)
+    return without_lead(found) if within_line else found
+
+
+def without_lead(tokens: list[Token]) -> list[Token]:
+    """Take the word that `parse` put before a text out of its tokens: it is in the first words that the text has."""
+    for token in (child for each in tokens for child in each.children or ()):
+        if token.content.startswith(LEAD[0]):
+            token.content = token.content.removeprefix(LEAD[0]).removeprefix(LEAD[1])
+            break
+    return tokens
+
+
+def visible(tokens: Sequence[Token]) -> str:
+    """Return the signs that a reader sees of a text, without white space: its words, code, and rules."""
+    inner = (child for token in tokens for child in token.children or (token,))
+    return "".join("".join((each.markup if each.type == "hr" else each.content).split()) for each in inner)
 
 
 def html_of(tokens: Sequence[Token], dialect: Dialect = PLAIN) -> str:

@@ -95,12 +95,23 @@ class LocalFile(msgspec.Struct, frozen=True, kw_only=True):
     media_type: str = "application/octet-stream"
 
 
+class Reading(StrEnum):
+    """How the words of a post are to be read."""
+
+    MARKDOWN = "markdown"
+    CONTINUED = "continued"
+    """Markdown that begins in the middle of a line: a `>` or `#` there is no quote and no heading."""
+    LITERAL = "literal"
+    """As they are: read as Markdown, some of their signs would be missing."""
+
+
 class Post(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be shown. The same key again shows nothing twice, where the platform can promise that."""
 
     key: str
     chat: str
     markdown: str
+    reading: Reading = Reading.MARKDOWN
     notice: bool = False
     """Whether Hansard itself says it, not the agent."""
     edits: str = ""

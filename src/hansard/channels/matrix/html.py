@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hansard.domain import markup
+from hansard.ports.channel import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,9 +16,11 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 
-def html_of(markdown: str) -> str:
+def html_of(markdown: str, reading: Reading = Reading.MARKDOWN) -> str:
     """Return the HTML of a text; empty when it would say no more than the text itself."""
-    tokens = markup.parse(markdown)
+    if reading is Reading.LITERAL:
+        return ""
+    tokens = markup.parse(markdown, within_line=reading is Reading.CONTINUED)
     return "" if is_plain(tokens) else markup.html_of(tokens)
 
 

@@ -62,7 +62,7 @@ def event_bytes(content: Json, *, is_encrypted: bool) -> int:
 
 def text_content(post: Post, place: Place, *, is_encrypted: bool) -> Json:
     """The content of a post's words: a new message, or the replacement of one."""
-    html = html_of(post.markdown)
+    html = html_of(post.markdown, post.reading)
     forms = [words(post, html), words(post, "")] if html else [words(post, "")]
     if not post.edits:
         contents = [{**form, **relation_of(post, place)} for form in forms]

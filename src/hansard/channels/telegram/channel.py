@@ -14,7 +14,7 @@ from hansard.channels.telegram.receiving import Pace, Receiver
 from hansard.channels.telegram.wire import Moved, NotModified, NotParsed
 from hansard.domain.text import utf16_units
 from hansard.errors import ChannelBusy, ChannelDown, ChatGone, HansardError, PostRefused, PostUnknown
-from hansard.ports.channel import Batch, Capabilities, LocalFile, Post, RemoteFile, TextUnit
+from hansard.ports.channel import Batch, Capabilities, LocalFile, Post, Reading, RemoteFile, TextUnit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -59,9 +59,9 @@ class Form(NamedTuple):
         return {"entities": spans} if spans else {}
 
 
-def forms_of(markdown: str, units_max: int) -> list[Form]:
+def forms_of(markdown: str, units_max: int, reading: Reading = Reading.MARKDOWN) -> list[Form]:
     """Return the forms of a text in the order in which they are tried; the last one is the text itself."""
-    html = html_of(markdown)
+    html = html_of(markdown, reading)
     fits = html and utf16_units(text_of(html)) <= units_max
     return [*([Form(html, is_html=True)] if fits else []), Form(markdown)]
 
@@ -213,7 +213,7 @@ class TelegramChannel:
             shown = await bot.send_message(chat_id, form.text, **options, **form.options())
             return int(shown.message_id)
 
-        return await self._in_some_form(place, forms_of(post.markdown, TEXT_UNITS_MAX), say)
+        return await self._in_some_form(place, forms_of(post.markdown, TEXT_UNITS_MAX, post.reading), say)
 
     async def _show(self, place: Place, file: LocalFile, caption: str) -> str:
         """Show a file: a picture as one, if Telegram takes it so, everything else as it is."""
@@ -261,7 +261,7 @@ class TelegramChannel:
             return about.topic_id
 
         with contextlib.suppress(NotModified):
-            await self._in_some_form(place, forms_of(post.markdown, TEXT_UNITS_MAX), change)
+            await self._in_some_form(place, forms_of(post.markdown, TEXT_UNITS_MAX, post.reading), change)
         return post.edits
 
     async def _in_some_form(self, place: Place, forms: list[Form], call: Any) -> str:  # noqa: ANN401 - a closure

@@ -11,6 +11,7 @@ from html import escape, unescape
 from typing import TYPE_CHECKING, Final
 
 from hansard.domain import markup
+from hansard.ports.channel import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,10 +34,12 @@ RULE: Final = "———"
 INDENT: Final = "  "
 
 
-def html_of(markdown: str) -> str:
+def html_of(markdown: str, reading: Reading = Reading.MARKDOWN) -> str:
     """Return the HTML of a text; empty when it would say no more than the text itself."""
+    if reading is Reading.LITERAL:
+        return ""
     writer = Writer(markdown.splitlines())
-    for token in markup.parse(markdown):
+    for token in markup.parse(markdown, within_line=reading is Reading.CONTINUED):
         writer.take(token)
     html = "".join(writer.out).strip()
     return html if html != escape(markdown.strip(), quote=False) and text_of(html).strip() else ""
@@ -101,6 +104,9 @@ class Writer:
         elif kind == "item":
             sign = f"{token.info}. " if self._numbered[-1] else "• "
             self._prefix = INDENT * (len(self._numbered) - 1) + sign
+        elif token.type == "list_item_close" and self._prefix:
+            self._begin()  # an item without words: a line such as "1984." is read as one
+            self._lines_due = 1
         elif kind == "blockquote":
             self._quote(token)
         elif token.type == "heading_open":
