@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hansard.app.channels import open_other
-from hansard.app.health import ChannelHealth, ConfigHealth, Health, Page, health_served
+from hansard.app.health import ChannelHealth, ConfigHealth, Health, Page, TurnsHealth, health_served
 from hansard.app.logs import error_fields, log
 from hansard.app.metrics import Readings, metrics_text
 from hansard.app.reload import changes_between, connection_of, plain_terms
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from hansard.app.reload import Renewal, Terms
     from hansard.app.wiring import App
     from hansard.domain.settings import Settings
+    from hansard.engine.turns import Ran
     from hansard.ports.channel import Channel
 
 logger = logging.getLogger("hansard.gateway")
@@ -108,6 +109,8 @@ class Gateway:
         self._served = [Served(app, channel, timing, self._terms) for channel in channels]
         self._started_at = now_text()
         self._config = ConfigHealth(taken_up_at=self._started_at)
+        self._turns = TurnsHealth()
+        app.runner.listen(self._turn_ended)
         self._wanted = asyncio.Event()
         self._stopping = False
 
@@ -266,6 +269,16 @@ class Gateway:
 
     # How it does.
 
+    def _turn_ended(self, session_id: str, ran: Ran) -> None:
+        """Count a turn, and log it if it failed: the class of the reason, no words of anybody."""
+        if ran.stopped:
+            return
+        model = ran.model or self._app.models.name
+        self._turns = self._turns.after(ran.failed, model, now_text())
+        if ran.failed:
+            fields = {"session": session_id, "turn": ran.turn_id, "reason": ran.failed, "model": model}
+            log(logger, logging.WARNING, "a turn failed", **fields)
+
     async def health(self) -> Health:
         """Return how everything does."""
         now = self._app.record.store.clock.now_microseconds()
@@ -275,7 +288,7 @@ class Gateway:
             channels = [await served.health(now) for served in self._served]
         except HansardError as error:
             trouble = trouble or str(error)
-        is_well = not trouble and all(is_healthy(channel) for channel in channels)
+        is_well = not trouble and not self._turns.failing and all(is_healthy(channel) for channel in channels)
         status = "ok" if is_well else "degraded"
         return Health(
             status="stopping" if self._stopping else status,
@@ -284,6 +297,7 @@ class Gateway:
             record=trouble,
             channels=tuple(channels),
             config=self._config,
+            turns=self._turns,
         )
 
     async def _health_page(self) -> Page:

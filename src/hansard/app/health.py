@@ -19,6 +19,9 @@ STATUS_FILE = "gateway.json"
 REQUEST_BYTES_MAX = 8192
 REQUEST_SECONDS_MAX = 5.0
 
+LIMIT = "limit"
+"""The reason of turns that reached a limit of theirs: that says nothing of the model."""
+
 
 class ChannelHealth(msgspec.Struct, frozen=True, kw_only=True):
     """How one channel does."""
@@ -53,6 +56,37 @@ class ConfigHealth(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that changed and count from the next start on."""
 
 
+class TurnsHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """How the turns ended that this gateway ran. Reasons are classes, and quote nobody."""
+
+    completed: int = 0
+    failed: dict[str, int] = {}
+    """Since the start, by reason."""
+    failing: int = 0
+    """How many failed, one after another, since a model last answered. Turns that a limit ended do not count."""
+    reason: str = ""
+    """Why the last one of them did; empty when none."""
+    model: str = ""
+    """The model that it asked."""
+    failing_since: str = ""
+
+    def after(self, failed: str, model: str, now: str) -> TurnsHealth:
+        """Return how they stand after one more has ended; `failed` is empty when it did not fail."""
+        if not failed:
+            return TurnsHealth(completed=self.completed + 1, failed=self.failed)
+        counts = {**self.failed, failed: self.failed.get(failed, 0) + 1}
+        if failed == LIMIT:
+            return msgspec.structs.replace(self, failed=counts)
+        return TurnsHealth(
+            completed=self.completed,
+            failed=counts,
+            failing=self.failing + 1,
+            reason=failed,
+            model=model,
+            failing_since=self.failing_since or now,
+        )
+
+
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """How a gateway does."""
 
@@ -64,6 +98,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     """Why the record cannot be written; empty when it can."""
     channels: tuple[ChannelHealth, ...] = ()
     config: ConfigHealth = ConfigHealth()
+    turns: TurnsHealth = TurnsHealth()
 
 
 class Page(NamedTuple):

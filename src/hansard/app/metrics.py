@@ -1,7 +1,7 @@
 """The numbers of a gateway, in the text format of Prometheus (0.0.4): counts, seconds and states.
 
 Reads: what health is told, and what the process knows of itself. Writes nothing.
-Invariants: no words of anybody, and no names of people or chats; a label is a channel's name or a state.
+Invariants: no words of anybody, and no names of people or chats; labels are channels, states, classes of reasons.
 """
 
 from __future__ import annotations
@@ -53,7 +53,12 @@ class Family(NamedTuple):
 def metrics_text(health: Health, readings: Readings) -> bytes:
     """Return the page."""
     lines = []
-    for family in (*of_turns(readings), *of_channels(health), *of_record(health, readings), *of_process(health)):
+    for family in (
+        *of_turns(health, readings),
+        *of_channels(health),
+        *of_record(health, readings),
+        *of_process(health),
+    ):
         if family.samples:
             lines += [f"# HELP {family.name} {family.meaning}", f"# TYPE {family.name} {family.kind}"]
         lines += [line_of(family.name, sample) for sample in family.samples]
@@ -72,12 +77,18 @@ def escaped(value: str) -> str:
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
-def of_turns(readings: Readings) -> Iterator[Family]:
-    """Yield what runs and what waits."""
+def of_turns(health: Health, readings: Readings) -> Iterator[Family]:
+    """Yield what runs, what waits, and how turns ended."""
     running, queued = readings.running_turns, readings.queued_turns
     yield Family("hansard_turns_running", "gauge", "Sessions in which this process runs a turn.", (Sample(running),))
     waiting = () if queued is None else (Sample(queued),)
     yield Family("hansard_turns_queued", "gauge", "Turns that wait to run, in every session.", waiting)
+    completed = (Sample(health.turns.completed),)
+    yield Family("hansard_turns_completed_total", "counter", "Turns of this process that were answered.", completed)
+    failed = tuple(Sample(count, (("reason", reason),)) for reason, count in sorted(health.turns.failed.items()))
+    yield Family("hansard_turns_failed_total", "counter", "Turns of this process that failed, by reason.", failed)
+    meaning = "How many turns failed, one after another, since a model last answered."
+    yield Family("hansard_turns_failing", "gauge", meaning, (Sample(health.turns.failing),))
 
 
 def of_channels(health: Health) -> Iterator[Family]:

@@ -184,6 +184,11 @@ def show(health: Health) -> None:
     click.echo(f"{health.status}: process {health.pid}, since {health.started_at}")
     if health.record:
         click.echo(f"  record: {safe_line(health.record)}")
+    if health.turns.failing:
+        turns = health.turns
+        count = "the last turn" if turns.failing == 1 else f"the last {turns.failing} turns"
+        said = f"{count} failed, since {turns.failing_since}: {turns.reason} ({turns.model})"
+        click.echo(f"  model: {safe_line(said)}")
     if health.config.refused:
         click.echo("  configuration: the last one was refused, `hansard config check` says why")
     if health.config.readings:

@@ -69,6 +69,7 @@ async def ask(turn: Turn, models: Sequence[Model], requests: Requests, limits: T
 async def ask_one(turn: Turn, model: Model, requests: Requests, limits: TurnLimits) -> Answer:
     """Ask one model, as often as it may help; one that cannot read the conversation, in a safer view."""
     attempt = 0
+    turn.model = model.name
     requests.begin()
     while True:
         attempt += 1

@@ -15,7 +15,7 @@ from hansard.domain.entries import Entry, MessageAdded
 from hansard.engine.compaction import FULL_PERCENT, make_room
 from hansard.engine.tasks import cancel_all
 from hansard.engine.titles import first_exchange, give_title, is_asked
-from hansard.engine.turns import Agent, models_of, run_turn
+from hansard.engine.turns import Agent, Ran, models_of, run_turn
 from hansard.errors import HansardError, LeaseHeld, LimitReached, NotFound, SessionEnded
 
 if TYPE_CHECKING:
@@ -54,6 +54,11 @@ class Runner:
         self._titled: dict[str, None] = {}
         """Sessions of which a title was asked for, the latest of them."""
         self._closed = False
+        self._ended: Callable[[str, Ran], None] = lambda _session_id, _ran: None
+
+    def listen(self, ended: Callable[[str, Ran], None]) -> None:
+        """Tell of every turn that ends in this process: its session, and what became of it."""
+        self._ended = ended
 
     def use(self, agent: Agent) -> None:
         """Run the turns that begin from now on with this agent; those that run go on with theirs."""
@@ -150,6 +155,8 @@ class Runner:
                 failures = 0
             except Exception as error:  # noqa: BLE001  # boundary: process edge
                 self._report(session_id, error)
+                if not isinstance(error, HansardError):
+                    self._ended(session_id, Ran(turn_id, failed=type(error).__name__))
                 if isinstance(error, HansardError) and error.retryable:
                     await asyncio.sleep(HEAL_SECONDS)
                 else:
@@ -164,6 +171,7 @@ class Runner:
         except LeaseHeld:
             await self._wait_for_end(session_id)
             return False
+        self._ended(session_id, ran)
         self._give_title(session_id, ran.turn_id)
         if ran.stopped:
             await self._gather(session_id)

@@ -73,6 +73,10 @@ class Ran(NamedTuple):
 
     turn_id: str
     stopped: str = ""
+    failed: str = ""
+    """The class of the reason for which it failed, such as `unauthorised` or `limit`; empty when it did not."""
+    model: str = ""
+    """The model that was asked last; empty when none was."""
 
 
 async def converse(agent: Agent, turn: Turn) -> None:
@@ -203,15 +207,23 @@ async def run_turn(agent: Agent, session_id: str, waiting: str = "") -> Ran:
             await cancel_all(work, stop)
         if finished:
             tell_failure(turn, work)
-            return Ran(turn.id)
+            return ran_of(turn)
         if stop.cancelled():
             seconds = f"{agent.limits.turn_seconds_max:g} s"
             turn.tell(f"This turn took longer than {seconds} and was ended.")
             turn.fail(f"limit: {seconds}")
-            return Ran(turn.id)
+            return ran_of(turn)
         reason = stop.result()
         turn.interrupt(reason)
-        return Ran(turn.id, reason)
+        return Ran(turn.id, reason, model=turn.model)
+
+
+def ran_of(turn: Turn) -> Ran:
+    """Return what became of a turn that nobody stopped.
+
+    A reason begins with its class. What follows the colon may quote the provider, and so the conversation.
+    """
+    return Ran(turn.id, failed=turn.failed.partition(":")[0], model=turn.model)
 
 
 def tell_failure(turn: Turn, work: asyncio.Task[None]) -> None:

@@ -71,6 +71,8 @@ class Turn:
         self._results: tuple[Message, ...] = ()
         self._notices: tuple[Message, ...] = ()
         self._end: tuple[TurnState, str] | None = None
+        self.model = ""
+        """The model that was asked last."""
         self.id = claimed.id
         self.session_id = claimed.session_id
         self.fence = claimed.fence
@@ -146,6 +148,11 @@ class Turn:
     def fail(self, reason: str) -> None:
         """Let the turn end as failed, without an exception."""
         self._end = (TurnState.FAILED, reason)
+
+    @property
+    def failed(self) -> str:
+        """Why the turn is to end as failed; empty when it is not."""
+        return self._end[1] if self._end is not None and self._end[0] is TurnState.FAILED else ""
 
     def interrupt(self, reason: str) -> None:
         """Let the turn end as interrupted, without an exception."""
