@@ -46,7 +46,11 @@ class HansardError(Exception):
     """The base of every error here."""
 
     retryable: ClassVar[bool] = False
-    hint: ClassVar[str] = "Run the command again with --debug and report what it prints."
+    hint: str = "Run the command again with --debug and report what it prints."
+    """What a person can do. An error of `hansard.record.causes` has the hint of its cause instead of its class's."""
+
+    cause: str = ""
+    """A `Cause` of `hansard.record.causes`; empty for errors that are not about files, disks and locks."""
 
 
 class InvalidInput(HansardError):
@@ -156,7 +160,7 @@ class RecordUnavailable(HansardError):
     """The record could not be written within the patience. Nothing of this call was written."""
 
     retryable = True
-    hint = "Nothing was lost. Free the disk or the lock that the message names; Hansard goes on by itself."
+    hint = "What was recorded is safe. Remove the cause that the message names, and try again."
 
 
 class OutcomeUnknown(HansardError):

@@ -203,7 +203,7 @@ async def test_waiting_is_bounded_and_loud_and_heals(home: Path) -> None:
     with Worker(home, patience_seconds=0.5) as worker:
         worker.ask("append", session=SESSION, id="before")
         lock.acquire()
-        with pytest.raises(WorkerError, match=r"RecordUnavailable.*another process holds the write lock"):
+        with pytest.raises(WorkerError, match=r"RecordUnavailable.*another Hansard process holds the write lock"):
             worker.ask("append", session=SESSION, id="refused")
         assert "lock" in worker.ask("trouble")
         lock.release()

@@ -10,17 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from hansard import Message, Record, Role, Status, TurnState
-from hansard.cli import chat, once, opening
+from hansard.cli import chat, once
 from hansard.domain.conversation import Placed
 from hansard.domain.messages import ToolCall, ToolResult
 from hansard.domain.text import clean_text
 from hansard.domain.turns import TURN_ENDS
 from hansard.engine import prompts
+from hansard.record.causes import WORDS
 from tests.shown.evidence import Asked, Evidence, Played, Shown
 from tests.shown.runs import FAILING, Fault, Run, Surface, events_of, finish_count
 from tests.shown.words import letters
 
-FIXED_NOTICES = (opening.WAITING, once.DEMO_ANSWERED, chat.WELCOME, chat.DEMO, chat.NOT_TAKEN)
+WAITING = tuple(
+    f"hansard: waiting for the record: {words.says} (process, {name})."
+    for words in WORDS.values()
+    for name in ("python", "hansard")
+)
+
+FIXED_NOTICES = (*WAITING, once.DEMO_ANSWERED, chat.WELCOME, chat.DEMO, chat.NOT_TAKEN)
 """The closed list of what may be shown without being recorded: it says nothing of a conversation."""
 
 MARKS = re.compile(
@@ -28,7 +35,7 @@ MARKS = re.compile(
 )
 """Whole lines by which the screen shows a state of the record, and what it says when somebody leaves."""
 
-TROUBLE = re.compile(r"hansard: (waiting for the record: .*\. Nothing is lost|the record is in order again)\.")
+TROUBLE = re.compile(r"hansard: (waiting for the record: .*|the record is in order again)\.")
 """What is told of a record that others hold."""
 
 
@@ -167,7 +174,7 @@ def check_lines(picture: Picture, shown: Shown) -> Iterator[str]:
     """Every line that ever stood on the screen is in the transcript, white space and styling aside."""
     recorded = letters("\n".join([*recorded_texts(picture), *FIXED_NOTICES]))
     for line in sorted(shown.lines):
-        bare = letters(line)
+        bare = letters(re.sub(r"process \d+", "process", line))
         if bare not in recorded and not MARKS.fullmatch(line.strip()):
             yield f"on the screen and not recorded: {line!r}"
     interrupted = any(message.status is Status.INTERRUPTED for message in picture.transcript)

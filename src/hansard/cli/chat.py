@@ -136,7 +136,7 @@ class Chat:
             for each in self.talk.conversation.usage.values():
                 used = add_usage(used, each)
         tokens = used.input_tokens + used.output_tokens
-        trouble = self._app.record.trouble.removesuffix(" while writing")
+        trouble = self._app.record.trouble.partition(" (")[0]
         shown = [f"RECORD: {trouble}"] if trouble else []
         if trouble and (untaken := self._untaken + self._typed.qsize()):
             shown.append(f"{untaken} {'message waits' if untaken == 1 else 'messages wait'}")

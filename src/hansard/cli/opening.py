@@ -11,9 +11,11 @@ import click
 
 from hansard.app.config import load_config
 from hansard.app.wiring import App, open_app
+from hansard.record.causes import explain_delay
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
     from hansard.cli.options import Options
 
@@ -23,7 +25,10 @@ TELL_SECONDS = 1.5
 LOOK_SECONDS = 0.5
 """How often to look whether the record can be written."""
 
-WAITING = "hansard: waiting for the record, which another process holds. Nothing is lost; it goes on by itself."
+
+def tell_waiting(home: Path) -> None:
+    """Say on standard error why opening takes long."""
+    click.echo(f"hansard: waiting for the record: {explain_delay(home / 'locks')}.", err=True)
 
 
 def report_to_stderr(session_id: str, error: BaseException) -> None:
@@ -39,7 +44,7 @@ async def watch_trouble(app: App) -> None:
         await asyncio.sleep(LOOK_SECONDS)
         trouble = app.record.trouble
         if bool(trouble) != bool(told):
-            text = f"waiting for the record: {trouble}. Nothing is lost" if trouble else "the record is in order again"
+            text = f"waiting for the record: {trouble}" if trouble else "the record is in order again"
             click.echo(f"hansard: {text}.", err=True)
         told = trouble
 
@@ -50,7 +55,7 @@ async def opened(
 ) -> AsyncIterator[App]:
     """Open what a talk needs, and begin to get the model ready."""
     settings = load_config(options.home, os.environ, options.settings).settings
-    telling = asyncio.get_running_loop().call_later(TELL_SECONDS, lambda: click.echo(WAITING, err=True))
+    telling = asyncio.get_running_loop().call_later(TELL_SECONDS, tell_waiting, options.home)
     try:
         async with open_app(options.home, settings, os.environ, report, is_named=options.model is not None) as app:
             telling.cancel()

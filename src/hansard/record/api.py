@@ -49,7 +49,7 @@ from hansard.record.operations import home as home_ops
 from hansard.record.outbox import Outbox
 from hansard.record.people import PeopleBook
 from hansard.record.searching import Hit, search
-from hansard.record.store import Store, Wiring, close_store, open_store
+from hansard.record.store import Store, Wiring, close_store, home_at, open_store
 from hansard.record.turn import check_blobs, hold
 from hansard.record.verify import Report, verify_record
 
@@ -93,6 +93,7 @@ class Record:
             lambda: open_store(Path(path), wiring or Wiring(), patience_seconds),
             lambda late: close_store(late, 0),
             patience_seconds + OPEN_GRACE_SECONDS,
+            home_at(path),
         )
         caller = Caller(store, patience_seconds)
         try:
@@ -109,7 +110,7 @@ class Record:
     @property
     def trouble(self) -> str:
         """Why the record cannot be written just now; empty when all is well."""
-        return self._caller.store.writer.trouble
+        return str(self._caller.store.writer.problem or "")
 
     @property
     def store(self) -> Store:

@@ -9,13 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hansard.domain.limits import QUEUE_BYTES_MAX, QUEUE_ITEMS_MAX
-from hansard.errors import HansardError, OutcomeUnknown, RecordUnavailable
+from hansard.errors import OutcomeUnknown, RecordUnavailable
+from hansard.record.causes import explain_delay, framed
 from hansard.record.reading import ReplacedError
 from hansard.record.writer import Item, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
+    from hansard.errors import HansardError
     from hansard.record.reading import Snapshot
     from hansard.record.store import Store
     from hansard.record.transaction import Transaction
@@ -71,16 +74,16 @@ class Job(Generic[Result]):
 
 
 async def open_in_thread(
-    function: Callable[[], Result], late: Callable[[Result], object], patience_seconds: float
+    function: Callable[[], Result], late: Callable[[Result], object], patience_seconds: float, home: Path
 ) -> Result:
-    """Open something that may block; a patience bounds the wait, and what comes later is handed to `late`."""
+    """Open a home, which may block; a patience bounds the wait, and what comes later is handed to `late`."""
     job = Job(function, late)
     try:
         async with asyncio.timeout(patience_seconds):
             return await job.future
     except TimeoutError:
-        message = f"the record could not be opened within {patience_seconds:g} s: another process holds its lock"
-        raise RecordUnavailable(message) from None
+        frame = f"the record at {home} could not be opened within {patience_seconds:g} s"
+        raise framed(explain_delay(home / "locks"), frame) from None
 
 
 async def close_in_thread(function: Callable[[], None]) -> None:
@@ -241,13 +244,13 @@ class Caller:
         """The patience is over: say what is known."""
         if waiter.future.done() or item.state is State.DONE:
             return
-        seconds, trouble = self.patience_seconds, self.store.writer.trouble or "the disk does not answer"
-        error: HansardError
+        seconds, problem = self.patience_seconds, self.store.problem
         if item.ending or not self.store.writer.withdraw(item):
-            error = OutcomeUnknown(f"still unwritten after {seconds:g} s, it is written when that ends: {trouble}")
+            kind: type[HansardError] = OutcomeUnknown
+            frame = f"still unwritten after {seconds:g} s, it is written when that ends"
         else:
-            error = RecordUnavailable(f"the record could not be written for {seconds:g} s: {trouble}")
-        waiter.future.set_exception(error)
+            frame, kind = f"the record could not be written for {seconds:g} s", RecordUnavailable
+        waiter.future.set_exception(framed(problem, frame, kind))
 
     def crowded(self) -> bool:
         """Return whether too much waits for the writer."""
@@ -259,8 +262,7 @@ class Caller:
         deadline = self._loop.time() + self.patience_seconds
         while self.crowded():
             if self._loop.time() > deadline:
-                message = f"too much waits to be written: {self.store.writer.trouble or 'the disk is slow'}"
-                raise RecordUnavailable(message)
+                raise framed(self.store.problem, "too much waits to be written", RecordUnavailable)
             await asyncio.sleep(ROOM_POLL_SECONDS)
 
     async def read(self, read: Callable[[Snapshot], Result]) -> Result:

@@ -84,8 +84,10 @@ def write_durably(path: str, pieces: Iterable[bytes], *, temporary: str) -> int:
             write_all(descriptor, piece)
             size += len(piece)
         sync_descriptor(descriptor)
-    except BaseException:
+    except BaseException as error:
         os.unlink(temporary)
+        if isinstance(error, OSError):
+            error.filename = error.filename or path
         raise
     finally:
         os.close(descriptor)
@@ -136,7 +138,11 @@ class LogFiles:
             handle = self._open(name)
         else:
             self._handles.move_to_end(name)
-        write_all(handle[0], data)
+        try:
+            write_all(handle[0], data)
+        except OSError as error:
+            error.filename = self.path(name)
+            raise
 
     def _open(self, name: str) -> tuple[int, int, int]:
         self.forget(name)

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
-from hansard.errors import RecordDamaged, RecordUnavailable
-from hansard.record.sqlite.connection import fetch, map_error, open_connection
+from hansard.errors import RecordDamaged
+from hansard.record.causes import Cause, map_error, tell
+from hansard.record.sqlite.connection import fetch, open_connection
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
@@ -183,14 +184,13 @@ class Readers:
         """Run a read on an idle connection."""
         with self._mutex:
             if self._closed:
-                message = "the record is closed"
-                raise RecordUnavailable(message)
+                raise tell(Cause.CLOSED)
             connection = self._idle.pop() if self._idle else ReadConnection(self._path, self._gate)
         try:
             result = connection.snapshot(read)
         except apsw.Error as error:
             connection.close()
-            raise map_error(error, "reading") from error
+            raise map_error(error, "read", self._path) from error
         except ReplacedError:
             connection.close()
             raise

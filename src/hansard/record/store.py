@@ -13,15 +13,17 @@ import threading
 import time
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 
 from hansard.domain.ids import new_id, random_letters
 from hansard.domain.notices import Notices, in_english
-from hansard.errors import RecordUnavailable, UsedAfterFork
+from hansard.errors import HansardError, RecordUnavailable, UsedAfterFork
 from hansard.ports.clock import Clock, SystemClock
 from hansard.record.blobs import Blobs
+from hansard.record.causes import Cause, explain, explain_delay, framed
 from hansard.record.database import Database
 from hansard.record.files import LogFiles, make_folder
 from hansard.record.filesystem import check_filesystem, check_locks
@@ -33,17 +35,28 @@ from hansard.record.operations.turns import close_lost
 from hansard.record.reading import Readers
 from hansard.record.reserve import Reserve
 from hansard.record.search_index import INDEX_SECONDS, SearchIndex
-from hansard.record.sqlite.connection import fetch, map_error
+from hansard.record.sqlite.connection import fetch
 from hansard.record.sqlite.queries import SQL
 from hansard.record.writer import Change, Item, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from hansard.record.transaction import Transaction
 
 logger = logging.getLogger("hansard.record")
+
+
+PASSING = frozenset(
+    {Cause.LOCKED_BY_STRANGER, Cause.LOCK_HELD, Cause.LOCK_HOLDER_STOPPED, Cause.DISK_FULL, Cause.QUOTA}
+    | {Cause.DISK_FAILS, Cause.REPLACED, Cause.OTHER}
+)
+"""Causes that may be gone in a moment: opening tries again within its patience. The others are told at once."""
+
+
+def cannot_open(home: Path, problem: HansardError) -> HansardError:
+    """Return why a home cannot be opened."""
+    return framed(problem, f"the record at {home} could not be opened")
 
 
 def pass_by(_step: str) -> None:
@@ -107,10 +120,10 @@ class Store:
             try:
                 self._recover()
                 break
-            except (apsw.Error, OSError) as error:
-                problem = map_error(error, "opening the record")
-                if isinstance(error, apsw.NotADBError | apsw.CorruptError) or time.monotonic() > deadline:
-                    raise problem from error
+            except (apsw.Error, OSError, RecordUnavailable) as error:
+                problem = explain(error, self.database.path)
+                if problem.cause not in PASSING or time.monotonic() > deadline:
+                    raise cannot_open(self.home, problem) from error
                 if str(problem) != told:
                     told = str(problem)
                     logger.warning("%s; trying again", problem)
@@ -141,8 +154,8 @@ class Store:
                 self._submit_recovery(partial(settle_dead_delivery, dead=move, is_alive=self.is_alive))
         while self.writer.queued_items:
             self.writer.step()
-            if self.writer.trouble:
-                raise OSError(self.writer.trouble)
+            if self.writer.problem is not None:
+                raise self.writer.problem
         self._remove_dead_owners()
 
     def _submit_recovery(self, operation: Callable[[Transaction], object]) -> None:
@@ -167,7 +180,7 @@ class Store:
         if self._writer_thread.is_alive():
             self._writer_thread.join(patience_seconds)
         else:
-            while self.writer.queued_items and not self.writer.trouble:
+            while self.writer.queued_items and self.writer.problem is None:
                 self.writer.step()
         if self._writer_thread.is_alive() or self.writer.queued_items:
             self.writer.abandon()
@@ -212,6 +225,11 @@ class Store:
         self._wrote = True
         self.keeper.note(change.journal_id for change in changes if change.logged)
         self.followers.ring([change.journal_id for change in changes])
+
+    @property
+    def problem(self) -> HansardError:
+        """Why something that waits to be written is not written yet."""
+        return self.writer.problem or explain_delay(self.home / "locks")
 
     @property
     def migrated(self) -> str:
@@ -277,15 +295,19 @@ _leaked: list[Store] = []
 os.register_at_fork(after_in_child=_forget_in_child)
 
 
+def home_at(path: str | Path) -> Path:
+    """Return the whole path of a home."""
+    return Path(path).expanduser().absolute()
+
+
 def open_store(path: Path, wiring: Wiring, patience_seconds: float) -> Store:
     """Return the store of a home, opening it when this process has not yet. Blocking."""
-    home = path.expanduser().absolute()
+    home = home_at(path)
     try:
         make_folder(str(home))
         seen = os.stat(home)
     except OSError as error:
-        message = f"the home {home} cannot be used: {error.strerror}"
-        raise RecordUnavailable(message) from error
+        raise cannot_open(home, explain(error)) from error
     key = (seen.st_dev, seen.st_ino)
     with _mutex:
         if key in _inherited:
@@ -303,8 +325,7 @@ def _new_store(home: Path, wiring: Wiring, patience_seconds: float) -> Store:
     try:
         store = Store(home, wiring)
     except OSError as error:
-        message = f"the home {home} cannot be used: {error.strerror}"
-        raise RecordUnavailable(message) from error
+        raise cannot_open(home, explain(error)) from error
     with ExitStack() as stack:
         stack.callback(store.abandon)
         store.open(patience_seconds)

@@ -18,14 +18,14 @@ from hansard.domain.entries import Body, MessageAdded, MessageSealed, check_kind
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.messages import File, ToolResult
-from hansard.errors import HansardError, RecordDamaged, RecordUnavailable
+from hansard.errors import HansardError, RecordDamaged
+from hansard.record.causes import Cause, map_error, tell
 from hansard.record.database import list_logs
 from hansard.record.journals import SEQ_BITS, Journal, SessionRow
 from hansard.record.lines import Line, Row, decode_line, decode_part, log_name, part_name, row_digest, tail_name
 from hansard.record.locks import FairLock
 from hansard.record.projections import Place, count_messages, project
 from hansard.record.reading import ReadConnection, ReplacedError, Snapshot
-from hansard.record.sqlite.connection import map_error
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
@@ -249,12 +249,9 @@ def verify_record(store: Store) -> Report:
     try:
         return _verify(store, connection)
     except ReplacedError:
-        message = "state.db is missing or was replaced"
-        raise RecordUnavailable(message) from None
-    except apsw.Error as error:
-        raise map_error(error, "verifying") from error
-    except OSError as error:
-        raise RecordUnavailable(str(error)) from error
+        raise tell(Cause.REPLACED, store.database.path) from None
+    except (apsw.Error, OSError) as error:
+        raise map_error(error, "verified", store.database.path) from error
     finally:
         connection.close()
 

@@ -21,14 +21,15 @@ import apsw
 
 from hansard.domain.limits import BATCH_BYTES_MAX, BATCH_ITEMS_MAX, RETRY_SECONDS_MAX, RETRY_SECONDS_MIN
 from hansard.errors import HansardError, OutcomeUnknown, RecordMigrated, RecordRefused, RecordUnavailable
+from hansard.record.causes import Cause, explain, explain_waiting, framed, tell
 from hansard.record.journals import MismatchError, Written
 from hansard.record.latency import Latency
-from hansard.record.sqlite.connection import map_error
 from hansard.record.sqlite.queries import SQL
 from hansard.record.transaction import LogWriteError, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from hansard.record.database import Database
     from hansard.record.locks import FairLock
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hansard.record")
 
 
-FULL = "the disk is full"
+LOCK_TELL_SECONDS = 0.2
+"""Waiting for the write lock is told after so long: before that, other processes just take their turns."""
 
 
 class State(Enum):
@@ -102,6 +104,41 @@ class Item:
         self.error: BaseException | None = None
 
 
+class Standing:
+    """Whether the record can be written just now, and what prevents it."""
+
+    def __init__(self, database: Path) -> None:
+        """All is well."""
+        self._database = database
+        self._error: HansardError | None = None
+        self._waiting_since = 0.0
+
+    def problem(self) -> HansardError | None:
+        """Return what prevents writing: a lock that is waited for now, or else the last error."""
+        since = self._waiting_since
+        if since and time.monotonic() - since > LOCK_TELL_SECONDS:
+            return explain_waiting(self._database.parent / "locks") or self._error
+        return self._error
+
+    def note(self, error: Exception | None) -> None:
+        """Note how the last attempt ended; None when it succeeded. A new problem is logged once."""
+        before, self._error = self._error, None if error is None else explain(error, self._database)
+        if self._error is not None and str(before or "") != str(self._error):
+            logger.error("the record could not be written: %s", self._error)
+
+    def note_full(self) -> None:
+        """Note that the disk is full, although what ends something may still be written."""
+        self.note(tell(Cause.DISK_FULL, self._database.parent))
+
+    def take(self, lock: FairLock) -> None:
+        """Wait for the write lock."""
+        self._waiting_since = time.monotonic()
+        try:
+            lock.acquire()
+        finally:
+            self._waiting_since = 0.0
+
+
 class Writer:
     """Group commit. A thread drives it by calling `step`; a simulator can do the same."""
 
@@ -128,8 +165,14 @@ class Writer:
         self._stopped = threading.Event()
         self.queued_bytes = 0
         self.queued_items = 0
-        self.trouble = self.migrated = ""
+        self.migrated = ""
+        self._standing = Standing(database.path)
         self.latency = Latency()
+
+    @property
+    def problem(self) -> HansardError | None:
+        """Why nothing can be written just now; None when all is well."""
+        return self._standing.problem()
 
     # The queue.
 
@@ -137,8 +180,7 @@ class Writer:
         """Queue an item; order of submission is order of commit. Who does not ring at once does so soon."""
         with self._mutex:
             if self._stopping:
-                message = "the record is closed"
-                raise RecordUnavailable(message)
+                raise tell(Cause.CLOSED)
             self._queue.append(item)
             self.queued_bytes += item.cost
             self.queued_items += 1
@@ -179,14 +221,13 @@ class Writer:
 
     def stumble(self, error: Exception) -> None:
         """Note an error outside a batch, such as a lock file that cannot be opened; the next try is after a pause."""
-        self.trouble = str(map_error(error, "locking"))
+        self._standing.note(error)
         self._pause_seconds = RETRY_SECONDS_MAX
 
     def retire(self, why: str) -> None:
         """Note that a newer Hansard has migrated the record: nothing is written here any more."""
-        if not self.migrated:
-            logger.error("%s", why)
-        self.migrated = self.trouble = why
+        self.migrated = why
+        self._standing.note(RecordMigrated(why))
 
     def drop(self) -> None:
         """Forget everything that is queued, without an answer: what a kill does."""
@@ -204,7 +245,7 @@ class Writer:
             self._queue.clear()
         for item in items:
             kind = OutcomeUnknown if item.doubt else RecordUnavailable
-            item.error = kind("the record was closed before this could be written")
+            item.error = framed(self.problem or tell(Cause.CLOSED), "closed before this was written", kind)
         self._answer(items)
 
     def _take(self) -> list[Item]:
@@ -228,7 +269,7 @@ class Writer:
             self.queued_bytes -= size
             self.queued_items -= len(batch)
         if full and kept:
-            self.trouble = FULL
+            self._standing.note_full()
             self._pause_seconds = RETRY_SECONDS_MIN
         return batch
 
@@ -248,10 +289,7 @@ class Writer:
 
     def step(self) -> None:
         """Commit what has gathered. Failures leave the items queued; their waiters decide how long to wait."""
-        trouble = self.trouble
-        self.trouble = trouble or "another process holds the write lock"
-        self._lock.acquire()
-        self.trouble = trouble
+        self._standing.take(self._lock)
         self._reach("locked")
         began = time.perf_counter()
         try:
@@ -308,10 +346,10 @@ class Writer:
         self._reach("committed")
         if not self._database.same():
             self._database.lose()
-            return self._recover(batch, [], OSError("state.db was moved or replaced while it was written"), doubt=True)
+            return self._recover(batch, [], tell(Cause.REPLACED, self._database.path), doubt=True)
         tx.settle()
         self._reach("removed")
-        self.trouble = FULL if self._reserve.spent else ""
+        self._standing.note_full() if self._reserve.spent else self._standing.note(None)
         self._pause_seconds = 0.0
         return batch, touched
 
@@ -377,9 +415,7 @@ class Writer:
         doubt: bool = False,
     ) -> tuple[list[Item], list[Change]]:
         """After a failed commit: make sure that it is gone, take the log lines back, and queue the batch again."""
-        trouble, self.trouble = self.trouble, str(map_error(error, "writing"))
-        if self.trouble != trouble:
-            logger.error("the record could not be written: %s", self.trouble)
+        self._standing.note(error)
         try:
             self._database.rollback()
         except apsw.Error:

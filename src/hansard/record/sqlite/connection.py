@@ -10,12 +10,7 @@ from urllib.parse import quote
 import apsw
 
 from hansard.domain.limits import BUSY_STEP_SECONDS, WAL_BYTES_MAX
-from hansard.errors import (
-    HansardError,
-    RecordDamaged,
-    RecordUnavailable,
-    UnsupportedSQLite,
-)
+from hansard.errors import RecordUnavailable, UnsupportedSQLite
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
@@ -100,14 +95,3 @@ def open_connection(
             connection.pragma("query_only", value=True)
         stack.pop_all()
     return connection
-
-
-def map_error(error: Exception, doing: str) -> HansardError:
-    """Return our error for a foreign one; nothing of SQLite leaves this package."""
-    if isinstance(error, apsw.NotADBError | apsw.CorruptError):
-        return RecordDamaged(f"state.db is damaged ({error}) while {doing}")
-    if isinstance(error, apsw.FullError):
-        return RecordUnavailable(f"the disk is full ({error}) while {doing}")
-    if isinstance(error, apsw.BusyError):
-        return RecordUnavailable(f"another program holds state.db locked while {doing}")
-    return RecordUnavailable(f"{error} while {doing}")

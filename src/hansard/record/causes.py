@@ -1,0 +1,269 @@
+"""Why the record could not be used: one table from causes to the sentence and the hint that a person sees.
+
+An error of the system or of SQLite becomes a `Cause`, and the table gives its words. No other module writes sentences
+about permissions, disks or locks, so none of them can appear for another cause.
+
+Reads: names, rights and free space of the files that an error is about; /proc/locks. Writes: nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import apsw
+
+from hansard.errors import HansardError, RecordDamaged, RecordUnavailable
+from hansard.record.holders import find_lock_holder, find_transaction_holder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Cause(StrEnum):
+    """What is in the way."""
+
+    NOT_PERMITTED = "not_permitted"
+    READ_ONLY = "read_only"
+    DISK_FULL = "disk_full"
+    QUOTA = "quota"
+    TOO_MANY_FILES = "too_many_files"
+    DISK_FAILS = "disk_fails"
+    MISSING = "missing"
+    NOT_A_FOLDER = "not_a_folder"
+    IS_A_FOLDER = "is_a_folder"
+    IS_A_LINK = "is_a_link"
+    LOCKED_BY_STRANGER = "locked_by_stranger"
+    LOCK_HELD = "lock_held"
+    LOCK_HOLDER_STOPPED = "lock_holder_stopped"
+    DAMAGED = "damaged"
+    CANNOT_OPEN = "cannot_open"
+    REPLACED = "replaced"
+    SLOW = "slow"
+    CLOSED = "closed"
+    NO_MEMORY = "no_memory"
+    OTHER = "other"
+
+
+class Words(NamedTuple):
+    """How a person is told of a cause: what happened; what is safe and what to do; the class of the error."""
+
+    says: str
+    hint: str
+    kind: type[HansardError] = RecordUnavailable
+
+
+SAFE: Final = "What was recorded is safe"
+
+WORDS: Final[dict[Cause, Words]] = {
+    Cause.NOT_PERMITTED: Words(
+        "permission denied",
+        f"{SAFE}. Give this user the right to read and write that file and its folder, "
+        "or run Hansard as the user who owns the home.",
+    ),
+    Cause.READ_ONLY: Words(
+        "the disk is mounted read-only",
+        f"{SAFE} and can be read. To write, mount the disk writable or choose another home (--home).",
+    ),
+    Cause.DISK_FULL: Words(
+        "the disk is full",
+        f"{SAFE} and can be read. Free some space and try again; a Hansard that is running goes on by itself.",
+    ),
+    Cause.QUOTA: Words(
+        "this user's disk quota is used up",
+        f"{SAFE} and can be read. Free some space or raise the quota, then try again; "
+        "a Hansard that is running goes on by itself.",
+    ),
+    Cause.TOO_MANY_FILES: Words(
+        "too many files are open",
+        f"{SAFE}. Raise the limit (`ulimit -n`, or LimitNOFILE in a systemd unit) and start Hansard again.",
+    ),
+    Cause.DISK_FAILS: Words(
+        "the disk reported an error",
+        "What was acknowledged is in the database and in the logs. Look for errors of the disk in the system's log, "
+        "and copy the home to another disk if it is failing.",
+    ),
+    Cause.MISSING: Words(
+        "a file or folder is missing",
+        "If somebody moved it, put it back or give the right --home. Then start Hansard again.",
+    ),
+    Cause.NOT_A_FOLDER: Words(
+        "a file lies where a folder must be",
+        f"{SAFE}. Move that file away, or give another home (--home), and try again.",
+    ),
+    Cause.IS_A_FOLDER: Words(
+        "a folder lies where a file must be",
+        f"{SAFE}. Move that folder away and try again.",
+    ),
+    Cause.IS_A_LINK: Words(
+        "a symbolic link lies where a file must be",
+        f"{SAFE}. Put the file itself in place of the link and try again.",
+    ),
+    Cause.LOCKED_BY_STRANGER: Words(
+        "another program holds state.db locked",
+        f"{SAFE}. End that program's transaction (a database shell, a backup); "
+        "a Hansard that is running goes on by itself.",
+    ),
+    Cause.LOCK_HELD: Words(
+        "another Hansard process holds the write lock",
+        f"{SAFE}. That process may be rebuilding the database. Wait until it is done, or end it, and try again.",
+    ),
+    Cause.LOCK_HOLDER_STOPPED: Words(
+        "the process that holds the write lock is stopped",
+        f"{SAFE}. Let that process go on (`kill -CONT`, or `fg` in its shell) or end it, and try again.",
+    ),
+    Cause.DAMAGED: Words(
+        "state.db is damaged",
+        "It was left as it is. Move state.db, state.db-wal and state.db-shm away together and open the record again: "
+        "the database is rebuilt from the logs.",
+        RecordDamaged,
+    ),
+    Cause.CANNOT_OPEN: Words(
+        "SQLite cannot open the database",
+        "Check that the file and its folder can be read and written by this user, then try again.",
+    ),
+    Cause.REPLACED: Words(
+        "state.db was moved or replaced while it was in use",
+        "What was acknowledged is in the logs. Try again: the database is opened anew and caught up from the logs.",
+    ),
+    Cause.SLOW: Words(
+        "the disk has neither answered nor reported an error",
+        f"{SAFE}. The disk or the machine is very slow at the moment. Try again when it is less busy.",
+    ),
+    Cause.CLOSED: Words(
+        "the record is closed",
+        f"{SAFE}. Open the record again.",
+    ),
+    Cause.NO_MEMORY: Words(
+        "there is not enough memory",
+        f"{SAFE}. End other programs and try again.",
+    ),
+    Cause.OTHER: Words(
+        "the system reported an error",
+        "What was acknowledged is in the database and in the logs. Run the command again with --debug to see details.",
+    ),
+}
+
+ERRNO_CAUSES: Final[dict[int, Cause]] = {
+    errno.EACCES: Cause.NOT_PERMITTED,
+    errno.EPERM: Cause.NOT_PERMITTED,
+    errno.EROFS: Cause.READ_ONLY,
+    errno.ENOSPC: Cause.DISK_FULL,
+    errno.EDQUOT: Cause.QUOTA,
+    errno.EMFILE: Cause.TOO_MANY_FILES,
+    errno.ENFILE: Cause.TOO_MANY_FILES,
+    errno.EIO: Cause.DISK_FAILS,
+    errno.ENOENT: Cause.MISSING,
+    errno.ENOTDIR: Cause.NOT_A_FOLDER,
+    errno.EEXIST: Cause.NOT_A_FOLDER,
+    errno.EISDIR: Cause.IS_A_FOLDER,
+    errno.ELOOP: Cause.IS_A_LINK,
+    errno.ENOMEM: Cause.NO_MEMORY,
+}
+
+SQLITE_CAUSES: Final[tuple[tuple[type[apsw.Error], Cause], ...]] = (
+    (apsw.NotADBError, Cause.DAMAGED),
+    (apsw.CorruptError, Cause.DAMAGED),
+    (apsw.FullError, Cause.DISK_FULL),
+    (apsw.BusyError, Cause.LOCKED_BY_STRANGER),
+    (apsw.LockedError, Cause.LOCKED_BY_STRANGER),
+    (apsw.ProtocolError, Cause.LOCKED_BY_STRANGER),
+    (apsw.NoMemError, Cause.NO_MEMORY),
+    (apsw.ReadOnlyError, Cause.READ_ONLY),
+    (apsw.PermissionsError, Cause.NOT_PERMITTED),
+    (apsw.CantOpenError, Cause.CANNOT_OPEN),
+    (apsw.IOError, Cause.DISK_FAILS),
+)
+
+UNCLEAR: Final = (apsw.CantOpenError, apsw.IOError, apsw.ReadOnlyError, apsw.PermissionsError)
+"""SQLite's errors that have several causes: the files are looked at to find which one."""
+
+
+def tell(cause: Cause, *facts: object) -> HansardError:
+    """Return the error of a cause; the facts (file, process, details) stand in parentheses after its sentence."""
+    words = WORDS[cause]
+    named = ", ".join(str(fact) for fact in facts if fact)
+    error = words.kind(f"{words.says} ({named})" if named else words.says)
+    error.hint = words.hint
+    error.cause = cause
+    return error
+
+
+def explain(error: Exception, database: Path | str = "state.db") -> HansardError:
+    """Return our error for one of the system or of SQLite. `database` is the file that SQLite's errors are about."""
+    if isinstance(error, HansardError):
+        return error
+    if isinstance(error, OSError):
+        cause = ERRNO_CAUSES.get(error.errno or 0, Cause.OTHER)
+        file = error.filename if isinstance(error.filename, str | bytes | os.PathLike) else ""
+        detail = "" if cause is not Cause.OTHER else error.strerror or error
+        return tell(cause, os.fsdecode(file), detail)
+    if isinstance(error, UNCLEAR) and (found := look_for_cause(str(database))) is not None:
+        return found
+    for kind, cause in SQLITE_CAUSES:
+        if isinstance(error, kind):
+            if cause is Cause.LOCKED_BY_STRANGER:
+                return tell(cause, find_transaction_holder(str(database)) or "")
+            return tell(cause, database, "" if cause is Cause.DISK_FULL else error)
+    return tell(Cause.OTHER, f"{type(error).__name__}: {error}")
+
+
+def map_error(error: Exception, done: str, database: Path | str = "state.db") -> HansardError:
+    """Return our error for a foreign one, and say what could not be done: "opened", "read", "verified", "written"."""
+    return framed(explain(error, database), f"the record could not be {done}")
+
+
+def framed(problem: HansardError, frame: str, kind: type[HansardError] | None = None) -> HansardError:
+    """Return a problem with what it prevented in front of it; the hint stays that of its cause."""
+    error = (kind or type(problem))(f"{frame}: {problem}")
+    error.hint = problem.hint
+    error.cause = problem.cause
+    return error
+
+
+def explain_waiting(locks: Path | str) -> HansardError | None:
+    """Return the error of another process that holds the write lock; None when none is known to hold it."""
+    holder = find_lock_holder(os.path.join(locks, "write"))
+    if holder is None:
+        return None
+    return tell(Cause.LOCK_HOLDER_STOPPED if holder.is_stopped else Cause.LOCK_HELD, holder)
+
+
+def explain_delay(locks: Path | str) -> HansardError:
+    """Return why something that has reported no error takes longer than its patience."""
+    return explain_waiting(locks) or tell(Cause.SLOW)
+
+
+def look_for_cause(database: str) -> HansardError | None:
+    """Return why a database cannot be used, as far as its names, rights and disk tell. It is never opened here."""
+    folder = os.path.dirname(database) or "."
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        space = os.statvfs(f"{folder}/.")  # fails where a file lies in place of the folder
+        for side in ("", "-wal", "-shm"):
+            if os.path.lexists(f"{database}{side}"):
+                _check_file(f"{database}{side}")
+        _check_rights(folder, os.W_OK | os.X_OK)
+    except OSError as error:
+        return explain(error)
+    if space.f_flag & os.ST_RDONLY:
+        return tell(Cause.READ_ONLY, database)
+    return tell(Cause.DISK_FULL, database) if space.f_bavail == 0 else None
+
+
+def _check_file(path: str) -> None:
+    if stat.S_ISDIR(os.stat(path).st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    _check_rights(path, os.R_OK | os.W_OK)
+
+
+def _check_rights(path: str, rights: int) -> None:
+    """Raise when this user lacks rights; a disk that is mounted read-only is another cause and is told as such."""
+    effective = os.access in os.supports_effective_ids
+    if os.access(path, rights, effective_ids=effective):
+        return
+    number = errno.EROFS if os.statvfs(path).f_flag & os.ST_RDONLY else errno.EACCES
+    raise OSError(number, os.strerror(number), path)
