@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hansard.channels.matrix.keeping import Keeping
-from hansard.errors import ChannelDown, ConfigInvalid
+from hansard.channels.matrix.keeping import Keeping, Login, store_name
+from hansard.errors import ChannelDown, ConfigInvalid, PostRefused
 from hansard.ports.channel import Post
-from tests.channels.people import WAIT_SECONDS, Account, Agent, channel_of, new_account, peer
+from tests.channels.people import WAIT_SECONDS, Account, Agent, Peer, channel_of, new_account, peer
 from tests.channels.proxy import Proxy
 from tests.channels.synapse import Synapse, free_port
 from tests.channels.test_identity import signed_devices
@@ -41,22 +41,84 @@ async def test_the_homeserver_comes_later(synapse: Synapse, home: Path, tmp_path
 
 
 async def test_a_device_that_was_logged_out(synapse: Synapse, home: Path, tmp_path: Path) -> None:
-    """With the password, the same device logs in again, publishes its keys and is signed; posts stay once."""
+    """With the password, a new device logs in and is signed; what was said to the old one stays readable.
+
+    A client that saw a device removed never sends keys to a device of that name again.
+    """
     bot = new_account(synapse, "bot")
     async with peer(synapse, tmp_path) as ann, Agent(channel_of(bot, synapse.url, home)) as agent:
         room_id = await ann.open_room(bot.user_id, encrypted=True)
-        await agent.come()
+        chat = await agent.come()
+        await ann.say(room_id, "before")
+        assert (await agent.next()).text == "before"
         before = Keeping(home).login()
         assert before is not None
         await log_out(synapse, before.token)
-        async with asyncio.timeout(WAIT_SECONDS):
-            while before.device_id not in await signed_devices(ann, bot):  # noqa: ASYNC110  # as a stranger would
-                await asyncio.sleep(0.05)
+        await ann.sync()
+        after = await until_signed_anew(ann, bot, home, before)
         await ann.say(room_id, "are you there?")
         assert (await agent.next()).text == "are you there?"
-        after = Keeping(home).login()
-        assert after is not None
-        assert (after.device_id, after.token != before.token) == (before.device_id, True)
+        assert after.token != before.token
+        assert agent.channel.capabilities.repeat_seconds < 3600, "earlier posts are another device's"
+        assert [shown.text async for shown in agent.channel.history(chat)] == ["are you there?", "before"]
+
+
+async def until_signed_anew(person: Peer, bot: Account, home: Path, before: Login) -> Login:
+    """Wait until the agent has another device, as a stranger would see it; return its login."""
+    async with asyncio.timeout(60):
+        while True:
+            login = Keeping(home).login()
+            if login is not None and login.device_id != before.device_id:
+                devices = await signed_devices(person, bot)
+                if login.device_id in devices and before.device_id not in devices:
+                    return login
+            await asyncio.sleep(0.05)
+
+
+async def published_keys(person: Peer, bot: Account, device_id: str) -> dict[str, str]:
+    """Return the keys by which a stranger knows a device of the agent; empty when there is no such device."""
+    found = await person.raw("POST", "/_matrix/client/v3/keys/query", {"device_keys": {bot.user_id: []}})
+    keys: dict[str, str] = found["device_keys"].get(bot.user_id, {}).get(device_id, {}).get("keys", {})
+    return keys
+
+
+async def test_lost_keys(synapse: Synapse, home: Path, tmp_path: Path) -> None:
+    """Without the crypto store nothing is published over the device's keys; the documented remedy mends it for good."""
+    bot = new_account(synapse, "bot")
+    async with peer(synapse, tmp_path) as ann:
+        async with Agent(channel_of(bot, synapse.url, home)) as agent:
+            room_id = await ann.open_room(bot.user_id, encrypted=True)
+            chat = await agent.come()
+            await ann.say(room_id, "before")
+            assert (await agent.next()).text == "before"
+        before = Keeping(home).login()
+        assert before is not None
+        known = await published_keys(ann, bot, before.device_id)
+        (home / "matrix" / store_name(before.device_id)).unlink()
+        cursor = agent.cursor
+        for _ in range(2):
+            async with Agent(channel_of(bot, synapse.url, home, {}), cursor) as lost:
+                await lost.ready()
+                assert "nothing can be read or said in any encrypted room" in lost.channel.trouble
+                assert "HANSARD_MATRIX_PASSWORD" in lost.channel.trouble
+                with pytest.raises(PostRefused):
+                    await lost.channel.send(Post(key="a", chat=chat, markdown="hello"))
+            assert await published_keys(ann, bot, before.device_id) == known
+        wrong = channel_of(bot, synapse.url, home, {"HANSARD_MATRIX_PASSWORD": "wrong"})
+        async with Agent(wrong, cursor) as refused:
+            assert "refuses the password" in await until_trouble(refused)
+        async with Agent(channel_of(bot, synapse.url, home), cursor) as mended:
+            await mended.ready()
+            await until_signed_anew(ann, bot, home, before)
+            assert mended.channel.trouble == ""
+            await ann.say(room_id, "after")
+            assert (await mended.next()).text == "after"
+        async with Agent(channel_of(bot, synapse.url, home, {}), mended.cursor) as again:
+            await ann.say(room_id, "once more")
+            assert (await again.next()).text == "once more"
+            await again.channel.send(Post(key="b", chat=chat, markdown="good day"))
+            assert again.channel.trouble == ""
+        assert (await ann.sees(room_id))[-1].body == "good day"
 
 
 async def test_the_password_in_a_file(synapse: Synapse, home: Path) -> None:

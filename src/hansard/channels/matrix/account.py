@@ -1,6 +1,7 @@
 """Logging in, once, and again when the homeserver asks for it.
 
-Invariants: the device stays the same as long as its keys are here; password and token never enter a log or an error.
+Invariants: each login is a new device, and no device ever changes its keys: clients remember both. Password and token
+never enter a log or an error.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ import asyncio
 import logging
 import secrets
 import string
+import time
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from hansard.channels.matrix.crypto import Crypto
 from hansard.channels.matrix.identity import Secrets, Signer
@@ -33,10 +37,12 @@ NOTHING_GIVEN: Final = (
     "There is no way to log {user} in. Set HANSARD_MATRIX_PASSWORD, or an access token in HANSARD_MATRIX_TOKEN."
 )
 REFUSED: Final = "The homeserver refuses the password of {user}. Correct HANSARD_MATRIX_PASSWORD."
-OTHER_KEYS: Final = (
-    "The device of {user}'s access token has keys that are not in {folder}, so encrypted messages cannot be read. "
-    "Give a token of a new device in HANSARD_MATRIX_TOKEN, or HANSARD_MATRIX_PASSWORD instead."
+KEYS_LOST: Final = (
+    "The encryption keys of {user}'s device {device} are not in {folder}: nothing can be read or said in any encrypted "
+    "room. Set HANSARD_MATRIX_PASSWORD and restart: Hansard then logs in as a new device. Or give an access token of a "
+    "new device in HANSARD_MATRIX_TOKEN."
 )
+NEW_DEVICE: Final = "The keys of the device %s are lost. Logged in as the new device %s; the old one is logged out."
 OTHER_USER: Final = "The access token is that of {found}, and the configuration names {user}. Correct one of them."
 
 
@@ -56,6 +62,8 @@ class Account:
         self.keeping = Keeping(home)
         self._token, self._given = token, given
         self._session: Session | None = None
+        self._crypto: Crypto | None = None
+        self._since_seconds = 0.0
         self._lock = asyncio.Lock()
         self.trouble = ""
         """What a person has to do before this account works again; empty when nothing."""
@@ -66,19 +74,26 @@ class Account:
         """Return what stands once the account is logged in; log in when it is not."""
         async with self._lock:
             if self._session is None or self.wire.is_token_refused:
+                self._session = None
                 try:
                     self._session = await self._logged_in()
                 except OSError as error:
                     raise ChannelDown(f"{self.keeping.folder} cannot be used: {type(error).__name__}") from error
             return self._session
 
+    @property
+    def device_seconds(self) -> float:
+        """For how long this device has been logged in. What was posted earlier has another device's transaction ids."""
+        return max(0.0, time.time() - self._since_seconds)
+
     async def ensure_identity(self, session: Session) -> None:
         """See that the device's keys are published, and that the account vouches for them."""
-        published = session.crypto.published_key(await session.crypto.own_keys())
-        if published not in {"", session.crypto.identity_keys["ed25519"]}:
-            self.trouble = OTHER_KEYS.format(user=self.user_id, folder=self.keeping.folder)
+        if session.crypto.is_stranger:
+            self.trouble = KEYS_LOST.format(
+                user=self.user_id, device=session.crypto.device_id, folder=self.keeping.folder
+            )
         else:
-            if not published:
+            if not session.crypto.published_key(await session.crypto.own_keys()):
                 session.crypto.publish_again()
             try:
                 await session.crypto.upkeep()
@@ -94,9 +109,8 @@ class Account:
     async def close(self) -> None:
         """Let go of connections and files. The device stays logged in."""
         async with self._lock:
-            session, self._session = self._session, None
-        if session is not None:
-            session.crypto.close()
+            self._session = None
+            self._close_crypto()
         await self.wire.close()
 
     async def _logged_in(self) -> Session:
@@ -109,17 +123,49 @@ class Account:
             login = await self._by_token(kept.token)
         if login is None:
             login = await self._by_password(kept)
+        crypto = await self._open_crypto(login, kept)
+        if crypto.is_stranger and self._given.password:
+            lost = login
+            login = await self._by_password(lost)
+            crypto = await self._open_crypto(login, kept)
+            await self._log_out(lost)
+            logger.warning(NEW_DEVICE, lost.device_id, login.device_id)
+        self._since_seconds = login.since_seconds
         self.wire.is_token_refused = False
+        self.trouble = ""
+        # A new value also for the same device: what was published may be gone with the old login.
+        return Session(crypto, Rooms(self.wire, crypto))
+
+    async def _open_crypto(self, login: Login, kept: Login | None) -> Crypto:
+        """Open a device's keys, and see whether they are those by which others know the device."""
         if login != kept:
             self.keeping.keep_login(login)
-        self.trouble = ""
-        if self._session is not None and self._session.crypto.device_id == login.device_id:
-            # A new value, for whoever compares: what was published may be gone with the old login.
-            return Session(*self._session)
-        if self._session is not None:
-            self._session.crypto.close()
-        crypto = Crypto(self.wire, self.keeping, login)
-        return Session(crypto, Rooms(self.wire, crypto))
+        crypto = self._crypto
+        if crypto is None or crypto.device_id != login.device_id:
+            self._close_crypto()
+            crypto = self._crypto = Crypto(self.wire, self.keeping, login)
+        if login.previous:
+            crypto.take_over(login.previous)
+            self.keeping.keep_login(msgspec.structs.replace(login, previous=""))
+        published = crypto.published_key(await crypto.own_keys())
+        crypto.is_stranger = published not in {"", crypto.identity_keys["ed25519"]}
+        return crypto
+
+    def _close_crypto(self) -> None:
+        crypto, self._crypto = self._crypto, None
+        if crypto is not None:
+            crypto.close()
+
+    async def _log_out(self, lost: Login) -> None:
+        """End a device whose keys are lost. A courtesy: what people send to it, nobody can read."""
+        wire = Wire(self.wire.homeserver)
+        wire.token = lost.token
+        try:
+            await wire.try_ask("POST", path("logout"), {}, what="logging the old device out")
+        except ChannelDown as error:
+            logger.warning("the device %s stays logged in: %s", lost.device_id, error)
+        finally:
+            await wire.close()
 
     async def _by_token(self, token: str) -> Login | None:
         """Who a token belongs to; None when it is no longer good."""
@@ -134,14 +180,21 @@ class Account:
         found, device_id = text_of(answer.body, "user_id"), text_of(answer.body, "device_id")
         if found != self.user_id or not device_id:
             self._stop(OTHER_USER.format(found=found, user=self.user_id))
+        kept = self.keeping.login()
+        if kept is not None and (kept.user_id, kept.device_id) == (found, device_id):
+            return msgspec.structs.replace(kept, token=token)
         return Login(user_id=found, device_id=device_id, token=token)
 
-    async def _by_password(self, kept: Login | None) -> Login:
+    async def _by_password(self, before: Login | None) -> Login:
+        """Log in as a new device."""
+        kept = before
         if not self._given.password:
             self._stop((LOGGED_OUT if kept or self._token else NOTHING_GIVEN).format(user=self.user_id))
-        if kept is None or kept.user_id != self.user_id or not self.keeping.has_store(kept.device_id):
+        if kept is None or kept.user_id != self.user_id or kept.token:
+            # Each login is a new device: clients that saw a device removed never send keys to that name again.
             # Kept before it is used: a crash in between must not leave a device behind.
-            kept = Login(user_id=self.user_id, device_id=new_device_id())
+            previous = kept.device_id if kept is not None and kept.user_id == self.user_id else ""
+            kept = Login(user_id=self.user_id, device_id=new_device_id(), previous=previous)
             self.keeping.keep_login(kept)
         body = {
             "type": "m.login.password",
@@ -154,12 +207,21 @@ class Account:
         self.wire.token = ""
         answer = await self.wire.try_ask("POST", path("login"), body, what=what)
         if answer.status == HTTP_FORBIDDEN:
+            if before is not None:
+                self.keeping.keep_login(before)  # its token may still be good
             self._stop(REFUSED.format(user=self.user_id))
         if not answer.is_good:
             raise down(error_of(answer, what))
         self.wire.token = text_of(answer.body, "access_token")
         device_id = text_of(answer.body, "device_id")
-        return Login(user_id=text_of(answer.body, "user_id"), device_id=device_id, token=self.wire.token)
+        user_id = text_of(answer.body, "user_id")
+        return Login(
+            user_id=user_id,
+            device_id=device_id,
+            token=self.wire.token,
+            since_seconds=time.time(),
+            previous=kept.previous,
+        )
 
     def _stop(self, text: str) -> None:
         self.trouble = text

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 DAY_SECONDS: Final = 86_400.0
 REPEAT_SECONDS: Final = DAY_SECONDS - 3_600.0
-"""Homeservers keep transaction ids for a day at least; an hour is kept back for clocks that differ."""
+"""Homeservers keep a device's transaction ids for a day at least; an hour is kept back for clocks that differ."""
 TYPING_SECONDS: Final = 30.0
 FILE_BYTES_MAX: Final = 50 * 1024 * 1024
 """Of one file. Homeservers have limits of their own, mostly this one; what they refuse is refused."""
@@ -74,7 +74,7 @@ class MatrixChannel:
             text_bytes_max=TEXT_BYTES_MAX,
             edits=True,
             edit_seconds_min=1.0,
-            repeat_seconds=REPEAT_SECONDS,
+            repeat_seconds=min(REPEAT_SECONDS, self._account.device_seconds),
             timeline=True,
             file_bytes_max=FILE_BYTES_MAX,
             company=True,

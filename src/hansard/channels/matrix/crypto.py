@@ -14,7 +14,7 @@ import logging
 import secrets
 import time
 from collections import defaultdict
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from hansard.channels.matrix.machine import new_machine
@@ -43,8 +43,10 @@ class Crypto:
     def __init__(self, wire: Wire, keeping: Keeping, login: Login) -> None:
         from nio.store import SqliteStore
 
-        self._wire = wire
+        self._wire, self._keeping = wire, keeping
         self.user_id, self.device_id = login.user_id, login.device_id
+        self.is_stranger = False
+        """Whether others know this device by keys that are not here. It then publishes nothing and encrypts nothing."""
         self._store: Any = SqliteStore(
             login.user_id,
             login.device_id,
@@ -69,6 +71,27 @@ class Crypto:
     def close(self) -> None:
         """Let go of the crypto store."""
         self._store.database.close()
+
+    def take_over(self, device_id: str) -> None:
+        """Take the room keys of this account's device of before, so that what was said then stays readable."""
+        from nio.store import SqliteStore
+
+        if not self._keeping.has_store(device_id):
+            return
+        folder, key, name = str(self._keeping.folder), self._keeping.pickle_key(), self._keeping.make_store(device_id)
+        try:
+            store: Any = SqliteStore(self.user_id, device_id, folder, key, name)
+            with closing(store.database):
+                rooms, sessions = set(store.load_encrypted_rooms()), list(store.load_inbound_group_sessions())
+        except Exception as error:  # noqa: BLE001  # boundary: channel call
+            logger.warning("the room keys in %s cannot be read: %s", name, type(error).__name__)
+            return
+        with self._storing(), self._store.database.atomic():
+            self._store.save_encrypted_rooms(rooms)
+            for session in sessions:
+                self._store.save_inbound_group_session(session)
+        self.encrypted_rooms |= rooms
+        self._olm = new_machine(self.user_id, self.device_id, self._store)
 
     def sign(self, value: Json) -> str:
         """Sign a JSON object with the device's key."""
@@ -165,7 +188,7 @@ class Crypto:
     async def upkeep(self) -> None:
         """Do what is due: publish keys, learn about devices, mend broken sessions, send what is queued."""
         with self._storing():
-            if self._olm.should_upload_keys or self._wants_fallback:
+            if not self.is_stranger and (self._olm.should_upload_keys or self._wants_fallback):
                 await self._publish()
             if self._olm.users_for_key_query:
                 await self._query(set(self._olm.users_for_key_query))
@@ -249,6 +272,8 @@ class Crypto:
         """Return the content of an encrypted event that every device of every member can read."""
         from nio.exceptions import EncryptionError
 
+        if self.is_stranger:
+            raise PostRefused(f"the keys of the device {self.device_id} are lost, so nothing can be encrypted")
         async with self._room_locks[room_id]:
             with self._storing():
                 await self._share(room_id, members)

@@ -24,11 +24,15 @@ OTHERS_BITS: Final = 0o077
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True):
-    """Who this home is on the homeserver. The device stays the same for good: resends are recognised by it."""
+    """Who this home is on the homeserver. A device stays while it is logged in: resends are recognised by it."""
 
     user_id: str
     device_id: str
     token: str = ""
+    since_seconds: float = 0.0
+    """When this device logged in: earlier posts were another device's. 0: not known, so long ago."""
+    previous: str = ""
+    """The device before it, while the room keys of that one have not been taken over yet."""
 
 
 class CrossSigningSeeds(msgspec.Struct, frozen=True, kw_only=True):
