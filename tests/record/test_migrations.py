@@ -12,6 +12,7 @@ import pytest
 from hansard.domain.messages import Message
 from hansard.errors import RecordDamaged, RecordTooNew
 from hansard.record.api import Record
+from hansard.record.progress import Work
 from hansard.record.rebuilding import refold
 from hansard.record.sqlite.connection import APPLICATION_ID
 from hansard.record.sqlite.migrate import (
@@ -36,6 +37,11 @@ def shape(connection: apsw.Connection) -> list[tuple[str, str, str]]:
     return [(kind, name, re.sub(r" ?([(),]) ?", r"\1", sql)) for kind, name, sql in bare]
 
 
+def fold(connection: apsw.Connection) -> None:
+    """Fold the entries anew, with nobody watching."""
+    refold(connection, Work(Path("/nonexistent")))
+
+
 def content(connection: apsw.Connection) -> list[object]:
     """Return the rows of the tables that these tests change."""
     return list(connection.execute("SELECT * FROM record"))
@@ -53,7 +59,7 @@ def scratch(tmp_path: Path) -> apsw.Connection:
 def test_the_migrations_reproduce_the_schema(tmp_path: Path, scratch: apsw.Connection) -> None:
     """An empty database that takes every migration has the schema of `schema.sql`, to the word."""
     migrated = apsw.Connection(str(tmp_path / "migrated.db"))
-    migrate(migrated, tmp_path / "backups", refold)
+    migrate(migrated, tmp_path / "backups", fold)
     assert schema_version(migrated) == schema_version(scratch) == SCHEMA_VERSION
     assert shape(migrated) == shape(scratch)
 
@@ -70,7 +76,7 @@ def test_the_migrations_are_numbered_without_a_gap() -> None:
 def test_a_migration_leaves_one_backup(tmp_path: Path, scratch: apsw.Connection) -> None:
     """However many steps there are, one copy of the database as it was before stays, readable by nobody else."""
     before = shape(scratch)
-    backup = migrate(scratch, tmp_path / "backups", refold, (*MIGRATIONS, GOOD_STEP, "DROP TABLE more;"))
+    backup = migrate(scratch, tmp_path / "backups", fold, (*MIGRATIONS, GOOD_STEP, "DROP TABLE more;"))
     assert schema_version(scratch) == SCHEMA_VERSION + 2
     assert [backup] == list((tmp_path / "backups").iterdir())
     copy = apsw.Connection(str(backup), flags=apsw.SQLITE_OPEN_READONLY)
@@ -84,7 +90,7 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path, scratch: apsw.Co
     """A step that fails undoes those before it, too: version, schema and rows are as before, and no copy is left."""
     before = (schema_version(scratch), shape(scratch), content(scratch))
     with pytest.raises(apsw.SQLError, match="nowhere"):
-        migrate(scratch, tmp_path / "backups", refold, (*MIGRATIONS, GOOD_STEP, BAD_STEP))
+        migrate(scratch, tmp_path / "backups", fold, (*MIGRATIONS, GOOD_STEP, BAD_STEP))
     assert not scratch.in_transaction
     assert (schema_version(scratch), shape(scratch), content(scratch)) == before
     assert list((tmp_path / "backups").iterdir()) == []
@@ -96,13 +102,13 @@ def test_a_migration_replaces_the_copy_of_one_that_was_killed(tmp_path: Path, sc
     backups = tmp_path / "backups"
     backups.mkdir()
     (backups / f"state-v{SCHEMA_VERSION}.db.new").write_bytes(b"half a copy")
-    backup = migrate(scratch, backups, refold, (*MIGRATIONS, GOOD_STEP))
+    backup = migrate(scratch, backups, fold, (*MIGRATIONS, GOOD_STEP))
     assert list(backups.iterdir()) == [backup]
 
 
 def test_a_database_of_this_version_is_left_alone(tmp_path: Path, scratch: apsw.Connection) -> None:
     """Nothing to migrate makes no backup."""
-    assert migrate(scratch, tmp_path / "backups", refold) is None
+    assert migrate(scratch, tmp_path / "backups", fold) is None
     assert not (tmp_path / "backups").exists()
 
 

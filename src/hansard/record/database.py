@@ -12,6 +12,7 @@ import logging
 import os
 import secrets
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import apsw
@@ -21,14 +22,15 @@ from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.notices import Notices, in_english
 from hansard.errors import HansardError, LogForked, RecordDamaged, RecordTooNew
-from hansard.record.files import sync_folder, write_durably
+from hansard.record.files import sync_filesystem, sync_folder, write_durably
 from hansard.record.journals import Kept, MismatchError
 from hansard.record.lines import decode_line, log_name, part_name
 from hansard.record.operations.home import home_journal
+from hansard.record.progress import COMPARING, REBUILDING, Work
 from hansard.record.reading import Gate, Identity, look_at
-from hansard.record.rebuilding import refold
-from hansard.record.reconcile import Reconciler
-from hansard.record.sqlite.connection import fetch, immediate, open_connection
+from hansard.record.rebuilding import Difference, group_differences, refold
+from hansard.record.reconcile import PIECE_BYTES, Reconciler
+from hansard.record.sqlite.connection import fetch, immediate, open_connection, savepoint
 from hansard.record.sqlite.migrate import (
     SCHEMA_VERSION,
     check_not_migrated,
@@ -42,12 +44,22 @@ from hansard.record.transaction import Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from hansard.ports.clock import Clock
     from hansard.record.files import LogFiles
 
 logger = logging.getLogger("hansard.record")
+
+LIFE_STEPS = 100_000
+"""After how many steps of a statement SQLite lets us show that we are alive: some ten milliseconds."""
+
+SYNC_JOURNALS_MIN = 100
+"""From so many differing logs on, they are put on the disk all at once, and not one by one afterwards."""
+
+WAL_PAGES_MAX = 8_192
+"""A WAL that grew to this while logs were read in is copied back: 32 MiB."""
 
 
 class Database:
@@ -67,6 +79,7 @@ class Database:
         self._doubtful = False
         self._kept = Kept()
         self.gate = Gate()
+        self.work = Work(home)
         self.wal_pages = 0
 
     def same(self) -> bool:
@@ -82,13 +95,15 @@ class Database:
             if self.same():
                 return self._connection
             self.lose()
-        with self.gate.emptied(), ExitStack() as stack:
+        with self.work.under_way(), self.gate.emptied(), ExitStack() as stack:
             self._set_orphans_aside(self._lost)
             connection = open_connection(self.path, check=check_version)
             stack.callback(connection.close)
+            connection.set_wal_hook(self._note_wal)
+            connection.set_progress_handler(self.work.show_life, LIFE_STEPS)
             self._prepare(connection)
             self._make_durable(connection)
-            connection.set_wal_hook(self._note_wal)
+            connection.set_progress_handler(None)
             stack.pop_all()
         self._connection = connection
         self._lost = ()
@@ -103,18 +118,41 @@ class Database:
     def _prepare(self, connection: apsw.Connection) -> None:
         version = schema_version(connection)
         if version == 0:
-            create_schema(connection)
+            create_schema(connection, rebuilding=next(list_logs(self.files), None) is not None)
             sync_folder(str(self.home))
         elif version < SCHEMA_VERSION:
-            migrate(connection, self.home / "backups", refold)
+            migrate(connection, self.home / "backups", partial(refold, work=self.work))
         for kind, kind_version, ignorable in fetch(connection, SQL.list_kinds):
             check_kind(kind, kind_version, ignorable=bool(ignorable))
         self.identity = look_at(self.path)
         self._keep_identity()
-        rebuilt = version == 0 and os.path.exists(self.files.path(log_name(HOME_JOURNAL)))
-        for journal_id in find_differences(connection, self.files):
-            self.reconcile(connection, journal_id)
-        self._introduce(connection, rebuilt=rebuilt)
+        ((rebuilding,),) = fetch(connection, SQL.read_rebuilding)
+        self._reconcile_all(connection, REBUILDING if rebuilding else COMPARING)
+        self._introduce(connection, rebuilt=bool(rebuilding))
+        if rebuilding:
+            with immediate(connection):
+                connection.execute(SQL.end_rebuilding)
+
+    def _reconcile_all(self, connection: apsw.Connection, doing: str) -> None:
+        """Bring every journal in line whose files are not as the database says, in pieces that are committed."""
+        self.work.begin(doing, 0, 0)
+        differences = find_differences(connection, self.files, self.work)
+        size_bytes = sum(each.size_bytes for each in differences)
+        is_much = len(differences) >= SYNC_JOURNALS_MIN or size_bytes > PIECE_BYTES
+        is_synced = is_much and sync_filesystem(str(self.home))
+        self.work.begin(doing, len(differences), size_bytes)
+        for difference in differences:
+            if difference.size_bytes > PIECE_BYTES:
+                self._attempt(difference.journal_id, partial(self._adopt_pieces, connection, is_synced=is_synced))
+        reconcile = partial(self._reconcile_within, connection, is_synced=is_synced)
+        for group in group_differences(differences):
+            with immediate(connection):
+                for difference in group:
+                    self._attempt(difference.journal_id, partial(reconcile, savepoint))
+                    self.work.advance(sessions=1, done=min(difference.size_bytes, PIECE_BYTES))
+            self._shorten_wal(connection)
+        if is_much:
+            logger.warning("finished %s: %d sessions, %d bytes", doing, len(differences), size_bytes)
 
     def _make_durable(self, connection: apsw.Connection) -> None:
         """Put on the disk what opening found: a WAL's recovery also finds commits that were never fsynced (rule 3).
@@ -148,20 +186,55 @@ class Database:
             logger.error("the home journal cannot be written to: %s", error)  # noqa: TRY400
 
     def reconcile(self, connection: apsw.Connection, journal_id: str) -> HansardError | None:
-        """Bring one journal's files in line, in a transaction of its own; return why it cannot be written to."""
+        """Bring one journal's files in line; return why it cannot be written to."""
+        with self.work.under_way():
+            self.work.begin(COMPARING, 1, 0)
+            error = self._attempt(journal_id, partial(self._adopt_pieces, connection))
+            return error or self._attempt(journal_id, partial(self._reconcile_within, connection, immediate))
+
+    def _adopt_pieces(self, connection: apsw.Connection, journal_id: str, *, is_synced: bool = False) -> None:
+        """Adopt a log that is much longer than the database says, piece by piece, until the rest is short."""
+        while True:
+            with immediate(connection):
+                tx = Transaction(connection, self.files, self.clock)
+                size_bytes = Reconciler(tx, is_synced=is_synced).adopt_piece(journal_id)
+            if not size_bytes:
+                return
+            self.reach("adopted")
+            self.work.advance(done=size_bytes)
+            self._shorten_wal(connection)
+
+    def _reconcile_within(
+        self,
+        connection: apsw.Connection,
+        scope: Callable[[apsw.Connection], AbstractContextManager[None]],
+        journal_id: str,
+        *,
+        is_synced: bool = False,
+    ) -> None:
+        """Reconcile a journal in a transaction of its own, or in a part of one."""
+        with scope(connection):
+            self.reach("reconciling")
+            Reconciler(Transaction(connection, self.files, self.clock), is_synced=is_synced).run(journal_id)
+        self.reach("reconciled")
+
+    def _attempt(self, journal_id: str, act: Callable[[str], None]) -> HansardError | None:
+        """Do something with a journal's files; return why that is impossible."""
         self._kept.forget()
         try:
-            with immediate(connection):
-                self.reach("reconciling")
-                Reconciler(Transaction(connection, self.files, self.clock)).run(journal_id)
+            act(journal_id)
         except (LogForked, RecordDamaged, RecordTooNew) as error:
             logger.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a traceback
             return error
         except apsw.ConstraintError as error:
             logger.error("the log of %s cannot be adopted: %s", journal_id, error)  # noqa: TRY400
             return RecordDamaged(f"the log of {journal_id} contradicts the database: {error}")
-        self.reach("reconciled")
         return None
+
+    def _shorten_wal(self, connection: apsw.Connection) -> None:
+        """Copy the WAL back while logs are read in: it would grow as long as all of them."""
+        if self.wal_pages > WAL_PAGES_MAX:
+            fetch(connection, SQL.checkpoint)
 
     def known(self, connection: apsw.Connection) -> Kept:
         """Return what the last commits left in memory; nothing when another process has committed since.
@@ -276,12 +349,13 @@ def list_logs(files: LogFiles) -> Iterator[tuple[str, str, int]]:
                     yield suffix, journal_id, entry.stat(follow_symlinks=False).st_size
 
 
-def find_differences(connection: apsw.Connection, files: LogFiles) -> list[str]:
+def find_differences(connection: apsw.Connection, files: LogFiles, work: Work) -> list[Difference]:
     """Return the journals whose files are not as the database says, by name and size alone."""
     logs: dict[str, int] = {}
     parts: dict[str, int] = {}
     for suffix, journal_id, size in list_logs(files):
         (logs if suffix == "jsonl" else parts)[journal_id] = size
+        work.show_life()
     different = []
     after = 0
     while rows := fetch(connection, SQL.list_journals, (after, READ_ROWS_MAX)):
@@ -290,9 +364,12 @@ def find_differences(connection: apsw.Connection, files: LogFiles) -> list[str]:
             journal_id, log_end, log_synced, part_end = row[1], row[7], row[8], row[9]
             sizes = logs.pop(journal_id, 0), parts.pop(journal_id, 0)
             if sizes != (log_end, part_end) or log_synced < log_end:
-                different.append(journal_id)
-    unknown = [journal_id for journal_id in logs if _has_first_line(files, journal_id)]
-    return different + sorted(unknown, key=lambda journal_id: (journal_id != HOME_JOURNAL, journal_id))
+                different.append(Difference(journal_id, abs(sizes[0] - log_end)))
+    for journal_id in sorted(logs, key=lambda journal_id: (journal_id != HOME_JOURNAL, journal_id)):
+        work.show_life()
+        if _has_first_line(files, journal_id):
+            different.append(Difference(journal_id, logs[journal_id]))
+    return different
 
 
 def _has_first_line(files: LogFiles, journal_id: str) -> bool:

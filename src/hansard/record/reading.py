@@ -19,6 +19,7 @@ import apsw
 from hansard.errors import RecordDamaged
 from hansard.record.causes import Cause, map_error, tell
 from hansard.record.sqlite.connection import fetch, open_connection
+from hansard.record.sqlite.migrate import is_unfinished
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
@@ -142,7 +143,9 @@ class ReadConnection:
             raise ReplacedError
         if self._connection is None:
             self._connection = open_connection(self._path, read_only=self._read_only)
-            fetch(self._connection, SQL.schema_version)
+            if is_unfinished(self._connection):
+                self.close()
+                raise ReplacedError
             self._identity = look_at(self._path)
         return self._connection
 

@@ -1,14 +1,14 @@
-"""Work of an opening that can take long: folding the entries into the projections anew.
+"""Work of an opening that can take long: reading logs into the database, and folding entries into the projections.
 
-Reads: every entry. Writes: every projection.
-Invariants: the fold is the one that commits, adoption and `verify` run (`projections.project`).
-On crash: the caller's transaction is rolled back, and the next opening begins again.
+Reads: every entry; logs. Writes: every projection; what `reconcile` writes.
+Invariants: the fold is the one that commits, adoption and `verify` run (`projections.project`). Logs are read in
+pieces, each committed. On crash: a migration is rolled back; reading the logs goes on after the last piece.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 import msgspec
@@ -16,26 +16,58 @@ import msgspec
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.record.journals import Journal
 from hansard.record.lines import Row
+from hansard.record.progress import MIGRATING
 from hansard.record.projections import Place, count_messages, project
+from hansard.record.reconcile import PIECE_BYTES
 from hansard.record.sqlite.connection import fetch
 from hansard.record.sqlite.queries import SQL
 from hansard.record.transaction import read_body
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from hansard.record.progress import Work
 
 logger = logging.getLogger("hansard.record")
 
+JOURNALS_MAX = 1_000
+"""Short logs that are read into the database in one transaction."""
 
-def refold(connection: apsw.Connection) -> None:
+
+class Difference(NamedTuple):
+    """A journal whose files are not as the database says."""
+
+    journal_id: str
+    size_bytes: int
+    """By how much its log differs."""
+
+
+def group_differences(differences: Iterable[Difference]) -> Iterator[list[Difference]]:
+    """Put logs together, up to what one transaction may hold. Of a long log only the last piece is left by then."""
+    group: list[Difference] = []
+    size_bytes = 0
+    for difference in differences:
+        if group and (size_bytes > PIECE_BYTES or len(group) == JOURNALS_MAX):
+            yield group
+            group, size_bytes = [], 0
+        group.append(difference)
+        size_bytes += min(difference.size_bytes, PIECE_BYTES)
+    if group:
+        yield group
+
+
+def refold(connection: apsw.Connection, work: Work) -> None:
     """Empty every projection and fold all entries into them again, in the caller's transaction.
 
     Messages that wait to be shown keep their numbers: these give the messages of several sessions their order.
     """
+    ((journals, entries),) = fetch(connection, SQL.count_entries)
+    work.begin(MIGRATING, journals, entries)
     order = fetch(connection, SQL.outbox_order)
     fetch(connection, SQL.clear_projections)
     for row in _list_journals(connection):
-        _refold_journal(connection, Journal(row))
+        _refold_journal(connection, Journal(row), work)
+        work.advance(sessions=1)
     for place in order:
         fetch(connection, SQL.restore_outbox_number, place)
 
@@ -47,7 +79,7 @@ def _list_journals(connection: apsw.Connection) -> Iterator[tuple[object, ...]]:
         after = rows[-1][0]
 
 
-def _refold_journal(connection: apsw.Connection, journal: Journal) -> None:
+def _refold_journal(connection: apsw.Connection, journal: Journal, work: Work) -> None:
     run = connection.cursor().execute
     after, last = journal.entry_key(journal.base_seq), journal.entry_key(journal.head_seq)
     messages = active_at = 0
@@ -62,4 +94,5 @@ def _refold_journal(connection: apsw.Connection, journal: Journal) -> None:
             messages += count_messages(body)
             active_at = row.at
         after = journal.entry_key(rows[-1][0])
+        work.advance(done=len(rows))
     fetch(connection, SQL.update_journal_fold, (messages, active_at, journal.key))

@@ -13,7 +13,7 @@ from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.entries import MessageSealed, SessionCreated, chain_start, check_kind
-from hansard.domain.limits import LINE_BYTES_MAX, READ_ROWS_MAX
+from hansard.domain.limits import KIB, LINE_BYTES_MAX, MIB, READ_ROWS_MAX
 from hansard.domain.sessions import Link
 from hansard.errors import LogForked, RecordDamaged
 from hansard.record.journals import Journal, SessionRow
@@ -41,6 +41,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hansard.record")
 
+PIECE_BYTES = 4 * MIB
+"""A log that is longer than the database says by more than this is adopted in pieces of this size, each committed."""
+
+BOUNDARY_BYTES = 64 * KIB
+"""How much of a log is read, at first, to find the last line before an offset."""
+
 
 class Constraint(NamedTuple):
     """A unit in a log's tail: it counts only if every journal that shares it holds its part."""
@@ -64,18 +70,15 @@ class Tail:
         self.marks = array("Q")
         self.constraints: list[Constraint] = []
         self.tx = 0
-        self.tx_seq = 0
         self.forked = False
+        self.is_piece = False
+        """Whether the log goes on after it: nothing is set aside then."""
 
     def scan(self, files: LogFiles) -> None:
         """Read as many lines as are whole and continue the chain, and note what the last transaction's units ask for.
 
         Only the last transaction in a file can be one that a crash cut short: whoever writes looks first.
         """
-        self._scan(files)
-        self.constraints = [each for each in self.constraints if each.first_seq >= self.tx_seq]
-
-    def _scan(self, files: LogFiles) -> None:
         for _, data in files.read_lines(log_name(self.journal_id), self.start, self.size):
             line = decode_line(data)
             if line is None:
@@ -103,7 +106,8 @@ class Tail:
         self.end_seq = row.seq
         self.digest = row.digest
         if line.tx != self.tx:
-            self.tx, self.tx_seq = line.tx, row.seq
+            self.tx = line.tx
+            self.constraints.clear()
         self.marks.append(int.from_bytes(row.digest[:MARK_BYTES]))
         if line.unit and not (self.constraints and self.constraints[-1].unit == line.unit):
             self.constraints.append(Constraint(row.seq, line.unit))
@@ -118,12 +122,34 @@ class Tail:
         self.forked = False
 
 
+def scan_piece(files: LogFiles, journal_id: str, journal: Journal | None, size: int) -> Tail | None:
+    """Return the beginning of a tail that is too long for one transaction; None when it is short enough.
+
+    It ends where no unit is open: what another transaction's line follows was committed, and a line that names no
+    unit is whole by itself.
+    """
+    start = journal.log_end if journal is not None else 0
+    piece_bytes = PIECE_BYTES
+    while start + piece_bytes < size:
+        tail = Tail(journal_id, journal, start + piece_bytes)
+        tail.is_piece = True
+        tail.scan(files)
+        if tail.constraints:
+            tail.cut(tail.constraints[0].first_seq)
+        if tail.end_seq > tail.base_seq:
+            return tail
+        piece_bytes *= 2
+    return None
+
+
 class Reconciler:
     """Brings the files of one journal, and of those that share units with it, in line with the database."""
 
-    def __init__(self, tx: Transaction) -> None:
-        """Work in a transaction of its own."""
+    def __init__(self, tx: Transaction, *, is_synced: bool = False) -> None:
+        """Work in a transaction of its own. `is_synced`: all logs, as they lie there, are known to be on the disk."""
         self.tx = tx
+        self.is_synced = is_synced
+        self.level = logging.DEBUG if is_synced else logging.WARNING
         self.files = tx.files
         self.tails: dict[str, Tail] = {}
 
@@ -143,6 +169,18 @@ class Reconciler:
             self._check_unsynced(journal)
         for touched in {journal_id, *self.tails}:
             reconcile_part(self.tx, touched)
+
+    def adopt_piece(self, journal_id: str) -> int:
+        """Adopt the beginning of a log that is much longer than the database says; return how many bytes it had.
+
+        0: the rest is short enough for `run`, or only `run` can say what it is.
+        """
+        journal = self._read(journal_id)
+        size = self._size(journal_id, required=True)
+        if journal is not None and (size <= journal.log_end + PIECE_BYTES or not log_continues(self.files, journal)):
+            return 0
+        tail = scan_piece(self.files, journal_id, journal, size)
+        return 0 if tail is None else self._take(tail) - tail.start
 
     def _read(self, journal_id: str) -> Journal | None:
         row = self.tx.row(SQL.read_journal, (journal_id,))
@@ -208,22 +246,25 @@ class Reconciler:
             return row is not None and row[0][:MARK_BYTES] == digest
         return tail.holds(seq, digest)
 
-    def _take(self, tail: Tail) -> None:
-        """Adopt the good part of a tail, and set the rest aside unless it is another history."""
+    def _take(self, tail: Tail) -> int:
+        """Adopt the good part of a tail, and set the rest aside unless it is another history; return where it ends."""
         journal = tail.journal
         count = tail.end_seq - tail.base_seq
         end = tail.start
         if count > 0:
             journal = journal or self._new_journal(tail)
             end = self._adopt_lines(tail, journal)
-            logger.warning("adopted %d entries of %s from its log", count, tail.journal_id)
-        if not tail.forked and end < tail.size:
+            logger.log(self.level, "adopted %d entries of %s from its log", count, tail.journal_id)
+        if not tail.forked and not tail.is_piece and end < tail.size:
             set_aside(self.files, tail.journal_id, end, tail.size)
         if journal is not None and (count > 0 or not tail.forked):
             journal.log_end = end
             touched = tail.tx if count > 0 else self.tx.row(SQL.read_touched, (journal.key,))[0]
             self.tx.run(SQL.raise_commits, (touched,))
             self.tx.store_head(journal, touched)
+            if self.is_synced:
+                self.tx.run(SQL.update_log_synced, (end, journal.id))
+        return end
 
     def _adopt_lines(self, tail: Tail, journal: Journal) -> int:
         """Store a tail's good entries; return the offset after the last of them."""
@@ -248,7 +289,7 @@ class Reconciler:
 
         If not, it is another history, or damage that is written anew.
         """
-        if journal.log_end == 0 or last_line_agrees(self.files, journal):
+        if log_continues(self.files, journal):
             return True
         self._refuse_foreign_lines(journal, size)
         rewrite_log(self.tx, journal)
@@ -327,11 +368,18 @@ def rewrite_log(tx: Transaction, journal: Journal) -> None:
     logger.warning("rewrote the log of %s from the database (%d bytes)", journal.id, size)
 
 
-def last_line_agrees(files: LogFiles, journal: Journal) -> bool:
-    """Return whether the line that ends where the database's account of a log ends is its head."""
-    start = max(0, journal.log_end - LINE_BYTES_MAX)
-    *_, last = [data for _, data in files.read_lines(log_name(journal.id), start, journal.log_end)] or [b""]
-    line = decode_line(last)
+def log_continues(files: LogFiles, journal: Journal) -> bool:
+    """Return whether a log, as far as the database accounts for it, is empty or ends with the line of its head."""
+    if journal.log_end == 0:
+        return True
+    line = None
+    for length in (BOUNDARY_BYTES, LINE_BYTES_MAX):
+        start = max(0, journal.log_end - length)
+        last = b""
+        for _, data in files.read_lines(log_name(journal.id), start, journal.log_end):
+            last = data
+        if (line := decode_line(last)) is not None:
+            break
     return line is not None and (line.seq, line.digest) == (journal.head_seq, journal.head_digest.hex())
 
 

@@ -21,12 +21,14 @@ CRASH_POINTS = (
     "released",
     "acknowledged",
     "reconciling",
+    "adopted",
     "reconciled",
 )
 """locked: the write lock is held. begun: the transaction has begun. applied: rows are in, nothing is logged.
 logging: after each file that was logged. logged: all files are, COMMIT comes next. committed: durable, nobody knows.
 removed: part files of sealed messages are gone. released: the lock is free. acknowledged: waiters were told.
-reconciling, reconciled: before and after a journal's files were brought in line with the database."""
+reconciling, reconciled: before and after a journal's files were brought in line with the database.
+adopted: a piece of a long log is in the database."""
 
 
 class CrashPoint:

@@ -57,6 +57,21 @@ def immediate(connection: apsw.Connection) -> Iterator[None]:
             connection.execute(SQL.rollback)
 
 
+@contextmanager
+def savepoint(connection: apsw.Connection) -> Iterator[None]:
+    """Run a block inside a transaction, and undo it alone when it fails."""
+    connection.execute(SQL.savepoint)
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:  # a full disk may have rolled back all of it
+            connection.execute(SQL.rollback_to)
+        raise
+    finally:
+        if connection.in_transaction:
+            connection.execute(SQL.release)
+
+
 def check_sqlite_version(version: str = "") -> None:
     """Refuse a library with the WAL-reset bug."""
     version = version or apsw.sqlite_lib_version()

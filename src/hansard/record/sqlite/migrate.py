@@ -54,11 +54,18 @@ def check_not_migrated(version: int) -> None:
         raise RecordMigrated(message)
 
 
-def create_schema(connection: apsw.Connection) -> None:
-    """Fill an empty database in one transaction."""
+def is_unfinished(connection: apsw.Connection) -> bool:
+    """Return whether some logs are not in this database yet. Once it is whole, it stays so."""
+    return schema_version(connection) == SCHEMA_VERSION and bool(connection.execute(SQL.read_rebuilding).get)
+
+
+def create_schema(connection: apsw.Connection, *, rebuilding: bool = False) -> None:
+    """Fill an empty database in one transaction. `rebuilding`: it is not whole before all logs were read into it."""
     with immediate(connection):
         connection.execute(resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8"))
         connection.execute(SQL.insert_record, (secrets.token_hex(8),))
+        if rebuilding:
+            connection.execute(SQL.begin_rebuilding)
         connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", SCHEMA_VERSION)
 

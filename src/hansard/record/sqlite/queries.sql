@@ -14,6 +14,18 @@ COMMIT
 -- Forget an unfinished transaction.
 ROLLBACK
 
+-- name: savepoint
+-- Begin a part of a transaction that may be undone alone.
+SAVEPOINT part
+
+-- name: rollback_to
+-- Undo that part.
+ROLLBACK TO part
+
+-- name: release
+-- Make that part belong to its transaction.
+RELEASE part
+
 -- name: schema_version
 -- Checked in each transaction, so that an old process notices a migration.
 PRAGMA user_version
@@ -45,6 +57,18 @@ PRAGMA wal_checkpoint(TRUNCATE)
 -- name: insert_record
 -- The one row of a new database.
 INSERT INTO record (one, database_id, commits) VALUES (1, ?, 0)
+
+-- name: begin_rebuilding
+-- Logs are about to be read into this new database.
+UPDATE record SET rebuilding = 1
+
+-- name: end_rebuilding
+-- All logs are in it.
+UPDATE record SET rebuilding = 0
+
+-- name: read_rebuilding
+-- Whether some logs are not in it yet.
+SELECT rebuilding FROM record
 
 -- name: read_record
 -- Which database this is, and how far it got.
@@ -398,8 +422,8 @@ SELECT number, journal, message_id, chat FROM outbox
 UPDATE outbox SET number = ? WHERE journal = ? AND message_id = ? AND chat = ?
 
 -- name: count_entries
--- How many entries there are, so that progress can be shown.
-SELECT count(*) FROM entry
+-- How many journals and entries there are, so that progress can be shown.
+SELECT (SELECT count(*) FROM journal), (SELECT count(*) FROM entry)
 
 -- name: update_journal_fold
 -- What stands in the journal's own row as a fold of its entries.

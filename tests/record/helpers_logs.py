@@ -1,0 +1,54 @@
+"""Logs of many sessions, or of one long one, written at once: what a home holds whose database was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from hansard.domain.entries import (
+    DIGEST_FORMAT,
+    KIND_OF,
+    KINDS,
+    Body,
+    Header,
+    MessageAdded,
+    SessionCreated,
+    chain_digest,
+    chain_start,
+)
+from hansard.domain.messages import Role, Text
+from hansard.record.lines import Row, encode_line, log_name
+from hansard.record.transaction import encode_body
+
+AT = 1_790_000_000_000_000
+SALT = bytes(16)
+
+
+def log_lines(journal_id: str, bodies: Iterator[tuple[str, Body]], first_tx: int = 1) -> Iterator[bytes]:
+    """Yield the lines of a journal, each a transaction of its own."""
+    digest = chain_start(journal_id)
+    for seq, (entry_id, body) in enumerate(bodies, start=1):
+        kind = KIND_OF[type(body)]
+        version = KINDS[kind][0]
+        data = encode_body(body)
+        header = Header(journal_id, seq, entry_id, kind, version, ignorable=False, at=AT + seq)
+        digest = chain_digest(digest, header, SALT, data)
+        row = Row(seq, entry_id, kind, version, False, AT + seq, DIGEST_FORMAT, SALT, digest, data)  # noqa: FBT003
+        yield encode_line(row, first_tx + seq - 1)
+
+
+def session_bodies(messages: int) -> Iterator[tuple[str, Body]]:
+    """Yield the entries of a session in which a person says something again and again."""
+    yield "~created", SessionCreated(source="test", owner="person:admin")
+    for number in range(1, messages + 1):
+        yield f"m{number}", MessageAdded(role=Role.USER, parts=(Text(text=f"word {number}"),))
+
+
+def write_logs(home: Path, sessions: int, messages: int) -> None:
+    """Write a home that has logs and no database."""
+    for number in range(sessions):
+        journal_id = f"s{number:06d}"
+        path = home / log_name(journal_id)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            file.writelines(log_lines(journal_id, session_bodies(messages), number * (messages + 1) + 1))
