@@ -26,6 +26,7 @@
     └── RecordRefused            the record cannot be used as it is
         ├── RecordTooNew         written by a newer Hansard
         │   └── RecordMigrated   by one that came while this one ran
+        ├── HomeMoved            the home is not where it was when it was opened
         ├── RecordDamaged        a file is not what it must be
         ├── LogForked            a log and the database tell two different stories
         ├── UnsafeFilesystem     WAL cannot be trusted there
@@ -188,6 +189,14 @@ class RecordMigrated(RecordTooNew):
     hint = "Start this program again: the newer Hansard goes on where this one stopped. Nothing was lost."
 
 
+class HomeMoved(RecordRefused):
+    """The home, or its folder of locks, was moved, removed or replaced while this process had it open."""
+
+    hint = (
+        "Nothing of this call was written. Put the folder back, or start this program again to use what is there now."
+    )
+
+
 class RecordDamaged(RecordRefused):
     """A file of the record is not what it must be."""
 
@@ -200,6 +209,10 @@ class LogForked(RecordRefused):
     hint = (
         "Run `hansard verify` to see both chains. Nothing is written to that session until one of them is moved aside."
     )
+
+
+MUST_END = (RecordMigrated, HomeMoved, GatewayRuns)
+"""Errors after which a program that serves chats ends: another one serves them, or the record is not here."""
 
 
 class UnsafeFilesystem(RecordRefused):

@@ -2,7 +2,8 @@
 
 Reads: cursors, queued turns; the configuration, again when it is told to. Writes: through intake, engine and delivery.
 Invariants: what is taken up of a new configuration is taken up whole, after all of it was found right; when a newer
-Hansard has migrated the record, nothing more is received, and the process ends.
+Hansard has migrated the record, or the home or the account's lock was taken away, nothing more is received, and the
+process ends.
 On crash: what was received is in the record; the next start runs what waits and shows what was not shown.
 """
 
@@ -25,7 +26,7 @@ from hansard.app.reload import changes_between, connection_of, plain_terms
 from hansard.app.served import Served, Timing, end_tasks
 from hansard.channels.matrix import open_matrix
 from hansard.channels.telegram import open_telegram
-from hansard.errors import ConfigInvalid, HansardError, RecordMigrated
+from hansard.errors import MUST_END, ConfigInvalid, HansardError, RecordMigrated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -50,7 +51,7 @@ SWITCH_SECONDS = 0.0005
 loop would wait whenever the writer works."""
 
 LOOK_SECONDS = 0.25
-"""How often to look whether the record was migrated."""
+"""How often to look whether the record was migrated or the home taken away."""
 
 
 def prefer_promptness() -> None:
@@ -136,27 +137,27 @@ class Gateway:
     async def _serve(self, stop: asyncio.Event) -> None:
         """Serve until told to stop. Nothing else ends by itself: a part that does takes the gateway along, loudly."""
         told = asyncio.create_task(stop.wait())
-        migrated = asyncio.create_task(self._until_migrated())
+        unfit = asyncio.create_task(self._until_unfit())
         renewing = asyncio.create_task(self._wanted.wait())
         try:
             while not told.done():
                 tasks = [task for served in self._served for task in served.tasks]
-                await asyncio.wait({told, migrated, renewing, *tasks}, return_when=asyncio.FIRST_COMPLETED)
-                if migrated.done() or any(task.done() for task in tasks):
-                    await self._give_up([migrated, *tasks])
+                await asyncio.wait({told, unfit, renewing, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+                if unfit.done() or any(task.done() for task in tasks):
+                    await self._give_up([unfit, *tasks])
                     return
                 if renewing.done() and not told.done():
                     self._wanted.clear()
                     await self._renew_unless(told)
                     renewing = asyncio.create_task(self._wanted.wait())
         finally:
-            await end_tasks(told, migrated, renewing)
+            await end_tasks(told, unfit, renewing)
 
-    async def _until_migrated(self) -> None:
-        """Wait until a newer Hansard has migrated the record; then say so."""
-        while not (migrated := self._app.record.store.migrated):  # noqa: ASYNC110 - a thread of the record finds out
+    async def _until_unfit(self) -> None:
+        """Wait until this process may not write any more; then raise why."""
+        while True:
+            self._app.record.store.check_fit()
             await asyncio.sleep(LOOK_SECONDS)
-        raise RecordMigrated(migrated)
 
     async def _give_up(self, tasks: list[asyncio.Task[None]]) -> None:
         """A part ended that should not have: receive no more, and raise why."""
@@ -164,8 +165,9 @@ class Gateway:
             await served.stop_receiving()
         for task in tasks:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                if isinstance(error, RecordMigrated):
-                    log(logger, logging.ERROR, "the record was migrated", **error_fields(error))
+                if isinstance(error, MUST_END):
+                    told = "the record was migrated" if isinstance(error, RecordMigrated) else "the gateway must end"
+                    log(logger, logging.ERROR, told, **error_fields(error))
                 raise error
 
     async def _drain(self) -> None:
@@ -211,7 +213,7 @@ class Gateway:
             terms = await asyncio.to_thread(self._renewal.read)
             changes = changes_between(self._terms, terms)
             await self._take_up(self._renewal, terms)
-        except RecordMigrated:
+        except MUST_END:
             raise
         except HansardError as error:
             taken = self._config.taken_up_at

@@ -20,17 +20,17 @@ from hansard.app.logs import error_fields, log
 from hansard.delivery.dispatch import Dispatcher
 from hansard.delivery.sending import Pace
 from hansard.delivery.typing import Typing
-from hansard.errors import GatewayRuns, HansardError, RecordMigrated
+from hansard.errors import MUST_END, GatewayRuns, HansardError
 from hansard.intake.receive import Intake
 from hansard.record.locks import TryLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from hansard.app.reload import Terms
     from hansard.app.wiring import App
     from hansard.ports.channel import Channel, Fetches, Timeline
+    from hansard.record.store import Store
 
 logger = logging.getLogger("hansard.gateway")
 
@@ -56,16 +56,27 @@ class Timing(NamedTuple):
 
 
 @contextmanager
-def account_held(home: Path, channel: Channel) -> Iterator[None]:
-    """Serve an account alone: a second gateway would receive and answer everything a second time."""
+def account_held(store: Store, channel: Channel) -> Iterator[None]:
+    """Serve an account alone: a second gateway would receive and answer everything a second time.
+
+    The lock is taken again whenever its file may have been removed. If another gateway has it then, nothing more is
+    written here, and so nothing is shown.
+    """
     digest = hashlib.sha256(f"{channel.name}:{channel.account}".encode()).hexdigest()[:16]
-    lock = TryLock(home / "locks" / f"gateway-{digest}")
-    try:
+    lock = TryLock(store.home / "locks" / f"gateway-{digest}")
+
+    def take_again() -> None:
         if not lock.take():
-            message = f"another gateway serves {channel.account} ({channel.name}) from {home}"
+            message = f"another gateway serves {channel.account} ({channel.name}) from {store.home}"
             raise GatewayRuns(message)
+
+    try:
+        take_again()
+        store.held_locks.append(take_again)
         yield
     finally:
+        if take_again in store.held_locks:
+            store.held_locks.remove(take_again)
         lock.close()
 
 
@@ -119,7 +130,7 @@ class Served:
 
     def hold(self) -> None:
         """Let no other gateway serve this account. GatewayRuns when one does."""
-        self._held.enter_context(account_held(self._app.record.home, self.channel))
+        self._held.enter_context(account_held(self._app.record.store, self.channel))
 
     def hold_after(self, other: Served) -> None:
         """Take over the account from whoever served it before in this process: nobody can come between."""
@@ -159,7 +170,7 @@ class Served:
                     await self.wake_waiting()
                 woken = True
                 await self._receive_on()
-            except RecordMigrated:
+            except MUST_END:
                 raise
             except Exception as error:  # noqa: BLE001  # boundary: channel call
                 self.report("receive", error)
@@ -190,7 +201,7 @@ class Served:
             try:
                 for session_id in await self._app.record.outbox.end_lost(self.channel.name):
                     self._app.runner.wake(session_id)
-            except RecordMigrated:
+            except MUST_END:
                 raise
             except HansardError as error:
                 self.report("tend", error)

@@ -25,7 +25,7 @@ from hansard.domain.notices import language
 from hansard.domain.questions import answer_of
 from hansard.domain.settings import Busy
 from hansard.domain.settings_channels import Answers, Rooms
-from hansard.errors import ChannelError, HansardError, OutcomeUnknown, RecordMigrated, RecordUnavailable
+from hansard.errors import MUST_END, ChannelError, HansardError, OutcomeUnknown, RecordUnavailable
 from hansard.intake.chat_commands import ChatCommands, Place
 from hansard.intake.commands import Parsed, parse
 from hansard.intake.files import Fetcher
@@ -204,7 +204,7 @@ class Intake:
         try:
             parse_key(event.chat)
             return await self._persist(lambda: handle(self, event, cursor))
-        except RecordMigrated:
+        except MUST_END:
             raise  # it is not taken, and comes again to whoever serves next
         except HansardError as error:
             self._report(event.id, error)

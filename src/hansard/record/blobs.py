@@ -17,7 +17,7 @@ from hansard.errors import InvalidInput, NotFound, RecordDamaged, TooLarge
 from hansard.record.files import write_durably
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from hansard.record.files import HomeFolder
 
 DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
@@ -25,9 +25,10 @@ DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 class Blobs:
     """The blobs of one home."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: HomeFolder) -> None:
         """Nothing is created before the first blob."""
-        self._folder = f"{home}/blobs"
+        self._home = home
+        self._folder = f"{home.path}/blobs"
 
     def path(self, digest: str) -> str:
         """Return where a blob lies."""
@@ -44,7 +45,8 @@ class Blobs:
         digest = hashlib.sha256(data).hexdigest()
         path = self.path(digest)
         if not os.path.exists(path):
-            write_durably(path, [data], temporary=f"{path}.{secrets.token_hex(4)}.new")
+            self._home.check()
+            write_durably(path, [data], temporary=f"{path}.{secrets.token_hex(4)}.new", below=self._home.path)
         return digest
 
     def require(self, digest: str) -> None:

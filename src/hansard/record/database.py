@@ -22,7 +22,7 @@ from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.notices import Notices, in_english
 from hansard.errors import HansardError, LogForked, RecordDamaged, RecordTooNew
-from hansard.record.files import sync_filesystem, sync_folder, write_durably
+from hansard.record.files import HomeFolder, sync_filesystem, sync_folder, write_durably
 from hansard.record.journals import Kept, MismatchError
 from hansard.record.lines import decode_line, log_name, part_name
 from hansard.record.operations.home import home_journal
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from hansard.ports.clock import Clock
     from hansard.record.files import LogFiles
+    from hansard.record.locks import FairLock
 
 logger = logging.getLogger("hansard.record")
 
@@ -65,10 +66,13 @@ WAL_PAGES_MAX = 8_192
 class Database:
     """The connection that writes, and what it is connected to."""
 
-    def __init__(self, home: Path, files: LogFiles, clock: Clock, reach: Callable[[str], None]) -> None:
-        """Nothing is opened before it is needed."""
+    def __init__(
+        self, home: Path, files: LogFiles, clock: Clock, reach: Callable[[str], None], check_place: Callable[[], None]
+    ) -> None:
+        """Nothing is opened before it is needed. `check_place` refuses when the home or a held lock was taken away."""
         self.path = home / "state.db"
         self.home = home
+        self._check_place = check_place
         self.files = files
         self.clock = clock
         self.reach = reach
@@ -78,15 +82,16 @@ class Database:
         self._connection: apsw.Connection | None = None
         self._doubtful = False
         self._kept = Kept()
-        self.gate = Gate()
+        self.folder = HomeFolder(home)
+        self.gate = Gate(self.folder)
         self.work = Work(home)
         self.wal_pages = 0
 
     def same(self) -> bool:
-        """Return whether the files that we are connected to are still the ones at the path."""
+        """Return whether the home and the files that we are connected to are still the ones at the path."""
         try:
-            return look_at(self.path) == self.identity
-        except RecordDamaged:
+            return look_at(self.path) == self.identity and self.folder.is_there()
+        except (RecordDamaged, OSError):
             return False
 
     def connection(self) -> apsw.Connection:
@@ -95,6 +100,7 @@ class Database:
             if self.same():
                 return self._connection
             self.lose()
+        self._check_place()
         with self.work.under_way(), self.gate.emptied(), ExitStack() as stack:
             self._set_orphans_aside(self._lost)
             connection = open_connection(self.path, check=check_version)
@@ -111,7 +117,8 @@ class Database:
 
     def lose(self) -> None:
         """Let go of files that are not at the path any more, and remember which they were until others are open."""
-        logger.warning("state.db or its WAL was moved or replaced under us; it is opened again")
+        if self.folder.is_there():
+            logger.warning("state.db or its WAL was moved or replaced under us; it is opened again")
         self._lost = self.identity
         self.close()
 
@@ -221,6 +228,7 @@ class Database:
     def _attempt(self, journal_id: str, act: Callable[[str], None]) -> HansardError | None:
         """Do something with a journal's files; return why that is impossible."""
         self._kept.forget()
+        self.folder.check()
         try:
             act(journal_id)
         except (LogForked, RecordDamaged, RecordTooNew) as error:
@@ -248,11 +256,14 @@ class Database:
             self._kept.data_version = version
         return self._kept
 
-    def begin(self) -> apsw.Connection:
-        """Begin a transaction on the database at the path.
+    def begin(self, lock: FairLock) -> apsw.Connection:
+        """Begin a transaction on the database at the path, under the write lock.
 
         Whether it is still the one at the path is looked at after COMMIT, before anyone is answered (rule 4).
         """
+        if lock.replaced:
+            self._check_place()
+            lock.trust_again()
         connection = self._connection or self.connection()
         connection.execute(SQL.begin)
         return connection
@@ -322,7 +333,7 @@ class Database:
                 return
         except FileNotFoundError:
             pass
-        write_durably(str(path), [text], temporary=f"{path}.new")
+        write_durably(str(path), [text], temporary=f"{path}.new", below=str(path.parent))
 
 
 def list_logs(files: LogFiles) -> Iterator[tuple[str, str, int]]:

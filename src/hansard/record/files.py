@@ -15,7 +15,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.limits import LINE_BYTES_MAX, LOG_HANDLES_MAX
-from hansard.errors import RecordDamaged
+from hansard.errors import HomeMoved, RecordDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -80,12 +80,17 @@ def sync_filesystem(path: str) -> bool:
     return True
 
 
-def make_folder(path: str) -> None:
-    """Create a folder and its parents, private, each fsynced into its parent (rule 8)."""
+def make_folder(path: str, *, below: str = "") -> None:
+    """Create a folder and its parents, private, each fsynced into its parent (rule 8).
+
+    `below` names a folder that is never created: a running process must not make its home anew.
+    """
     if os.path.isdir(path):
         return
+    if path == below:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     parent = os.path.dirname(path)
-    make_folder(parent)
+    make_folder(parent, below=below)
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
@@ -93,9 +98,33 @@ def make_folder(path: str) -> None:
     sync_folder(parent)
 
 
-def write_durably(path: str, pieces: Iterable[bytes], *, temporary: str) -> int:
-    """Replace a file by rename, durable before and after; return its size."""
-    make_folder(os.path.dirname(path))
+class HomeFolder:
+    """The folder of a home, as it was when the store was opened. Only opening a store creates it."""
+
+    def __init__(self, path: Path) -> None:
+        """Remember which folder lies at the path now."""
+        self.path = str(path)
+        found = os.stat(self.path)
+        self._seen = (found.st_dev, found.st_ino)
+
+    def is_there(self) -> bool:
+        """Return whether the folder at the path is still the one that was opened."""
+        try:
+            found = os.stat(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return (found.st_dev, found.st_ino) == self._seen
+
+    def check(self) -> None:
+        """Refuse when the folder at the path is gone or another one."""
+        if not self.is_there():
+            message = f"the home {self.path} was moved, removed or replaced while this program had it open"
+            raise HomeMoved(message)
+
+
+def write_durably(path: str, pieces: Iterable[bytes], *, temporary: str, below: str) -> int:
+    """Replace a file by rename, durable before and after; return its size. Folders `below` the home are made."""
+    make_folder(os.path.dirname(path), below=below)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     size = 0
     try:
@@ -169,7 +198,7 @@ class LogFiles:
         try:
             descriptor = os.open(path, APPEND_FLAGS, 0o600)
         except FileNotFoundError:
-            make_folder(os.path.dirname(path))
+            make_folder(os.path.dirname(path), below=self.home)
             descriptor = os.open(path, APPEND_FLAGS, 0o600)
         found = os.fstat(descriptor)
         handle = (descriptor, found.st_dev, found.st_ino)
@@ -203,7 +232,7 @@ class LogFiles:
     def replace(self, name: str, pieces: Iterable[bytes]) -> int:
         """Write a whole file anew, durably; return its size."""
         self.forget(name)
-        return write_durably(self.path(name), pieces, temporary=self.path(name) + ".new")
+        return write_durably(self.path(name), pieces, temporary=self.path(name) + ".new", below=self.home)
 
     def read(self, name: str, start: int, end: int) -> Iterator[bytes]:
         """Yield a stretch of a file in blocks. The file is opened for each block, never held."""

@@ -81,7 +81,12 @@ class Keeper:
             self._look_at_schema()
 
     def step(self) -> None:
-        """Sync what grew since the last time, tell the record, and copy the WAL back when it is large."""
+        """Sync what grew since the last time, tell the record, and copy the WAL back when it is large.
+
+        While the home is not at its path there is nothing to sync; the writer tells who calls.
+        """
+        if not self._database.folder.is_there():
+            return
         with self._mutex:
             dirty, self._dirty = self._dirty, set()
         synced = {journal_id: end for journal_id in dirty if (end := self._sync(journal_id))}

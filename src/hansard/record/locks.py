@@ -13,7 +13,7 @@ import os
 import weakref
 from typing import TYPE_CHECKING
 
-from hansard.record.files import make_folder
+from hansard.errors import HomeMoved
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,22 +39,44 @@ class LockFile:
         """Open the file, creating it."""
         self.path = str(path)
         self.descriptor = os.open(self.path, OPEN_FLAGS, 0o600)
+        self.replaced = False
+        """Whether the file was opened again: other locks of this process may lie on removed files, too."""
         _handles.add(self)
 
     def acquire(self) -> None:
         """Wait for the lock, and make sure that it is still the file that others lock."""
         while True:
             fcntl.flock(self.descriptor, fcntl.LOCK_EX)
-            held = os.fstat(self.descriptor)
-            try:
-                named = os.stat(self.path)
-            except FileNotFoundError:
-                named = None
-            if named is not None and (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino):
+            if self.is_in_place():
                 return
-            self.close()
-            make_folder(os.path.dirname(self.path))
-            self.descriptor = os.open(self.path, OPEN_FLAGS, 0o600)
+            self.reopen()
+
+    def is_in_place(self) -> bool:
+        """Return whether the file at the path is the one that is open here."""
+        held = os.fstat(self.descriptor)
+        try:
+            named = os.stat(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
+
+    def reopen(self) -> None:
+        """Open the file at the path instead, and release the old one: others may wait for it.
+
+        Its folder is never made anew: the home may have been moved, and is not here any more.
+        """
+        fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+        try:
+            descriptor = os.open(self.path, OPEN_FLAGS, 0o600)
+        except (FileNotFoundError, NotADirectoryError):
+            folder = os.path.dirname(self.path)
+            home = os.path.dirname(folder)
+            lost = f"the folder of locks {folder}" if os.path.isdir(home) else f"the home {home}"
+            message = f"{lost} was moved or removed while this program had it open"
+            raise HomeMoved(message) from None
+        os.close(self.descriptor)
+        self.descriptor = descriptor
+        self.replaced = True
 
     def release(self) -> None:
         """Give the lock back."""
@@ -87,6 +109,15 @@ class FairLock:
         """Let the next in line go."""
         self._write.release()
 
+    @property
+    def replaced(self) -> bool:
+        """Whether a lock file was removed or replaced by others since `trust_again`."""
+        return self._queue.replaced or self._write.replaced
+
+    def trust_again(self) -> None:
+        """Note that everything which depends on the lock files was looked at."""
+        self._queue.replaced = self._write.replaced = False
+
     def close(self) -> None:
         """Close both files."""
         self._queue.close()
@@ -101,7 +132,9 @@ class TryLock:
         self._file = LockFile(path)
 
     def take(self) -> bool:
-        """Return whether this process has it now."""
+        """Return whether this process has it now, on the file that lies at the path."""
+        if not self._file.is_in_place():
+            self._file.reopen()
         try:
             fcntl.flock(self._file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -125,6 +158,11 @@ class OwnerLock:
         self.owner = owner
         self._file = LockFile(folder / owner)
         self._file.acquire()
+
+    def renew(self) -> None:
+        """Take the lock again if its file was removed or replaced."""
+        if not self._file.is_in_place():
+            self._file.acquire()
 
     def drop(self) -> None:
         """Let the lock fall and leave the file, as a process that is killed does."""
@@ -168,5 +206,5 @@ def remove_dead_owner(path: str) -> None:
 
 
 def _unlink(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):  # it stays behind, and reads as dead
         os.unlink(path)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from hansard.record.files import HomeFolder
+
 Result = TypeVar("Result")
 
 
@@ -63,7 +65,7 @@ def look_at(path: Path) -> Identity:
     for side in SIDES:
         try:
             seen = os.stat(f"{path}{side}", follow_symlinks=False)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             found.append(None)
             continue
         if not stat.S_ISREG(seen.st_mode):
@@ -80,8 +82,9 @@ class Gate:
     one of them must let go.
     """
 
-    def __init__(self) -> None:
-        """Open."""
+    def __init__(self, home: HomeFolder) -> None:
+        """Open, for connections to the database of a home."""
+        self.home = home
         self._changed = threading.Condition()
         self._users = 0
         self._shut = False
@@ -138,10 +141,12 @@ class ReadConnection:
         identity = look_at(self._path)
         if self._connection is not None and self._identity != identity:
             self.close()
-            raise ReplacedError
-        if identity[0] is None:
+            self._gate.home.check()
             raise ReplacedError
         if self._connection is None:
+            self._gate.home.check()
+            if identity[0] is None:
+                raise ReplacedError
             self._connection = open_connection(self._path, read_only=self._read_only)
             if is_unfinished(self._connection):
                 self.close()

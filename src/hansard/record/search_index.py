@@ -94,6 +94,7 @@ class SearchIndex:
         self._read: Identity | None = None
         self._sampler = Sampler(readers)
         self._ticks = 0
+        self._told = ""
 
     def tick(self, batches_max: int = BATCHES_MAX) -> None:
         """Index what came since the last time, a batch at a time; what cannot be read now is read later."""
@@ -105,7 +106,11 @@ class SearchIndex:
                 if not self.step(samples=False):
                     return
         except (HansardError, ReplacedError, OSError) as error:
-            logger.warning("the search index stays behind for now: %s", error)
+            if str(error) != self._told:
+                logger.warning("the search index stays behind for now: %s", error)
+            self._told = str(error)
+        else:
+            self._told = ""
 
     def step(self, *, samples: bool = True) -> bool:
         """Index one batch, unless another process does; return whether more waits."""
@@ -159,8 +164,8 @@ class SearchIndex:
         ]
 
     def _index(self, *, samples: bool) -> bool:
-        connection = self._open_writer()
         database_id, commits = self._readers.read(lambda snapshot: snapshot.row(SQL.read_record))
+        connection = self._open_writer()
         rows = fetch(connection, SEARCH.read_state)
         state = State(*rows[0]) if rows else None
         if state is None or not state.is_of(database_id, commits):

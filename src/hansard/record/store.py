@@ -20,7 +20,7 @@ import apsw
 
 from hansard.domain.ids import new_id, random_letters
 from hansard.domain.notices import Notices, in_english
-from hansard.errors import HansardError, RecordUnavailable, UsedAfterFork
+from hansard.errors import HansardError, RecordMigrated, RecordUnavailable, UsedAfterFork
 from hansard.ports.clock import Clock, SystemClock
 from hansard.record.blobs import Blobs
 from hansard.record.causes import Cause, explain, explain_delay, framed
@@ -89,12 +89,14 @@ class Store:
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{random_letters(6)}"
         self._owners = home / "locks" / "owners"
         self._owner_lock = OwnerLock(self._owners, self.owner)
+        self.held_locks: list[Callable[[], None]] = []
+        """Locks that this process holds for as long as it serves: each call takes one again, or raises."""
         self.files = LogFiles(home)
-        self.database = Database(home, self.files, self.clock, wiring.reach)
+        self.database = Database(home, self.files, self.clock, wiring.reach, self._check_place)
         self.database.notices_of = wiring.notices_of
         self.lock = FairLock(home / "locks")
         self._keeper_lock = FairLock(home / "locks")
-        self.blobs = Blobs(home)
+        self.blobs = Blobs(self.database.folder)
         self.readers = Readers(self.database.path, self.database.gate)
         self.followers = Followers(self._start_watching, self._stop_watching)
         reserve = Reserve(home)
@@ -231,10 +233,21 @@ class Store:
         """Why something that waits to be written is not written yet."""
         return self.writer.problem or explain_delay(self.home / "locks")
 
-    @property
-    def migrated(self) -> str:
-        """How a newer Hansard made this process unfit to write; empty as long as none did."""
-        return self.writer.migrated
+    def _check_place(self) -> None:
+        """Refuse when the home was taken away; take locks again whose files were.
+
+        Called under the write lock, before the database is opened and after a lock file was replaced.
+        """
+        self.database.folder.check()
+        self._owner_lock.renew()
+        for take_again in self.held_locks:
+            take_again()
+
+    def check_fit(self) -> None:
+        """Raise why this process may not write any more: a newer Hansard migrated the record, or the home is gone."""
+        if self.writer.migrated:
+            raise RecordMigrated(self.writer.migrated)
+        self.database.folder.check()
 
     def use(self, notices_of: Callable[[str], Notices]) -> None:
         """Speak in these words from now on, by chat."""

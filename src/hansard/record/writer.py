@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 
 from hansard.domain.limits import BATCH_BYTES_MAX, BATCH_ITEMS_MAX, RETRY_SECONDS_MAX, RETRY_SECONDS_MIN
-from hansard.errors import HansardError, OutcomeUnknown, RecordMigrated, RecordRefused, RecordUnavailable
+from hansard.errors import (
+    GatewayRuns,
+    HansardError,
+    HomeMoved,
+    OutcomeUnknown,
+    RecordMigrated,
+    RecordRefused,
+    RecordUnavailable,
+)
 from hansard.record.causes import Cause, explain, explain_waiting, framed, tell
 from hansard.record.journals import MismatchError, Written
 from hansard.record.latency import Latency
@@ -139,6 +147,13 @@ class Standing:
             self._waiting_since = 0.0
 
 
+def answer_items(items: list[Item]) -> None:
+    """Tell who waits for these items that they are settled."""
+    for item in items:
+        item.state = State.DONE
+        item.done(item)
+
+
 class Writer:
     """Group commit. A thread drives it by calling `step`; a simulator can do the same."""
 
@@ -246,7 +261,7 @@ class Writer:
         for item in items:
             kind = OutcomeUnknown if item.doubt else RecordUnavailable
             item.error = framed(self.problem or tell(Cause.CLOSED), "closed before this was written", kind)
-        self._answer(items)
+        answer_items(items)
 
     def _take(self) -> list[Item]:
         """Take what has gathered, up to the limits of a batch. On a full disk, only what ends something."""
@@ -289,7 +304,11 @@ class Writer:
 
     def step(self) -> None:
         """Commit what has gathered. Failures leave the items queued; their waiters decide how long to wait."""
-        self._standing.take(self._lock)
+        try:
+            self._standing.take(self._lock)
+        except HomeMoved as error:
+            answer_items(self._refuse(self._take(), error))
+            return
         self._reach("locked")
         began = time.perf_counter()
         try:
@@ -302,20 +321,20 @@ class Writer:
         if touched:
             self._committed(touched)
         if batch:
-            self._answer(batch)
+            answer_items(batch)
             self._reach("acknowledged")
 
     def _commit_batch(self) -> tuple[list[Item], list[Change]]:
         """Run a batch and commit it; return who is to be answered and what changed."""
         batch: list[Item] = []
         try:
-            connection = self._database.begin()
+            connection = self._database.begin(self._lock)
             self._reach("begun")
             batch = self._take()
             tx = self._apply(connection, batch)
         except (apsw.Error, OSError) as error:
             return self._recover(batch, [], error)
-        except RecordRefused as error:
+        except (RecordRefused, GatewayRuns) as error:
             self._database.rollback()
             if isinstance(error, RecordMigrated):
                 self.retire(str(error))
@@ -354,9 +373,10 @@ class Writer:
         return batch, touched
 
     def _refuse(self, batch: list[Item], error: Exception) -> list[Item]:
-        """Answer a batch that cannot be written as things stand."""
+        """Answer a batch that cannot be written as things stand. Of items in doubt nobody knows."""
+        self._standing.note(error)
         for item in batch:
-            item.error = error
+            item.error = OutcomeUnknown(str(error)) if item.doubt else error
         return batch
 
     def _apply(self, connection: apsw.Connection, batch: list[Item]) -> Transaction:
@@ -433,8 +453,3 @@ class Writer:
         if isinstance(error, apsw.BusyError):
             self._pause_seconds = RETRY_SECONDS_MIN
         return [], []
-
-    def _answer(self, batch: list[Item]) -> None:
-        for item in batch:
-            item.state = State.DONE
-            item.done(item)

@@ -132,7 +132,7 @@ class Leaving:
 
 def write_whole(path: Path, data: bytes) -> None:
     """Replace a file whole, durably."""
-    path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    path.parent.mkdir(mode=FOLDER_MODE, exist_ok=True)  # never its home: that may have been moved
     draft = path.with_suffix(".new")
     descriptor = os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
     with os.fdopen(descriptor, "wb") as file:
