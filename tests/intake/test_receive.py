@@ -379,6 +379,25 @@ async def test_an_unreadable_event_is_kept_until_its_keys_come(home: Path) -> No
         await here.check()
 
 
+async def test_what_a_chat_is_told_stands_in_its_session(home: Path) -> None:
+    """That something cannot be read is told in the session of the chat; where that has ended, in the home journal."""
+    async with town(home) as here:
+        await here.take(here.event("hello"))
+        sealed = here.event(kind=EventKind.UNREADABLE, raw="sealed")
+        await here.take(sealed)
+        (session,) = await here.record.sessions()
+        notices = [each for each in await here.record.load_transcript(session.id) if each.role == Role.NOTICE]
+        assert [(each.text, each.chat) for each in notices] == [(language("en").unreadable, HOME_OF_ANN)]
+        waiting = await here.record.outbox.waiting("matrix")
+        assert [each.message_id for each in waiting if each.chat == HOME_OF_ANN] == [notices[0].id]
+        assert here.told_at_home(HOME_OF_ANN) == []
+        await here.take(here.event("now I can", id=sealed.id))
+        await here.record.end_session(session.id, "over")
+        await here.take(here.event(kind=EventKind.UNREADABLE, raw="sealed again"))
+        assert here.told_at_home(HOME_OF_ANN) == [language("en").unreadable]
+        await here.check()
+
+
 async def test_an_event_that_turns_out_to_be_nobodys_business_is_let_go(home: Path) -> None:
     """Once readable, a room message that is not for the agent is neither recorded nor held any longer."""
     async with town(home) as here:
@@ -402,7 +421,9 @@ async def test_an_event_that_cannot_be_recorded_stops_no_other(home: Path) -> No
         await here.take(*events, cursor="c1")
         assert await here.words() == ["one", "three"]
         assert await here.cursor() == "c1"
-        (told,) = here.told_at_home(HOME_OF_ANN)
+        (session,) = await here.record.sessions()
+        said = await here.record.load_transcript(session.id)
+        (told,) = [each.text for each in said if each.role == Role.NOTICE]
         assert told.startswith("Your message could not be recorded, so I did not take it: ")
         assert {event_id for event_id, _ in here.reports} == {events[1].id}
         assert (await here.record.verify()).ok

@@ -23,12 +23,13 @@ from hansard.interop.chat import ChatExport
 from hansard.interop.html import HtmlExport
 from hansard.interop.jsonl import JsonlExport
 from hansard.interop.markdown import MarkdownExport
-from hansard.interop.transcripts import all_sessions, parents_first
+from hansard.interop.transcripts import all_sessions, parents_first, read_notices
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from types import TracebackType
 
+    from hansard.domain.messages import Message
     from hansard.domain.sessions import Session
     from hansard.record.api import Record
 
@@ -44,6 +45,10 @@ class Exporter(Protocol):
 
     def session(self, record: Record, session: Session) -> AsyncIterator[bytes]:
         """Yield a session."""
+        ...
+
+    def notice(self, message: Message) -> bytes:
+        """Return what was told in a chat that had no session."""
         ...
 
     def end(self) -> bytes:
@@ -147,6 +152,9 @@ async def export(home: Path, asked: Asked) -> int:
                 async for piece in writer.session(record, session):
                     target.write(piece)
                     meter.show(f"session {number:,} of {len(sessions):,}, {target.bytes:,} bytes")
+            if asked.everything:
+                async for message in read_notices(record):
+                    target.write(writer.notice(message))
             target.write(writer.end())
     for finding in findings:
         click.echo(safe_line(finding), err=True)
@@ -167,7 +175,9 @@ async def export(home: Path, asked: Asked) -> int:
     ),
 )
 @click.argument("names", metavar="[SESSION]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Every session, archived ones too.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Every session, archived ones too, and what chats without one were told."
+)
 @click.option(
     "-f", "--format", type=click.Choice(FORMATS), default="jsonl", show_default=True, help="How it is written."
 )

@@ -46,6 +46,11 @@ class ChatExport:
         if begun:
             yield b"]}\n"
 
+    def notice(self, message: Message) -> bytes:
+        """Return nothing: Hansard's own words are no example."""
+        del message
+        return b""
+
     def end(self) -> bytes:
         """Return what comes last."""
         return b""

@@ -18,6 +18,8 @@ from urllib.parse import unquote
 from hansard.domain import markup
 from hansard.domain.messages import Role
 from hansard.interop.transcripts import (
+    NO_CHAT,
+    TOLD_AT_HOME,
     Happened,
     Said,
     Used,
@@ -37,7 +39,7 @@ from hansard.interop.transcripts import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from hansard.domain.messages import File
+    from hansard.domain.messages import File, Message
     from hansard.domain.sessions import Session
     from hansard.interop.transcripts import Item
     from hansard.record.api import Record
@@ -109,6 +111,7 @@ class HtmlExport:
     def __init__(self, *, full: bool = False) -> None:
         """`full`: with the model's reasoning, with what was taken back, edited or deleted."""
         self._full = full
+        self._told = False
 
     def begin(self, sessions: list[Session]) -> bytes:
         """Return the head of the page and, of several sessions, a list that leads to each."""
@@ -138,6 +141,16 @@ class HtmlExport:
             if text := self._item(item):
                 yield text.encode()
         yield b"</article>\n"
+
+    def notice(self, message: Message) -> bytes:
+        """Return what a chat was told that had no session; the first one below a heading of its own."""
+        heading, self._told = "" if self._told else f"<h1>{TOLD_AT_HOME}</h1>\n", True
+        facts = f"{utc(message.at_microseconds)} · {message.chat or NO_CHAT}"
+        return (
+            f'{heading}<section class="{shown(message.role)}">\n'
+            f"<h2><bdi>{shown(who(message))}</bdi> <small>{shown(facts)}</small></h2>\n"
+            f"{words_html(words_of(message))}</section>\n"
+        ).encode()
 
     def end(self) -> bytes:
         """Return the end of the page."""

@@ -23,6 +23,7 @@ from hansard.interop.jsonl_lines import (
     EndLine,
     FileLine,
     MessageLine,
+    NoticeLine,
     ParentLine,
     SessionLine,
     check_file,
@@ -31,12 +32,13 @@ from hansard.interop.jsonl_lines import (
     read_lines,
 )
 from hansard.interop.jsonl_taking import Finding, Taker
-from hansard.interop.transcripts import Change, Said, read_items, shared_beginning, survey
+from hansard.interop.transcripts import Change, Said, read_items, shared_beginning, survey, words_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+    from hansard.domain.messages import Message
     from hansard.domain.sessions import Session
     from hansard.record.api import Record
 
@@ -77,6 +79,11 @@ class JsonlExport:
                 yield encode(message_line(session.id, item))
                 count += 1
         yield encode(EndLine(session_id=session.id, messages=count))
+
+    def notice(self, message: Message) -> bytes:
+        """Return the line of what a chat was told that had no session."""
+        text, at = words_of(message), message.at_microseconds
+        return encode(NoticeLine(id=message.id, chat=message.chat, text=text, at_microseconds=at))
 
     def end(self) -> bytes:
         """Return what comes last."""

@@ -5,6 +5,7 @@
     {"type":"blob","digest":…,"data":…,"last":true}       an attachment in base64, before the first message that has it
     {"type":"message","session_id":…,"id":…,"role":…,…}   its messages in order, whatever became of them marked
     {"type":"end","session_id":…,"messages":…}            the session is complete
+    {"type":"notice","id":…,"chat":…,"text":…,…}          after all sessions: what a chat was told that had none
 
 Every line stands alone. The same record gives the same bytes. What another Hansard wrote differently is not guessed at.
 """
@@ -105,7 +106,16 @@ class EndLine(Line, frozen=True, tag="end"):
     messages: int
 
 
-AnyLine = FileLine | SessionLine | BlobLine | MessageLine | EndLine
+class NoticeLine(Line, frozen=True, tag="notice"):
+    """What Hansard told in a chat that had no session. It belongs to the home where it was told."""
+
+    id: str
+    chat: str
+    text: str
+    at_microseconds: int = 0
+
+
+AnyLine = FileLine | SessionLine | BlobLine | MessageLine | EndLine | NoticeLine
 
 DECODER = msgspec.json.Decoder(AnyLine)
 

@@ -20,7 +20,16 @@ from hansard.domain.limits import BLOB_BYTES_MAX, MIB, UNIT_ENTRIES_MAX
 from hansard.domain.messages import Message, Status
 from hansard.domain.sessions import Link, Parent, SessionState
 from hansard.errors import IdConflict, InvalidInput, NotFound
-from hansard.interop.jsonl_lines import BlobLine, ChangeLine, EndLine, FileLine, MessageLine, Numbered, SessionLine
+from hansard.interop.jsonl_lines import (
+    BlobLine,
+    ChangeLine,
+    EndLine,
+    FileLine,
+    MessageLine,
+    NoticeLine,
+    Numbered,
+    SessionLine,
+)
 from hansard.interop.transcripts import Change, Said, fingerprint, read_items, shared_beginning, survey
 from hansard.record.importing import Imported
 
@@ -124,7 +133,8 @@ class Taker:
         elif isinstance(line, EndLine):
             await self._end(line)
         else:
-            assert isinstance(line, FileLine)  # files that were joined
+            # Files that were joined; and notices of chats, which another home never showed.
+            assert isinstance(line, FileLine | NoticeLine)
 
     async def finish(self) -> None:
         """Finish the last session, and link those whose parents came after them."""

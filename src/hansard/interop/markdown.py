@@ -10,6 +10,8 @@ import re
 from typing import TYPE_CHECKING
 
 from hansard.interop.transcripts import (
+    NO_CHAT,
+    TOLD_AT_HOME,
     Happened,
     Said,
     Used,
@@ -29,7 +31,7 @@ from hansard.interop.transcripts import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from hansard.domain.messages import File
+    from hansard.domain.messages import File, Message
     from hansard.domain.sessions import Session
     from hansard.interop.transcripts import Item
     from hansard.record.api import Record
@@ -48,6 +50,7 @@ class MarkdownExport:
     def __init__(self, *, full: bool = False) -> None:
         """`full`: with the model's reasoning, with what was taken back, edited or deleted."""
         self._full = full
+        self._told = False
 
     def begin(self, sessions: list[Session]) -> bytes:
         """Return what comes first."""
@@ -62,6 +65,12 @@ class MarkdownExport:
             text = self._item(item)
             if text:
                 yield f"{text}\n".encode()
+
+    def notice(self, message: Message) -> bytes:
+        """Return what a chat was told that had no session; the first one below a heading of its own."""
+        heading, self._told = "" if self._told else f"# {TOLD_AT_HOME}\n\n", True
+        facts = f"{plain(who(message))} · {utc(message.at_microseconds)} · {plain(message.chat or NO_CHAT)}"
+        return f"{heading}## {facts}\n\n{quoted(words_of(message))}\n\n".encode()
 
     def end(self) -> bytes:
         """Return what comes last."""

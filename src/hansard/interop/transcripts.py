@@ -52,6 +52,11 @@ TURN_ENDINGS = {
 """How a turn can end otherwise than well, for readers."""
 
 
+TOLD_AT_HOME = "Told in chats that had no session"
+NO_CHAT = "told as the reason why an invitation was declined"
+"""How what was told outside of sessions is introduced, for readers."""
+
+
 Change = e.MessageEdited | e.MessageRetracted
 """What a person did in a chat to what was said there."""
 
@@ -130,6 +135,15 @@ async def read_entries(record: Record, session_id: str, last_seq: int) -> AsyncI
         for entry in page:
             yield entry
         after = page[-1].seq
+
+
+async def read_notices(record: Record) -> AsyncIterator[Message]:
+    """Yield what was told in chats that had no session, the oldest first."""
+    after = 0
+    while found := await record.outbox.told_at_home(after):
+        for _, message in found:
+            yield message
+        after = found[-1][0]
 
 
 async def survey(record: Record, session: Session) -> Survey:

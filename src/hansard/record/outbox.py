@@ -19,7 +19,7 @@ from hansard.domain.ids import HOME_JOURNAL, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, READ_ROWS_MAX, REASON_CHARACTERS_MAX
 from hansard.domain.messages import Message, Status
 from hansard.domain.text import clean_name, clean_text
-from hansard.domain.transcript import join_chunks
+from hansard.domain.transcript import join_chunks, said_message
 from hansard.errors import InvalidInput, NotFound
 from hansard.record.asking import check_delivery
 from hansard.record.operations.deliveries import (
@@ -31,7 +31,7 @@ from hansard.record.operations.deliveries import (
 )
 from hansard.record.operations.turns import close_lost, turn_value
 from hansard.record.sqlite.queries import SQL
-from hansard.record.views import lineage
+from hansard.record.views import lineage, page
 
 if TYPE_CHECKING:
     from hansard.domain.deliveries import Delivery
@@ -174,6 +174,23 @@ class Outbox:
     async def read_message(self, session_id: str, message_id: str) -> Message:
         """Return a message as it stands, an open one with its text so far, undone or not."""
         return await self._caller.read(lambda snapshot: read_message(snapshot, session_id, message_id))
+
+    async def told_at_home(self, after: int = 0) -> list[tuple[int, Message]]:
+        """Return notices that were told where there was no session, with their numbers: some that come after one.
+
+        Empty when there are no more. The home journal has much else, so some pages of it are passed over.
+        """
+        while True:
+            read = partial(page, session_id=HOME_JOURNAL, after=after, limit=READ_ROWS_MAX)
+            rows = await self._caller.read(read)
+            found = [
+                (seq, said_message(entry_id, at, body))
+                for seq, entry_id, _, _, at, body in rows
+                if isinstance(body, e.MessageAdded)
+            ]
+            if found or not rows:
+                return found
+            after = rows[-1][0]
 
     async def received(self, channel: str, account: str, event_ids: list[str]) -> dict[str, list[tuple[str, str]]]:
         """Return what platform events became, of those that were received: (session, entry) pairs."""

@@ -17,9 +17,11 @@ from hansard.domain.access import (
     written_code,
 )
 from hansard.domain.ids import new_id
-from hansard.domain.messages import Role, Text, join_text
+from hansard.domain.messages import Message, Role, Text, join_text
+from hansard.domain.sessions import SessionState
 from hansard.domain.settings import Pairing
-from hansard.record.operations.home import home_journal
+from hansard.record.operations.home import find_route, home_journal
+from hansard.record.operations.messages import append, offer
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
@@ -72,6 +74,18 @@ def tell_at_home(tx: Transaction, chat: str, text: str, id: str = "") -> str:
     message_id = id or new_id()
     tx.add(home_journal(tx), message_id, e.MessageAdded(role=Role.NOTICE, parts=(Text(text),), chat=chat))
     return message_id
+
+
+def tell_in_chat(tx: Transaction, chat: str, text: str) -> None:
+    """Tell something in a chat: in the session that it leads to, so that it stands in that session's transcript.
+
+    A chat that leads to no open session is told in the home journal.
+    """
+    route = find_route(tx, chat)
+    if route is None or tx.session(route.session_id)[1].state == SessionState.ENDED:
+        tell_at_home(tx, chat, text)
+    else:
+        append(tx, route.session_id, offer(Message.notice(text, chat=chat)))
 
 
 class Asking(NamedTuple):
@@ -176,7 +190,7 @@ def approve(tx: Transaction, approval: Approval) -> Approved:
     tx.add(home, f"~access:{approval.operation_id}", changed)
     welcome = approval.welcome(known.channel) if known.chat else ""
     if welcome:
-        tell_at_home(tx, known.chat, welcome)
+        tell_in_chat(tx, known.chat, welcome)
     return Approved(_read(tx, known.channel, known.identity))
 
 

@@ -9,7 +9,7 @@ from hansard.domain.access import new_code
 from hansard.domain.entries_people import LinkShown, LinkTried, LinkVoided, PeopleDeclared, PersonLinked, PersonUnlinked
 from hansard.domain.people import CIRCLE_MAX, CODE_MINUTES, Code, may_be_shown, may_try
 from hansard.errors import InvalidInput, NotFound
-from hansard.record.operations.access import MINUTE_MICROSECONDS, read_pace, tell_at_home
+from hansard.record.operations.access import MINUTE_MICROSECONDS, read_pace, tell_in_chat
 from hansard.record.operations.following import read_circle
 from hansard.record.operations.home import home_journal
 from hansard.record.sqlite.queries import SQL
@@ -114,7 +114,7 @@ def enter_code(tx: Transaction, entered: Entered) -> Found:
     linked = PersonLinked(owners=(code.owner, entered.owner), by=entered.owner, code=code.code)
     tx.add(home, f"~link:{entered.operation_id}", linked)
     if code.chat and entered.told:
-        tell_at_home(tx, code.chat, entered.told)
+        tell_in_chat(tx, code.chat, entered.told)
     return Found(code)
 
 

@@ -23,7 +23,7 @@ from hansard.domain.resets import Began, Resting, due
 from hansard.domain.sessions import Link, Parent, SessionState
 from hansard.domain.turns import TurnState
 from hansard.errors import NotFound
-from hansard.record.operations.access import Asking, ask, grant_of, tell_at_home
+from hansard.record.operations.access import Asking, ask, grant_of, tell_in_chat
 from hansard.record.operations.following import read_circle, tell_followers
 from hansard.record.operations.home import RouteMove, find_route, home_journal, move_cursor, move_route
 from hansard.record.operations.messages import Offered, append, offer
@@ -287,7 +287,7 @@ def hold(tx: Transaction, held: Held, rules: Rules) -> bool:
         )
         tx.add(home, f"~held:{home.head_seq + 1}", body)
         if first and held.tells:
-            tell_at_home(tx, held.chat, rules.words.unreadable)
+            tell_in_chat(tx, held.chat, rules.words.unreadable)
         kept = True
     move_cursor(tx, held.channel, held.account, held.cursor)
     return kept
@@ -300,7 +300,7 @@ def let_pass(tx: Transaction, passing: Passing) -> None:
     if is_new and (passing.text or tx.row(SQL.find_held, event) is not None):
         mark_received(tx, *event)
         if passing.text:
-            tell_at_home(tx, passing.chat, passing.text)
+            tell_in_chat(tx, passing.chat, passing.text)
     move_cursor(tx, passing.channel, passing.account, passing.cursor)
 
 
