@@ -34,7 +34,7 @@ def lose_turn(
         [sys.executable, "-m", "tests.tools.lost", str(home), options],
         cwd=ROOT,
         env=environment(),
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert ended.returncode == EXIT_CODE

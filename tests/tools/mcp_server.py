@@ -54,6 +54,19 @@ def make_server(ran: Path | None) -> MCPServer[Any]:  # noqa: C901 - one functio
         await asyncio.sleep(seconds)
         return "waited"
 
+    together = asyncio.Event()
+    met: list[None] = []
+
+    @server.tool()
+    async def meet(count: int) -> str:
+        """Wait until so many calls are being answered at once."""
+        note("meet")
+        met.append(None)
+        if len(met) == count:
+            together.set()
+        await together.wait()
+        return "met"
+
     @server.tool()
     def die() -> str:
         """End the whole server in the middle of a call."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from hansard.domain.settings_agent import McpServer
 
 ROOT = Path(__file__).parents[2]
-START_SECONDS_MAX = 60.0
+START_SECONDS_MAX = 120.0
 
 
 def environment() -> dict[str, str]:
@@ -68,7 +68,7 @@ class HttpServer:
         """End it."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(120)
             self._process = None
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import threading
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Self, TextIO, cast
 
@@ -34,6 +33,9 @@ END_SECONDS: Final = 2.0
 """For a program to end by itself, once its input is closed; and again when it is told to."""
 
 PIPE_BYTES: Final = 65_536
+
+PIPE_READS_MAX: Final = 16
+"""Reads of a pipe whose writer has ended. A pipe holds 1 MiB at most; a process that got away may write on for ever."""
 
 
 class MessageTooLarge(Exception):
@@ -177,31 +179,45 @@ def bounded(stream: httpx2.AsyncByteStream) -> httpx2.AsyncByteStream:
 
 
 class LastWords:
-    """What a program writes to its standard error: read all the time, so that it never waits, and only the end kept."""
+    """The end of what a program writes to its standard error.
+
+    The event loop reads it all the time, so that the program never waits for a reader. Once the program has ended,
+    everything that it wrote is in the pipe or was read already: `add_to` reads the rest, without waiting for anything.
+    """
 
     def __enter__(self) -> Self:
         """Begin to read."""
-        reading, writing = os.pipe()
+        self._reading, writing = os.pipe()
+        os.set_blocking(self._reading, False)
         self._kept = b""
-        self._reading = reading
         self.file: TextIO = os.fdopen(writing, "w", encoding="utf-8")
-        self._thread = threading.Thread(target=self._read, name="mcp stderr", daemon=True)
-        self._thread.start()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._reading, self._read_pipe)
         return self
 
-    def _read(self) -> None:
-        with suppress(OSError):
-            while data := os.read(self._reading, PIPE_BYTES):
-                self._kept = (self._kept + data)[-STDERR_CHARACTERS:]
-        os.close(self._reading)
+    def _read_pipe(self) -> bool:
+        """Read once what is in the pipe. Return whether there was anything."""
+        try:
+            data = os.read(self._reading, PIPE_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._loop.remove_reader(self._reading)
+        self._kept = (self._kept + data)[-STDERR_CHARACTERS:]
+        return bool(data)
 
     def add_to(self, error: BaseException | None) -> bool:
-        """Add the last words to the reason why a program failed."""
+        """Add the last words to the reason why a program failed. The program has ended."""
+        for _ in range(PIPE_READS_MAX):
+            if not self._read_pipe():
+                break
         words = " ".join(self._kept.decode(errors="replace").split())
         if isinstance(error, Exception) and words:
             error.add_note("".join(sign for sign in words if sign.isprintable()))
         return False
 
     def __exit__(self, *_error: object) -> None:
-        """Let go; the thread ends when the program has."""
+        """Stop reading, and close the pipe."""
+        self._loop.remove_reader(self._reading)
+        os.close(self._reading)
         self.file.close()
