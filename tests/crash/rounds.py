@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard import Cursor, Intake, Message, Record, SessionState
+from hansard.record.lines import log_name
 from tests.crash import script
 from tests.crash.checks import ACCOUNTS, Picture, check_record
 from tests.crash.evidence import Evidence
@@ -26,8 +27,8 @@ WORKER = "tests.crash.worker"
 FOLLOWER = "tests.crash.follower"
 VICTIM, SURVIVOR = ACCOUNTS
 SURVIVOR_PACE_SECONDS = 0.01
-VICTIM_LINES_MAX = 150
-"""A victim that has not come to its crash point by then is killed where it is."""
+VICTIM_LINES_MAX = 2000
+"""A victim that has not come to its crash point by then is killed where it is. Several lines can share one commit."""
 
 
 class Kill(NamedTuple):
@@ -37,6 +38,11 @@ class Kill(NamedTuple):
     occurrence: int = 0
     lines: int = VICTIM_LINES_MAX
     delay_seconds: float = 0.0
+
+    @property
+    def in_repair(self) -> bool:
+        """Whether the victim dies while it repairs a log."""
+        return self.point.startswith("reconcil")
 
 
 def random_kill(draw: random.Random) -> Kill:
@@ -77,6 +83,8 @@ async def run_round(home: Path, seed: int, kills: Sequence[Kill], *, survivor: b
             started.append(follower)
             assert await follower.until(lambda line: line.get("what") == "ready")
         for number, kill in enumerate(kills, 1):
+            if second is not None and kill.in_repair:
+                tear_spare_logs(home)
             victim = await start_writer(home, seed, f"v{number}", VICTIM, kill)
             started.append(victim)
             if second is None and survivor:
@@ -89,7 +97,8 @@ async def run_round(home: Path, seed: int, kills: Sequence[Kill], *, survivor: b
             result.evidence.add_writer(victim.lines)
             if second is not None:
                 await see_it_go_on(second, follower)
-            if survivor and draw.random() < 0.3:
+            # A follower that opens the record beside a victim could repair what the victim is to die over.
+            if survivor and draw.random() < 0.3 and not any(each.in_repair for each in kills):
                 await follower.kill()
                 result.evidence.add_follower(follower.lines)
                 follower = None
@@ -101,6 +110,13 @@ async def run_round(home: Path, seed: int, kills: Sequence[Kill], *, survivor: b
             await follower.kill()
             result.evidence.add_follower(follower.lines)
     return result
+
+
+def tear_spare_logs(home: Path) -> None:
+    """Add half a line to each spare session's log: the next opening, and nobody who has opened, repairs them."""
+    for session in script.SPARE:
+        with (home / log_name(session)).open("ab") as log:
+            log.write(b'{"half')
 
 
 async def start_writer(

@@ -10,6 +10,9 @@ import random
 SESSIONS = ("20260101-120000-alpha", "20260102-120000-bravo", "shared-charlie")
 """Shared by every writer of a round; two with a date in their id, one without."""
 
+SPARE = tuple(f"spare-{number}" for number in range(1, 6))
+"""Created by every writer and then left alone: only an opening of the record repairs their logs."""
+
 ROUTED = "routed-start"
 KEY = "matrix:room:!crash:example.org"
 CHANNEL = "matrix"

@@ -116,7 +116,7 @@ async def receive(record: Record, voice: Voice) -> None:
 
 async def prepare(record: Record, voice: Voice) -> None:
     """Create what every writer of a round shares; whoever comes later finds it."""
-    for session in (*script.SESSIONS, script.ROUTED):
+    for session in (*script.SESSIONS, *script.SPARE, script.ROUTED):
         await record.create_session(id=session, source="crash")
         tell("session", session=session)
     try:
