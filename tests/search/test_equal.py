@@ -146,7 +146,6 @@ class Story:
 @settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.lists(steps, min_size=5, max_size=25), st.lists(askings(), min_size=5, max_size=15), st.data())
 @pytest.mark.loss("D8", "D19", "K5", "K6", "K8")
-@pytest.mark.timeout(600)
 async def test_search_is_a_scan(story: list[Step], asked: list[Asked], data: st.DataObject) -> None:
     """Whatever was said, edited, deleted, undone, forked, ended or archived: search finds what a scan does, always."""
     with tempfile.TemporaryDirectory() as folder:
