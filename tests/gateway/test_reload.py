@@ -86,8 +86,7 @@ async def test_another_account_opens_that_channel_again(home: Path, tmp_path: Pa
         await play.renew()
         assert [channel.account for channel in play.doors.opened] == [AGENT, OTHER]
         assert [channel.is_closed for channel in play.doors.opened] == [True, False]
-        polls = platform.calls["poll"]
-        await play.until(lambda: platform.calls["poll"] > polls)
+        await settled(play.record, platform, OTHER, lambda: play.app.runner.busy)
         platform.say(chats[1], ANN, "second")
         await play.until(lambda: (OTHER, "You said: second") in platform.seen(chats[1]))
         health = await play.gateway.health()
@@ -184,9 +183,9 @@ async def test_a_stop_does_not_wait_for_a_reload(home: Path, tmp_path: Path) -> 
         stranger.execute("BEGIN IMMEDIATE")
         write_config(home, tmp_path / "script", more='[people.ann]\nmatrix = ["@ann:example.org"]\n')
         play.gateway.renew()
-        await until(lambda: bool(play.record.trouble), 10)
+        await until(lambda: bool(play.record.trouble))
         play.stop.set()
-        await until(lambda: read_status(home) is None, 10)
+        await until(lambda: read_status(home) is None)
         stranger.execute("ROLLBACK")
         stranger.close()
         assert (await play.gateway.health()).config.readings == 0

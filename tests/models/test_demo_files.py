@@ -34,7 +34,7 @@ from hansard.models.demo_files import (
 )
 from hansard.models.discovery import Found, LocalServer
 
-WAIT_SECONDS_MAX = 60
+WAIT_SECONDS_MAX = 120
 NOWHERE = ("/nonexistent",)
 
 INSTALLER = """
@@ -161,15 +161,23 @@ def test_half_an_installation_counts_as_none(installer: Installer, folder: Path,
     assert len(installer.calls()) == 1
 
 
+async def half_way(process: asyncio.subprocess.Process, folder: Path) -> None:
+    """Wait until the installer has written half of its files, and the process waits for it and tells how far it is."""
+    while not any(b"half" in log.read_bytes() for log in folder.glob(".part-*/installer.log")):
+        assert process.returncode is None
+        await asyncio.sleep(0.01)
+    assert process.stdout is not None
+    while b"so far" not in await process.stdout.readline():
+        assert not process.stdout.at_eof()
+
+
 async def test_who_is_killed_half_way_leaves_nothing_that_counts(installer: Installer, folder: Path) -> None:
     """After kill -9 in the middle there is no installation and no lock, and the next one clears up."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", RUNNER, str(folder), *installer.command("hang"), stdout=asyncio.subprocess.PIPE
     )
-    assert process.stdout is not None
     async with asyncio.timeout(WAIT_SECONDS_MAX):
-        while b"so far" not in await process.stdout.readline():
-            assert not process.stdout.at_eof()
+        await half_way(process, folder)
         process.kill()
         await process.wait()
     (call,) = installer.calls()
@@ -189,10 +197,8 @@ async def test_an_interrupt_ends_the_installer(installer: Installer, folder: Pat
         stdout=asyncio.subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
-    assert process.stdout is not None
     async with asyncio.timeout(WAIT_SECONDS_MAX):
-        while b"so far" not in await process.stdout.readline():
-            assert not process.stdout.at_eof()
+        await half_way(process, folder)
         process.send_signal(signal.SIGINT)
         await process.wait()
     (call,) = installer.calls()

@@ -1,6 +1,8 @@
 """A conversation without a record, to look at the screen: what is typed is shown, and some words start a play.
 
 `python -m tests.terminal.driver LOG [plain]` writes every submitted text, as JSON, to the file LOG.
+The text `words 0.01 70` plays "words" with that many seconds between its pieces, and after "word70" waits for the file
+LOG.go before it plays on.
 """
 
 from __future__ import annotations
@@ -59,17 +61,18 @@ class Conversation:
         """Show what was typed as if it were read back, and play if it names a play."""
         self.write(text)
         self.screen.show(added(Role.USER, text))
-        word, _, pace = text.partition(" ")
+        word, _, rest = text.partition(" ")
+        pace, _, number = rest.partition(" ")
         if word == "fail":
             message = "the handler failed"
             raise RuntimeError(message)
         if word in PLAYS:
             self.plays += 1
-            self.playing = asyncio.create_task(self.play(PLAYS[word], float(pace or 0)))
+            self.playing = asyncio.create_task(self.play(PLAYS[word], float(pace or 0), number))
             self.background.add(self.playing)
 
-    async def play(self, text: str, pause_seconds: float) -> None:
-        """Stream a text as a model would."""
+    async def play(self, text: str, pause_seconds: float, number: str) -> None:
+        """Stream a text as a model would. After the word of that number wait for LOG.go."""
         message_id = f"m{self.plays}"
         self.screen.show(opened(message_id))
         shown = ""
@@ -79,6 +82,8 @@ class Conversation:
                 piece = text[start : start + PIECE_CHARACTERS]
                 self.screen.show(chunk(piece, len(shown.encode()), message_id=message_id))
                 shown += piece
+                while number and f"word{number}" in shown and not self.is_to_go_on():  # noqa: ASYNC110 - a file
+                    await asyncio.sleep(0.01)
                 await asyncio.sleep(pause_seconds)
             status = Status.COMPLETE
         finally:
@@ -86,6 +91,10 @@ class Conversation:
             self.screen.show(sealed(shown, call, message_id=message_id, status=status))
             self.screen.refresh()
             self.write("played")
+
+    def is_to_go_on(self) -> bool:
+        """Whether a play that waits in the middle may play on."""
+        return self.log.with_suffix(".go").exists()
 
     def interrupt(self) -> bool:
         """Stop the play."""

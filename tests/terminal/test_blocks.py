@@ -140,9 +140,9 @@ def test_indented_code_in_an_item_knows_where_it_stands() -> None:
 
 
 def test_hostile_lines_are_read_in_time() -> None:
-    """Text made to be slow to judge is judged in well under a second."""
+    """Text made to be slow to judge costs little processor time."""
     size = BLOCK_CHARACTERS_MAX - 10
-    begun = time.perf_counter()
+    begun = time.process_time()
     for text in (
         " " * size + "x",
         "|-" + " " * size + "x",
@@ -155,7 +155,7 @@ def test_hostile_lines_are_read_in_time() -> None:
         splitter.feed(text)
         splitter.preview()
         splitter.finish()
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 def test_a_sample_as_models_write_it() -> None:

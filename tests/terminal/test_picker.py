@@ -21,7 +21,7 @@ LINES = [
     SessionLine("20261114-b", "", "how do I boil an egg", "Friday", 1, "matrix"),
     SessionLine("20261113-c", "Rome, once more", "the second day", "Thursday", 7, "telegram"),
 ]
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 120.0
 
 
 async def picked(keys: str) -> str | None:

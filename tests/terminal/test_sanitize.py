@@ -60,5 +60,5 @@ def test_it_needs_neither_library() -> None:
         "import sys; import hansard.cli.terminal.sanitize; "
         "print([name for name in ('prompt_toolkit', 'rich') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "[]"

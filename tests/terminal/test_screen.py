@@ -24,7 +24,7 @@ from hansard.domain.messages import Role
 from hansard.errors import RecordUnavailable
 from tests.terminal.items import added, chunk, opened, sealed
 
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 120.0
 SEQUENCES = re.compile(r"\x1b\[[?\d;]*[A-Za-z]|\x1b\][^\x07]*\x07")
 
 

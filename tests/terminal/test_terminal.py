@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from functools import partial
 from pathlib import Path
 
@@ -20,8 +19,8 @@ pytestmark = [
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 READY = "record: in order"
-KEY_SECONDS_MAX = 3.0
-"""A key is to show within this time however much is in the input; a shared machine is slow."""
+KEY_SECONDS_MAX = 2.0
+"""Processor time for one key, however much is in the input. Other programs on the machine do not count."""
 
 
 def is_idle(screen: str) -> bool:
@@ -77,10 +76,10 @@ def test_ten_thousand_pasted_lines(tmp_path: Path) -> None:
         terminal.paste(pasted)
         screen = terminal.wait("line 9999")
         assert READY in screen
-        begun = time.monotonic()
+        begun = terminal.processor_seconds()
         terminal.type("!", enter=False)
         terminal.wait("line 9999!")
-        assert time.monotonic() - begun < KEY_SECONDS_MAX
+        assert terminal.processor_seconds() - begun < KEY_SECONDS_MAX
         assert not terminal.log.exists()
         terminal.keys("Enter")
         assert json.loads(terminal.logged(1)[0]) == pasted + "!"
@@ -92,7 +91,7 @@ def test_ctrl_c_once_interrupts_and_twice_leaves(tmp_path: Path) -> None:
     """The first ends the answer and says so; the second ends the program and leaves the terminal as it was."""
     with Terminal(tmp_path) as terminal:
         terminal.wait(READY)
-        terminal.type("long 0.01")
+        terminal.type("long 0.01 150")
         terminal.wait("word30")
         terminal.keys("C-c")
         terminal.wait("⎯ interrupted")
@@ -107,7 +106,7 @@ def test_leaving_in_the_middle_of_an_answer_keeps_its_words(tmp_path: Path) -> N
     """Whatever was on the screen when the person left is still there afterwards."""
     with Terminal(tmp_path) as terminal:
         terminal.wait(READY)
-        terminal.type("words 0.01")
+        terminal.type("words 0.01 150")
         seen = terminal.wait("word60")
         terminal.keys("C-d")
         terminal.wait("goodbye")
@@ -123,12 +122,13 @@ def test_another_size_draws_the_live_text_anew(tmp_path: Path) -> None:
     """Narrower, wider, lower: the input and the status stay whole below the text, and at the end no word is missing."""
     with Terminal(tmp_path, columns=100, rows=30) as terminal:
         terminal.wait(READY)
-        terminal.type("words 0.01")
+        terminal.type("words 0.01 150")
         terminal.wait("word20")
         for columns, rows in ((60, 30), (90, 20), (40, 12), (120, 30)):
             terminal.resize(columns, rows)
             screen = terminal.wait(partial(is_drawn, columns=columns))
             assert screen.count(READY) == 1
+        terminal.go_on()
         terminal.wait(lambda text: "done {" in text and is_idle(text))
         text = terminal.everything()
     printed = text[text.rindex("word0 ") :]
@@ -141,7 +141,7 @@ def test_a_narrower_terminal_leaves_no_remains(tmp_path: Path) -> None:
     """A drawing whose lines the terminal broke in two is erased whole: no word of it is seen twice."""
     with Terminal(tmp_path, columns=120, rows=40) as terminal:
         terminal.wait(READY)
-        terminal.type("words 0.01")
+        terminal.type("words 0.01 150")
         terminal.wait("word60")
         terminal.resize(70, 40)
         terminal.wait(partial(is_drawn, columns=70))

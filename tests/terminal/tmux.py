@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 ROOT = Path(__file__).resolve().parents[2]
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 90.0
 POLL_SECONDS = 0.05
 HISTORY_LINES = 50_000
 
@@ -74,6 +74,15 @@ class Terminal:
     def resize(self, columns: int, rows: int) -> None:
         """Change the size of the window."""
         self.tmux("resize-window", "-x", str(columns), "-y", str(rows))
+
+    def go_on(self) -> None:
+        """Let a play that waits in the middle play on."""
+        self.log.with_suffix(".go").touch()
+
+    def processor_seconds(self) -> float:
+        """Processor time that the driver has used."""
+        fields = Path(f"/proc/{self.tmux('display-message', '-p', '#{pane_pid}').strip()}/stat").read_text().split()
+        return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
 
     def screen(self, *, styled: bool = False) -> str:
         """What is visible now."""
