@@ -9,8 +9,13 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+SLOW = [hypothesis.HealthCheck.too_slow]
+"""A busy machine draws examples slowly. That is no fault of a test."""
+
 # A proof draws more examples than a test run; both print how to repeat a failure.
-hypothesis.settings.register_profile("test", print_blob=True, derandomize=False, deadline=None)
+hypothesis.settings.register_profile(
+    "test", print_blob=True, derandomize=False, deadline=None, suppress_health_check=SLOW
+)
 hypothesis.settings.register_profile("prove", hypothesis.settings.get_profile("test"), max_examples=2_000)
 hypothesis.settings.load_profile("prove" if os.environ.get("HANSARD_PROVE") else "test")
 

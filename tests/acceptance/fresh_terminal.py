@@ -16,7 +16,7 @@ import pytest
 
 from tests.terminal.tmux import ROOT, Terminal, is_there
 
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 120.0
 """For what takes a second on an idle machine."""
 
 POLL_SECONDS = 0.05

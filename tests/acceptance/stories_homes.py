@@ -161,7 +161,7 @@ async def stranger(home: Path, *statements: str) -> AsyncIterator[Callable[[], N
             os.kill(process.pid, signal.SIGKILL)
 
     try:
-        assert await asyncio.wait_for(process.stdout.readline(), 30) == b"held\n"
+        assert await asyncio.wait_for(process.stdout.readline(), 120) == b"held\n"
         yield let_go
     finally:
         if process.returncode is None:

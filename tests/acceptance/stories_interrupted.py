@@ -25,7 +25,7 @@ async def assert_kept(home: Path, session_id: str, shown: str) -> None:
 async def until_shown(shown: asyncio.Queue[Entry | Chunk]) -> None:
     """Wait until an answer was shown as far as it comes."""
     text = ""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while text != SHOWN:
             item = await shown.get()
             text += item.text if isinstance(item, Chunk) else ""

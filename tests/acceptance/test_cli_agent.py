@@ -19,8 +19,6 @@ from hansard.record.api import Record
 from tests.tools.mcp_server import PICTURE
 from tests.tools.servers import ROOT, environment
 
-pytestmark = pytest.mark.timeout(180)
-
 SCRIPT = """
 [[answers]]
 text = "I try."

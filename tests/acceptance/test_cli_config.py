@@ -39,7 +39,7 @@ def run(home: Path, *arguments: str, **environment: str) -> subprocess.Completed
         [sys.executable, "-m", "hansard.cli.main", "--home", home, "config", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
         env=inherited | environment,
     )
@@ -192,7 +192,7 @@ def test_keys_that_others_may_read_are_refused(tmp_path: Path, mode: int) -> Non
     with pytest.raises(ConfigInvalid) as caught:
         find_key("openai", home, {})
     assert str(caught.value) == f"{path}: others may read it (mode {mode:04o}); run: chmod 600 '{path}'"
-    subprocess.run(str(caught.value).partition("run: ")[2], shell=True, check=True, timeout=10)  # noqa: S602
+    subprocess.run(str(caught.value).partition("run: ")[2], shell=True, check=True, timeout=120)  # noqa: S602
     assert find_key("openai", home, {}) is not None
 
 
@@ -301,7 +301,7 @@ def test_loading_needs_nothing_slow() -> None:
         "import sys; before = set(sys.modules); import hansard.app.config, hansard.app.keys;"
         "print(*{name.partition('.')[0] for name in set(sys.modules) - before} - sys.stdlib_module_names)"
     )
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
     # typing_extensions is msgspec's, where it is installed.
     assert set(found.stdout.split()) - {"typing_extensions"} == {"hansard", "msgspec"}
 

@@ -128,14 +128,14 @@ async def test_an_import_that_is_interrupted_is_completed_by_the_next(  # noqa: 
         assert time.monotonic() < deadline
         time.sleep(0.005)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert (process.returncode, out, beyond_progress(err)) == (code, b"", [])
     async with Record.open(home) as record:
         taken = [message.text for message in await record.load_transcript(session_id)]
         assert 0 < len(taken) < MESSAGES
         assert taken == TEXTS[: len(taken)]
         assert (await record.verify()).ok
-    again = subprocess.run(process.args, capture_output=True, check=False, env=dict(os.environ), timeout=60)
+    again = subprocess.run(process.args, capture_output=True, check=False, env=dict(os.environ), timeout=120)
     assert (again.returncode, beyond_progress(again.stderr)) == (0, [])
     assert f"{MESSAGES - len(taken):,} new" in again.stdout.decode()
     async with Record.open(home) as record:

@@ -232,7 +232,7 @@ def test_marks_in_a_terminal(told: Path) -> None:
     """In a terminal what was found is bold; that, and nothing else, is a control sequence."""
     shown, terminal = pty.openpty()
     command = [sys.executable, "-m", "hansard.cli.main", "--home", str(told), "search", "leaves"]
-    subprocess.run(command, stdout=terminal, stdin=subprocess.DEVNULL, check=True, timeout=60)
+    subprocess.run(command, stdout=terminal, stdin=subprocess.DEVNULL, check=True, timeout=120)
     os.close(terminal)
     data = b""
     while piece := read_some(shown):

@@ -365,12 +365,12 @@ def test_an_attachment_that_is_gone_is_a_finding(told: Path) -> None:
 def test_a_process_of_its_own(told: Path) -> None:
     """Through real pipes the same comes out, byte for byte; a reader who leaves early causes no noise."""
     process = start(told, "export", "--all")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert (process.returncode, out.decode(), err) == (EXIT_DONE, run(told, "export", "--all")[0], b"")
     leaving = start(told, "sessions", "show", "20261115", "--raw")
     assert leaving.stdout is not None
     leaving.stdout.close()
-    assert leaving.wait(timeout=60) != EXIT_DONE
+    assert leaving.wait(timeout=120) != EXIT_DONE
     assert leaving.stderr is not None
     assert b"Traceback" not in leaving.stderr.read()
     leaving.stderr.close()
@@ -411,7 +411,7 @@ async def test_words_cannot_command_a_terminal(home: Path, arguments: list[str])
         pass
     finally:
         os.close(ours)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     assert process.returncode == EXIT_DONE
     assert "31mred" in shown.decode()
     assert not set(shown.decode()) & set("\x1b\x9b\x07\u202e")
@@ -435,7 +435,7 @@ async def test_ctrl_c_leaves_the_older_file(home: Path, tmp_path: Path) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == EXIT_INTERRUPTED
     assert b"Traceback" not in err
     assert [(path.name, path.read_text(encoding="utf-8")) for path in folder.iterdir()] == [("out.md", "older")]

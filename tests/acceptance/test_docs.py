@@ -31,7 +31,7 @@ def test_programs_in_the_documentation_run(page: str, program: str, tmp_path: Pa
         env={**os.environ, "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert (result.returncode, result.stderr) == (0, ""), page
@@ -49,7 +49,7 @@ def test_every_command_is_documented() -> None:
     """The reference shows the help of every command that there is."""
     reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
     result = subprocess.run(
-        [sys.executable, "-m", "hansard.cli.main", "--help"], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-m", "hansard.cli.main", "--help"], capture_output=True, text=True, timeout=120, check=True
     )
     commands = re.findall(r"^  (\w+) ", result.stdout.partition("Commands:")[2], re.MULTILINE)
     assert commands

@@ -23,5 +23,5 @@ print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 def test_no_command_loads_the_libraries_of_a_platform(module: str) -> None:
     """Neither help nor a conversation in a terminal, nor the gateway before it logs in, imports nio or aiohttp."""
     arguments = [sys.executable, "-c", PROGRAM, module]
-    loaded = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=True).stdout
+    loaded = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=True).stdout
     assert PLATFORMS.isdisjoint(json.loads(loaded))

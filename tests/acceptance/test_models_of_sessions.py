@@ -14,7 +14,7 @@ from hansard.cli.talk import Found, Talk
 from hansard.domain.messages import Role
 from hansard.domain.settings import Settings
 
-WAIT_SECONDS_MAX = 20.0
+WAIT_SECONDS_MAX = 120.0
 
 
 def script(folder: Path, name: str) -> str:

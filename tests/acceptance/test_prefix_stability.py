@@ -25,7 +25,7 @@ from tests.providers.behaviour import Behaviour, Call
 from tests.providers.server import Provider
 
 TURNS = 30
-WAIT_SECONDS_MAX = 10.0
+WAIT_SECONDS_MAX = 120.0
 
 
 def bare(value: Any) -> Any:  # noqa: ANN401 - any JSON

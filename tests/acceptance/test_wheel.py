@@ -26,7 +26,7 @@ from tests.acceptance.fresh_machine import (
 from tests.acceptance.stories_program import write_script
 from tests.terminal.tmux import ROOT
 
-pytestmark = [needs_git, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [needs_git, pytest.mark.slow]
 
 PACKAGE = "src/hansard/"
 INFORMATION = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE"}

@@ -18,7 +18,7 @@ from hansard.record.store import Wiring
 from hansard.testing import RECORDING_CAPABILITIES, Platform, RecordingChannel
 
 ANN, AGENT = "@ann:example.org", "@agent:example.org"
-WAIT_SECONDS_MAX = 20.0
+WAIT_SECONDS_MAX = 120.0
 PACE = Pace(down_seconds_min=0.02, down_seconds_max=0.1, heal_seconds=0.05, full_look_seconds=0.5)
 
 

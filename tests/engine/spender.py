@@ -48,7 +48,7 @@ async def spend(home: Path, limit: str, number: int, sessions: int) -> list[str]
             runner.wake(session_id, accepted.turns[0].id)
 
         await asyncio.gather(*(ask(session_id) for session_id in ids))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             await runner.idle()
         await runner.close()
         assert errors == [], errors

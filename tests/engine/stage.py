@@ -38,7 +38,7 @@ from hansard.ports.tool import Tool
 from hansard.record.api import Record
 from tests.engine.validator import assert_valid
 
-WAIT_SECONDS_MAX = 20.0
+WAIT_SECONDS_MAX = 120.0
 """Every wait in these tests ends by then."""
 
 QUICK = TurnLimits(retry_seconds_max=0.01)

@@ -100,7 +100,7 @@ async def test_a_long_pause_is_told_and_can_be_stopped(home: Path) -> None:
         turn = asyncio.create_task(on.run("hi"))
         await on.until(lambda item: "Trying again in 20 s." in item.text)
         await on.stop()
-        await asyncio.wait_for(turn, 10)
+        await asyncio.wait_for(turn, 120)
         assert await on.notices() == ["played: it is busy. Trying again in 20 s."]
         assert await on.states() == [TurnState.INTERRUPTED]
 

@@ -25,7 +25,7 @@ from hansard.testing.tools import Echo, tools_by_name
 from tests.engine.stage import QUICK, Answer, PlayedModel, call, fixed
 
 HOUR = 3_600_000_000
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 120.0
 
 
 class Day:

@@ -24,8 +24,6 @@ from tests.providers.behaviour import Behaviour, Call, Figures
 from tests.providers.server import Provider
 from tests.tools.servers import ROOT
 
-pytestmark = pytest.mark.timeout(120)
-
 PROVES = bool(os.environ.get("HANSARD_PROVE"))
 PROCESSES = 3
 SESSIONS = 30 if PROVES else 10

@@ -56,7 +56,6 @@ async def unharmed(on: Stage, model: Summing, before: list[str]) -> None:
 
 
 @pytest.mark.loss("G1", "G5")
-@pytest.mark.timeout(180)
 async def test_killed_at_every_step(home: Path, tmp_path: Path, seed: int) -> None:
     """Whichever step it is killed in, the session is whole, the next turn runs, and the wish is fulfilled after it."""
     async with stage(home, Summing(), compaction=MANUAL) as on:
@@ -86,7 +85,6 @@ async def test_killed_at_every_step(home: Path, tmp_path: Path, seed: int) -> No
 
 
 @pytest.mark.loss("G4", "G5")
-@pytest.mark.timeout(180)
 async def test_anything_at_any_moment(home: Path, seed: int) -> None:
     """New messages in every mode, stops, leaving and nonsense, after any number of steps: nothing is lost."""
     outcomes: Counter[str] = Counter()

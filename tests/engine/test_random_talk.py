@@ -37,7 +37,7 @@ async def babble_and_kill(home: Path, seed: int, seconds: float) -> list[Fact]:
     process = await create_subprocess_exec(*command, stdout=PIPE, cwd=ROOT)
     assert process.stdout is not None
     try:
-        first = await asyncio.wait_for(process.stdout.readline(), 20)
+        first = await asyncio.wait_for(process.stdout.readline(), 120)
         reading = asyncio.create_task(process.stdout.read())
         await asyncio.sleep(seconds)
     finally:

@@ -27,7 +27,7 @@ from tests.engine.stage import QUICK, PlayedModel, fixed
 from tests.tools.lost import lose_turn
 
 ON = Policy(auto_resume=AutoResume.ON)
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 120.0
 
 
 class Next:

@@ -39,9 +39,9 @@ async def test_slow_waits_for_its_time_or_its_release() -> None:
     assert await timed.run({}) == "done"
     held = Slow()
     run = asyncio.create_task(held.run({}))
-    await asyncio.wait_for(held.begun.wait(), 10)
+    await asyncio.wait_for(held.begun.wait(), 120)
     run.cancel()
-    await asyncio.wait({run}, timeout=10)
+    await asyncio.wait({run}, timeout=120)
     assert (run.cancelled(), held.finished) == (True, 0)
     held.release.set()
     assert await held.run({}) == "waited"

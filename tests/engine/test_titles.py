@@ -12,7 +12,7 @@ from hansard.domain.requests import Request, Usage
 from hansard.engine.titles import TITLE_PROMPT, clean_title, is_asked
 from tests.engine.stage import Answer, Gate, PlayedModel, Stage, failure, stage
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 120.0
 
 
 class Titling(PlayedModel):

@@ -58,13 +58,13 @@ async def test_a_call_is_recorded_before_it_runs(home: Path) -> None:
     model = PlayedModel([call("slow")], ["Done."])
     async with stage(home, model, tools=tools_by_name(slow)) as on:
         turn = asyncio.create_task(on.run("go"))
-        await asyncio.wait_for(slow.begun.wait(), 10)
+        await asyncio.wait_for(slow.begun.wait(), 120)
         kinds = [type(entry.body) for entry in await on.entries()]
         assert kinds.count(MessageSealed) == 1
         assert not await on.results()
         assert len(model.requests) == 1
         slow.release.set()
-        await asyncio.wait_for(turn, 10)
+        await asyncio.wait_for(turn, 120)
         assert await on.outcomes() == {"c1": ToolOutcome.OK}
         assert slow.finished == 1
 
@@ -79,7 +79,7 @@ async def test_a_result_is_recorded_as_soon_as_it_is_there(home: Path) -> None:
         await on.until_body(MessageAdded, 2)
         assert await on.outcomes() == {"second": ToolOutcome.OK}
         slow.release.set()
-        await asyncio.wait_for(turn, 10)
+        await asyncio.wait_for(turn, 120)
         assert [result.call_id for result in await on.results()] == ["second", "first"]
         assert [result.text for result in last_results(model.requests[1]).results] == ["late", "hello"]
         await on.check()
@@ -91,12 +91,12 @@ async def test_tools_of_one_step_run_side_by_side_but_not_without_limit(home: Pa
     model = PlayedModel([call(f"slow{number}", id=f"c{number}") for number in range(12)], ["Done."])
     async with stage(home, model, tools=tools_by_name(*tools)) as on:
         turn = asyncio.create_task(on.run("go"))
-        await asyncio.wait_for(asyncio.gather(*(tool.begun.wait() for tool in tools[:8])), 10)
+        await asyncio.wait_for(asyncio.gather(*(tool.begun.wait() for tool in tools[:8])), 120)
         await asyncio.sleep(0.02)
         assert [tool.begun.is_set() for tool in tools] == [True] * 8 + [False] * 4
         for tool in tools:
             tool.release.set()
-        await asyncio.wait_for(turn, 10)
+        await asyncio.wait_for(turn, 120)
         assert [result.text for result in last_results(model.requests[1]).results] == [str(n) for n in range(12)]
 
 
@@ -302,7 +302,7 @@ async def test_two_calls_with_one_id_that_end_in_another_order(home: Path) -> No
         turn = asyncio.create_task(on.run("go"))
         await on.until_body(MessageAdded, 2)
         slow.release.set()
-        await asyncio.wait_for(turn, 10)
+        await asyncio.wait_for(turn, 120)
         assert [result.text for result in last_results(model.requests[1]).results] == ["of the slow one", "hello"]
 
 

@@ -79,7 +79,7 @@ class Cared(Playing):
         """Have the configuration read again, and wait until it was."""
         before = (await self.gateway.health()).config.readings
         self.gateway.renew()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while (await self.gateway.health()).config.readings == before:  # noqa: ASYNC110 - it rings no bell
                 await asyncio.sleep(0.005)
 

@@ -165,13 +165,13 @@ async def running(bot: Bot, started: Callable[[Bot], Program] = start) -> AsyncI
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        assert process.wait(30) in {143, -9}
+        assert process.wait(120) in {143, -9}
 
 
 def kill(process: Program) -> None:
     """End a gateway without warning."""
     process.send_signal(signal.SIGKILL)
-    process.wait(10)
+    process.wait(120)
 
 
 async def joined(person: Peer, room_id: str, user_id: str) -> None:
@@ -287,4 +287,4 @@ async def check_room(bot: Bot, record: Record, channel: MatrixChannel, talk: Tal
 def run_audit(bot: Bot, room_id: str) -> subprocess.CompletedProcess[str]:
     """Run `hansard audit`, as people do."""
     arguments = [*PROGRAM, "audit", f"matrix:{room_id}"]
-    return subprocess.run(arguments, env=bot.environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(arguments, env=bot.environment, capture_output=True, text=True, timeout=120, check=False)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hansard.app.models import Models
 
 ANN, BOB, AGENT = "@ann:example.org", "@bob:example.org", "@agent:example.org"
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 120.0
 PACE = Pace(down_seconds_min=0.02, down_seconds_max=0.2, heal_seconds=0.05, full_look_seconds=0.5)
 TIMING = Timing(drain_seconds=5, flush_seconds=2, pace=PACE)
 

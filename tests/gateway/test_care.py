@@ -121,7 +121,7 @@ def migrate(newer: Path, home: Path) -> None:
     """Open the record with the newer Hansard, as any command of it would."""
     arguments = [sys.executable, "-m", "hansard.cli.main", "--home", str(home), "sessions", "list"]
     environment = {**os.environ, "PYTHONPATH": str(newer)}
-    subprocess.run(arguments, env=environment, cwd=newer, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    subprocess.run(arguments, env=environment, cwd=newer, check=True, timeout=120, stdout=subprocess.DEVNULL)
 
 
 def is_answered(platform: Platform, chat: str) -> bool:
@@ -140,7 +140,7 @@ async def reload_often(town: Town, process: subprocess.Popen[bytes], script: Pat
         address = "http://127.0.0.1:1" if number % 2 else "http://127.0.0.1:2"
         write_config(town.home, script, matrix=f"observe = {str(number % 3 == 0).lower()}", address=address)
         process.send_signal(signal.SIGHUP)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while await readings(town.home) <= number:  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.02)
         health = await ask_health(town.home)

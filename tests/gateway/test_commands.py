@@ -27,7 +27,7 @@ PROGRAM = (sys.executable, "-c", "from hansard.cli.main import main; main()")
 def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command, as people do."""
     given = [*PROGRAM, "--home", str(home), *arguments]
-    return subprocess.run(given, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(given, capture_output=True, text=True, timeout=120, check=False)
 
 
 async def test_what_was_not_shown_is_listed_retried_and_dropped(home: Path) -> None:

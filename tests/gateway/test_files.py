@@ -18,7 +18,7 @@ from tests.channels.synapse import Synapse
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("gateway-synapse")]
 
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 120.0
 PICTURE = bytes(range(256)) * 500
 
 

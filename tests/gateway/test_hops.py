@@ -23,7 +23,7 @@ from tests.gateway.stage import AGENT, ANN, until, write_script
 from tests.gateway.worker_both import run
 
 ROUNDS = 25 if os.environ.get("HANSARD_PROVE") else 2
-TERMINAL_SECONDS_MAX = 30
+TERMINAL_SECONDS_MAX = 120
 
 
 class Journey:
@@ -55,7 +55,7 @@ class Journey:
         """End the gateway."""
         assert self._worker.pid is not None
         os.kill(self._worker.pid, number)
-        self._worker.join(30)
+        self._worker.join(120)
         assert self._worker.exitcode is not None, "it runs on"
         return self._worker.exitcode
 

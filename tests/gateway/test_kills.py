@@ -101,5 +101,5 @@ async def test_kills_at_random_moments(home: Path, tmp_path: Path, seed: int) ->
                 await settled(record, platform, AGENT, lambda: False)
         finally:
             worker.send_signal(signal.SIGTERM)
-            assert worker.wait(30) == 0
+            assert worker.wait(120) == 0
     await check(home, platform, chats, sent)

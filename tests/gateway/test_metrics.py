@@ -26,7 +26,7 @@ async def ask(home: Path, path: str, method: str = "GET") -> tuple[str, str]:
     assert running is not None
     reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
     writer.write(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-    head, _, body = (await asyncio.wait_for(reader.read(), 10)).decode().partition("\r\n\r\n")
+    head, _, body = (await asyncio.wait_for(reader.read(), 120)).decode().partition("\r\n\r\n")
     writer.close()
     return head, body
 

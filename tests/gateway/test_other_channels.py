@@ -91,10 +91,9 @@ class Desk:
             yield
         finally:
             process.send_signal(end)
-            process.wait(30)
+            process.wait(120)
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.loss("E5", "F8", "F11")
 async def test_the_documented_channel_talks(tmp_path: Path) -> None:
     """With the package and the settings of the page, letters are answered, once each, also those of a downtime."""

@@ -48,7 +48,7 @@ async def running(home: Path, *arguments: str) -> AsyncIterator[subprocess.Popen
     command = [*PROGRAM, "gateway", *arguments]
     process = subprocess.Popen(command, env=environment(home), stderr=subprocess.PIPE, text=True)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while await ask_health(home) is None:
                 assert process.poll() is None, "it did not start"
                 await asyncio.sleep(0.05)

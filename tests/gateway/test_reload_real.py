@@ -17,7 +17,7 @@ from tests.telegram import program as telegram
 from tests.telegram.bot_api import bot_api
 from tests.telegram.stage import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow]
 
 
 def elsewhere(url: str) -> str:

@@ -30,7 +30,6 @@ async def everybody_says(play: Playing, chats: Iterable[tuple[int, str]], words:
 
 @pytest.mark.slow
 @pytest.mark.loss("H1", "H2", "H7", "H8", "H10")
-@pytest.mark.timeout(300)
 async def test_a_thousand_chats_are_reset(home: Path) -> None:
     """By `/new`, after a pause, at an hour of the day; between turns and during one: a request is of one session."""
     clock, platform, witness = FakeClock(), Platform(), Witness()

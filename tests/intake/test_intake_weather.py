@@ -38,7 +38,7 @@ async def test_killed_in_the_middle_of_a_batch(home: Path, seed: int, point: str
         [sys.executable, "-m", "tests.intake.crash_worker", str(home), point, str(number)],
         cwd=ROOT,
         capture_output=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert killed.returncode == -signal.SIGKILL or killed.stdout == b"survived", killed.stderr
@@ -76,7 +76,7 @@ async def test_a_record_that_cannot_be_written_loses_nothing(home: Path) -> None
             reported.set()
 
         intake = Intake(record, Doorman(), settings_of(), report=report)
-        with stranger(home / "state.db", 1.0):
+        with stranger(home / "state.db"):
             taking = asyncio.create_task(intake.take(BATCH))
             async with asyncio.timeout(WAIT_SECONDS_MAX):
                 await reported.wait()

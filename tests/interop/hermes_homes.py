@@ -83,7 +83,7 @@ def write_with_hermes(version: str, home: Path, calls: Iterable[Call], *, leave:
         env=environment,
         text=True,
         check=True,
-        timeout=60,
+        timeout=120,
         capture_output=True,
     )
     return home

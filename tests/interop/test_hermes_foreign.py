@@ -32,7 +32,7 @@ def write(folder: Path, mode: str, end: str) -> Path:
     """Let another process, and another library, write a database; it closes it, or crashes."""
     folder.mkdir()
     path = folder / "it's 100%.db"
-    subprocess.run([sys.executable, "-c", LEAVE, str(path), mode, end], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", LEAVE, str(path), mode, end], check=True, timeout=120)
     return path
 
 

@@ -28,7 +28,7 @@ from tests.interop.hermes_homes import (
     write_with_hermes,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow]
 
 S, CHILD = "20250305_091523_a1b2c3", "20250305_101523_d4e5f6"
 ID, CHILD_ID = session_id_of(S), session_id_of(CHILD)

@@ -54,7 +54,6 @@ def check_cut(exchange: Exchange, answer: Answer, finished_at: int) -> None:
 
 @pytest.mark.loss("A6", "A7", "C2")
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("framing", FRAMINGS)
 async def test_cut_at_every_byte(style: str, framing: str, seed: int) -> None:
     """Cut after each byte of the body: the text is what was sent in whole events, and the end is told as it was.

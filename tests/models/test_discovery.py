@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,11 +30,34 @@ from hansard.models.discovery import (
 
 Respond = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
-PATIENT_SECONDS = 20.0
+PATIENT_SECONDS = 120.0
 """For tests that are not about time: a busy machine has no say either."""
 
 NOWHERE = ("/nonexistent",)
 """A search path without packages: the environment that runs the tests has no say."""
+
+
+NETWORK_CALLS = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname")
+hearing: list[list[str]] = []
+
+
+def hear_network_calls(event: str, _arguments: object) -> None:
+    """Note a call of the network. Python calls this for every audited event, and never forgets a hook."""
+    if hearing and event in NETWORK_CALLS:
+        hearing[-1].append(event)
+
+
+sys.addaudithook(hear_network_calls)
+
+
+@contextlib.contextmanager
+def network_calls() -> Iterator[list[str]]:
+    """Give a list that grows with each connection that is tried, and each name that is looked up, by this process."""
+    hearing.append([])
+    try:
+        yield hearing[-1]
+    finally:
+        hearing.pop()
 
 
 class Listener:
@@ -158,7 +181,7 @@ async def test_a_stalled_server_costs_little_time(nothing: dict[str, str]) -> No
     """A server that accepts and says nothing is given up, by default within a fraction of a second."""
     async with listening(stall) as listener:
         servers = [LocalServer("Ollama", listener.port)]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             assert await discover(nothing, servers=servers, search=NOWHERE) is None
     assert PROBE_SECONDS_MAX <= 0.15
 
@@ -325,10 +348,10 @@ async def test_a_named_server_that_is_not_there_is_used_all_the_same(nothing: di
     ],
 )
 async def test_nobody_else_is_asked(url: str) -> None:
-    """An address that is not this machine's is refused before any connection is tried: it takes no time."""
-    began = time.monotonic()
-    assert await ask_models(url, seconds_max=10) is None
-    assert time.monotonic() - began < 0.1
+    """An address that is not this machine's is refused before any name is looked up or any connection is tried."""
+    with network_calls() as calls:
+        assert await ask_models(url, seconds_max=10) is None
+    assert calls == []
 
 
 def test_loopback_is_told_by_the_address() -> None:

@@ -169,7 +169,7 @@ def test_imports_are_late() -> None:
         "open_provider('openai:m', key='k', base_url=None, stall_seconds=1)\n"
         "print(sorted({'pydantic_ai', 'pydantic', 'openai', 'anthropic', 'httpx2'} & set(sys.modules)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "[]"
 
 

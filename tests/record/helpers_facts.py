@@ -56,7 +56,7 @@ async def assert_contiguous(record: Record, session_id: str = SESSION) -> None:
     assert seqs == list(range(1, len(seqs) + 1))
 
 
-async def retry_append(record: Record, id: str, seconds: float = 20, session_id: str = SESSION) -> int:
+async def retry_append(record: Record, id: str, seconds: float = 120, session_id: str = SESSION) -> int:
     """Append as a careful caller does: the same id again while the outcome is open or the record unavailable."""
     deadline = time.monotonic() + seconds
     while True:
@@ -68,7 +68,7 @@ async def retry_append(record: Record, id: str, seconds: float = 20, session_id:
             await asyncio.sleep(0.02)
 
 
-async def eventually(check: Callable[[], bool], seconds: float = 10) -> None:
+async def eventually(check: Callable[[], bool], seconds: float = 120) -> None:
     """Wait until something is so."""
     deadline = time.monotonic() + seconds
     while not check():

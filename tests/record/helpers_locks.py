@@ -97,7 +97,7 @@ def in_child(home: Path, record: Record) -> int:
 
     async def leave(call: Awaitable[object]) -> str:
         try:
-            await asyncio.wait_for(call, 5)
+            await asyncio.wait_for(call, 120)
         except HansardError as error:
             return type(error).__name__
         except TimeoutError:

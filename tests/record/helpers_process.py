@@ -10,10 +10,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any, NamedTuple, Self
 
 import pytest
 
@@ -22,15 +22,15 @@ WORKER = [sys.executable, "-m", "tests.record.helpers_worker"]
 PATIENCE_SECONDS = 30.0
 
 STRANGER = """
-import sys, time, apsw
+import sys, apsw
 connection = apsw.Connection(sys.argv[1])
 connection.set_busy_timeout(10_000)
 connection.execute("BEGIN IMMEDIATE")
 print("held", flush=True)
-time.sleep(float(sys.argv[2]))
+sys.stdin.read()
 connection.execute("ROLLBACK")
 """
-"""A program that knows nothing of Hansard's lock and holds SQLite's."""
+"""A program that knows nothing of Hansard's lock and holds SQLite's, until its standard input ends."""
 
 
 class WorkerError(Exception):
@@ -110,7 +110,7 @@ class Worker:
         """Let it leave by itself."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=120)
 
     def __enter__(self) -> Self:
         """Nothing to do."""
@@ -121,7 +121,7 @@ class Worker:
         try:
             if self.process.stdin is not None and not self.process.stdin.closed and self.process.poll() is None:
                 self.process.stdin.close()
-                self.process.wait(timeout=20)
+                self.process.wait(timeout=120)
         except (BrokenPipeError, subprocess.TimeoutExpired):
             pass
         finally:
@@ -135,15 +135,28 @@ class Worker:
                         continue
 
 
+class Stranger(NamedTuple):
+    """A program that holds SQLite's write lock, and the function that makes it let go."""
+
+    pid: int
+    let_go: Callable[[], None]
+
+
 @contextmanager
-def stranger(database: Path, seconds: float) -> Iterator[subprocess.Popen[str]]:
-    """Let another program hold SQLite's write lock for a while."""
-    command = [sys.executable, "-c", STRANGER, str(database), str(seconds)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+def stranger(database: Path) -> Iterator[Stranger]:
+    """Let another program hold SQLite's write lock, until it is told to let go or the block is left."""
+    command = [sys.executable, "-c", STRANGER, str(database)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+        def let_go() -> None:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait()
+
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "held\n"
-            yield process
+            yield Stranger(process.pid, let_go)
         finally:
             process.kill()
 
@@ -177,7 +190,7 @@ def end_tracer(tracer: subprocess.Popen[str]) -> None:
     """Ask strace to let go; one that waits for a thread that was killed is killed too, which also lets go."""
     tracer.terminate()
     try:
-        tracer.wait(timeout=1)
+        tracer.wait(timeout=5)
     except subprocess.TimeoutExpired:
         tracer.kill()
 

@@ -138,11 +138,11 @@ async def test_a_strangers_transaction_names_its_process(home: Path) -> None:
     """A program that knows nothing of Hansard and holds the database is named while it does."""
     async with Record.open(home):
         pass
-    with stranger(home / "state.db", 60) as process:
+    with stranger(home / "state.db") as other:
         with pytest.raises(RecordUnavailable, match=r"another program holds state\.db locked") as refused:
             async with Record.open(home, patience_seconds=0.2):
                 pass
-        assert f"process {process.pid}" in str(refused.value)
+        assert f"process {other.pid}" in str(refused.value)
         assert "transaction" in refused.value.hint
 
 

@@ -19,7 +19,6 @@ OPENINGS = 100
 
 
 @pytest.mark.loss("B7", "B20", "D16", "I1", "I10")
-@pytest.mark.timeout(240)
 def test_four_processes_append_to_one_session(home: Path) -> None:
     """4 × 500: each append gives a seq of its own, together they are contiguous; nobody fails or complains."""
     with ExitStack() as stack:
@@ -79,7 +78,6 @@ async def test_processes_and_tasks_together(home: Path) -> None:
 
 
 @pytest.mark.loss("B4")
-@pytest.mark.timeout(240)
 def test_two_processes_open_a_fresh_home_at_once(tmp_path: Path) -> None:
     """A hundred rounds: both are told the same moment, both open, both write, one database, nothing lost."""
     with Worker(tmp_path, opened=False) as first, Worker(tmp_path, opened=False) as second:
@@ -106,7 +104,6 @@ def test_two_processes_open_a_fresh_home_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.loss("B4")
-@pytest.mark.timeout(120)
 async def test_eight_processes_open_a_fresh_home_at_once(home: Path) -> None:
     """Once with eight, each a new process."""
     with ExitStack() as stack:

@@ -24,6 +24,7 @@ from hansard.record.locks import FairLock
 from tests.record.helpers_facts import (
     SESSION,
     assert_clean,
+    eventually,
     ids_of,
     log_of,
     new_session,
@@ -124,14 +125,14 @@ async def test_a_reply_that_grows_too_long_keeps_what_came_before(home: Path, ch
 async def test_the_queue_holds_callers_back(home: Path) -> None:
     """More than the queue takes is offered while nothing can be written: it stays within its bound, and is refused."""
     text = "x" * (ENTRY_BYTES_MAX - 1000)
-    async with Record.open(home, patience_seconds=1) as record:
+    async with Record.open(home, patience_seconds=3) as record:
         await new_session(record)
         lock = FairLock(home / "locks")
         lock.acquire()
         calls = [record.append(SESSION, Message.user(text, id=f"m{number}")) for number in range(12)]
         many = asyncio.gather(*calls, return_exceptions=True)
-        await asyncio.sleep(0.1)
-        assert QUEUE_BYTES_MAX / 2 < record.store.writer.queued_bytes <= QUEUE_BYTES_MAX + ENTRY_BYTES_MAX
+        await eventually(lambda: record.store.writer.queued_bytes > QUEUE_BYTES_MAX / 2)
+        assert record.store.writer.queued_bytes <= QUEUE_BYTES_MAX + ENTRY_BYTES_MAX
         assert {type(each) for each in await many} == {RecordUnavailable}
         assert record.store.writer.queued_bytes == 0
         lock.release()
@@ -146,7 +147,7 @@ async def test_a_running_turn_ends_on_a_full_disk(tmp_path: Path) -> None:
     """New words are refused in time, the running turn still ends with its text, and freed space heals it."""
     with small_disk(tmp_path / "disk", "4m") as disk:
         home = disk / "home"
-        async with Record.open(home, patience_seconds=1) as record:
+        async with Record.open(home, patience_seconds=3) as record:
             await new_session(record)
             await say(record, "before")
             async with record.turn(SESSION) as turn:
@@ -187,7 +188,7 @@ async def test_a_disk_that_runs_full_loses_nothing(tmp_path: Path, size: str) ->
     with small_disk(tmp_path / "disk", size) as disk:
         home = disk / "home"
         (disk / "room").write_bytes(bytes(400_000))
-        with Worker(home, patience_seconds=1) as worker:
+        with Worker(home, patience_seconds=3) as worker:
             worker.ask("create", session=SESSION)
             refusal = ""
             acknowledged: list[str] = []

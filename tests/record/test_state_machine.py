@@ -334,7 +334,7 @@ def cancelled_turns(model: Model, target: str, message: str, text: str) -> list[
 
 
 @pytest.mark.loss("A1", "A6", "A7", "A13", "B2", "D4", "D7", "D16", "H4", "H8", "I1", "I2", "I10", "I13", "L5")
-@pytest.mark.timeout(3000 if PROVE else 400)
+@pytest.mark.timeout(3000 if PROVE else 600)
 def test_the_record_equals_its_model() -> None:
     """Whatever is called, cancelled, killed and lost, in whatever order, the record equals a plain model of it."""
     run_state_machine_as_test(

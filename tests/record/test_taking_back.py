@@ -13,10 +13,10 @@ from tests.record.helpers_facts import SESSION, assert_clean, ids_of, new_sessio
 
 LONG, SHORT = 10_000, 10
 FORKS = 9
-"""Forks of each session, in turns; their median is compared."""
+"""Forks of each session, in turns; the cheapest of each are compared."""
 
 RATIO_MAX = 3
-"""A fork of many messages may take this many times as long as one of few: a machine is never quite quiet."""
+"""A fork of many messages may cost this many times as much as one of few: other threads of the process run, too."""
 
 GROWTH_BYTES_MAX = 32 * 1024
 """What two forks may add to the record: a few pages of the database and one line, at any length."""
@@ -38,16 +38,16 @@ def record_bytes(home: Path) -> int:
     return int(pages) * int(page_bytes) + sum(path.stat().st_size for path in home.rglob("*.jsonl"))
 
 
-async def fork_seconds(record: Record, session_id: str) -> float:
-    """How long one fork takes until it is durable."""
-    start = time.perf_counter()
+async def fork_processor_seconds(record: Record, session_id: str) -> float:
+    """Processor time of one fork: what other programs do on this machine does not count."""
+    start = time.process_time()
     await record.fork(session_id)
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 @pytest.mark.loss("I4")
 async def test_a_fork_of_ten_thousand_messages_is_instant_and_copies_nothing(home: Path) -> None:
-    """One entry and a few bytes more, in about the time of a fork of ten; all messages are there all the same."""
+    """One entry and a few bytes more, for about the processor time of a fork of ten; all messages are there."""
     async with Record.open(home) as record:
         await fill(record, "long", LONG)
         await fill(record, "short", SHORT)
@@ -66,8 +66,8 @@ async def test_a_fork_of_ten_thousand_messages_is_instant_and_copies_nothing(hom
         seconds: dict[str, list[float]] = {"long": [], "short": []}
         for _ in range(FORKS):
             for session_id, found in seconds.items():
-                found.append(await fork_seconds(record, session_id))
-        long, short = (sorted(found)[FORKS // 2] for found in seconds.values())
+                found.append(await fork_processor_seconds(record, session_id))
+        long, short = (min(found) for found in seconds.values())
         assert long < short * RATIO_MAX, seconds
         await assert_clean(record)
 

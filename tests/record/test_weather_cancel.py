@@ -54,7 +54,7 @@ async def test_cancelled_before_the_writer_took_it_is_not_written(home: Path) ->
         call = asyncio.create_task(say(record, "cancelled"))
         await asyncio.sleep(0.05)
         call.cancel()
-        await asyncio.wait({call}, timeout=5)
+        await asyncio.wait({call}, timeout=120)
         assert call.cancelled()
         lock.release()
         lock.close()

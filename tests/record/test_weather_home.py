@@ -72,7 +72,7 @@ def immutable(home: Path) -> Iterator[None]:
 def test_a_home_that_becomes_read_only_is_loud_and_heals(home: Path) -> None:
     """Reads go on, writes are refused with a typed error, and both go on by themselves when it is writable again."""
     need_mounts()
-    with Worker(home, patience_seconds=1) as worker:
+    with Worker(home, patience_seconds=3) as worker:
         worker.ask("create", session=SESSION)
         worker.ask("append", session=SESSION, id="before")
         with immutable(home):
@@ -231,7 +231,7 @@ async def test_a_damaged_database_is_refused_and_rebuilt_from_the_logs(home: Pat
     before = (home / "state.db").read_bytes()
     for _ in range(2):
         with pytest.raises(RecordDamaged):
-            async with Record.open(home, patience_seconds=1) as record:
+            async with Record.open(home, patience_seconds=5) as record:
                 await say(record, "c")
     assert (home / "state.db").read_bytes() == before
     (home / "state.db").rename(home.parent / "damaged.db")

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
 from hansard import Record, RecordUnavailable
-from tests.record.helpers_facts import assert_clean, ids_of, new_session, outcome, say
+from tests.record.helpers_facts import assert_clean, eventually, ids_of, new_session, outcome, say
 from tests.record.helpers_process import Worker, stranger
 
-SECONDS = [0.5, 2.0]
+HELD_SECONDS = 20 if os.environ.get("HANSARD_PROVE") else 3
+MOMENT_SECONDS = 0.5
+"""Long enough for a call that does not wait for the lock to end, on a quiet machine."""
 
 
 @pytest.mark.loss("B2", "B5")
-@pytest.mark.parametrize("seconds", SECONDS)
-async def test_an_append_costs_nothing_but_the_wait(home: Path, seconds: float) -> None:
+async def test_an_append_costs_nothing_but_the_wait(home: Path) -> None:
     """Held while we append: the call waits, succeeds, and reads go on meanwhile."""
     async with Record.open(home) as record:
         await new_session(record)
         await say(record, "before")
-        with stranger(home / "state.db", seconds) as process:
+        with stranger(home / "state.db") as other:
             call = asyncio.create_task(say(record, "during"))
-            await asyncio.sleep(seconds / 2)
+            await eventually(lambda: "lock" in record.trouble)  # the writer gave up waiting once, and says why
             assert not call.done()
-            assert process.poll() is None
             assert await ids_of(record) == ["before"]
-            if seconds >= 2:  # the writer has given up waiting at least once, and says why
-                assert "lock" in record.trouble
+            other.let_go()
             await call
         assert not record.trouble
         assert await ids_of(record) == ["before", "during"]
@@ -36,35 +36,44 @@ async def test_an_append_costs_nothing_but_the_wait(home: Path, seconds: float) 
 
 
 @pytest.mark.loss("B2", "H5")
-@pytest.mark.parametrize("seconds", SECONDS)
-async def test_opening_costs_nothing_but_the_wait(home: Path, seconds: float) -> None:
+async def test_opening_costs_nothing_but_the_wait(home: Path) -> None:
     """Held before we start: opening, or the first append, waits; nothing is switched off for good."""
     async with Record.open(home) as record:
         await new_session(record)
         await say(record, "before")
-    with stranger(home / "state.db", seconds):
-        async with Record.open(home) as record:
-            await say(record, "after")
-            assert await ids_of(record) == ["before", "after"]
-            await assert_clean(record)
+    with stranger(home / "state.db") as other:
+        opening = asyncio.create_task(open_and_say(home, "after"))
+        await asyncio.wait({opening}, timeout=MOMENT_SECONDS)
+        assert not opening.done()
+        other.let_go()
+        await opening
+    async with Record.open(home) as record:
+        assert await ids_of(record) == ["before", "after"]
+        await assert_clean(record)
+
+
+async def open_and_say(home: Path, text: str) -> None:
+    """Open a home, and append to its session."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        await say(record, text)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(90)
 @pytest.mark.loss("B2", "B5", "H5")
-async def test_twenty_seconds_cost_nothing_but_the_wait(home: Path) -> None:
-    """Held for 20 s, within the patience of 30: one process that appends and one that opens both succeed."""
+async def test_many_seconds_cost_nothing_but_the_wait(home: Path) -> None:
+    """Held long, but within the patience: one process that appends and one that opens both succeed."""
     async with Record.open(home) as record:
         await new_session(record)
         await say(record, "before")
-        with Worker(home, opened=False) as worker, stranger(home / "state.db", 20) as process:
+        with Worker(home, opened=False) as worker, stranger(home / "state.db") as other:
             worker.send("open")
             worker.send("append", session="talk", id="theirs")
             ours = asyncio.create_task(say(record, "ours"))
-            await asyncio.sleep(10)
+            await asyncio.wait({ours}, timeout=HELD_SECONDS)
             assert not ours.done()
-            assert process.poll() is None
             assert await ids_of(record) == ["before"]
+            other.let_go()
             await ours
             await asyncio.to_thread(worker.receive)
             await asyncio.to_thread(worker.receive)
@@ -76,26 +85,28 @@ async def test_twenty_seconds_cost_nothing_but_the_wait(home: Path) -> None:
 async def test_a_fresh_home_is_made_while_a_stranger_locks_it(home: Path) -> None:
     """Not even the schema is there yet: creation waits and is not half done."""
     home.mkdir()
-    with stranger(home / "state.db", 0.5):
-        async with Record.open(home) as record:
-            await new_session(record)
-            await say(record, "first")
-            await assert_clean(record)
+    with stranger(home / "state.db") as other:
+        opening = asyncio.create_task(open_and_say(home, "first"))
+        await asyncio.wait({opening}, timeout=MOMENT_SECONDS)
+        assert not opening.done()
+        other.let_go()
+        await opening
+    async with Record.open(home) as record:
+        assert await ids_of(record) == ["first"]
+        await assert_clean(record)
 
 
 @pytest.mark.loss("B2", "B15")
 async def test_longer_than_the_patience_is_loud_and_heals(home: Path) -> None:
     """The caller is told, nothing of it is written late, and without reopening the next append works."""
-    async with Record.open(home, patience_seconds=0.6) as record:
+    async with Record.open(home, patience_seconds=2) as record:
         await new_session(record)
         await say(record, "before")
-        with stranger(home / "state.db", 60):
+        with stranger(home / "state.db"):
             for _ in range(2):
                 with pytest.raises(RecordUnavailable, match="locked"):
                     await say(record, "refused")
             assert await ids_of(record) == ["before"]
-        await asyncio.sleep(0.3)
-        assert await ids_of(record) == ["before"]
         await say(record, "after")
         assert await ids_of(record) == ["before", "after"]
         assert not record.trouble
@@ -109,9 +120,9 @@ async def test_opening_longer_than_the_patience_is_refused_and_possible_later(ho
         await new_session(record)
     with Worker(home, crash="logged:1") as doomed, pytest.raises(EOFError):
         doomed.ask("append", session="talk", id="logged")  # leaves work for the next start
-    with stranger(home / "state.db", 60):
+    with stranger(home / "state.db"):
         assert await outcome(open_once(home, 0.5)) == "RecordUnavailable"
-    assert await outcome(open_once(home, 5)) == ""
+    assert await outcome(open_once(home, 60)) == ""
     async with Record.open(home) as record:
         assert await ids_of(record) == ["logged"]
         await assert_clean(record)
@@ -125,13 +136,14 @@ async def open_once(home: Path, patience_seconds: float) -> None:
 
 @pytest.mark.loss("B2", "B5", "A6")
 async def test_a_reply_streams_through_a_short_lock(home: Path) -> None:
-    """Chunks written while the lock is held are queued in order and lose nothing; the caller is not held up."""
+    """Chunks are queued in order and lose nothing; the caller has written all of them before the lock is free."""
     async with Record.open(home) as record:
         await new_session(record)
         async with record.turn("talk") as turn, turn.reply(id="reply") as reply:
-            with stranger(home / "state.db", 0.7):
+            with stranger(home / "state.db") as other:
                 for number in range(100):
-                    await asyncio.wait_for(reply.write(f"{number} "), 0.5)
+                    await reply.write(f"{number} ")
+                other.let_go()
         (message,) = await record.load_transcript("talk")
         assert message.text == "".join(f"{number} " for number in range(100))
         await assert_clean(record)

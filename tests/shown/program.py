@@ -14,7 +14,7 @@ from typing import Self
 from tests.shown.nursery import ROOT, Forked, nursery
 
 COMMAND = (sys.executable, "-m", "hansard.cli.main")
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 120.0
 """Longer than anything here takes on a machine with other work to do; a wait that reaches it is a failure."""
 
 LOOK_SECONDS = 0.005

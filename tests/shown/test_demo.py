@@ -23,7 +23,7 @@ from tests.shown.words import letters
 QUESTION = "Tell me a long story about a ship and the sea."
 SHOWN_BYTES = 60
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("demo"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("demo")]
 
 
 @pytest.fixture(scope="session")

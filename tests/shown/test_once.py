@@ -186,7 +186,7 @@ async def test_a_reader_that_leaves(ask: Ask) -> None:
         read = process.stdout.read(7)
         process.stdout.close()
         errors = await asyncio.to_thread(process.stderr.read)
-        code = process.wait(timeout=60)
+        code = process.wait(timeout=120)
     assert (code, errors) == (141, b"")
     [(text, status)] = said(await ask.transcript(), Role.ASSISTANT)
     assert text.startswith(read.decode())
@@ -351,13 +351,13 @@ async def test_a_slow_reader_holds_up_nothing(ask: Ask) -> None:
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=ask.variables, cwd=ROOT
     ) as process:
         assert process.stdout is not None
-        async with asyncio.timeout(60), Record.open(ask.home) as record:
+        async with asyncio.timeout(120), Record.open(ask.home) as record:
             while not (sessions := await record.sessions()):  # noqa: ASYNC110 - another process makes it
                 await asyncio.sleep(0.02)
             async for item in record.follow(sessions[0].id):
                 if isinstance(item, Entry) and item.kind == "turn.ended":
                     break
         output = process.stdout.read()
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=120) == 0
     assert output == words.encode() + b"\n"
     assert await ask.ends() == [TurnState.COMPLETED]

@@ -70,7 +70,7 @@ async def in_tmux(folder: Path, raw: bytes, last: str) -> str:
 
     def tmux(*arguments: object) -> str:
         command = ["tmux", "-u", "-f", "/dev/null", "-S", str(folder / "tmux"), *map(str, arguments)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=20, env=variables)
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120, env=variables)
         return done.stdout
 
     size = ("-x", COLUMNS, "-y", ROWS)

@@ -65,7 +65,6 @@ def test_there_are_enough_runs() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.loss("A1", "A6", "A7", "C1", "C2", "D5")
 @pytest.mark.parametrize("turned", range(ROTATIONS))
 @pytest.mark.parametrize(("style", "part"), list(product(STYLES, range(PARTS))))
@@ -80,7 +79,6 @@ async def test_struck_at_every_event_boundary(  # noqa: PLR0917 - fixtures and p
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.loss("A1", "A6", "A7", "C1", "C2", "D5")
 @pytest.mark.parametrize("chain", range(CHAINS))
 async def test_struck_at_random(tmp_path: Path, seed: int, chain: int, tally: Tally) -> None:

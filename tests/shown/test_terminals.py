@@ -29,7 +29,6 @@ def test_there_are_enough_runs() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.loss("A1", "A6", "A7", "D18")
 @pytest.mark.parametrize("chain", range(CHAINS))
 async def test_struck_at_any_moment(tmp_path: Path, seed: int, chain: int, tally: Tally) -> None:

@@ -27,7 +27,7 @@ from tests.telegram.bot_api import BotApi
 from tests.telegram.world import Chat
 
 ROOT = Path(__file__).parents[2]
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 120.0
 NURSERY = multiprocessing.get_context("forkserver")
 """Starts gateways from a process that has imported them: most of a start is imports, which no kill is about."""
 NURSERY.set_forkserver_preload(["hansard.cli.gateway", "hansard.cli.pair", "telegram", "telegram.request", __name__])

@@ -13,7 +13,7 @@ from hansard.ports.channel import Batch, Event
 from tests.telegram.bot_api import BotApi
 
 PACE = Pace(poll_seconds=2, retry_seconds_min=0.02, retry_seconds_max=0.1)
-WAIT_SECONDS_MAX = 20.0
+WAIT_SECONDS_MAX = 120.0
 
 
 @asynccontextmanager

@@ -34,7 +34,6 @@ def bot(api: BotApi, tmp_path: Path) -> Bot:
     return Bot(tmp_path / "home", api.url, api.token, (("HANSARD_CHANNELS__TELEGRAM__BASE_URL", api.url),))
 
 
-@pytest.mark.timeout(120)
 async def test_from_nothing_to_a_talking_bot(api: BotApi, bot: Bot, tmp_path: Path) -> None:
     """With the first settings the gateway starts; a stranger is shown the page's code, is approved, and talks."""
     script = write_script(tmp_path / "script")
@@ -66,7 +65,6 @@ async def test_from_nothing_to_a_talking_bot(api: BotApi, bot: Bot, tmp_path: Pa
         assert (await hansard(bot, "verify")).returncode == 0
 
 
-@pytest.mark.timeout(120)
 async def test_people_and_groups(api: BotApi, bot: Bot, tmp_path: Path) -> None:
     """With the other settings no code is needed; in a listed group everybody is answered, and in no other."""
     script = write_script(tmp_path / "script")

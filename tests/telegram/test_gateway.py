@@ -283,7 +283,7 @@ async def test_killed_between_the_effect_and_the_receipt(tmp_path: Path) -> None
         api.world.say(ann, ann, "hello")
         api.faults.append(Fault(FaultKind.HELD, "sendMessage"))
         program = Program(bot)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             await api.held.wait()
         await program.kill()
         assert len(api.world.of_bot(ann)) == 1
@@ -307,7 +307,7 @@ async def test_killed_while_parts_are_gathered(tmp_path: Path) -> None:
         await program.ready()
         async with Record.open(bot.home) as record:
             api.world.send_album(ann, ann, [PNG, PNG], "an album")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 while len((await told_of(record, f"telegram:chat:{ann}")).messages) < 2:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             await program.kill()

@@ -28,7 +28,7 @@ async def test_a_batch_is_acknowledged_when_the_next_one_is_asked_for(api: BotAp
     ann = api.world.person("Ann")
     api.world.say(ann, ann, "one")
     async with channel_on(api, home) as channel:
-        async with asyncio.timeout(20), aclosing(channel.receive("", ())) as batches:
+        async with asyncio.timeout(120), aclosing(channel.receive("", ())) as batches:
             first = await anext(batches)
             assert [event.text for event in first.events] == ["one"]
             assert api.offsets == [0]

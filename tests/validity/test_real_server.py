@@ -27,8 +27,8 @@ from tests.validity.test_every_history import TOOLS
 
 PROVE = bool(os.environ.get("HANSARD_PROVE"))
 SAMPLE = 40 if PROVE else 4
-START_SECONDS_MAX = 60.0
-ANSWER_SECONDS_MAX = 60.0
+START_SECONDS_MAX = 120.0
+ANSWER_SECONDS_MAX = 120.0
 KEY = "sample"
 RULES = Rules(window_tokens=400)
 """Words alone, and no more than so small a model reads."""
@@ -86,7 +86,7 @@ def requests(seed: int) -> Iterator[Request]:
         yield msgspec.structs.replace(build_request(conversation, frozen, 1, RULES), output_tokens_max=1)
 
 
-@pytest.mark.timeout(900 if PROVE else 300)
+@pytest.mark.timeout(900)
 async def test_a_real_server_accepts_a_sample(demo: DemoFiles, seed: int) -> None:
     """Chat Completions, Responses and Messages: nothing is refused."""
     async with serving(demo) as address:
