@@ -54,18 +54,7 @@ def make_server(ran: Path | None) -> MCPServer[Any]:  # noqa: C901 - one functio
         await asyncio.sleep(seconds)
         return "waited"
 
-    together = asyncio.Event()
-    met: list[None] = []
-
-    @server.tool()
-    async def meet(count: int) -> str:
-        """Wait until so many calls are being answered at once."""
-        note("meet")
-        met.append(None)
-        if len(met) == count:
-            together.set()
-        await together.wait()
-        return "met"
+    add_meeting(server)
 
     @server.tool()
     def die() -> str:
@@ -112,6 +101,21 @@ def make_server(ran: Path | None) -> MCPServer[Any]:  # noqa: C901 - one functio
         return "odd"
 
     return server
+
+
+def add_meeting(server: MCPServer[Any]) -> None:
+    """Add a tool whose calls end once enough of them are being answered at the same time."""
+    together = asyncio.Event()
+    met: list[None] = []
+
+    @server.tool()
+    async def meet(count: int) -> str:
+        """Wait until so many calls are being answered at once."""
+        met.append(None)
+        if len(met) == count:
+            together.set()
+        await together.wait()
+        return "met"
 
 
 def main() -> None:
