@@ -37,18 +37,18 @@ def log_lines(journal_id: str, bodies: Iterator[tuple[str, Body]], first_tx: int
         yield encode_line(row, first_tx + seq - 1)
 
 
-def session_bodies(messages: int) -> Iterator[tuple[str, Body]]:
+def session_bodies(messages: int, text: str) -> Iterator[tuple[str, Body]]:
     """Yield the entries of a session in which a person says something again and again."""
     yield "~created", SessionCreated(source="test", owner="person:admin")
     for number in range(1, messages + 1):
-        yield f"m{number}", MessageAdded(role=Role.USER, parts=(Text(text=f"word {number}"),))
+        yield f"m{number}", MessageAdded(role=Role.USER, parts=(Text(text=f"{text}{number}"),))
 
 
-def write_logs(home: Path, sessions: int, messages: int) -> None:
+def write_logs(home: Path, sessions: int, messages: int, text: str = "word ") -> None:
     """Write a home that has logs and no database."""
+    (home / log_name("s0")).parent.mkdir(parents=True)
     for number in range(sessions):
         journal_id = f"s{number:06d}"
         path = home / log_name(journal_id)
-        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
-            file.writelines(log_lines(journal_id, session_bodies(messages), number * (messages + 1) + 1))
+            file.writelines(log_lines(journal_id, session_bodies(messages, text), number * (messages + 1) + 1))

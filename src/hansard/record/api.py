@@ -39,7 +39,7 @@ from hansard.record.asking import (
     one_of,
 )
 from hansard.record.books import Books
-from hansard.record.calls import Caller, close_in_thread, open_in_thread
+from hansard.record.calls import Caller, close_in_thread, open_home
 from hansard.record.conversations import Conversations
 from hansard.record.followers import PageReader, load_transcript, notified
 from hansard.record.importing import Imports
@@ -49,13 +49,13 @@ from hansard.record.operations import home as home_ops
 from hansard.record.outbox import Outbox
 from hansard.record.people import PeopleBook
 from hansard.record.searching import Hit, search
-from hansard.record.store import Store, Wiring, close_store, home_at, open_store
+from hansard.record.store import Store, Wiring, close_store
 from hansard.record.turn import check_blobs, hold
 from hansard.record.verify import Report, verify_record
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from hansard.domain.entries import Chunk, Entry
@@ -63,9 +63,8 @@ if TYPE_CHECKING:
     from hansard.domain.sessions import Route, Session
     from hansard.domain.turns import TurnInfo
     from hansard.record.asking import Filters
+    from hansard.record.progress import Progress
     from hansard.record.turn import Turn
-
-OPEN_GRACE_SECONDS = 1.0
 
 
 class Record:
@@ -86,15 +85,15 @@ class Record:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, path: str | Path, *, patience_seconds: float = PATIENCE_SECONDS, wiring: Wiring | None = None
+        cls,
+        path: str | Path,
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
+        wiring: Wiring | None = None,
+        progress: Callable[[Progress], None] | None = None,
     ) -> AsyncIterator[Record]:
-        """Open a home, creating it; recover whatever a crash left. Shared when this process has it open already."""
-        store = await open_in_thread(
-            lambda: open_store(Path(path), wiring or Wiring(), patience_seconds),
-            lambda late: close_store(late, 0),
-            patience_seconds + OPEN_GRACE_SECONDS,
-            home_at(path),
-        )
+        """Open a home, creating it; recover whatever a crash left. `progress` hears how far a long recovery is."""
+        store = await open_home(path, patience_seconds, wiring or Wiring(), progress)
         caller = Caller(store, patience_seconds)
         try:
             yield cls(caller)

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hansard.domain.limits import QUEUE_BYTES_MAX, QUEUE_ITEMS_MAX
 from hansard.errors import OutcomeUnknown, RecordUnavailable
 from hansard.record.causes import explain_delay, framed
+from hansard.record.progress import QUIET_SECONDS, SHOW_SECONDS, OpeningWatch, ProgressLog, ProgressWatch
 from hansard.record.reading import ReplacedError
+from hansard.record.store import Opening, close_store, home_at, open_store
 from hansard.record.writer import Item, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from hansard.errors import HansardError
+    from hansard.record.progress import Progress
     from hansard.record.reading import Snapshot
-    from hansard.record.store import Store
+    from hansard.record.store import Store, Wiring
     from hansard.record.transaction import Transaction
 
 Result = TypeVar("Result")
+
+OPEN_GRACE_SECONDS = 1.0
 
 READ_THREADS = 2
 SEARCH_THREADS = 2
@@ -73,17 +79,52 @@ class Job(Generic[Result]):
             self.future.set_exception(error)
 
 
+async def open_home(
+    path: str | Path, patience_seconds: float, wiring: Wiring, progress: Callable[[Progress], None] | None
+) -> Store:
+    """Return the store of a home. A migration or a rebuild, here or in another process, may take as long as it takes.
+
+    `progress` is told how far that is, at most twice a second. Without `progress` it is logged.
+    """
+    opening = Opening()
+    return await open_in_thread(
+        lambda: open_store(Path(path), wiring, patience_seconds, opening),
+        lambda late: close_store(late, 0),
+        patience_seconds + OPEN_GRACE_SECONDS,
+        OpeningWatch(home_at(path), opening.is_working),
+        progress or ProgressLog(),
+    )
+
+
 async def open_in_thread(
-    function: Callable[[], Result], late: Callable[[Result], object], patience_seconds: float, home: Path
+    function: Callable[[], Result],
+    late: Callable[[Result], object],
+    patience_seconds: float,
+    watch: OpeningWatch,
+    show: Callable[[Progress], None],
 ) -> Result:
-    """Open a home, which may block; a patience bounds the wait, and what comes later is handed to `late`."""
+    """Open a home, which may block; what comes after the patience is over is handed to `late`.
+
+    The patience is for waiting. While this process or another one is seen to get on with a migration or a rebuild,
+    it begins again, and whoever waits is shown how far that is.
+    """
     job = Job(function, late)
+    pause_seconds = min(SHOW_SECONDS / 2, patience_seconds)
+    began = time.monotonic()
     try:
-        async with asyncio.timeout(patience_seconds):
-            return await job.future
-    except TimeoutError:
-        frame = f"the record at {home} could not be opened within {patience_seconds:g} s"
-        raise framed(explain_delay(home / "locks"), frame) from None
+        while not (await asyncio.wait({job.future}, timeout=pause_seconds))[0]:
+            if not watch.is_alive():
+                watch.start()
+            now = time.monotonic()
+            if now - watch.moved_at > patience_seconds:
+                frame = f"the record at {watch.home} could not be opened within {patience_seconds:g} s"
+                raise framed(explain_delay(watch.home / "locks"), frame)
+            if now - began > QUIET_SECONDS and (progress := watch.take()) is not None:
+                show(progress)
+        return await job.future
+    finally:
+        watch.end()
+        job.future.cancel()
 
 
 async def close_in_thread(function: Callable[[], None]) -> None:
@@ -144,10 +185,22 @@ class Mailbox:
 class Patience:
     """Tells waiters when their patience is over: one timer for all of them, because nearly none ever waits so long."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, expire: Callable[[Item, Waiter], None]) -> None:
-        """Look at the oldest waiter a few times within its patience."""
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        seconds: float,
+        expire: Callable[[Item, Waiter], None],
+        has_moved: Callable[[], bool],
+    ) -> None:
+        """Look at the oldest waiter a few times within its patience.
+
+        `has_moved` tells whether somebody got on with a rebuild since it was last asked: everybody's patience begins
+        again then.
+        """
         self._loop = loop
         self._seconds = seconds
+        self._has_moved = has_moved
+        self._moved_at = -seconds
         self._expire = expire
         self._waiting: deque[tuple[float, Item, Waiter]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -163,7 +216,10 @@ class Patience:
 
     def _look(self) -> None:
         now = self._loop.time()
-        while self._waiting and (self._waiting[0][1].state is State.DONE or self._waiting[0][0] <= now):
+        if self._waiting and self._waiting[0][0] <= now and self._has_moved():
+            self._moved_at = now
+        soonest = now if now - self._moved_at >= self._seconds else -1
+        while self._waiting and (self._waiting[0][1].state is State.DONE or self._waiting[0][0] <= soonest):
             _, item, waiter = self._waiting.popleft()
             self._expire(item, waiter)
         self._timer = self._loop.call_later(self._pause(), self._look) if self._waiting else None
@@ -184,7 +240,8 @@ class Caller:
         self._loop = asyncio.get_running_loop()
         self._mailbox = Mailbox(self._loop)
         self._ringing = False
-        self._patience = Patience(self._loop, patience_seconds, self._expire)
+        watch = ProgressWatch(store.home, store.database.work)
+        self._patience = Patience(self._loop, patience_seconds, self._expire, watch.has_moved)
         self._executor = ThreadPoolExecutor(READ_THREADS, "hansard-read")
         self._searches = ThreadPoolExecutor(SEARCH_THREADS, "hansard-search")
 

@@ -7,6 +7,7 @@ Invariants: work of less than half a second writes nothing. On crash: the file s
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -24,6 +25,11 @@ SHOW_SECONDS = 0.5
 
 QUIET_SECONDS = 1.0
 """Work that takes less is not shown to people."""
+
+LOG_SECONDS = 10.0
+"""How often progress is logged where no person is shown it."""
+
+logger = logging.getLogger("hansard.record")
 
 REBUILDING = "rebuilding the record from its logs"
 MIGRATING = "migrating the record to this version"
@@ -76,7 +82,7 @@ class Work:
         self._path = str(progress_path(home))
         self.is_active = False
         self.moved_at = 0.0
-        """When it last got further, by the monotonic clock."""
+        """When a part of it was last done, by the monotonic clock."""
         self._shown_at = 0.0
         self._progress = IDLE
 
@@ -84,7 +90,7 @@ class Work:
     def under_way(self) -> Iterator[None]:
         """Hold the record for work that may take long; callers wait for it without a limit."""
         self.is_active = True
-        self.moved_at = self._shown_at = time.monotonic()
+        self._shown_at = time.monotonic()
         try:
             yield
         finally:
@@ -126,31 +132,65 @@ class Work:
         os.rename(temporary, self._path)
 
 
+class ProgressWatch:
+    """Tells whether this process, or another one, got on with long work since the last look."""
+
+    def __init__(self, home: Path, work: Work) -> None:
+        """Look at this process's own work, and at what others say."""
+        self._home = home
+        self._work = work
+        self._seen: tuple[float, Progress | None] = (work.moved_at, None)
+
+    def has_moved(self) -> bool:
+        """Return whether anything is further than at the last look."""
+        before, self._seen = self._seen, (self._work.moved_at, read_progress(self._home))
+        return self._seen != before and self._seen != (before[0], None)
+
+
 class OpeningWatch(threading.Thread):
     """Watches, beside a thread that opens a record, whether somebody gets on with work that has to be waited for."""
 
     def __init__(self, home: Path, is_working: Callable[[], bool]) -> None:
         """`is_working` says whether this very process holds the record for long work."""
         super().__init__(name="hansard-opening", daemon=True)
-        self._home = home
+        self.home = home
+        self.moved_at = time.monotonic()
+        """When somebody was last seen to get further, by the monotonic clock."""
         self._is_working = is_working
         self._ended = threading.Event()
-        self._seen: Progress | None = None
-        self.progress: Progress | None = None
-        """How far somebody is who surely lives: what it says has changed since it was first read."""
-        self.moved_at = time.monotonic()
+        self._news: Progress | None = None
 
     def run(self) -> None:
-        """Look four times a second."""
-        self._seen = read_progress(self._home)
+        """Look four times a second. What a killed process left behind does not change, and is no news."""
+        seen = read_progress(self.home)
         while not self._ended.wait(SHOW_SECONDS / 2):
-            progress = read_progress(self._home)
-            if progress != self._seen:
-                self._seen = self.progress = progress
+            progress = read_progress(self.home)
+            if progress != seen:
+                seen = self._news = progress
                 self.moved_at = time.monotonic()
             elif self._is_working():
                 self.moved_at = time.monotonic()
 
+    def take(self) -> Progress | None:
+        """Return what is new, once."""
+        news, self._news = self._news, None
+        return news
+
     def end(self) -> None:
         """Look no more."""
         self._ended.set()
+
+
+class ProgressLog:
+    """Puts the progress of long work into the log, now and then."""
+
+    def __init__(self) -> None:
+        """Nothing was told yet."""
+        self._told_at = -LOG_SECONDS
+
+    def __call__(self, progress: Progress) -> None:
+        """Tell it when the last time is long enough ago."""
+        now = time.monotonic()
+        if now - self._told_at >= LOG_SECONDS:
+            self._told_at = now
+            logger.warning("%s", progress.describe())

@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,7 +40,7 @@ from hansard.record.sqlite.queries import SQL
 from hansard.record.writer import Change, Item, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hansard.record.transaction import Transaction
 
@@ -115,8 +115,11 @@ class Store:
     # Opening and closing.
 
     def open(self, patience_seconds: float) -> None:
-        """Open or rebuild the database, reconcile the logs, end what dead processes left. Blocking."""
-        deadline = time.monotonic() + patience_seconds
+        """Open or rebuild the database, reconcile the logs, end what dead processes left. Blocking.
+
+        The patience is for what is in the way. Time in which the record was migrated or rebuilt does not count.
+        """
+        began = time.monotonic()
         told = ""
         while True:
             try:
@@ -124,6 +127,7 @@ class Store:
                 break
             except (apsw.Error, OSError, RecordUnavailable) as error:
                 problem = explain(error, self.database.path)
+                deadline = max(began, self.database.work.moved_at) + patience_seconds
                 if problem.cause not in PASSING or time.monotonic() > deadline:
                     raise cannot_open(self.home, problem) from error
                 if str(problem) != told:
@@ -288,22 +292,33 @@ def _log_failure(item: Item) -> None:
 
 # One store for each home and process.
 
-_stores: dict[tuple[int, int], Store] = {}
+
+class Slot:
+    """What this process has of one home: at most one store, which one thread at a time opens or closes."""
+
+    def __init__(self) -> None:
+        """Nothing is open."""
+        self.mutex = threading.Lock()
+        self.store: Store | None = None
+
+    def is_working(self) -> bool:
+        """Return whether this process is migrating or rebuilding that home, or reading its logs."""
+        store = self.store
+        return store is not None and store.database.work.is_active
+
+
+_slots: dict[tuple[int, int], Slot] = {}
 _inherited: set[tuple[int, int]] = set()
-_mutex = threading.Lock()
+_leaked: list[Slot] = []
+"""The parent's stores, kept in a child so that nothing of them is ever finalised there."""
 
 
 def _forget_in_child() -> None:
     """A child must neither use nor close its parent's connections: SQLite's locks do not survive fork()."""
-    global _mutex  # noqa: PLW0603 - the parent may have held it while it forked
-    _mutex = threading.Lock()
-    _inherited.update(_stores)
-    _leaked.extend(_stores.values())
-    _stores.clear()
+    _inherited.update(key for key, slot in _slots.items() if slot.store is not None)
+    _leaked.extend(_slots.values())
+    _slots.clear()
 
-
-_leaked: list[Store] = []
-"""The parent's stores, kept in a child so that nothing of them is ever finalised there."""
 
 os.register_at_fork(after_in_child=_forget_in_child)
 
@@ -313,7 +328,19 @@ def home_at(path: str | Path) -> Path:
     return Path(path).expanduser().absolute()
 
 
-def open_store(path: Path, wiring: Wiring, patience_seconds: float) -> Store:
+class Opening:
+    """An opening, as those see it who wait for it beside its thread."""
+
+    def __init__(self) -> None:
+        """It has not come to its home yet."""
+        self.slot: Slot | None = None
+
+    def is_working(self) -> bool:
+        """Return whether this process does what has to be waited for."""
+        return self.slot is not None and self.slot.is_working()
+
+
+def open_store(path: Path, wiring: Wiring, patience_seconds: float, opening: Opening | None = None) -> Store:
     """Return the store of a home, opening it when this process has not yet. Blocking."""
     home = home_at(path)
     try:
@@ -322,35 +349,39 @@ def open_store(path: Path, wiring: Wiring, patience_seconds: float) -> Store:
     except OSError as error:
         raise cannot_open(home, explain(error)) from error
     key = (seen.st_dev, seen.st_ino)
-    with _mutex:
-        if key in _inherited:
-            message = f"{home} was open in the parent process when it forked; start the child with exec or spawn"
-            raise UsedAfterFork(message)
-        store = _stores.get(key)
-        if store is None:
-            store = _new_store(home, wiring, patience_seconds)
-            _stores[key] = store
+    if key in _inherited:
+        message = f"{home} was open in the parent process when it forked; start the child with exec or spawn"
+        raise UsedAfterFork(message)
+    slot = _slots.setdefault(key, Slot())
+    if opening is not None:
+        opening.slot = slot
+    with slot.mutex:
+        if slot.store is None:
+            _fill_slot(slot, home, wiring, patience_seconds)
+        store = slot.store
+        assert store is not None
         store.users += 1
     return store
 
 
-def _new_store(home: Path, wiring: Wiring, patience_seconds: float) -> Store:
+def _fill_slot(slot: Slot, home: Path, wiring: Wiring, patience_seconds: float) -> None:
+    """Open the store of a home; one that cannot be opened leaves the slot empty."""
     try:
         store = Store(home, wiring)
     except OSError as error:
         raise cannot_open(home, explain(error)) from error
+    slot.store = store
     with ExitStack() as stack:
         stack.callback(store.abandon)
+        stack.callback(setattr, slot, "store", None)
         store.open(patience_seconds)
         stack.pop_all()
-    return store
 
 
 def close_store(store: Store, patience_seconds: float) -> None:
     """Leave a store; the last one closes it. Blocking."""
-    with _mutex:
-        store.users -= 1
-        if store.users == 0 and _remove(store):
+    with _slot_of(store) as is_last:
+        if is_last:
             store.close(patience_seconds)
 
 
@@ -359,13 +390,24 @@ def abandon_store(store: Store) -> None:
 
     For simulators that crash inside one process.
     """
-    with _mutex:
-        if _remove(store):
+    store.users = 1
+    with _slot_of(store) as is_last:
+        if is_last:
             store.abandon()
 
 
-def _remove(store: Store) -> bool:
-    keys = [key for key, other in _stores.items() if other is store]
-    for key in keys:
-        del _stores[key]
-    return bool(keys)
+@contextmanager
+def _slot_of(store: Store) -> Iterator[bool]:
+    """Leave a store, and let nobody open its home meanwhile; tell whether it has to be closed now."""
+    slot = next((slot for slot in list(_slots.values()) if slot.store is store), None)
+    if slot is None:
+        yield False
+        return
+    with slot.mutex:
+        store.users -= 1
+        is_last = store.users == 0 and slot.store is store
+        try:
+            yield is_last
+        finally:
+            if is_last:
+                slot.store = None

@@ -1,0 +1,218 @@
+"""A rebuild takes as long as it takes: nobody is refused, everybody sees how far it is, and a kill costs little."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+import pytest
+
+from hansard import Record
+from hansard.record.files import HomeFolder
+from hansard.record.progress import Progress, Work, progress_path, read_progress
+from hansard.record.reading import Gate, ReadConnection, ReplacedError
+from hansard.record.sqlite.queries import SQL
+from hansard.record.store import Wiring
+from hansard.testing.crash import count_steps
+from tests.record.helpers_logs import write_logs
+
+ROOT = Path(__file__).parents[2]
+PROVE = bool(os.environ.get("HANSARD_PROVE"))
+DEADLINE_SECONDS = 120
+
+
+@contextmanager
+def rebuild(
+    home: Path, patience_seconds: float, crash: str = "", pause_seconds: float = 0
+) -> Iterator[subprocess.Popen[str]]:
+    """Let another process open a home; kill it at the end if it still runs."""
+    command = [
+        sys.executable,
+        "-m",
+        "tests.record.rebuild_worker",
+        str(home),
+        str(patience_seconds),
+        crash,
+        str(pause_seconds),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def count_journals(home: Path) -> int:
+    """Return how many journals are in the database now."""
+    connection = apsw.Connection(str(home / "state.db"))
+    try:
+        return int(connection.execute("SELECT count(*) FROM journal").get)
+    finally:
+        connection.close()
+
+
+@pytest.mark.timeout(DEADLINE_SECONDS)
+async def test_a_rebuild_may_take_longer_than_the_patience(home: Path) -> None:
+    """Two thousand sessions, a slow machine, a patience of one second: who rebuilds and who waits are both served."""
+    write_logs(home, sessions=2_000, messages=1)
+    seen: list[Progress] = []
+    with rebuild(home, patience_seconds=1, pause_seconds=0.0015) as process:
+        assert process.stdout is not None
+        first = await asyncio.to_thread(process.stdout.readline)
+        assert first.startswith("Rebuilding the record from its logs")
+        async with Record.open(home, patience_seconds=1, progress=seen.append) as record:
+            assert len(await record.sessions(limit=3_000)) == 2_000
+        *_, last = process.stdout.read().splitlines()
+        assert last.startswith("opened 2000 ")
+    assert {progress.pid for progress in seen} == {process.pid}
+    assert seen[-1].sessions_total == 2_000
+    assert f"Waiting for process {process.pid}" in seen[-1].describe()
+    assert read_progress(home) is None
+
+
+async def test_a_rebuild_goes_on_after_a_kill(home: Path) -> None:
+    """What was read in before a kill stays, nobody takes the half for the whole, and the next opening does the rest."""
+    write_logs(home, sessions=2_000, messages=1)
+    with rebuild(home, 30, "reconciled:1500") as process:
+        assert process.wait(DEADLINE_SECONDS) == -signal.SIGKILL
+    before = count_journals(home)
+    assert 0 < before < 2_000
+    with pytest.raises(ReplacedError):
+        ReadConnection(home / "state.db", Gate(HomeFolder(home))).fetch(SQL.list_kinds)
+    counter, reach = count_steps()
+    async with Record.open(home, wiring=Wiring(reach=reach)) as record:
+        assert counter["reconciled"] == 2_000 - before
+        assert len(await record.sessions(limit=3_000)) == 2_000
+        assert (await record.verify()).ok
+    (created,) = (home / "home.jsonl").read_bytes().splitlines()
+    assert json.loads(created)["body"]["rebuilt"] is True
+
+
+async def test_a_long_log_is_read_in_pieces(home: Path) -> None:
+    """A log of many megabytes: a kill between two pieces loses none of them, and no word is missing at the end."""
+    messages = 3_000
+    write_logs(home, sessions=1, messages=messages, text="word " * 1_000)
+    with rebuild(home, 30, "adopted:2") as process:
+        assert process.wait(DEADLINE_SECONDS) == -signal.SIGKILL
+    counter, reach = count_steps()
+    async with Record.open(home, wiring=Wiring(reach=reach)) as record:
+        assert counter["adopted"] == 1
+        transcript = await record.load_transcript("s000000")
+        assert [message.id for message in transcript] == [f"m{number}" for number in range(1, messages + 1)]
+        assert (await record.verify()).ok
+
+
+async def test_another_home_opens_while_one_is_rebuilt(tmp_path: Path) -> None:
+    """A process that rebuilds one home opens another one meanwhile; a second user of the first waits for it."""
+    write_logs(tmp_path / "first", sessions=1, messages=1)
+    reached, go_on = threading.Event(), threading.Event()
+
+    def reach(step: str) -> None:
+        if step == "reconciled":
+            reached.set()
+            assert go_on.wait(DEADLINE_SECONDS)
+
+    async def open_first(wiring: Wiring | None = None) -> int:
+        async with Record.open(tmp_path / "first", patience_seconds=0.1, wiring=wiring) as record:
+            return len(await record.sessions())
+
+    first = asyncio.create_task(open_first(Wiring(reach=reach)))
+    try:
+        assert await asyncio.to_thread(reached.wait, DEADLINE_SECONDS)
+        second = asyncio.create_task(open_first())
+        async with Record.open(tmp_path / "second") as record:
+            await record.create_session(id="s1", source="test")
+        await asyncio.sleep(1.3)  # longer than the patience of the one who waits
+        assert not second.done()
+    finally:
+        go_on.set()
+    assert (await first, await second) == (1, 1)
+
+
+async def test_words_wait_for_a_rebuild(home: Path) -> None:
+    """A call is not refused while its own process rebuilds the database that was lost under it."""
+    write_logs(home, sessions=300, messages=1)
+    pause_seconds = 0.0
+
+    def reach(step: str) -> None:
+        if step == "reconciled":
+            time.sleep(pause_seconds)
+
+    async with Record.open(home, patience_seconds=0.2, wiring=Wiring(reach=reach)) as record:
+        for name in ("state.db", "state.db-wal", "state.db-shm"):
+            (home / name).unlink()
+        pause_seconds = 0.005
+        session = await record.create_session(id="new", source="test")
+        assert session.id == "new"
+        assert (await record.verify()).ok
+
+
+def test_what_a_dead_process_said_is_no_progress(home: Path) -> None:
+    """A file that cannot be read, or that nobody changes, counts for nothing."""
+    (home / "locks").mkdir(parents=True)
+    assert read_progress(home) is None
+    progress_path(home).write_bytes(b"\0garbage")
+    assert read_progress(home) is None
+    progress_path(home).unlink()
+    progress_path(home).mkdir()
+    assert read_progress(home) is None
+    work = Work(home)
+    with work.under_way():
+        work.begin("rebuilding", 2, 10)
+        work.advance(sessions=1, done=5)
+
+
+@contextmanager
+def third_of_a_core(pid: int) -> Iterator[None]:
+    """Let a process run for one third of the time only."""
+    over = threading.Event()
+
+    def drive() -> None:
+        while not over.is_set():
+            os.kill(pid, signal.SIGSTOP)
+            over.wait(0.1)
+            os.kill(pid, signal.SIGCONT)
+            over.wait(0.05)
+
+    driver = threading.Thread(target=drive)
+    driver.start()
+    try:
+        yield
+    finally:
+        over.set()
+        driver.join()
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.skipif(not PROVE, reason="takes minutes: make prove")
+@pytest.mark.timeout(7_200)
+@pytest.mark.parametrize(("sessions", "messages"), [(100_000, 2), (1, 1_000_000)])
+def test_much_is_rebuilt_with_a_third_of_a_core(home: Path, sessions: int, messages: int) -> None:
+    """With a third of a core and two kills it opens in one go, shows progress, and needs little memory."""
+    write_logs(home, sessions, messages)
+    for _ in range(2):
+        with rebuild(home, 1) as process, third_of_a_core(process.pid):
+            assert process.stdout is not None
+            for _ in range(random.randint(5, 20)):
+                assert process.stdout.readline().startswith("Rebuilding the record from its logs")
+            process.kill()
+            process.wait()
+    with rebuild(home, 1) as process, third_of_a_core(process.pid):
+        assert process.stdout is not None
+        *told, last = process.stdout.read().splitlines()
+    assert told
+    _, journals, megabytes = last.split()
+    assert 0 < int(journals) <= sessions
+    assert int(megabytes) < 400
+    assert count_journals(home) == sessions + 1
