@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hansard.channels.matrix import posting, secret_storage
+from hansard.channels.matrix.contents import says
 from hansard.channels.matrix.html import html_of
 from hansard.channels.matrix.reading import Place, Seen, Self, event_of, place_of
 from hansard.channels.matrix.wire import Answer, error_of, retry_seconds_of
@@ -150,14 +151,33 @@ ODD: st.SearchStrategy[Any] = st.sampled_from(
     [None, True, 7, "", "m.text", "m.image", "m.replace", "$a", "mxc://a/b", [], ["x"], {}, [{}]]
 )
 FIELDS = st.sampled_from(
-    ["msgtype", "body", "m.relates_to", "m.new_content", "rel_type", "event_id", "m.mentions", "file", "url", "info"]
+    [
+        "msgtype",
+        "body",
+        "m.relates_to",
+        "m.new_content",
+        "rel_type",
+        "event_id",
+        "m.mentions",
+        "file",
+        "url",
+        "info",
+        "formatted_body",
+        "m.poll",
+        "question",
+        "answers",
+        "m.text",
+        "key",
+    ]
 )
 
 
 CONTENTS = st.dictionaries(FIELDS, ODD | st.dictionaries(FIELDS, ODD | st.dictionaries(FIELDS, ODD)))
 
 
-@given(CONTENTS, st.sampled_from(["m.room.message", "m.room.redaction"]))
+@given(
+    CONTENTS, st.sampled_from(["m.room.message", "m.room.redaction", "m.sticker", "m.poll.start", "m.reaction", "x"])
+)
 def test_any_content_can_be_read(content: dict[str, Any], kind: str) -> None:
     """Whatever a sender puts into an event, reading it gives an event or nothing."""
     raw = {"type": kind, "event_id": "$a", "sender": "@eve:x", "origin_server_ts": 1, "content": content}
@@ -208,6 +228,26 @@ def test_a_reply_is_taken_whole(body: str, words: str) -> None:
     found = event_of(raw, Seen("!r:x", is_direct=True), ME)
     assert found is not None
     assert (found.kind, found.text, found.words, found.reply_to) == (EventKind.MESSAGE, body, words, "$b")
+
+
+@pytest.mark.parametrize(
+    ("body", "html", "shown"),
+    [
+        ("**a** and [b](https://b.c)", '<strong>a</strong> and <a href="https://b.c">b</a>', ""),
+        ("- one\n- two", "<ul>\n<li>one</li>\n<li>two</li>\n</ul>\n", ""),
+        ("a < b", "a &lt; b", ""),
+        ("Ann: hello", '<a href="https://matrix.to/#/@ann:x">Ann</a>: hello', ""),
+        ("mine", "<mx-reply><blockquote>theirs</blockquote></mx-reply>mine", ""),
+        ("I agree", "I do <b>not</b>", "I do not"),
+        ("see this", '<a href="https://evil.example/">see this</a>', "see this (https://evil.example/)"),
+        ("hi", '<p>hi</p><p><img src="mxc://a/b" alt="a cat"></p>', "hi\na cat"),
+    ],
+)
+def test_what_clients_show_is_kept_where_it_differs(body: str, html: str, shown: str) -> None:
+    """Formatted words are kept beside the plain ones, unless they are the same with other marks."""
+    content = {"msgtype": "m.text", "body": body, "format": "org.matrix.custom.html", "formatted_body": html}
+    said = says("m.room.message", content)
+    assert (said.text, said.formatted) == (body, shown)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hansard.channels.matrix.gaps import Pages
-from hansard.ports.channel import EventKind, Post
+from hansard.ports.channel import EventKind, Post, Reply
 from tests.channels.people import Agent, channel_of, new_account, peer, room_of
 from tests.channels.synapse import Synapse
 
@@ -178,8 +178,8 @@ async def test_threads(synapse: Synapse, home: Path, tmp_path: Path) -> None:
         ]
 
 
-async def test_notices_and_own_words_do_not_come_in(synapse: Synapse, home: Path, tmp_path: Path) -> None:
-    """Neither what the agent says nor what programs say to people is taken for words of a person."""
+async def test_own_words_do_not_come_in(synapse: Synapse, home: Path, tmp_path: Path) -> None:
+    """What the agent says does not come back. What programs say comes as something that nobody answers."""
     bot = new_account(synapse, "bot")
     async with peer(synapse, tmp_path) as ann, Agent(channel_of(bot, synapse.url, home)) as agent:
         room_id = await ann.open_room(bot.user_id)
@@ -187,8 +187,9 @@ async def test_notices_and_own_words_do_not_come_in(synapse: Synapse, home: Path
         await agent.channel.send(Post(key="four", chat=chat, markdown="mine"))
         await ann.send(room_id, {"msgtype": "m.notice", "body": "a program's"})
         await ann.send(room_id, {"msgtype": "m.emote", "body": "waves"})
-        event = await agent.next()
-        assert (event.text, event.sender) == ("* waves", ann.user_id)
+        got = [await agent.next() for _ in range(2)]
+        assert [(event.text, event.sender) for event in got] == [("a program's", ann.user_id), ("* waves", ann.user_id)]
+        assert [event.reply for event in got] == [Reply.NONE, Reply.ANSWER]
 
 
 async def test_being_sent_away(synapse: Synapse, home: Path, tmp_path: Path) -> None:

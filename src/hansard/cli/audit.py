@@ -15,15 +15,19 @@ from hansard.app.config import load_config
 from hansard.app.gateway import open_channels
 from hansard.cli.existing import check_record
 from hansard.cli.terminal.sanitize import safe_line
-from hansard.delivery.audit import Audit, audit_chat
+from hansard.delivery.audit import Audit, Hearing, audit_chat
+from hansard.domain.access import Action, may
 from hansard.domain.chats import parse_key
+from hansard.domain.settings_channels import Answers
 from hansard.errors import InvalidInput
+from hansard.intake.people import People
 from hansard.record.api import Record
 
 if TYPE_CHECKING:
+    from hansard.domain.settings import Settings
     from hansard.ports.channel import Timeline
 
-EXIT_CLEAN, EXIT_DIFFERENCES = 0, 1
+EXIT_CLEAN, EXIT_DIFFERENCES, EXIT_UNCOMPARED = 0, 1, 3
 NO_PAST = (
     "{channel} tells nothing of the past, so a chat there cannot be compared with the record from here. "
     "`hansard deliveries` lists what was not shown; the record itself has all that was sent: `hansard export`"
@@ -52,6 +56,26 @@ def chat_named(text: str) -> str:
     return str(key)
 
 
+def hearing_of(record: Record, settings: Settings, channel: str, chat: str) -> Hearing:
+    """Return whose words the record must have, as the settings and the record say now."""
+    people, options = People(settings, channel), settings.channels.section(channel)
+
+    async def may_talk(sender: str) -> bool:
+        known = await record.access.find(channel, sender)
+        return may(Action.TALK, people.standing(sender, chat), known.state)
+
+    return Hearing(may_talk, hears_all=options.observe or options.answer is Answers.EVERYTHING)
+
+
+def verdict_of(report: Audit) -> str:
+    """Return what an audit found, in words."""
+    if report.differences:
+        return f"{len(report.differences)} differences"
+    if report.is_unknown:
+        return "nothing could be compared: the record knows no event of this room"
+    return "no difference in what could be compared" if report.uncompared else "all of it is in the record"
+
+
 async def audit(home: Path, chat: str) -> Audit:
     """Ask the platform and the record."""
     settings = load_config(home, os.environ, {}).settings
@@ -65,7 +89,8 @@ async def audit(home: Path, chat: str) -> Audit:
         raise InvalidInput(NO_PAST.format(channel=channel.name))
     try:
         async with Record.open(home) as record:
-            return await audit_chat(record, cast("Timeline", channel), channel.name, channel.account, chat)
+            hearing = hearing_of(record, settings, name, chat)
+            return await audit_chat(record, cast("Timeline", channel), channel.name, channel.account, chat, hearing)
     finally:
         await channel.close()
 
@@ -78,7 +103,9 @@ def command(options: dict[str, Path], chat: str, *, as_json: bool) -> None:
     """Compare what a room shows with what the record holds.
 
     It reads the room's timeline from the homeserver, with the account of the gateway, which may run meanwhile. Exit
-    code 0: everything that the room shows is in the record. 1: there are differences. 2: it could not run.
+    code 0: everything that the room shows is in the record. 1: there are differences. 2: it could not run. 3: nothing
+    differs in what could be compared, but some events cannot be decrypted here, or the record knows nothing of the
+    room.
 
     \b
     Examples:
@@ -90,16 +117,18 @@ def command(options: dict[str, Path], chat: str, *, as_json: bool) -> None:
     check_record(home)
     report = asyncio.run(audit(home, named))
     if as_json:
-        click.echo(msgspec.json.encode({"ok": report.ok, **msgspec.structs.asdict(report)}).decode())
+        is_ok = report.ok and report.is_whole
+        click.echo(msgspec.json.encode({"ok": is_ok, **msgspec.structs.asdict(report)}).decode())
     else:
         for each in report.differences:
             who = f" by {each.sender}" if each.sender else ""
             click.echo(safe_line(f"{each.what}: {each.event_id}{who}: {each.detail}"))
-        verdict = "all of it is in the record" if report.ok else f"{len(report.differences)} differences"
         click.echo(
             f"{report.events} events, {report.by_agent} by the agent, {report.by_people} by people "
-            f"({report.not_for_agent} not to the agent, {report.before} from before): {verdict}"
+            f"({report.not_for_agent} not to the agent, {report.before} from before): {verdict_of(report)}"
         )
-        if report.unreadable:
-            click.echo(f"{report.unreadable} of them cannot be decrypted here; their words were not compared")
-    sys.exit(EXIT_CLEAN if report.ok else EXIT_DIFFERENCES)
+        if report.uncompared:
+            click.echo(
+                f"{report.uncompared} events cannot be decrypted here: nobody can say whether their words are recorded"
+            )
+    sys.exit(EXIT_DIFFERENCES if not report.ok else EXIT_CLEAN if report.is_whole else EXIT_UNCOMPARED)

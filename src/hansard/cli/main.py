@@ -90,7 +90,7 @@ def main(arguments: list[str] | None = None) -> None:
     if given and given[-1] in {"-p", "--prompt"}:
         given = [*given, ""]  # the question is on standard input; click's own optional values cannot begin with a dash
     if not debug:
-        logging.getLogger("hansard").addHandler(logging.NullHandler())  # nothing but what is meant for people is shown
+        logging.getLogger().addHandler(logging.NullHandler())  # nothing but what is meant for people is shown
     try:
         cli.main(args=given, prog_name="hansard", standalone_mode=True)
     except HansardError as error:

@@ -7,6 +7,8 @@ agent is there once; both in the order of the room.
 
 from __future__ import annotations
 
+import html
+import re
 from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,16 +19,19 @@ from hansard.delivery.split import show_bytes
 from hansard.domain import entries as e
 from hansard.domain.deliveries import Delivery, DeliveryState, Operation
 from hansard.domain.ids import HOME_JOURNAL
-from hansard.domain.messages import File, Part, join_text
+from hansard.domain.messages import File, Part, Text, TextForm, join_text
 from hansard.ports.channel import FILE_MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from hansard.ports.channel import Shown, Timeline
     from hansard.record.api import Record
 
 EVENTS_MAX = 100_000
+TAG = re.compile(r"<mx-reply>.*</mx-reply>|<[^<>]*>", re.DOTALL)
+"""What is not a word of HTML: tags, and the words of an answered message that old clients repeat."""
+WORD = re.compile(r"[^\W_]+")
 UNSETTLED = frozenset({DeliveryState.PENDING, DeliveryState.SENDING, DeliveryState.UNKNOWN})
 
 
@@ -51,13 +56,30 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     """Said in a room, and not to the agent, as far as the record can tell."""
     before: int
     """Said before the agent first heard anything here."""
-    unreadable: int
+    uncompared: int
+    """Events that cannot be decrypted here: nobody can say whether the record holds their words."""
+    is_unknown: bool
+    """Whether the record knows no event of the room."""
     differences: tuple[Difference, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """Whether the record holds everything that the room shows."""
+        """Whether the record holds everything that the room shows, as far as it could be compared."""
         return not self.differences
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it could be compared."""
+        return not self.uncompared and not self.is_unknown
+
+
+class Hearing(NamedTuple):
+    """Whose words the record must have in a room, and which."""
+
+    may_talk: Callable[[str], Awaitable[bool]]
+    """Whether somebody, by their account, may talk to the agent."""
+    hears_all: bool = False
+    """Whether everything is recorded, and not only what is said to the agent."""
 
 
 class Said(NamedTuple):
@@ -66,7 +88,9 @@ class Said(NamedTuple):
     session_id: str
     seq: int
     text: str
-    has_files: bool
+    """All of its words, those that a client repeated included."""
+    formatted: str
+    """What clients show in place of them."""
 
 
 class Book(NamedTuple):
@@ -89,15 +113,30 @@ class Book(NamedTuple):
     shown: set[tuple[str, str]]
     """Messages of which all is said to have been shown."""
     is_direct: bool
+    expected: set[str]
+    """Events in a room which the record must have: said to the agent, or within its hearing, by who may talk."""
 
 
-async def audit_chat(record: Record, timeline: Timeline, channel: str, account: str, chat: str) -> Audit:
-    """Compare a chat's timeline with the record."""
+async def audit_chat(  # noqa: PLR0917
+    record: Record, timeline: Timeline, channel: str, account: str, chat: str, hearing: Hearing | None = None
+) -> Audit:
+    """Compare a chat's timeline with the record. Without `hearing`, what is missing is found in direct chats only."""
     async with aclosing(timeline.history(chat, events_max=EVENTS_MAX)) as events:
         latest_first = [shown async for shown in events]
     shown = latest_first[::-1]
     book = await read_book(record, channel, account, chat, shown)
+    if hearing is not None:
+        book = book._replace(expected=await expected_of(hearing, account, shown))
     return compare(book, account, chat, shown)
+
+
+async def expected_of(hearing: Hearing, account: str, shown: Sequence[Shown]) -> set[str]:
+    """Return the events that the record must have in a room."""
+    own = {each.id for each in shown if each.sender == account}
+    said = [each for each in shown if hearing.hears_all or each.names_agent or each.reply_to in own]
+    senders = {each.sender for each in said} - {account}
+    heard = {sender for sender in senders if await hearing.may_talk(sender)}
+    return {each.id for each in said if each.sender in heard}
 
 
 async def read_book(record: Record, channel: str, account: str, chat: str, shown: Sequence[Shown]) -> Book:
@@ -116,6 +155,7 @@ async def read_book(record: Record, channel: str, account: str, chat: str, shown
         files={},
         shown=set(),
         is_direct=False,
+        expected=set(),
     )
     owners = []
     for session_id in sorted(sessions - {HOME_JOURNAL}):
@@ -143,8 +183,9 @@ def take(entry: e.Entry, chat: str, book: Book) -> None:
     if isinstance(body, e.MessageAdded):
         note(book, entry.session_id, entry.id, body.parts)
         if body.event_id and is_in(body.chat, chat):
-            has_files = any(isinstance(part, File) for part in body.parts)
-            said = Said(entry.session_id, entry.seq, join_text(body.parts), has_files)
+            formatted = tuple(part for part in body.parts if is_formatted(part))
+            words = tuple(part for part in body.parts if not is_formatted(part))
+            said = Said(entry.session_id, entry.seq, join_text(words), join_text(formatted))
             book.said.setdefault(body.event_id, []).append(said)
     elif isinstance(body, e.MessageSealed):
         note(book, entry.session_id, body.message_id, body.parts)
@@ -163,6 +204,11 @@ def note(book: Book, session_id: str, message_id: str, parts: tuple[Part, ...]) 
         book.files[session_id, message_id] = tuple(part.name for part in parts if isinstance(part, File))
 
 
+def is_formatted(part: Part) -> bool:
+    """Return whether a part is what clients show in place of the words."""
+    return isinstance(part, Text) and part.form is TextForm.FORMATTED
+
+
 def is_in(place: str, chat: str) -> bool:
     """Return whether a place is a chat, or a thread of it."""
     return place == chat or place.startswith(f"{chat}:")
@@ -172,14 +218,27 @@ def compare(book: Book, account: str, chat: str, shown: Sequence[Shown]) -> Audi
     """Return every difference between a timeline, in its order, and the book."""
     first = next((place for place, each in enumerate(shown) if is_known(book, each)), len(shown))
     differences: list[Difference] = []
-    not_for_agent = 0
+    not_for_agent = before = 0
+    heard: set[str] = set()
+    """Who was heard already: what they said before may have been said before they were allowed to talk."""
+    known = {each.sender for each in shown if each.id in book.said}
     for each in shown[first:]:
         if each.sender == account:
             differences += check_agent(book, each)
-        elif not each.edits:
-            found, passed = check_person(book, each)
-            differences += found
-            not_for_agent += passed
+            continue
+        if each.id in book.said:
+            heard.add(each.sender)
+        if each.edits or not each.is_readable:
+            continue
+        if is_missing(book, each) and not book.is_direct and each.sender in known - heard:
+            before += 1
+        elif is_missing(book, each):
+            detail = "said to the agent, and not in the record"
+            differences.append(Difference(what="unread", event_id=each.id, sender=each.sender, detail=detail))
+        elif each.id in book.said:
+            differences += check_person(book.said[each.id], each)
+        else:
+            not_for_agent += 1
     own = [each for each in shown[first:] if each.sender == account]
     differences += check_ends(book, own)
     differences += check_order(posts_of(book, own), "the agent's posts")
@@ -190,8 +249,9 @@ def compare(book: Book, account: str, chat: str, shown: Sequence[Shown]) -> Audi
         by_agent=len(own),
         by_people=len(shown) - first - len(own),
         not_for_agent=not_for_agent,
-        before=sum(each.sender != account for each in shown[:first]),
-        unreadable=sum(not each.is_readable for each in shown),
+        before=before + sum(each.sender != account for each in shown[:first]),
+        uncompared=sum(not each.is_readable for each in shown[first:]),
+        is_unknown=bool(shown) and first == len(shown),
         differences=tuple(differences),
     )
 
@@ -236,21 +296,29 @@ def check_file(book: Book, shown: Shown, delivery: Delivery) -> list[Difference]
     return [Difference(what="words", event_id=shown.id, sender=shown.sender, detail=detail)]
 
 
-def check_person(book: Book, shown: Shown) -> tuple[list[Difference], int]:
-    """Check what a person said; return differences, and whether it was not for the agent."""
-    said = book.said.get(shown.id, [])
-    if not said:
-        if book.is_direct and not shown.is_deleted and shown.is_readable:
-            detail = "said to the agent, and not in the record"
-            return [Difference(what="unread", event_id=shown.id, sender=shown.sender, detail=detail)], 0
-        return [], 1
+def is_missing(book: Book, shown: Shown) -> bool:
+    """Return whether the record must have what a person said, and has not."""
+    return shown.id not in book.said and not shown.is_deleted and (book.is_direct or shown.id in book.expected)
+
+
+def check_person(said: Sequence[Said], shown: Shown) -> list[Difference]:
+    """Check the words of a person, as they came, against those that are recorded."""
     if len(said) > 1:
         places = ", ".join(each.session_id for each in said)
-        return [Difference(what="doubled", event_id=shown.id, sender=shown.sender, detail=f"recorded in {places}")], 0
-    alike = {shown.text, shown.text.removeprefix("/")}
-    if not (said[0].text in alike or said[0].has_files or shown.is_deleted or not shown.is_readable):
-        return [Difference(what="words", event_id=shown.id, sender=shown.sender, detail="recorded with other words")], 0
-    return [], 0
+        return [Difference(what="doubled", event_id=shown.id, sender=shown.sender, detail=f"recorded in {places}")]
+    if shown.is_deleted:
+        return []
+    recorded = said[0].text
+    # Two slashes at the beginning stand for one that begins no command.
+    is_same = recorded in {shown.text, shown.text.removeprefix("/")} or (not shown.is_exact and shown.text in recorded)
+    if not is_same or not words_in(TAG.sub(" ", shown.html)) <= words_in(recorded + said[0].formatted):
+        return [Difference(what="words", event_id=shown.id, sender=shown.sender, detail="recorded with other words")]
+    return []
+
+
+def words_in(text: str) -> set[str]:
+    """Return the words of a text, or of HTML without its tags."""
+    return set(WORD.findall(html.unescape(text)))
 
 
 def check_ends(book: Book, own: Iterable[Shown]) -> list[Difference]:

@@ -25,6 +25,8 @@ class Manner(StrEnum):
     """To the agent: a turn is to answer it."""
     LATE = "late"
     """To the agent, too long ago: it is recorded, and the person is told that nobody answers it."""
+    KEPT = "kept"
+    """To the agent, and not of a kind that is answered: it is recorded."""
     OBSERVED = "observed"
     """Among people."""
     COMMAND = "command"

@@ -46,6 +46,8 @@ class TextForm(StrEnum):
     WORDS = "words"
     QUOTED = "quoted"
     """The words of another message, which a client repeated above an answer to it. A model is not given them."""
+    FORMATTED = "formatted"
+    """What clients show in place of the words before it, where it says something else."""
 
 
 class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):

@@ -24,10 +24,10 @@ from hansard.domain.messages import (
     Role,
     Status,
     Text,
+    TextForm,
     ToolCall,
     ToolOutcome,
     ToolResult,
-    is_quoted,
 )
 from hansard.domain.requests import AssistantSaid, Image, Request, Rules, Said, ToolsSaid, UserSaid, family_of
 from hansard.engine import prompts
@@ -367,12 +367,19 @@ def result_text(part: ToolResult) -> str:
     return part.text if is_own else harmless(part.text)
 
 
+def part_note(part: Part) -> str:
+    """Return what a model is told of a part besides the words; empty when nothing."""
+    if isinstance(part, Text) and part.form is TextForm.FORMATTED:
+        return f"{prompts.FORMATTED}\n{quote(part.text.strip())}"
+    return file_note(part) if isinstance(part, File) else ""
+
+
 def words_of(message: Message, *, is_private: bool = False) -> str:
     """Return what somebody said, as a model reads it. Who said it in a chat of one person goes without saying."""
     if message.is_retracted:
         return prompts.RETRACTED
-    pieces = [part.text for part in message.parts if isinstance(part, Text) and not is_quoted(part)]
-    files = [file_note(part) for part in message.parts if isinstance(part, File)]
+    pieces = [part.text for part in message.parts if isinstance(part, Text) and part.form is TextForm.WORDS]
+    files = [note for part in message.parts if (note := part_note(part))]
     text = "\n".join(pieces)
     if message.role == Role.SYSTEM and not message.id.startswith(DERIVED_PREFIX):
         text = said_by(prompts.INSTRUCTION, text)

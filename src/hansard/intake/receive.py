@@ -33,7 +33,7 @@ from hansard.intake.following import may_follow
 from hansard.intake.notices import words_of
 from hansard.intake.people import People
 from hansard.intake.speak import busy_of
-from hansard.ports.channel import EventKind
+from hansard.ports.channel import EventKind, Reply
 
 if TYPE_CHECKING:
     from hansard.domain.notices import Notices
@@ -252,13 +252,14 @@ class Intake:
 
     async def _message(self, event: Event, cursor: str) -> Wake | None:
         """Somebody said something."""
-        if not self._is_for_agent(event) and await self._is_answer(event):
+        wants_answer = event.reply is Reply.ANSWER
+        if wants_answer and not self._is_for_agent(event) and await self._is_answer(event):
             event = msgspec.structs.replace(event, is_for_agent=True)
         if not self._is_for_agent(event) and not self._options.observe:
             await self._ignore(event, cursor)
             return None
         text = event.command or self._mention.sub("", event.words, count=1)
-        return await self._say(event, cursor, parse(text) if self._is_for_agent(event) else None)
+        return await self._say(event, cursor, parse(text) if wants_answer and self._is_for_agent(event) else None)
 
     async def _is_answer(self, event: Event) -> bool:
         """Return whether somebody answers what a turn asks them here: they need not name the agent for that."""
@@ -289,6 +290,8 @@ class Intake:
         """Return how something was said. What waited for its keys was said when it was sent, however late it comes."""
         if not self._is_for_agent(event):
             return Manner.OBSERVED
+        if event.reply is not Reply.ANSWER:
+            return Manner.KEPT
         if self._age.seconds(event.sent_at_ms) > self._options.answer_age_seconds_max:
             return Manner.LATE
         if parsed is None:
@@ -315,16 +318,9 @@ class Intake:
             fetched = await self._fetcher.fetch_all(event.files)
             parts += [each.part for each in fetched]
             notes = [each.note for each in fetched if each.note]
-        message = Message(
-            id=message_id_of(place.channel, place.account, event.id),
-            role=Role.USER if parsed is None else Role.NOTICE,
-            parts=tuple(parts),
-            at_microseconds=event.sent_at_ms * 1000,
-            author=event.sender,
-            chat=event.chat,
-            event_id=event.id,
-            is_observed=manner is Manner.OBSERVED,
-        )
+        if event.reply is Reply.EXPLAIN:
+            notes.append(self._notices.unanswerable)
+        message = message_of(event, place, parts, manner, is_command=parsed is not None)
         title = " ".join(parsed.argument.split())[:TITLE_CHARACTERS_MAX] if parsed is not None else ""
         return Arrival(
             **place._asdict(),
@@ -422,12 +418,27 @@ def by_room(events: Sequence[Event]) -> list[list[Event]]:
     return list(rooms.values())
 
 
+def message_of(event: Event, place: Place, parts: list[Part], manner: Manner, *, is_command: bool) -> Message:
+    """Return the message that an event becomes."""
+    return Message(
+        id=message_id_of(place.channel, place.account, event.id),
+        role=Role.NOTICE if is_command else Role.USER,
+        parts=tuple(parts),
+        at_microseconds=event.sent_at_ms * 1000,
+        author=event.sender,
+        chat=event.chat,
+        event_id=event.id,
+        is_observed=manner is Manner.OBSERVED,
+    )
+
+
 def text_parts(event: Event) -> list[Part]:
     """Return what an event says, all of it; nothing for a file without a caption."""
     if not event.text and event.files:
         return []
     quoted = [Text(event.quoted, TextForm.QUOTED)] if event.quoted else []
-    return [*quoted, Text(unescaped(event.words))]
+    formatted = [Text(f"\n\n{event.formatted}", TextForm.FORMATTED)] if event.formatted else []
+    return [*quoted, Text(unescaped(event.words)), *formatted]
 
 
 def unescaped(text: str) -> str:

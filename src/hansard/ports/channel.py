@@ -37,6 +37,16 @@ class EventKind(StrEnum):
     """The agent is no longer in the chat."""
 
 
+class Reply(StrEnum):
+    """How a message is to be met."""
+
+    ANSWER = "answer"
+    EXPLAIN = "explain"
+    """It has nothing that could be answered. It is recorded, and its sender is told so."""
+    NONE = "none"
+    """A program's notice, a reaction, a vote: it is recorded, and nobody expects an answer."""
+
+
 class RemoteFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file on the platform, to be fetched. `reference` is the channel's own, with keys if it is encrypted."""
 
@@ -67,6 +77,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     raw: str = ""
     quoted: str = ""
     """The beginning of `text` in which a client repeated the message that is answered. It is recorded, too."""
+    formatted: str = ""
+    """What clients show in place of the text, where it says something else. Both are recorded."""
+    reply: Reply = Reply.ANSWER
     command: str = ""
     """What is read as a command, where that is not the text itself: `/new` of `/new@bot`. The text is what was said."""
     gather_seconds: float = 0.0
@@ -215,7 +228,8 @@ class Channel(Presence, Protocol):
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """One event of a chat's timeline, as any member sees it. `key` is that of the post, if this account sent it.
 
-    A file is an event of its own: `file` is its name, `text` what was written beside it.
+    A file is an event of its own: `file` is its name, `text` what was written beside it. The words are those of the
+    event itself: nothing that a channel does for the record is done to them.
     """
 
     id: str
@@ -225,6 +239,12 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     edits: str = ""
     key: str = ""
     file: str = ""
+    is_exact: bool = True
+    """Whether `text` is all that the record has of it. Otherwise it is part of that: the event has no plain text."""
+    html: str = ""
+    """What clients show in place of the text, as it came."""
+    names_agent: bool = False
+    reply_to: str = ""
     is_readable: bool = True
     is_deleted: bool = False
 

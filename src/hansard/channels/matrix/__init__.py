@@ -5,6 +5,7 @@
     keeping         the files of the home's folder `matrix`
     crypto          keys of devices and rooms, by nio's `machine`; `rooms` knows who is where
     receiving       syncs to batches; `gaps` fetches what was missed; `reading` turns one event into the port's
+    contents        what an event of a person says, of whatever type it is
     channel         the port; `posting` and `html` make contents, `media` moves files, `history` reads the past
 
 DESIGN.md of the folder above says why it is so.

@@ -21,7 +21,7 @@ from hansard.channels.matrix.keeping import Keeping, Login
 from hansard.channels.matrix.rooms import Rooms
 from hansard.channels.matrix.wire import HTTP_FORBIDDEN, Wire, error_of, path
 from hansard.channels.values import text_of
-from hansard.errors import ChannelDown, PostRefused, PostUnknown
+from hansard.errors import ChannelDown, ChatGone, PostRefused, PostUnknown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,6 +105,14 @@ class Account:
                 raise ChannelDown(f"{self.keeping.folder} cannot be written: {type(error).__name__}") from error
         if self.trouble:
             logger.error(self.trouble)
+
+    async def display_name(self) -> str:
+        """The name that people see; empty when there is none."""
+        try:
+            profile = await self.wire.ask("GET", path("profile", self.user_id, "displayname"))
+        except ChatGone:
+            return ""
+        return text_of(profile, "displayname")
 
     async def close(self) -> None:
         """Let go of connections and files. The device stays logged in."""

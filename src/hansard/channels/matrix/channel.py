@@ -10,6 +10,7 @@ import contextlib
 from typing import TYPE_CHECKING, Final
 
 from hansard.channels.matrix import media
+from hansard.channels.matrix.contents import MESSAGE
 from hansard.channels.matrix.history import history
 from hansard.channels.matrix.posting import (
     EVENT_BYTES_MAX,
@@ -19,7 +20,7 @@ from hansard.channels.matrix.posting import (
     text_content,
     transaction_of,
 )
-from hansard.channels.matrix.reading import ENCRYPTED, MESSAGE, NAME, place_of
+from hansard.channels.matrix.reading import ENCRYPTED, NAME, Self, place_of
 from hansard.channels.matrix.receiving import Pace, Receiver, remember
 from hansard.channels.matrix.wire import error_of, path
 from hansard.channels.values import Json, text_of
@@ -132,7 +133,8 @@ class MatrixChannel:
     async def history(self, chat: str, *, events_max: int = 10_000) -> AsyncGenerator[Shown, None]:
         """Give a room's messages and edits, the latest first; those of its threads too, unless the chat is a thread."""
         session = await self._account.ready()
-        shown = history(self._account.wire, session, self.account, place_of(chat), events_max=events_max)
+        me = Self(self.account, await self._account.display_name())
+        shown = history(self._account.wire, session, me, place_of(chat), events_max=events_max)
         async with contextlib.aclosing(shown):
             async for one in shown:
                 yield one

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from hansard.channels.matrix.contents import FILES, MESSAGE, says
 from hansard.channels.matrix.posting import key_of
 from hansard.channels.matrix.reading import (
     ENCRYPTED,
-    FILES,
     KEY_FIELD,
-    MESSAGE,
+    REDACTION,
     Place,
-    caption_of,
+    Self,
+    names_agent,
     redacted,
     relation,
-    words_of,
+    reply_of,
 )
 from hansard.channels.matrix.wire import path
 from hansard.channels.values import Json, number_of, object_of, objects_of, text_of
@@ -47,12 +48,12 @@ async def raw_events(wire: Wire, place: Place) -> AsyncGenerator[Json, None]:
 
 
 async def history(
-    wire: Wire, session: Session, user_id: str, place: Place, *, events_max: int
+    wire: Wire, session: Session, me: Self, place: Place, *, events_max: int
 ) -> AsyncGenerator[Shown, None]:
     """Give what was said and how it was changed, the latest first."""
     count = 0
     async for raw in raw_events(wire, place):
-        shown = shown_of(raw, session, user_id, place.room_id)
+        shown = shown_of(raw, session, me, place.room_id)
         if shown is not None:
             yield shown
         count += 1
@@ -60,13 +61,13 @@ async def history(
             return
 
 
-def shown_of(raw: Json, session: Session, user_id: str, room_id: str) -> Shown | None:
-    """One event as a member sees it; None for what is not said."""
+def shown_of(raw: Json, session: Session, me: Self, room_id: str) -> Shown | None:
+    """One event as a member sees it; None for what nobody says: changes of the room, and deletions."""
     kind = text_of(raw, "type")
-    if kind not in {MESSAGE, ENCRYPTED} or "state_key" in raw:
+    if kind == REDACTION or "state_key" in raw:
         return None
     id, sender, sent_at_ms = text_of(raw, "event_id"), text_of(raw, "sender"), number_of(raw, "origin_server_ts")
-    key = key_of(text_of(raw, "unsigned", "transaction_id")) if sender == user_id else ""
+    key = key_of(text_of(raw, "unsigned", "transaction_id")) if sender == me.user_id else ""
     if redacted(raw):
         return Shown(id=id, sender=sender, sent_at_ms=sent_at_ms, key=key, is_deleted=True)
     outer = object_of(raw, "content")
@@ -74,17 +75,30 @@ def shown_of(raw: Json, session: Session, user_id: str, room_id: str) -> Shown |
     plain = session.crypto.decrypt(room_id, raw) if kind == ENCRYPTED else raw
     if plain is None:
         return Shown(id=id, sender=sender, sent_at_ms=sent_at_ms, edits=edits, key=key, is_readable=False)
-    if text_of(plain, "type") != MESSAGE:
-        return None
-    content = object_of(plain, "content")
-    if sender == user_id:
+    kind, content = text_of(plain, "type"), object_of(plain, "content")
+    if sender == me.user_id:
         key = text_of(content, KEY_FIELD) or key
-    if relation(content)[0] == "m.replace":
+    reply_to = reply_of(content)
+    if kind == MESSAGE and relation(content)[0] == "m.replace":
         edits, content = relation(content)[1], object_of(content, "m.new_content")
-    file = ""
-    if text_of(content, "msgtype") in FILES:
-        text, file = caption_of(content), text_of(content, "filename") or text_of(content, "body")
-    else:
-        # Own words are compared byte for byte with the record, so nothing is added to them.
-        text = text_of(content, "body") if sender == user_id else words_of(content)
-    return Shown(id=id, sender=sender, text=text, sent_at_ms=sent_at_ms, edits=edits, key=key, file=file)
+    # The words as they came: what the record holds is compared with them, so nothing is read into them here.
+    text, file = text_of(content, "body"), ""
+    if text_of(content, "msgtype") in FILES and text_of(content, "filename") in {"", text}:
+        text, file = "", text
+    elif text_of(content, "msgtype") in FILES:
+        file = text_of(content, "filename")
+    elif text_of(content, "msgtype") == "m.emote" and sender != me.user_id:
+        text = f"* {text}"
+    return Shown(
+        id=id,
+        sender=sender,
+        text=text,
+        sent_at_ms=sent_at_ms,
+        edits=edits,
+        key=key,
+        file=file,
+        is_exact=kind == MESSAGE and bool(text_of(content, "body")),
+        html=text_of(content, "formatted_body"),
+        names_agent=names_agent(content, says(kind, content).words, me),
+        reply_to=reply_to,
+    )

@@ -8,16 +8,16 @@ from urllib.parse import unquote
 
 import msgspec
 
+from hansard.channels.matrix.contents import MESSAGE, says
 from hansard.channels.values import Json, list_of, number_of, object_of, text_of
 from hansard.errors import InvalidInput
-from hansard.ports.channel import Event, EventKind, RemoteFile
+from hansard.ports.channel import Event, EventKind
 
 NAME: Final = "matrix"
 ROOM: Final = f"{NAME}:room:"
 THREAD: Final = ":thread:"
 
 ENCRYPTED: Final = "m.room.encrypted"
-MESSAGE: Final = "m.room.message"
 REDACTION: Final = "m.room.redaction"
 MEMBER: Final = "m.room.member"
 ENCRYPTION: Final = "m.room.encryption"
@@ -25,13 +25,6 @@ ENCRYPTION: Final = "m.room.encryption"
 KEY_FIELD: Final = "hansard.key"
 """In the content of what this account posts: the key of the post. Trusted only in events of this account."""
 
-UNSPOKEN: Final = frozenset({"m.notice", "m.server_notice", "m.key.verification.request"})
-"""What programs say. Any other kind has a body for those who do not know it, and that is read."""
-FILES: Final = frozenset({"m.image", "m.file", "m.audio", "m.video"})
-FALLBACK: Final = re.compile(r"> (?:\* )?<@[^\s:>]+:[^\s>]+>[^\n]*\n(?:>[^\n]*\n)*\n")
-"""How older clients repeat the words that are answered above a reply: their author, the lines, an empty line.
-
-Other lines that begin with `>` are a person's own."""
 NAME_ENDS: Final = re.compile(r"[:,!?.\s]|\Z")
 
 
@@ -86,71 +79,18 @@ def reply_of(content: Json) -> str:
     return text_of(related, "m.in_reply_to", "event_id")
 
 
-def words_of(content: Json) -> str:
-    """What a message says: its whole body."""
-    body = text_of(content, "body")
-    return f"* {body}" if content.get("msgtype") == "m.emote" else body
-
-
-def quoted_in(content: Json, text: str) -> str:
-    """How a text begins if it is a reply whose client repeated there what is answered; empty otherwise."""
-    found = FALLBACK.match(text) if text_of(content, "m.relates_to", "m.in_reply_to", "event_id") else None
-    return found.group() if found else ""
-
-
-def files_of(content: Json) -> tuple[RemoteFile, ...]:
-    """The file of a message, if it is one. The reference holds the keys of an encrypted one."""
-    if text_of(content, "msgtype") not in FILES:
-        return ()
-    sealed = object_of(content, "file")
-    url = text_of(sealed, "url") or text_of(content, "url")
-    if not url.startswith("mxc://"):
-        return ()
-    reference = {"url": url}
-    if sealed:
-        reference |= {
-            "key": text_of(sealed, "key", "k"),
-            "iv": text_of(sealed, "iv"),
-            "sha256": text_of(sealed, "hashes", "sha256"),
-        }
-    return (
-        RemoteFile(
-            reference=msgspec.json.encode(reference).decode(),
-            name=text_of(content, "filename") or text_of(content, "body"),
-            media_type=text_of(content, "info", "mimetype") or "application/octet-stream",
-            size_bytes=max(0, number_of(content, "info", "size")),
-        ),
-    )
-
-
-def caption_of(content: Json) -> str:
-    """What was written beside a file: its body, if that is not just the file's name."""
-    name = text_of(content, "filename")
-    return words_of(content) if name and name != text_of(content, "body") else ""
-
-
-def names_agent(content: Json, me: Self) -> bool:
-    """Whether a message names the agent: by intent, by a link to it, or by its name at the beginning."""
+def names_agent(content: Json, words: str, me: Self) -> bool:
+    """Whether a message names the agent: by intent, by a link to it, or by its name at the beginning of its words."""
     if me.user_id in list_of(content, "m.mentions", "user_ids"):
         return True
-    body = words_of(content)
-    body = body.removeprefix(quoted_in(content, body))
-    if me.user_id in body or f"matrix.to/#/{me.user_id}" in unquote(text_of(content, "formatted_body")):
+    if me.user_id in words or f"matrix.to/#/{me.user_id}" in unquote(text_of(content, "formatted_body")):
         return True
-    start = body.lstrip().removeprefix("@").casefold()
+    start = words.lstrip().removeprefix("@").casefold()
     return any(
         start.startswith(name) and NAME_ENDS.match(start, len(name)) is not None
         for name in (me.display_name.casefold(), me.localpart.casefold())
         if name
     )
-
-
-def is_spoken(content: Json) -> bool:
-    """Whether somebody said this.
-
-    Notices are what programs say to people. Taking them for words would let two agents talk for ever.
-    """
-    return text_of(content, "msgtype") not in UNSPOKEN | {""} and bool(text_of(content, "body"))
 
 
 def redacted(raw: Json) -> bool:
@@ -167,7 +107,7 @@ class Seen(NamedTuple):
 
 
 def event_of(raw: Json, seen: Seen, me: Self) -> Event | None:
-    """Turn a readable event of another person into the port's; None for what nobody said."""
+    """Turn a readable event of another person into the port's; None for what was deleted since."""
     kind, content = text_of(raw, "type"), object_of(raw, "content")
     common = Event(
         id=text_of(raw, "event_id"),
@@ -181,32 +121,33 @@ def event_of(raw: Json, seen: Seen, me: Self) -> Event | None:
     if kind == REDACTION:
         about = text_of(raw, "redacts") or text_of(content, "redacts")
         return msgspec.structs.replace(common, kind=EventKind.DELETION, about=about) if about else None
-    if kind != MESSAGE or redacted(raw):
+    if redacted(raw):
         return None
     replaces, about = relation(content)
-    if replaces == "m.replace":
-        content = object_of(content, "m.new_content")
-        if not is_spoken(content) or not about:
+    if kind == MESSAGE and replaces == "m.replace":
+        if not about:
             return None
+        content = object_of(content, "m.new_content")
+        said = says(kind, content)
         return msgspec.structs.replace(
             common,
             kind=EventKind.EDIT,
             about=about,
-            text=words_of(content),
-            is_for_agent=seen.is_direct or names_agent(content, me),
+            text="\n\n".join(text for text in (said.text, said.formatted) if text),
+            is_for_agent=seen.is_direct or names_agent(content, said.words, me),
+            reply=said.reply,
         )
-    files = files_of(content)
-    if not is_spoken(content):
-        return None
-    text = caption_of(content) if files else words_of(content)
+    said = says(kind, content)
     return msgspec.structs.replace(
         common,
         chat=Place(seen.room_id, thread_of(content)).chat,
-        text=text,
-        quoted=quoted_in(content, text),
-        is_for_agent=seen.is_direct or seen.answers_agent or names_agent(content, me),
+        text=said.text,
+        formatted=said.formatted,
+        quoted=said.quoted,
+        is_for_agent=seen.is_direct or seen.answers_agent or names_agent(content, said.words, me),
         reply_to=reply_of(content),
-        files=files,
+        files=said.files,
+        reply=said.reply,
     )
 
 

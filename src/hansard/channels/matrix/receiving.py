@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from hansard.channels.matrix.contents import says
 from hansard.channels.matrix.gaps import Gaps, Pages, is_membership
 from hansard.channels.matrix.reading import (
     ENCRYPTED,
@@ -157,11 +158,7 @@ class Receiver:
         if self._settled is session:
             return
         await self._account.ensure_identity(session)
-        try:
-            profile = await self._account.wire.ask("GET", path("profile", self._me.user_id, "displayname"))
-        except ChatGone:
-            profile = {}
-        self._me = Self(self._me.user_id, text_of(profile, "displayname"))
+        self._me = Self(self._me.user_id, await self._account.display_name())
         self._settled = session
 
     async def _next(self, session: Session, cursor: str, waiting: Held, *, poll: bool) -> Batch:
@@ -288,7 +285,8 @@ class Receiver:
             # One room that cannot be asked about must not hold up the others.
             return Seen(room_id, is_direct=False)
         content = object_of(plain, "content")
-        about = "" if room.is_direct or names_agent(content, self._me) else reply_of(content)
+        words = says(text_of(plain, "type"), content).words
+        about = "" if room.is_direct or names_agent(content, words, self._me) else reply_of(content)
         answers = bool(about) and await self._sender_of(room_id, about) == self._me.user_id
         return Seen(room_id, is_direct=room.is_direct, answers_agent=answers)
 

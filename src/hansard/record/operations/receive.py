@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 ACTIONS = {
     Manner.ASK: Action.TALK,
     Manner.LATE: Action.TALK,
+    Manner.KEPT: Action.TALK,
     Manner.OBSERVED: Action.BE_OBSERVED,
     Manner.COMMAND: Action.COMMAND,
     Manner.NEW: Action.COMMAND,
@@ -82,7 +83,8 @@ def refuse(tx: Transaction, arrival: Arrival, rules: Rules) -> Received:
         mark_received(tx, arrival.channel, arrival.account, arrival.event_id)
     may_ask = may(Action.ASK, arrival.standing, grant_of(tx, arrival.channel, arrival.identity))
     asking = Asking(arrival.channel, arrival.identity, arrival.chat)
-    asked = may_ask and arrival.manner is not Manner.OBSERVED and ask(tx, asking, rules)
+    is_silent = arrival.manner in {Manner.OBSERVED, Manner.KEPT}
+    asked = may_ask and not is_silent and ask(tx, asking, rules)
     return Received(Outcome.ASKED if asked else Outcome.REFUSED)
 
 
