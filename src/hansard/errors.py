@@ -24,6 +24,7 @@
     ├── RecordUnavailable        not written, nothing lost; heals by itself
     ├── OutcomeUnknown           written or not: repeat with the same id to know
     └── RecordRefused            the record cannot be used as it is
+        ├── RecordReadOnly       it was opened for reading only
         ├── RecordTooNew         written by a newer Hansard
         │   └── RecordMigrated   by one that came while this one ran
         ├── HomeMoved            the home is not where it was when it was opened
@@ -175,6 +176,12 @@ class RecordRefused(HansardError):
     """The record cannot be used as it is. It was left untouched."""
 
     hint = "The record was left untouched. Follow what the message says, then open it again."
+
+
+class RecordReadOnly(RecordRefused):
+    """The record was opened for reading only. Nothing of this call was written."""
+
+    hint = "Open the record without read_only, on a home that this user may write to."
 
 
 class RecordTooNew(RecordRefused):

@@ -300,7 +300,7 @@ async def test_994_messages_and_a_backup_copied_over_a_live_wal(
     hansard = Hansard(home, write_script(tmp_path / "script.toml", ECHO))
     refused = await hansard.run("-r", session_id, "-p", "And after 498?")
     assert (refused.code, refused.out) == (2, "")
-    assert "Move the damaged file aside" in refused.err
+    assert "Move state.db, state.db-wal and state.db-shm away together" in refused.err
     assert log_of(home, session_id).read_bytes() == before
     (home / "state.db").rename(home / "damaged.db")
     ended = await hansard.run("-r", session_id, "-p", "And after 498?")

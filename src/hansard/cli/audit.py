@@ -13,7 +13,7 @@ import msgspec
 
 from hansard.app.config import load_config
 from hansard.app.gateway import open_channels
-from hansard.cli.existing import check_record
+from hansard.cli.existing import check_record, reading
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.delivery.audit import Audit, Hearing, audit_chat
 from hansard.domain.access import Action, may
@@ -88,7 +88,7 @@ async def audit(home: Path, chat: str) -> Audit:
         await channel.close()
         raise InvalidInput(NO_PAST.format(channel=channel.name))
     try:
-        async with Record.open(home) as record:
+        async with reading(home) as record:
             hearing = hearing_of(record, settings, name, chat)
             return await audit_chat(record, cast("Timeline", channel), channel.name, channel.account, chat, hearing)
     finally:

@@ -16,7 +16,7 @@ from hansard.app.config import load_config, read_config
 from hansard.app.keys import VARIABLES, check_keys, exposure, find_key
 from hansard.app.notices import read_notices
 from hansard.app.toml_file import Finding, place, printable
-from hansard.cli.existing import existing, has_record
+from hansard.cli.existing import has_record, reading
 from hansard.cli.terminal.sanitize import safe, safe_line
 from hansard.domain.entries import SessionFrozen
 from hansard.domain.policy import policy_of
@@ -109,7 +109,7 @@ async def read_prompt(home: Path, name: str | None) -> SessionFrozen:
     persona = policy_of(settings).choice(owner).persona
     if name is None and not has_record(home):
         return SessionFrozen(system=system_prompt(settings.system_prompt, persona, []))
-    async with existing(home) as record:
+    async with reading(home) as record:
         if name is None:
             notes = await record.books.memory.list(owner)
             return SessionFrozen(system=system_prompt(settings.system_prompt, persona, notes))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from hansard.cli.existing import existing
+from hansard.cli.existing import existing, reading
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.deliveries import Delivery, DeliveryState
 from hansard.errors import Ambiguous, NotFound, WrongState
@@ -24,11 +24,11 @@ LISTED_MAX = 10_000
 STATES = [str(state) for state in DeliveryState]
 
 
-def run(home: Path, act: Callable[[Record], Awaitable[list[Delivery]]]) -> list[Delivery]:
+def run(home: Path, act: Callable[[Record], Awaitable[list[Delivery]]], *, reads: bool = False) -> list[Delivery]:
     """Open the record and do something with it."""
 
     async def opened() -> list[Delivery]:
-        async with existing(home) as record:
+        async with reading(home) if reads else existing(home) as record:
             return await act(record)
 
     return asyncio.run(opened())
@@ -111,7 +111,7 @@ def command(context: click.Context, state: str | None, channel: str | None, *, a
     """  # noqa: D301 - click's mark for lines that stay as they are
     if context.invoked_subcommand is not None:
         return
-    found = run(context.obj["home"], lambda record: listed(record, state, channel))
+    found = run(context.obj["home"], lambda record: listed(record, state, channel), reads=True)
     show(found, as_json=as_json)
     if not found and not as_json:
         click.echo("everything was shown")

@@ -1,11 +1,20 @@
-"""A record that is there: asking for what was said, or who may talk, never makes a home."""
+"""Opening a record that must be there already: a command that asks never makes one.
+
+A command that only reads opens the record as every command does, because that repairs what a crash left. Where that
+cannot be done at once, or is not this user's business, the record is opened for reading only, and a line on standard
+error says so.
+"""
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+import os
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Final
 
-from hansard.errors import InvalidInput
+import click
+
+from hansard.cli.terminal.sanitize import safe_line
+from hansard.errors import InvalidInput, RecordUnavailable
 from hansard.record.api import Record
 
 if TYPE_CHECKING:
@@ -14,6 +23,9 @@ if TYPE_CHECKING:
 
 LEGS = ("state.db", "home.jsonl", "sessions")
 """Any of them is enough: what is missing is rebuilt from the others."""
+
+READING_PATIENCE_SECONDS: Final = 1.0
+"""How long a command that only reads waits until the record can be written."""
 
 
 def has_record(home: Path) -> bool:
@@ -29,7 +41,34 @@ def check_record(home: Path) -> None:
 
 @asynccontextmanager
 async def existing(home: Path) -> AsyncIterator[Record]:
-    """Open a record that is there."""
+    """Open a record that is there, to change something."""
     check_record(home)
     async with Record.open(home) as record:
         yield record
+
+
+@asynccontextmanager
+async def reading(home: Path) -> AsyncIterator[Record]:
+    """Open a record that is there, to read it."""
+    check_record(home)
+    async with AsyncExitStack() as stack:
+        why = why_not_ours(home)
+        if not why:
+            try:
+                opened = Record.open(home, patience_seconds=READING_PATIENCE_SECONDS)
+                record = await stack.enter_async_context(opened)
+            except RecordUnavailable as error:
+                why = str(error)
+        if why:
+            record = await stack.enter_async_context(Record.open(home, read_only=True))
+            note = f" Note: {record.note}." if record.note else ""
+            click.echo(safe_line(f"hansard: read-only: {why}.{note}"), err=True)
+        yield record
+
+
+def why_not_ours(home: Path) -> str:
+    """Return why a command that only reads leaves a home untouched from the start; empty when it need not."""
+    owner = home.stat().st_uid
+    if owner != os.geteuid():
+        return f"{home} belongs to another user (user id {owner})"
+    return ""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 import click
 import msgspec
 
-from hansard.cli.existing import existing
+from hansard.cli.existing import reading
 from hansard.cli.printing import Meter, counted, examples
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.sessions import resolve
@@ -143,7 +143,7 @@ async def export(home: Path, asked: Asked) -> int:
     """Export, and say what was."""
     findings: list[str] = []
     meter = Meter(quiet=asked.output is None and sys.stdout.isatty())
-    async with existing(home) as record:
+    async with reading(home) as record:
         sessions = await choose(record, asked)
         writer = exporter(asked, findings.append)
         with meter, Target(asked.output) as target:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from hansard.app.config import load_config
-from hansard.cli.existing import existing
+from hansard.cli.existing import existing, reading
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.limits import NOTE_CHARACTERS_MAX, NOTES_MAX
 from hansard.intake.people import terminal_owner
@@ -18,6 +18,7 @@ from hansard.record.api import Record
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from hansard.domain.memory import Note
@@ -30,11 +31,15 @@ def examples(*lines: str) -> str:
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
-def with_record(home: Path, call: Callable[[Record], Awaitable[Result]], *, makes: bool = False) -> Result:
-    """Do something with a record that is there: asking what is remembered never makes one, remembering does."""
+def with_record(
+    home: Path,
+    call: Callable[[Record], Awaitable[Result]],
+    opens: Callable[[Path], AbstractAsyncContextManager[Record]] = existing,
+) -> Result:
+    """Do something with a record: asking what is remembered never makes one, remembering does."""
 
     async def run() -> Result:
-        async with Record.open(home) if makes else existing(home) as record:
+        async with opens(home) as record:
             return await call(record)
 
     return asyncio.run(run())
@@ -66,7 +71,7 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
     """
     ctx.obj = {**ctx.obj, "json": as_json}
     if ctx.invoked_subcommand is None:
-        show(with_record(ctx.obj["home"], lambda record: record.books.memory.list()), as_json=as_json)
+        show(with_record(ctx.obj["home"], lambda record: record.books.memory.list(), reading), as_json=as_json)
 
 
 @command.command("list", epilog=examples("hansard memory list --owner room:matrix:!abc:example.org --json"))
@@ -75,7 +80,7 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
 @click.pass_obj
 def list_all(options: dict[str, Any], *, owner: str | None, as_json: bool) -> None:
     """List notes, the oldest of each owner first."""
-    notes = with_record(options["home"], lambda record: record.books.memory.list(owner))
+    notes = with_record(options["home"], lambda record: record.books.memory.list(owner), reading)
     show(notes, as_json=as_json or options["json"])
 
 
@@ -91,7 +96,7 @@ def list_all(options: dict[str, Any], *, owner: str | None, as_json: bool) -> No
 def add(options: dict[str, Any], text: str, *, owner: str | None, as_json: bool) -> None:
     """Remember something."""
     whose = owner_of(options["home"], owner)
-    note = with_record(options["home"], lambda record: record.books.memory.add(whose, text, by="admin"), makes=True)
+    note = with_record(options["home"], lambda record: record.books.memory.add(whose, text, by="admin"), Record.open)
     show([note], as_json=as_json or options["json"])
 
 

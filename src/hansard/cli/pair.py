@@ -13,7 +13,7 @@ import msgspec
 
 from hansard.app.config import load_config
 from hansard.app.notices import load_notices
-from hansard.cli.existing import check_record, existing
+from hansard.cli.existing import check_record, existing, reading
 from hansard.cli.printing import examples
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.access import Grant, read_code, written_code
@@ -32,11 +32,11 @@ EXIT_REFUSED = 1
 Book = list["Access"]
 
 
-def with_record(home: Path, call: Callable[[Record], Awaitable[Book]]) -> Book:
+def with_record(home: Path, call: Callable[[Record], Awaitable[Book]], *, reads: bool = False) -> Book:
     """Do something with a record that is there."""
 
     async def run() -> Book:
-        async with existing(home) as record:
+        async with reading(home) if reads else existing(home) as record:
             return await call(record)
 
     return asyncio.run(run())
@@ -65,7 +65,7 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
     """
     ctx.obj = {**ctx.obj, "json": as_json}
     if ctx.invoked_subcommand is None:
-        show(with_record(ctx.obj["home"], lambda record: record.access.list()), as_json=as_json)
+        show(with_record(ctx.obj["home"], lambda record: record.access.list(), reads=True), as_json=as_json)
 
 
 @command.command("list")
@@ -73,7 +73,10 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
 @click.pass_obj
 def list_all(options: dict[str, Any], *, as_json: bool) -> None:
     """List everybody, the latest change first, the same as `hansard pair`."""
-    show(with_record(options["home"], lambda record: record.access.list()), as_json=as_json or options["json"])
+    show(
+        with_record(options["home"], lambda record: record.access.list(), reads=True),
+        as_json=as_json or options["json"],
+    )
 
 
 @command.command("approve", epilog=examples("hansard pair approve k3v9-qd7m"))

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from hansard.app.config import load_config
-from hansard.cli.existing import check_record, existing
+from hansard.cli.existing import check_record, existing, reading
 from hansard.cli.printing import examples
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.chats import person_owner
@@ -29,14 +29,19 @@ if TYPE_CHECKING:
 TERMINAL = "terminal"
 
 
-def with_people(home: Path, call: Callable[[Record, Settings], Awaitable[str]]) -> tuple[str, list[Circle]]:
+def with_people(
+    home: Path, call: Callable[[Record, Settings], Awaitable[str]], *, reads: bool = False
+) -> tuple[str, list[Circle]]:
     """Do something with a record that is there and knows what config.toml says; return what to say, and everybody."""
     settings = load_config(home, os.environ, {}).settings
     check_record(home)
 
     async def run() -> tuple[str, list[Circle]]:
-        async with existing(home) as record:
-            await record.people.declare(settings.people)
+        async with reading(home) if reads else existing(home) as record:
+            if not record.is_read_only:
+                await record.people.declare(settings.people)
+            elif settings.people:
+                click.echo("hansard: what config.toml says under [people] may be newer than this list.", err=True)
             return await call(record, settings), await record.people.list()
 
     return asyncio.run(run())
@@ -76,7 +81,7 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
     """
     ctx.obj = {**ctx.obj, "json": as_json}
     if ctx.invoked_subcommand is None:
-        show(*with_people(ctx.obj["home"], nothing), as_json=as_json)
+        show(*with_people(ctx.obj["home"], nothing, reads=True), as_json=as_json)
 
 
 @command.command("list")
@@ -84,7 +89,7 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
 @click.pass_obj
 def list_all(options: dict[str, Any], *, as_json: bool) -> None:
     """List everybody who is in several places, the same as `hansard people`."""
-    show(*with_people(options["home"], nothing), as_json=as_json or options["json"])
+    show(*with_people(options["home"], nothing, reads=True), as_json=as_json or options["json"])
 
 
 @command.command(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
-from hansard.cli.existing import existing
+from hansard.cli.existing import reading
 from hansard.cli.printing import examples, stdout_line
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.sessions import resolve, since_when
@@ -146,7 +146,7 @@ async def print_found(home: Path, query: str, given: dict[str, Any]) -> int:
     for name, read in (("since", since_when), ("until", until_when)):
         given[name] = None if given[name] is None else read(given[name], now)
     filters = {name: value for name, value in given.items() if value is not None}
-    async with existing(home) as record:
+    async with reading(home) as record:
         found = await find(record, query, session_name, filters)
     if grouped:
         found = found._replace(hits=by_session(found.hits))

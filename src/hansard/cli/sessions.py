@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
-from hansard.cli.existing import existing
+from hansard.cli.existing import existing, reading
 from hansard.cli.printing import counted, examples, faint, stdout_line
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.table import PARTS, load
@@ -140,7 +140,7 @@ def tell(session: Session, text: str, *, as_json: bool, **more: object) -> None:
 
 async def show_list(home: Path, wanted: Wanted, *, as_json: bool) -> int:
     """Print the sessions."""
-    async with existing(home) as record:
+    async with reading(home) as record:
         found, more = await find(record, wanted)
         if as_json:
             words = await record.first_words([each.id for each in found])
@@ -245,7 +245,7 @@ def show(options: dict[str, Any], *, name: str, full: bool, raw: bool, as_json: 
         raise click.UsageError("--raw stands alone: it shows everything, as JSON.")
 
     async def main() -> int:
-        async with existing(options["home"]) as record:
+        async with reading(options["home"]) as record:
             session, shown = await resolve(record, name), load(PARTS["show"])
             if raw:
                 await shown.show_raw(record, session)

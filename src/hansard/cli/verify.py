@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from hansard.cli.existing import check_record
-from hansard.record.api import Record
+from hansard.cli.existing import reading
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +21,7 @@ EXIT_CLEAN, EXIT_FINDINGS = 0, 1
 
 async def verify(home: Path) -> Report:
     """Open the record, which recovers what a crash left, and compare everything."""
-    async with Record.open(home) as record:
+    async with reading(home) as record:
         return await record.verify()
 
 
@@ -35,7 +34,6 @@ def command(options: dict[str, Path], *, as_json: bool) -> None:
     Exit code 0: everything agrees. 1: there are findings. 2: it could not run.
     """
     home = options["home"]
-    check_record(home)
     report = asyncio.run(verify(home))
     if as_json:
         fields = {

@@ -25,6 +25,7 @@ from hansard.domain.positions import Position
 from hansard.domain.sessions import Parent, SessionState
 from hansard.domain.settings import Busy
 from hansard.domain.text import clean_name, clean_text
+from hansard.errors import RecordReadOnly
 from hansard.record import views
 from hansard.record.access import AccessBook
 from hansard.record.asking import (
@@ -39,7 +40,7 @@ from hansard.record.asking import (
     one_of,
 )
 from hansard.record.books import Books
-from hansard.record.calls import Caller, close_in_thread, open_home
+from hansard.record.calls import Caller, Job, close_in_thread, open_home
 from hansard.record.conversations import Conversations
 from hansard.record.followers import PageReader, load_transcript, notified
 from hansard.record.importing import Imports
@@ -48,6 +49,7 @@ from hansard.record.operations import deliveries, messages, sessions, talk, turn
 from hansard.record.operations import home as home_ops
 from hansard.record.outbox import Outbox
 from hansard.record.people import PeopleBook
+from hansard.record.readonly import AnyStore, close_reading, open_reading
 from hansard.record.searching import Hit, search
 from hansard.record.store import Store, Wiring, close_store
 from hansard.record.turn import check_blobs, hold
@@ -67,12 +69,48 @@ if TYPE_CHECKING:
     from hansard.record.turn import Turn
 
 
+def writable(store: AnyStore) -> Store:
+    """Return a store that can be written to."""
+    if isinstance(store, Store):
+        return store
+    raise RecordReadOnly("a record that was opened for reading only has no writer")
+
+
+@asynccontextmanager
+async def opened_caller(
+    path: str | Path,
+    wiring: Wiring,
+    patience_seconds: float,
+    progress: Callable[[Progress], None] | None,
+    *,
+    read_only: bool,
+) -> AsyncIterator[Caller]:
+    """Open the store of a home, and close it at the end, whatever happened."""
+    store: AnyStore
+    if read_only:
+        store = reading = await Job(lambda: open_reading(path, wiring), close_reading).future
+        close = partial(close_reading, reading)
+    else:
+        store = writing = await open_home(path, patience_seconds, wiring, progress)
+        close = partial(close_store, writing, patience_seconds)
+    caller = Caller(store, patience_seconds)
+    try:
+        yield caller
+    finally:
+        caller.close()
+        await close_in_thread(close)
+
+
 class Record:
     """An open record: `async with Record.open(home) as record`."""
 
     def __init__(self, caller: Caller) -> None:
         """Use `Record.open`."""
         self._caller = caller
+        self.home = caller.store.source
+        self.is_read_only = caller.store.is_read_only
+        self.note = caller.store.note
+        """What is special about a record that was opened for reading only; empty when nothing is."""
         self._pages = PageReader(caller)
         self._conversations = Conversations()
         self.inbox = Inbox(caller)
@@ -89,22 +127,16 @@ class Record:
         path: str | Path,
         *,
         patience_seconds: float = PATIENCE_SECONDS,
+        read_only: bool = False,
         wiring: Wiring | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> AsyncIterator[Record]:
-        """Open a home, creating it; recover whatever a crash left. `progress` hears how far a long recovery is."""
-        store = await open_home(path, patience_seconds, wiring or Wiring(), progress)
-        caller = Caller(store, patience_seconds)
-        try:
-            yield cls(caller)
-        finally:
-            caller.close()
-            await close_in_thread(lambda: close_store(store, patience_seconds))
+        """Open a home, creating it; recover whatever a crash left. `progress` hears how far a long recovery is.
 
-    @property
-    def home(self) -> Path:
-        """Where the record lives."""
-        return self._caller.store.home
+        With `read_only`, nothing in the home is written or waited for, and writing calls raise `RecordReadOnly`.
+        """
+        async with opened_caller(path, wiring or Wiring(), patience_seconds, progress, read_only=read_only) as caller:
+            yield cls(caller)
 
     @property
     def trouble(self) -> str:
@@ -114,7 +146,7 @@ class Record:
     @property
     def store(self) -> Store:
         """The parts below, for simulators: `store.writer.step()`."""
-        return self._caller.store
+        return writable(self._caller.store)
 
     # Sessions.
 
@@ -358,6 +390,7 @@ class Record:
 
     async def put_blob(self, data: bytes) -> str:
         """Store an attachment durably and return its digest."""
+        self._caller.check_writable()
         return await self._caller.run(self._caller.store.blobs.put, data)
 
     async def read_blob(self, digest: str) -> bytes:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hansard.domain.limits import QUEUE_BYTES_MAX, QUEUE_ITEMS_MAX
-from hansard.errors import OutcomeUnknown, RecordUnavailable
-from hansard.record.causes import explain_delay, framed
+from hansard.errors import OutcomeUnknown, RecordReadOnly, RecordUnavailable
+from hansard.record.causes import Cause, explain_delay, framed, tell
 from hansard.record.progress import QUIET_SECONDS, SHOW_SECONDS, OpeningWatch, ProgressLog, ProgressWatch
 from hansard.record.reading import ReplacedError
 from hansard.record.store import Opening, close_store, home_at, open_store
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hansard.errors import HansardError
     from hansard.record.progress import Progress
     from hansard.record.reading import Snapshot
+    from hansard.record.readonly import AnyStore
     from hansard.record.store import Store, Wiring
     from hansard.record.transaction import Transaction
 
@@ -233,14 +234,14 @@ class Patience:
 class Caller:
     """Calls into a store from one event loop."""
 
-    def __init__(self, store: Store, patience_seconds: float) -> None:
+    def __init__(self, store: AnyStore, patience_seconds: float) -> None:
         """Belongs to the running loop."""
         self.store = store
         self.patience_seconds = patience_seconds
         self._loop = asyncio.get_running_loop()
         self._mailbox = Mailbox(self._loop)
         self._ringing = False
-        watch = ProgressWatch(store.home, store.database.work)
+        watch = ProgressWatch(store.home, store.work)
         self._patience = Patience(self._loop, patience_seconds, self._expire, watch.has_moved)
         self._executor = ThreadPoolExecutor(READ_THREADS, "hansard-read")
         self._searches = ThreadPoolExecutor(SEARCH_THREADS, "hansard-search")
@@ -250,7 +251,7 @@ class Caller:
 
         Cancelled before the writer took it, it is surely not written; taken or in doubt, it is waited for first.
         """
-        self.store.check_process()
+        self.check_writable()
         if self.crowded():
             await self.room()
         waiter = Waiter(self._loop.create_future())
@@ -263,6 +264,13 @@ class Caller:
             raise item.error
         result: Result = item.result
         return result
+
+    def check_writable(self) -> None:
+        """Refuse to write in a child of fork() and to a record that was opened for reading only."""
+        self.store.check_process()
+        if self.store.is_read_only:
+            message = "this record was opened for reading only"
+            raise RecordReadOnly(message)
 
     def now(self) -> float:
         """Return the loop's time."""
@@ -336,11 +344,16 @@ class Caller:
             return await self._run(read, executor=executor)
         except ReplacedError:
             # The file is gone or another one: a write, even of nothing, makes the writer open or rebuild it.
-            await self.write(lambda _tx: None)
+            if not self.store.is_read_only:
+                await self.write(lambda _tx: None)
         try:
             return await self._run(read, executor=executor)
         except ReplacedError:
+            pass
+        try:
             return await self._run(read, executor=executor)
+        except ReplacedError as error:
+            raise tell(Cause.REPLACED, self.store.readers.path) from error
 
     async def run(self, function: Callable[..., Result], *arguments: Any) -> Result:  # noqa: ANN401
         """Run blocking work off the loop."""

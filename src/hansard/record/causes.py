@@ -192,8 +192,11 @@ def tell(cause: Cause, *facts: object) -> HansardError:
     return error
 
 
-def explain(error: Exception, database: Path | str = "state.db") -> HansardError:
-    """Return our error for one of the system or of SQLite. `database` is the file that SQLite's errors are about."""
+def explain(error: Exception, database: Path | str = "state.db", *, writes: bool = True) -> HansardError:
+    """Return our error for one of the system or of SQLite.
+
+    `database` is the file that SQLite's errors are about; `writes` is whether it was to be written.
+    """
     if isinstance(error, HansardError):
         return error
     if isinstance(error, OSError):
@@ -201,7 +204,7 @@ def explain(error: Exception, database: Path | str = "state.db") -> HansardError
         file = error.filename if isinstance(error.filename, str | bytes | os.PathLike) else ""
         detail = "" if cause is not Cause.OTHER else error.strerror or error
         return tell(cause, os.fsdecode(file), detail)
-    if isinstance(error, UNCLEAR) and (found := look_for_cause(str(database))) is not None:
+    if isinstance(error, UNCLEAR) and (found := look_for_cause(str(database), writes=writes)) is not None:
         return found
     for kind, cause in SQLITE_CAUSES:
         if isinstance(error, kind):
@@ -211,9 +214,9 @@ def explain(error: Exception, database: Path | str = "state.db") -> HansardError
     return tell(Cause.OTHER, f"{type(error).__name__}: {error}")
 
 
-def map_error(error: Exception, done: str, database: Path | str = "state.db") -> HansardError:
+def map_error(error: Exception, done: str, database: Path | str = "state.db", *, writes: bool = True) -> HansardError:
     """Return our error for a foreign one, and say what could not be done: "opened", "read", "verified", "written"."""
-    return framed(explain(error, database), f"the record could not be {done}")
+    return framed(explain(error, database, writes=writes), f"the record could not be {done}")
 
 
 def framed(problem: HansardError, frame: str, kind: type[HansardError] | None = None) -> HansardError:
@@ -234,10 +237,13 @@ def explain_waiting(locks: Path | str) -> HansardError | None:
 
 def explain_delay(locks: Path | str) -> HansardError:
     """Return why something that has reported no error takes longer than its patience."""
-    return explain_waiting(locks) or tell(Cause.SLOW)
+    if (waiting := explain_waiting(locks)) is not None:
+        return waiting
+    stranger = find_transaction_holder(os.path.join(os.path.dirname(locks), "state.db"))
+    return tell(Cause.LOCKED_BY_STRANGER, stranger) if stranger is not None else tell(Cause.SLOW)
 
 
-def look_for_cause(database: str) -> HansardError | None:
+def look_for_cause(database: str, *, writes: bool) -> HansardError | None:
     """Return why a database cannot be used, as far as its names, rights and disk tell. It is never opened here."""
     folder = os.path.dirname(database) or "."
     try:
@@ -245,19 +251,21 @@ def look_for_cause(database: str) -> HansardError | None:
         space = os.statvfs(f"{folder}/.")  # fails where a file lies in place of the folder
         for side in ("", "-wal", "-shm"):
             if os.path.lexists(f"{database}{side}"):
-                _check_file(f"{database}{side}")
-        _check_rights(folder, os.W_OK | os.X_OK)
+                _check_file(f"{database}{side}", os.R_OK | (os.W_OK if writes else 0))
+        _check_rights(folder, os.X_OK | (os.W_OK if writes else 0))
     except OSError as error:
         return explain(error)
+    if not writes:
+        return None
     if space.f_flag & os.ST_RDONLY:
         return tell(Cause.READ_ONLY, database)
     return tell(Cause.DISK_FULL, database) if space.f_bavail == 0 else None
 
 
-def _check_file(path: str) -> None:
+def _check_file(path: str, rights: int) -> None:
     if stat.S_ISDIR(os.stat(path).st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    _check_rights(path, os.R_OK | os.W_OK)
+    _check_rights(path, rights)
 
 
 def _check_rights(path: str, rights: int) -> None:

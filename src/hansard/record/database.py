@@ -360,8 +360,13 @@ def list_logs(files: LogFiles) -> Iterator[tuple[str, str, int]]:
                     yield suffix, journal_id, entry.stat(follow_symlinks=False).st_size
 
 
-def find_differences(connection: apsw.Connection, files: LogFiles, work: Work) -> list[Difference]:
-    """Return the journals whose files are not as the database says, by name and size alone."""
+def find_differences(
+    connection: apsw.Connection, files: LogFiles, work: Work, *, unsynced: bool = True
+) -> list[Difference]:
+    """Return the journals whose files are not as the database says, by name and size alone.
+
+    `unsynced` ones count as different: after a power cut their size may be right and their content not.
+    """
     logs: dict[str, int] = {}
     parts: dict[str, int] = {}
     for suffix, journal_id, size in list_logs(files):
@@ -374,7 +379,7 @@ def find_differences(connection: apsw.Connection, files: LogFiles, work: Work) -
         for row in rows:
             journal_id, log_end, log_synced, part_end = row[1], row[7], row[8], row[9]
             sizes = logs.pop(journal_id, 0), parts.pop(journal_id, 0)
-            if sizes != (log_end, part_end) or log_synced < log_end:
+            if sizes != (log_end, part_end) or (unsynced and log_synced < log_end):
                 different.append(Difference(journal_id, abs(sizes[0] - log_end)))
     for journal_id in sorted(logs, key=lambda journal_id: (journal_id != HOME_JOURNAL, journal_id)):
         work.show_life()

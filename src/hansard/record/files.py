@@ -171,7 +171,7 @@ class LogFiles:
     def look(self, name: str) -> Look | None:
         """Return a file's identity and size without opening it; None when it is absent."""
         try:
-            found = os.stat(f"{self.home}/{name}", follow_symlinks=False)
+            found = os.stat(self.path(name), follow_symlinks=False)
         except FileNotFoundError:
             return None
         if not stat.S_ISREG(found.st_mode):

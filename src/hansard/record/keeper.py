@@ -27,6 +27,7 @@ from hansard.errors import HansardError, RecordMigrated
 from hansard.record.files import sync_descriptor, sync_folder
 from hansard.record.lines import log_name
 from hansard.record.reading import ReadConnection, ReplacedError
+from hansard.record.sqlite.connection import open_connection
 from hansard.record.sqlite.migrate import check_not_migrated
 from hansard.record.sqlite.queries import SQL
 from hansard.record.writer import Item
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from hansard.record.database import Database
     from hansard.record.followers import Followers
     from hansard.record.locks import FairLock
-    from hansard.record.reading import Snapshot
+    from hansard.record.reading import Readers, Snapshot
     from hansard.record.transaction import Transaction
     from hansard.record.writer import Writer
 
@@ -56,7 +57,7 @@ class Keeper:
         self._files = database.files
         self._writer = writer
         self._lock = lock
-        self._connection = ReadConnection(database.path, database.gate, read_only=False)
+        self._connection = ReadConnection(database.path, database.gate, open_connection)
         self._mutex = threading.Lock()
         self._dirty: set[str] = set()
         self._in_folder: set[str] = set()
@@ -185,9 +186,9 @@ def mark_synced(tx: Transaction, synced: dict[str, int]) -> None:
 class Watcher:
     """Looks for commits of other processes while somebody follows. A thread calls `step` every few milliseconds."""
 
-    def __init__(self, database: Database, followers: Followers) -> None:
+    def __init__(self, readers: Readers, followers: Followers) -> None:
         """Ring for those who follow."""
-        self._connection = ReadConnection(database.path, database.gate)
+        self._connection = readers.connect()
         self._followers = followers
         self._version = -1
         self._commits = -1

@@ -175,10 +175,20 @@ class OwnerLock:
         self._file.close()
 
 
+def any_owner_is_alive(folder: Path) -> bool:
+    """Return whether any process has the home open; a lock file that may not be read counts as one that is held."""
+    try:
+        return any(owner_is_alive(folder, entry.name) for entry in list(os.scandir(folder)))
+    except FileNotFoundError:
+        return False
+    except PermissionError:
+        return True
+
+
 def owner_is_alive(folder: Path, owner: str) -> bool:
     """Return whether the process with this owner name still runs. Never guessed from a pid or a time."""
     try:
-        descriptor = os.open(folder / owner, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(folder / owner, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:

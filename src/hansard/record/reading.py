@@ -11,20 +11,21 @@ import os
 import stat
 import threading
 import weakref
+from collections.abc import Callable
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
 from hansard.errors import RecordDamaged
 from hansard.record.causes import Cause, map_error, tell
-from hansard.record.sqlite.connection import fetch, open_connection
+from hansard.record.sqlite.connection import fetch, is_guarded, open_connection, open_untouched
 from hansard.record.sqlite.migrate import is_unfinished
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from hansard.record.files import HomeFolder
 
@@ -72,6 +73,29 @@ def look_at(path: Path) -> Identity:
             message = f"{path.name}{side} is not a file: something else lies in its place"
             raise RecordDamaged(message)
         found.append((seen.st_dev, seen.st_ino))
+    return tuple(found)
+
+
+Opens = Callable[[Path], apsw.Connection]
+
+
+def open_reader(path: Path) -> apsw.Connection:
+    """Open a connection for reads of a process that writes, too."""
+    return open_connection(path, read_only=True)
+
+
+def look_unguarded(path: Path) -> tuple[tuple[int, int] | None, ...] | None:
+    """Return size and time of a database and its WAL when SQLite's locks do not protect a read; None when they do."""
+    if is_guarded(path):
+        return None
+    found: list[tuple[int, int] | None] = []
+    for side in SIDES[:2]:
+        try:
+            seen = os.stat(f"{path}{side}")
+        except FileNotFoundError:
+            found.append(None)
+        else:
+            found.append((seen.st_size, seen.st_mtime_ns))
     return tuple(found)
 
 
@@ -128,11 +152,11 @@ class Gate:
 class ReadConnection:
     """A connection that notices when the files at the path are others."""
 
-    def __init__(self, path: Path, gate: Gate, *, read_only: bool = True) -> None:
+    def __init__(self, path: Path, gate: Gate, opens: Opens = open_reader) -> None:
         """Nothing is opened before it is needed."""
         self._path = path
         self._gate = gate
-        self._read_only = read_only
+        self._opens = opens
         self._connection: apsw.Connection | None = None
         self._identity: Identity = ()
         gate.add(self)
@@ -147,7 +171,7 @@ class ReadConnection:
             self._gate.home.check()
             if identity[0] is None:
                 raise ReplacedError
-            self._connection = open_connection(self._path, read_only=self._read_only)
+            self._connection = self._opens(self._path)
             if is_unfinished(self._connection):
                 self.close()
                 raise ReplacedError
@@ -163,12 +187,17 @@ class ReadConnection:
         """Run a read in one snapshot and end it."""
         with self._gate.using():
             connection = self._get()
+            unguarded = None if self._opens is not open_untouched else look_unguarded(self._path)
             connection.execute(SQL.begin_read)
             try:
-                return read(Snapshot(connection))
+                result = read(Snapshot(connection))
             finally:
                 if connection.in_transaction:
                     connection.execute(SQL.rollback)
+            if unguarded is not None and look_unguarded(self._path) != unguarded:
+                self.close()
+                raise ReplacedError
+            return result
 
     def close(self) -> None:
         """Close the connection."""
@@ -180,25 +209,30 @@ class ReadConnection:
 class Readers:
     """A few connections that the process's reads share."""
 
-    def __init__(self, path: Path, gate: Gate) -> None:
+    def __init__(self, path: Path, gate: Gate, opens: Opens = open_reader) -> None:
         """Nothing is opened before it is needed."""
-        self._path = path
+        self.path = path
         self._gate = gate
+        self._opens = opens
         self._idle: list[ReadConnection] = []
         self._mutex = threading.Lock()
         self._closed = False
+
+    def connect(self) -> ReadConnection:
+        """Return a connection for one user alone, who closes it."""
+        return ReadConnection(self.path, self._gate, self._opens)
 
     def read(self, read: Callable[[Snapshot], Result]) -> Result:
         """Run a read on an idle connection."""
         with self._mutex:
             if self._closed:
                 raise tell(Cause.CLOSED)
-            connection = self._idle.pop() if self._idle else ReadConnection(self._path, self._gate)
+            connection = self._idle.pop() if self._idle else self.connect()
         try:
             result = connection.snapshot(read)
         except apsw.Error as error:
             connection.close()
-            raise map_error(error, "read", self._path) from error
+            raise map_error(error, "read", self.path, writes=self._opens is not open_untouched) from error
         except ReplacedError:
             connection.close()
             raise

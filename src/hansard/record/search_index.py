@@ -22,10 +22,10 @@ from hansard.domain.limits import CHECKPOINT_WAL_BYTES, INDEX_BATCH_BYTES, INDEX
 from hansard.domain.search import RULE
 from hansard.errors import HansardError
 from hansard.record.locks import TryLock
-from hansard.record.reading import Identity, ReplacedError, Snapshot, look_at
+from hansard.record.reading import Identity, ReplacedError, Snapshot, look_at, open_reader
 from hansard.record.search_docs import Doc, Scanner, joined
 from hansard.record.search_drift import Sampler
-from hansard.record.sqlite.connection import fetch, immediate, open_connection
+from hansard.record.sqlite.connection import fetch, immediate, is_guarded, open_connection, open_untouched
 from hansard.record.sqlite.queries import SEARCH, SEARCH_SCHEMA, SQL
 
 if TYPE_CHECKING:
@@ -81,11 +81,12 @@ class State(NamedTuple):
 class SearchIndex:
     """The index of one home, in this process."""
 
-    def __init__(self, home: Path, readers: Readers) -> None:
+    def __init__(self, home: Path, readers: Readers, *, read_only: bool = False) -> None:
         """Nothing is opened before it is needed."""
+        self._read_only = read_only
         self._path = home / "search.db"
         self._readers = readers
-        self._lock = TryLock(home / "locks" / "search")
+        self._lock = None if read_only else TryLock(home / "locks" / "search")
         self._mutex = threading.Lock()
         self._reading = threading.Lock()
         self._writer: apsw.Connection | None = None
@@ -115,7 +116,7 @@ class SearchIndex:
     def step(self, *, samples: bool = True) -> bool:
         """Index one batch, unless another process does; return whether more waits."""
         with self._mutex:
-            if not self._lock.take():
+            if self._lock is None or not self._lock.take():
                 return False
             try:
                 return self._index(samples=samples)
@@ -152,7 +153,8 @@ class SearchIndex:
             if self._writer is not None:
                 self._shrink(self._writer, SHRINK_WAL_BYTES)
             self._close_writer()
-            self._lock.close()
+            if self._lock is not None:
+                self._lock.close()
 
     def behind(self, upto: int) -> list[Behind]:
         """Return the journals that changed after a commit."""
@@ -232,7 +234,9 @@ class SearchIndex:
         if self._reader is not None and identity != self._read:
             self._close_reader()
         if self._reader is None and identity is not None:
-            connection = open_connection(self._path, read_only=True)
+            if self._read_only and not is_guarded(self._path):
+                return None  # nothing would tell that somebody writes meanwhile: every entry is read instead
+            connection = open_untouched(self._path) if self._read_only else open_reader(self._path)
             self._reader, self._read = connection, identity
             if fetch(connection, SQL.count_tables)[0][0] == 0:
                 self._close_reader()

@@ -6,6 +6,7 @@ of fork() never touches its parent's. On crash: the kernel drops the locks, and 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
@@ -48,7 +49,7 @@ logger = logging.getLogger("hansard.record")
 
 
 PASSING = frozenset(
-    {Cause.LOCKED_BY_STRANGER, Cause.LOCK_HELD, Cause.LOCK_HOLDER_STOPPED, Cause.DISK_FULL, Cause.QUOTA}
+    {Cause.LOCKED_BY_STRANGER, Cause.LOCK_HELD, Cause.LOCK_HOLDER_STOPPED}
     | {Cause.DISK_FAILS, Cause.REPLACED, Cause.OTHER}
 )
 """Causes that may be gone in a moment: opening tries again within its patience. The others are told at once."""
@@ -56,7 +57,7 @@ PASSING = frozenset(
 
 def cannot_open(home: Path, problem: HansardError) -> HansardError:
     """Return why a home cannot be opened."""
-    return framed(problem, f"the record at {home} could not be opened")
+    return framed(problem, f"the record at {home} could not be opened for writing")
 
 
 def pass_by(_step: str) -> None:
@@ -77,9 +78,14 @@ class Wiring(NamedTuple):
 class Store:
     """The open record of this process."""
 
-    def __init__(self, home: Path, wiring: Wiring) -> None:
-        """Create what is missing of the home; `open` does the rest."""
-        self.home = home
+    is_read_only = False
+    note = ""
+
+    def __init__(
+        self, home: Path, wiring: Wiring, *, files: LogFiles | None = None, blobs: Blobs | None = None
+    ) -> None:
+        """Create what is missing of the home; `open` does the rest. A copy has its logs and attachments elsewhere."""
+        self.home = self.source = home
         self.wiring = wiring
         self.clock = wiring.clock
         check_filesystem(home)
@@ -91,12 +97,13 @@ class Store:
         self._owner_lock = OwnerLock(self._owners, self.owner)
         self.held_locks: list[Callable[[], None]] = []
         """Locks that this process holds for as long as it serves: each call takes one again, or raises."""
-        self.files = LogFiles(home)
+        self.files = files or LogFiles(home)
         self.database = Database(home, self.files, self.clock, wiring.reach, self._check_place)
         self.database.notices_of = wiring.notices_of
+        self.work = self.database.work
         self.lock = FairLock(home / "locks")
         self._keeper_lock = FairLock(home / "locks")
-        self.blobs = Blobs(self.database.folder)
+        self.blobs = blobs or Blobs(self.database.folder)
         self.readers = Readers(self.database.path, self.database.gate)
         self.followers = Followers(self._start_watching, self._stop_watching)
         reserve = Reserve(home)
@@ -263,6 +270,17 @@ class Store:
             message = "this record was opened before fork(); its locks stayed with the parent process"
             raise UsedAfterFork(message)
 
+    @contextlib.contextmanager
+    def settled(self) -> Iterator[None]:
+        """Hold the write lock, so that nothing is in flight."""
+        lock = FairLock(self.home / "locks")
+        lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+            lock.close()
+
     def is_alive(self, owner: str) -> bool:
         """Return whether an owner's process lives."""
         return owner_is_alive(self._owners, owner)
@@ -270,7 +288,7 @@ class Store:
     # Watching other processes, only while somebody follows.
 
     def _start_watching(self) -> None:
-        watcher = Watcher(self.database, self.followers)
+        watcher = Watcher(self.readers, self.followers)
         self.watcher = watcher
         if self.wiring.threads:
             self._watcher_thread = Ticker("hansard-watcher", watcher.step, WATCHER_SECONDS, watcher.close)
@@ -328,6 +346,15 @@ def home_at(path: str | Path) -> Path:
     return Path(path).expanduser().absolute()
 
 
+def check_not_inherited(home: Path) -> None:
+    """Refuse a home that the parent process had open when it forked: SQLite's locks do not survive that."""
+    with contextlib.suppress(OSError):
+        seen = os.stat(home)
+        if (seen.st_dev, seen.st_ino) in _inherited:
+            message = f"{home} was open in the parent process when it forked; start the child with exec or spawn"
+            raise UsedAfterFork(message)
+
+
 class Opening:
     """An opening, as those see it who wait for it beside its thread."""
 
@@ -349,9 +376,7 @@ def open_store(path: Path, wiring: Wiring, patience_seconds: float, opening: Ope
     except OSError as error:
         raise cannot_open(home, explain(error)) from error
     key = (seen.st_dev, seen.st_ino)
-    if key in _inherited:
-        message = f"{home} was open in the parent process when it forked; start the child with exec or spawn"
-        raise UsedAfterFork(message)
+    check_not_inherited(home)
     slot = _slots.setdefault(key, Slot())
     if opening is not None:
         opening.slot = slot

@@ -23,7 +23,6 @@ from hansard.record.causes import Cause, map_error, tell
 from hansard.record.database import list_logs
 from hansard.record.journals import SEQ_BITS, Journal, SessionRow
 from hansard.record.lines import Line, Row, decode_line, decode_part, log_name, part_name, row_digest, tail_name
-from hansard.record.locks import FairLock
 from hansard.record.projections import Place, count_messages, project
 from hansard.record.reading import ReadConnection, ReplacedError, Snapshot
 from hansard.record.sqlite.queries import SQL
@@ -31,7 +30,10 @@ from hansard.record.sqlite.queries import SQL
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hansard.record.store import Store
+    from hansard.record.readonly import AnyStore
+
+RECHECKS_MAX = 3
+"""How often a difference is looked at again. The lock settles it the first time; reading only, there is none."""
 
 DUMPS_OF_JOURNAL = ("delivery", "outbox")
 DUMPS_OF_SESSION = ("session", "turn", "turn_chat", "turn_person")
@@ -84,7 +86,7 @@ class Fold:
 class JournalCheck:
     """Compares one journal with its log and its projections, in short snapshots."""
 
-    def __init__(self, store: Store, connection: ReadConnection, fold: Fold, journal_id: str) -> None:
+    def __init__(self, store: AnyStore, connection: ReadConnection, fold: Fold, journal_id: str) -> None:
         """Check one journal."""
         self._store = store
         self._connection = connection
@@ -243,21 +245,22 @@ class JournalCheck:
             self.find("part", f"the part file holds {len(logged)} chunks; the database {len(stored)}")
 
 
-def verify_record(store: Store) -> Report:
+def verify_record(store: AnyStore) -> Report:
     """Check every journal, and that nothing lies around that no journal accounts for. Blocking."""
-    connection = ReadConnection(store.database.path, store.database.gate)
+    connection = store.readers.connect()
     try:
         return _verify(store, connection)
     except ReplacedError:
-        raise tell(Cause.REPLACED, store.database.path) from None
+        raise tell(Cause.REPLACED, store.readers.path) from None
     except (apsw.Error, OSError) as error:
-        raise map_error(error, "verified", store.database.path) from error
+        raise map_error(error, "verified", store.readers.path) from error
     finally:
         connection.close()
 
 
-def _verify(store: Store, connection: ReadConnection) -> Report:
-    findings = connection.snapshot(_check_database)
+def _verify(store: AnyStore, connection: ReadConnection) -> Report:
+    findings = [Finding("", "repair", store.note)] if store.note else []
+    findings += connection.snapshot(_check_database)
     fold = Fold()
     entries = sessions = 0
     known = set()
@@ -299,18 +302,16 @@ def _check_database(snapshot: Snapshot) -> list[Finding]:
     return findings
 
 
-def _check_journal(store: Store, connection: ReadConnection, fold: Fold, journal_id: str) -> JournalCheck:
+def _check_journal(store: AnyStore, connection: ReadConnection, fold: Fold, journal_id: str) -> JournalCheck:
     """Check a journal while it is in use; what seems wrong is looked at again under the write lock."""
     check = JournalCheck(store, connection, fold, journal_id)
     check.run()
     if not check.findings:
         return check
-    lock = FairLock(store.home / "locks")
-    lock.acquire()
-    try:
-        check = JournalCheck(store, connection, fold, journal_id)
-        check.run()
-    finally:
-        lock.release()
-        lock.close()
+    for _ in range(RECHECKS_MAX):
+        with store.settled():
+            check = JournalCheck(store, connection, fold, journal_id)
+            check.run()
+        if not check.findings:
+            break
     return check

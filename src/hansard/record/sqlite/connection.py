@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -110,3 +111,40 @@ def open_connection(
             connection.pragma("query_only", value=True)
         stack.pop_all()
     return connection
+
+
+def open_untouched(path: Path) -> apsw.Connection:
+    """Return a connection that writes nothing: not to the database, not to its WAL, and no file beside it.
+
+    Where the wal-index is there, SQLite reads it and takes its locks, so others may write meanwhile. Without one,
+    SQLite cannot keep others out: `is_guarded` tells, and whoever reads looks at the files again afterwards.
+    """
+    check_sqlite_version()
+    if is_guarded(path):
+        way = "readonly_shm=1"
+    elif _has_bytes(f"{path}-wal"):
+        way = "vfs=unix-none"
+    else:
+        way = "immutable=1"
+    uri = f"file:{quote(str(path))}?mode=ro&{way}"
+    connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    connection.set_busy_timeout(round(BUSY_STEP_SECONDS * 1000))
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    if way == "vfs=unix-none":
+        connection.pragma("locking_mode", "EXCLUSIVE")  # the WAL's index is made in memory
+    for name in ("trusted_schema", "cell_size_check", "temp_store", "cache_size", "mmap_size"):
+        connection.pragma(name, next(value for each, value, *_ in PRAGMAS if each == name))
+    return connection
+
+
+def is_guarded(path: Path) -> bool:
+    """Return whether SQLite's locks protect a read that writes nothing: there is a WAL and a wal-index."""
+    return os.path.exists(f"{path}-shm") and os.path.exists(f"{path}-wal")
+
+
+def _has_bytes(path: str) -> bool:
+    try:
+        return os.stat(path).st_size > 0
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,302 @@
+"""Reading needs no write: homes on full and read-only disks, of other users, in use, or not whole."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hansard import Entry, Message, Record, RecordDamaged, RecordReadOnly, RecordUnavailable
+from hansard.domain.entries import SessionFrozen
+from tests.record.helpers_facts import SESSION, fingerprint, ids_of, log_of, new_session, raw_rows, say
+from tests.record.helpers_process import ROOT, Worker, fill_disk, need_mounts, remount, small_disk, stranger
+
+NOBODY = 65534
+PROVE = bool(os.environ.get("HANSARD_PROVE"))
+
+
+async def make_home(home: Path) -> None:
+    """Make a home with two messages, all of it still in the WAL."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        await say(record, "a", "b")
+
+
+async def read_ids(home: Path) -> list[str]:
+    """Open a home for reading only, and read it in every way; return its messages."""
+    async with Record.open(home, read_only=True) as record:
+        assert record.is_read_only
+        assert record.home == home
+        assert [each.id for each in await record.sessions()] == [SESSION]
+        assert len(await record.search("text")) == 2
+        return await ids_of(record)
+
+
+def copies() -> set[str]:
+    """Return the private copies that lie in the temporary folder."""
+    return {path.name for path in Path(tempfile.gettempdir()).glob("hansard-read-*")}
+
+
+async def test_nothing_is_written(home: Path) -> None:
+    """Not a byte, not a file, not a time; and every writing call is refused."""
+    await make_home(home)
+    before = fingerprint(home)
+    times = {path: path.stat().st_mtime_ns for path in home.rglob("*")}
+    assert await read_ids(home) == ["a", "b"]
+    async with Record.open(home, read_only=True) as record:
+        for write in (
+            record.append(SESSION, Message.user("no")),
+            record.create_session(source="test"),
+            record.end_session(SESSION, "no"),
+            record.put_blob(b"no"),
+            record.move_route("key", SESSION),
+        ):
+            with pytest.raises(RecordReadOnly):
+                await write
+        with pytest.raises(RecordReadOnly):
+            async with record.turn(SESSION):
+                pass
+        assert (await record.verify()).ok
+        assert record.note == ""
+    assert fingerprint(home) == before
+    assert {path: path.stat().st_mtime_ns for path in home.rglob("*")} == times
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("sides", [(), ("-shm",), ("-wal", "-shm")])
+async def test_a_home_on_read_only_media(tmp_path: Path, sides: tuple[str, ...]) -> None:
+    """With a WAL and its index, with the WAL alone, and with the database file alone: everything is there."""
+    with small_disk(tmp_path / "disk", "16m") as disk:
+        home = disk / "home"
+        await make_home(home)
+        if "-wal" in sides:
+            raw_rows(home, "PRAGMA wal_checkpoint(TRUNCATE)")
+        for side in sides:
+            (home / f"state.db{side}").unlink()
+        remount(disk, "ro")
+        before = fingerprint(home)
+        assert await read_ids(home) == ["a", "b"]
+        async with Record.open(home, read_only=True) as record:
+            assert (await record.verify()).ok
+        assert fingerprint(home) == before
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("lost", ["", "-shm"])
+async def test_a_home_on_a_full_disk(tmp_path: Path, lost: str) -> None:
+    """Not a byte is free, and even the WAL's index may have to be made in memory."""
+    with small_disk(tmp_path / "disk", "16m") as disk:
+        home = disk / "home"
+        await make_home(home)
+        if lost:
+            (home / f"state.db{lost}").unlink()
+        fill_disk(disk)
+        assert os.statvfs(disk).f_bavail == 0
+        before = fingerprint(home)
+        assert await read_ids(home) == ["a", "b"]
+        assert fingerprint(home) == before
+
+
+READ_AS_NOBODY = f"""
+import asyncio, os, sys
+from pathlib import Path
+sys.dont_write_bytecode = True
+from hansard import Record, RecordUnavailable
+os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
+async def main():
+    async with Record.open(sys.argv[1], read_only=True) as record:
+        print(*[message.id for message in await record.load_transcript("{SESSION}")])
+try:
+    asyncio.run(main())
+except RecordUnavailable as error:
+    print(error.cause, error)
+"""
+
+
+def read_as_nobody(home: Path) -> str:
+    """Read a home as a user who may write nowhere in it."""
+    ended = subprocess.run(
+        [sys.executable, "-c", READ_AS_NOBODY, str(home)], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert not ended.stderr
+    return ended.stdout.strip()
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """Return a folder that every user may enter."""
+    folder = Path(tempfile.mkdtemp(prefix="hansard-test-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+async def test_a_home_of_another_user(public: Path) -> None:
+    """Who may read the files reads them; who may not is told which one."""
+    need_mounts()
+    home = public / "home"
+    await make_home(home)
+    assert (
+        read_as_nobody(home)
+        == f"not_permitted the record at {home} could not be read: permission denied ({home}/state.db)"
+    )
+    for path in (home, *home.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    before = fingerprint(home)
+    assert read_as_nobody(home) == "a b"
+    assert fingerprint(home) == before
+    (home / "state.db").chmod(0o600)
+    assert (
+        read_as_nobody(home)
+        == f"not_permitted the record at {home} could not be read: permission denied ({home}/state.db)"
+    )
+
+
+@pytest.mark.parametrize("loss", ["missing", "empty", "garbage", "behind", "ahead"])
+async def test_a_database_that_is_not_the_whole_truth(home: Path, loss: str) -> None:
+    """Missing, emptied, damaged, older or newer than the logs: a private copy has everything, and it is removed."""
+    await make_home(home)
+    raw_rows(home, "PRAGMA wal_checkpoint(TRUNCATE)")
+    older = home.parent / "older.db"
+    shutil.copyfile(home / "state.db", older)
+    log = log_of(home)
+    cut = log.read_bytes()
+    async with Record.open(home) as record:
+        await say(record, "c")
+    raw_rows(home, "PRAGMA wal_checkpoint(TRUNCATE)")
+    for side in ("-wal", "-shm"):
+        (home / f"state.db{side}").unlink()
+    if loss == "missing":
+        (home / "state.db").unlink()
+    elif loss in {"empty", "garbage"}:
+        (home / "state.db").write_bytes(b"" if loss == "empty" else b"this is no database" * 500)
+    elif loss == "behind":
+        shutil.copyfile(older, home / "state.db")
+    else:
+        log.write_bytes(cut)
+    before, lying = fingerprint(home), copies()
+    async with Record.open(home, read_only=True) as record:
+        assert await ids_of(record) == ["a", "b", "c"]
+        assert "temporary copy" in record.note
+        assert [hit.message.id for hit in await record.search("text")] != []
+        with pytest.raises(RecordReadOnly):
+            await say(record, "d")
+        assert not (await record.verify()).ok, "a home that needs a repair is not in order"
+    assert copies() == lying
+    assert fingerprint(home) == before
+
+
+async def test_no_leg_is_left(home: Path) -> None:
+    """A damaged database and no logs: that is said, and no empty record is shown."""
+    await make_home(home)
+    shutil.rmtree(home / "sessions")
+    (home / "home.jsonl").unlink()
+    for side in ("-wal", "-shm"):
+        (home / f"state.db{side}").unlink()
+    (home / "state.db").write_bytes(b"this is no database" * 500)
+    with pytest.raises(RecordDamaged, match="no logs"):
+        async with Record.open(home, read_only=True):
+            pass
+
+
+async def test_a_home_that_is_not_there(tmp_path: Path) -> None:
+    """Nothing is created."""
+    with pytest.raises(RecordUnavailable, match="missing"):
+        async with Record.open(tmp_path / "none", read_only=True):
+            pass
+    assert not (tmp_path / "none").exists()
+
+
+async def test_while_another_process_writes(home: Path) -> None:
+    """What it acknowledged is read at once and followed live, also while its lock is held or it is a stranger's."""
+    with Worker(home) as worker:
+        worker.ask("create", session=SESSION)
+        worker.ask("append", session=SESSION, id="0")
+        async with Record.open(home, read_only=True) as record:
+            for number in range(1, 30):
+                await worker.ask_soon("append", session=SESSION, id=str(number))
+                assert await ids_of(record) == [str(each) for each in range(number + 1)]
+            assert (await record.verify()).ok
+            follower = record.follow(SESSION, (await record.session(SESSION)).head_seq)
+            worker.send("append", session=SESSION, id="live")
+            live = await anext(follower)
+            assert isinstance(live, Entry)
+            assert live.id == "live"
+            worker.receive()
+            await follower.aclose()
+        with stranger(home / "state.db"):
+            async with Record.open(home, read_only=True) as record:
+                assert len(await ids_of(record)) == 31
+
+
+COMMANDS = (
+    "sessions",
+    f"sessions show {SESSION}",
+    "search text",
+    f"export {SESSION}",
+    "verify",
+    "deliveries",
+    "memory",
+    "people",
+    "pair",
+    f"config prompt {SESSION}",
+)
+"""Every command that only reads the record."""
+
+AT_ONCE_SECONDS = 20
+"""Less than the patience of a writer, and enough for a busy machine."""
+
+
+def run_command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the real command."""
+    command = [sys.executable, "-m", "hansard.cli.main", "--home", str(home), *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=AT_ONCE_SECONDS
+    )
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("weather", ["read-only", "full"])
+async def test_every_reading_command_works_at_once(tmp_path: Path, weather: str) -> None:
+    """Each says in one line why it is read-only, and shows what it always shows."""
+    with small_disk(tmp_path / "disk", "16m") as disk:
+        home = disk / "home"
+        await make_home(home)
+        async with Record.open(home) as record:
+            frozen = SessionFrozen(system="Be kind.", tools=())
+            await record.freeze(SESSION, frozen)
+        chosen = COMMANDS if PROVE else ("sessions", "search text", "verify")
+        wanted = {command: run_command(home, *command.split()).stdout for command in chosen}
+        reason = "the disk is mounted read-only" if weather == "read-only" else "the disk is full"
+        if weather == "read-only":
+            remount(disk, "ro")
+        else:
+            fill_disk(disk)
+        for command in chosen:
+            ended = run_command(home, *command.split())
+            assert (command, ended.stdout, ended.returncode) == (command, wanted[command], 0)
+            assert len(ended.stderr.splitlines()) == 1
+            assert ended.stderr.startswith("hansard: read-only: ")
+            assert reason in ended.stderr
+        ended = run_command(home, "-p", "hello")
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert reason in ended.stderr
+
+
+async def test_who_is_not_the_owner_leaves_the_home_alone(home: Path) -> None:
+    """Root reads a home of another user without making files in it that the other user could not write."""
+    need_mounts()
+    await make_home(home)
+    for path in (home, *home.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    before = fingerprint(home)
+    ended = run_command(home, "sessions")
+    assert (SESSION in ended.stdout, ended.returncode) == (True, 0)
+    assert "belongs to another user" in ended.stderr
+    assert fingerprint(home) == before
