@@ -75,7 +75,7 @@ def limit_section() -> str:
 def reference() -> str:
     """The whole page."""
     schema = resources.files("hansard.record.sqlite").joinpath("schema.sql").read_text(encoding="utf-8")
-    points = ", ".join(f"`{point}`" for point in crash.CRASH_POINTS)
+    points = ", ".join(f"`{point}`" for point in crash.CRASH_POINTS + crash.OPENING_POINTS)
     return f"""# Reference
 
 Generated from the code by `make reference`; a test keeps it true.

@@ -161,6 +161,29 @@ def stranger(database: Path) -> Iterator[Stranger]:
             process.kill()
 
 
+@contextmanager
+def rebuild(
+    home: Path, patience_seconds: float, crash: str = "", pause_seconds: float = 0
+) -> Iterator[subprocess.Popen[str]]:
+    """Let another process open a home; kill it at the end if it still runs."""
+    command = [
+        sys.executable,
+        "-m",
+        "tests.record.rebuild_worker",
+        str(home),
+        str(patience_seconds),
+        crash,
+        str(pause_seconds),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "opening\n"
+            yield process
+        finally:
+            process.kill()
+
+
 def need_strace() -> None:
     """Skip with the reason where system calls cannot be traced."""
     if shutil.which("strace") is None:

@@ -1,7 +1,8 @@
 """A process that opens a home and says how far it is: `… -m tests.record.rebuild_worker HOME PATIENCE [CRASH [PAUSE]]`.
 
 CRASH is `step:occurrence`, at which it dies. With PAUSE it rests at each journal for so many seconds, as on a slow
-machine. Its last line is `opened JOURNALS MEGABYTES`: how many journals it brought in line, and its memory at most.
+machine. Its first line is `opening`. Its last one is `opened JOURNALS MEGABYTES`: how many journals it brought in line,
+and its memory at most.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ async def main(home: Path, patience_seconds: float, crash: str = "", pause_secon
         if crash_point is not None:
             crash_point(step)
 
+    sys.stdout.write("opening\n")
+    sys.stdout.flush()
     context = Record.open(home, patience_seconds=patience_seconds, wiring=Wiring(reach=reach), progress=show)
     async with context:
         megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

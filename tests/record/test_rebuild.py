@@ -7,8 +7,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -26,31 +24,10 @@ from hansard.record.sqlite.queries import SQL
 from hansard.record.store import Wiring
 from hansard.testing.crash import count_steps
 from tests.record.helpers_logs import write_logs
+from tests.record.helpers_process import rebuild
 
-ROOT = Path(__file__).parents[2]
 PROVE = bool(os.environ.get("HANSARD_PROVE"))
 DEADLINE_SECONDS = 120
-
-
-@contextmanager
-def rebuild(
-    home: Path, patience_seconds: float, crash: str = "", pause_seconds: float = 0
-) -> Iterator[subprocess.Popen[str]]:
-    """Let another process open a home; kill it at the end if it still runs."""
-    command = [
-        sys.executable,
-        "-m",
-        "tests.record.rebuild_worker",
-        str(home),
-        str(patience_seconds),
-        crash,
-        str(pause_seconds),
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def count_journals(home: Path) -> int:

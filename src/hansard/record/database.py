@@ -128,7 +128,7 @@ class Database:
             create_schema(connection, rebuilding=next(list_logs(self.files), None) is not None)
             sync_folder(str(self.home))
         elif version < SCHEMA_VERSION:
-            migrate(connection, self.home / "backups", partial(refold, work=self.work))
+            migrate(connection, self.home / "backups", partial(refold, work=self.work), reach=self.reach)
         for kind, kind_version, ignorable in fetch(connection, SQL.list_kinds):
             check_kind(kind, kind_version, ignorable=bool(ignorable))
         self.identity = look_at(self.path)

@@ -21,14 +21,17 @@ CRASH_POINTS = (
     "released",
     "acknowledged",
     "reconciling",
-    "adopted",
     "reconciled",
 )
 """locked: the write lock is held. begun: the transaction has begun. applied: rows are in, nothing is logged.
 logging: after each file that was logged. logged: all files are, COMMIT comes next. committed: durable, nobody knows.
 removed: part files of sealed messages are gone. released: the lock is free. acknowledged: waiters were told.
-reconciling, reconciled: before and after a journal's files were brought in line with the database.
-adopted: a piece of a long log is in the database."""
+reconciling, reconciled: before and after a journal's files were brought in line with the database."""
+
+OPENING_POINTS = ("adopted", "copied", "altered", "folded", "migrated")
+"""Steps that only some openings come to. adopted: a piece of a long log is in the database. Of a migration: copied (the
+backup is made), altered (the tables have their new shape), folded (the entries are in the projections again), migrated
+(it is committed)."""
 
 
 class CrashPoint:
@@ -36,8 +39,8 @@ class CrashPoint:
 
     def __init__(self, name: str, occurrence: int = 1) -> None:
         """Choose the step."""
-        if name not in CRASH_POINTS:
-            message = f"no crash point {name!r}: one of {', '.join(CRASH_POINTS)}"
+        if name not in CRASH_POINTS + OPENING_POINTS:
+            message = f"no crash point {name!r}: one of {', '.join(CRASH_POINTS + OPENING_POINTS)}"
             raise ValueError(message)
         self._name = name
         self._left = occurrence

@@ -75,6 +75,7 @@ def migrate(
     backups: Path,
     refold: Callable[[apsw.Connection], None],
     migrations: Sequence[str] = MIGRATIONS,
+    reach: Callable[[str], None] = lambda _step: None,
 ) -> Path | None:
     """Bring an older database to the newest version, and leave one backup of it as it was.
 
@@ -93,13 +94,17 @@ def migrate(
         connection.execute(SQL.vacuum_into, (str(copy),))
         copy.chmod(0o600)
         sync_file(str(copy))
+        reach("copied")
         with immediate(connection):
             for step in migrations[version:]:
                 connection.execute(step)
+            reach("altered")
             refold(connection)
+            reach("folded")
             connection.pragma("user_version", len(migrations))
             copy.rename(backup)
             sync_folder(str(backups))
+        reach("migrated")
     except BaseException:
         copy.unlink(missing_ok=True)
         raise

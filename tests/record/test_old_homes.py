@@ -1,0 +1,118 @@
+"""Homes that older commits wrote, a killed answer among them, become homes of today: every entry, and a clean verify.
+
+`scripts/old_homes.py` made the archives, each with the code of its commit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import tarfile
+from pathlib import Path
+
+import apsw
+import pytest
+
+from hansard import Record
+from hansard.domain.ids import HOME_JOURNAL
+from hansard.record.sqlite.migrate import SCHEMA_VERSION
+from hansard.testing.crash import OPENING_POINTS
+from tests.record.helpers_process import rebuild
+
+ARCHIVES = sorted((Path(__file__).parent / "homes").glob("schema-*.tar.xz"))
+PROVE = bool(os.environ.get("HANSARD_PROVE"))
+POINTS = OPENING_POINTS[1:]
+KILLS = 40 if PROVE else 1
+KILL_SECONDS_MAX = 0.4
+DEADLINE_SECONDS = 120
+
+Entries = dict[tuple[str, int], tuple[str, str, str]]
+
+
+def unpack(archive: Path, home: Path) -> Entries:
+    """Unpack a home; return every entry of its logs by journal and seq, with id, kind and digest."""
+    with tarfile.open(archive) as packed:
+        packed.extractall(home, filter="data")
+    entries: Entries = {}
+    for path in [home / "home.jsonl", *sorted((home / "sessions").rglob("*.jsonl"))]:
+        journal_id = path.stem if path.parent != home else HOME_JOURNAL
+        for data in path.read_bytes().splitlines():
+            line = json.loads(data)
+            entries[journal_id, line["seq"]] = (line["id"], line["kind"], line["digest"])
+    return entries
+
+
+def stored(database: Path) -> Entries:
+    """Return every entry of a database."""
+    connection = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READWRITE)
+    query = "SELECT j.id, e.seq, e.id, e.kind, lower(hex(e.digest)) FROM entry e JOIN journal j ON j.key = e.journal"
+    try:
+        return {(journal, seq): (id, kind, digest) for journal, seq, id, kind, digest in connection.execute(query)}
+    finally:
+        connection.close()
+
+
+async def check_migrated(home: Path, before: Entries) -> None:
+    """A migrated home has every entry, verifies clean, and can be written to."""
+    async with Record.open(home) as record:
+        report = await record.verify()
+        assert report.ok, report.findings
+        cut = (await record.load_transcript("trip"))[-1]
+        assert (cut.id, cut.text, cut.status) == ("cut", "It takes three", "interrupted")
+        assert [turn.state for turn in await record.turns("trip")] == ["completed", "lost"]
+        await record.create_session(id="new", source="test")
+    assert before.items() <= stored(home / "state.db").items()
+
+
+def test_every_schema_that_was_written_has_a_home() -> None:
+    """The archives are those of the versions that a commit wrote."""
+    assert [path.name for path in ARCHIVES] == [f"schema-{version}.tar.xz" for version in (1, 3, 5, 6, 8)]
+
+
+@pytest.mark.loss("M4", "M7")
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.partition(".")[0])
+async def test_an_old_home_becomes_one_of_today(home: Path, archive: Path) -> None:
+    """Every entry is there, verify is clean, and one backup holds the database as it was."""
+    before = unpack(archive, home)
+    assert before
+    await check_migrated(home, before)
+    (backup,) = (home / "backups").iterdir()
+    assert backup.name.startswith(archive.name.partition(".")[0].replace("schema-", "state-v") + "-")
+    assert before.items() == stored(backup).items()
+
+
+@pytest.mark.loss("M4")
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.partition(".")[0])
+async def test_a_killed_migration_is_all_or_nothing(home: Path, archive: Path) -> None:
+    """Killed at each of its steps, it leaves the old database or the new one, and the next opening succeeds."""
+    before = unpack(archive, home)
+    for point in POINTS if PROVE else [random.choice(POINTS)]:
+        with rebuild(home, 30, f"{point}:1") as process:
+            assert process.wait(DEADLINE_SECONDS) == -signal.SIGKILL
+        database = apsw.Connection(str(home / "state.db"))
+        is_new = database.pragma("user_version") == SCHEMA_VERSION
+        database.close()
+        assert is_new == (point == "migrated")
+        assert before.items() <= stored(home / "state.db").items()
+    await check_migrated(home, before)
+    assert len(list((home / "backups").iterdir())) == 1
+
+
+@pytest.mark.loss("M4")
+@pytest.mark.timeout(1_800)
+async def test_a_migration_may_be_killed_at_any_moment(tmp_path: Path) -> None:
+    """Killed at a random moment, once or twice, every home migrates in the end."""
+    for number in range(KILLS):
+        for archive in ARCHIVES if PROVE else [random.choice(ARCHIVES)]:
+            home = tmp_path / f"{number}-{archive.name}"
+            before = unpack(archive, home)
+            for _ in range(random.randint(1, 2)):
+                with rebuild(home, 30) as process:
+                    try:
+                        process.wait(random.uniform(0, KILL_SECONDS_MAX))
+                    except subprocess.TimeoutExpired:
+                        process.kill()
+            await check_migrated(home, before)
