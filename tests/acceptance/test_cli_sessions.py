@@ -429,7 +429,7 @@ async def test_ctrl_c_leaves_the_older_file(home: Path, tmp_path: Path) -> None:
     target = folder / "out.md"
     target.write_text("older", encoding="utf-8")
     process = start(home, "export", "--all", "--format", "markdown", "-o", str(target))
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not any(path.stat().st_size for path in folder.iterdir() if path != target):
         assert process.poll() is None
         assert time.monotonic() < deadline

@@ -17,7 +17,7 @@ from hansard.errors import HansardError, NotFound
 from hansard.record.locks import FairLock
 from tests.engine.stage import WAIT_SECONDS_MAX, Gate, PlayedModel, answer_last, stage
 
-PATIENCE_SECONDS = 0.3
+PATIENCE_SECONDS = 1.0
 
 
 @contextmanager

@@ -87,7 +87,7 @@ async def talking(town: Town) -> AsyncIterator[None]:
 
 async def ended(process: subprocess.Popen[bytes]) -> int:
     """Wait until a process has ended, and return how."""
-    await until(lambda: process.poll() is not None, 30)
+    await until(lambda: process.poll() is not None)
     assert process.returncode is not None
     return process.returncode
 

@@ -91,7 +91,7 @@ async def test_a_gateway_is_reloaded_and_looked_at(home: Path, tmp_path: Path) -
         _, page = await ask(home, "/metrics")
         assert parse(page)["hansard_config_valid"].samples["hansard_config_valid", ()] == 0
         process.send_signal(signal.SIGTERM)
-        await until(lambda: process.poll() is not None, 30)
+        await until(lambda: process.poll() is not None)
         assert process.returncode == 143
         assert process.stderr is not None
         assert process.stderr.read() == ""
@@ -111,7 +111,7 @@ async def test_a_newer_hansard_ends_an_old_gateway(home: Path, tmp_path: Path) -
     async with running(home) as process:
         before = (home / "home.jsonl").read_bytes()
         migrate_further(home)
-        await until(lambda: process.poll() is not None, 30)
+        await until(lambda: process.poll() is not None)
         assert process.returncode == 3
         assert process.stderr is not None
         said = process.stderr.read()

@@ -135,6 +135,10 @@ class BotApi:
         await site.start()
         self.port = self._runner.addresses[0][1]
 
+    def is_taken(self) -> bool:
+        """Return whether the bot has confirmed every update: it asks for those after the last one."""
+        return self.offsets[-1:] == [self.world.next_update]
+
     async def down(self) -> None:
         """Be gone: connections break, and no new ones are taken."""
         runner, self._runner = self._runner, None

@@ -151,12 +151,12 @@ async def test_parts_are_answered_together(play: Play) -> None:
     before = [each.id for each in await play.messages(play.ann)]
     for part in ("paste" * 819, "paste" * 819, "paste"):
         play.api.world.say(play.ann, play.ann, part)
-        await asyncio.sleep(0.3)
+        await until(play.api.is_taken)
     await until(play.shows(play.ann, f"paste {LAST_WORDS}"))
     await rest(play.bot, play.api)
     for caption in ("an album", "", ""):
         play.api.world.send_file(play.ann, play.ann, "photo", PNG, caption, media_group_id="album")
-        await asyncio.sleep(0.3)
+        await until(play.api.is_taken)
     await rest(play.bot, play.api)
     new = [each for each in await play.messages(play.ann) if each.id not in before]
     assert [each.role for each in new] == [Role.USER] * 3 + [Role.ASSISTANT] + [Role.USER] * 3 + [Role.ASSISTANT]
@@ -250,7 +250,7 @@ async def test_streaming_stopping_and_downtime(tmp_path: Path) -> None:
     async with bot_api() as api:
         ann = api.world.person("Ann")
         bot = Bot(tmp_path / "home", api.url, api.token)
-        script = write_script(tmp_path / "script", "{last} " + LAST_WORDS, delay_seconds=0.1)
+        script = write_script(tmp_path / "script", "{last} " + LAST_WORDS, delay_seconds=0.5)
         bot.configure(script, f'allow = ["{ann}"]')
         async with running(bot):
             api.world.say(ann, ann, "hello")
