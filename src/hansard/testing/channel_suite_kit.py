@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
     Check = Callable[["Scene"], Awaitable[None]]
 
-HEAR_SECONDS_MAX = 20.0
+HEAR_SECONDS_MAX = 120.0
 """How long a contract waits for what somebody said before it calls the contract broken."""
 
 GREET_SECONDS = 0.3
 """Between two greetings to a channel that has only begun to listen: what was said before it did is not for it."""
 
-LEAVE_SECONDS_MAX = 10.0
+LEAVE_SECONDS_MAX = 60.0
 WAIT_SECONDS_MAX = 3600.0
 
 WORDS = frozenset({EventKind.MESSAGE, EventKind.EDIT, EventKind.DELETION})

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Item = Entry | Chunk
 Found = TypeVar("Found")
 
-FOLLOW_SECONDS_MAX = 20.0
+FOLLOW_SECONDS_MAX = 120.0
 """How long a contract waits for a follower before it calls the contract broken."""
 
 

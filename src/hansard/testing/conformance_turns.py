@@ -64,7 +64,7 @@ async def a_turn_may_wait(backend: Backend) -> None:
         order: list[str] = []
 
         async def wait() -> None:
-            async with record.turn(session_id, wait_seconds=10) as turn:
+            async with record.turn(session_id, wait_seconds=120) as turn:
                 order.append("second")
                 await turn.append(Message.assistant("second"))
 
@@ -109,7 +109,7 @@ async def a_stale_stream_is_refused(backend: Backend) -> None:
             await reply.__aenter__()
             await reply.write("in time")
         with require_error(StaleLease, "a stream after the end"):
-            for _ in range(200):
+            for _ in range(20_000):
                 await reply.write("too late")
                 await asyncio.sleep(0.005)
         message = (await record.load_transcript(session_id))[0]
