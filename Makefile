@@ -1,7 +1,7 @@
 # Every door of the project. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup chat test cover check reference format prove bench lock clean
+.PHONY: help setup chat test test-long cover check reference format prove bench lock clean
 
 # Programs start in half the time when Python may keep what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
@@ -18,7 +18,7 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$name"; break; }; done)
 
 help: ## list the doors
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.package ## create .venv from the hash-pinned requirements
 
@@ -51,6 +51,10 @@ test: setup ## run every ring of tests; HANSARD_SEED=n repeats a run
 	@if grep -rqs --include='test_*.py' 'mark\.alone' tests; then \
 		$(BIN)/python -m pytest tests -m alone --session-timeout=$(ALONE_SECONDS_MAX); fi
 	$(BIN)/python -m pytest tests -m "not alone" -n $(WORKERS) --dist loadgroup --session-timeout=$(TEST_SECONDS_MAX)
+
+# One door for both: counts and limits are all that differs.
+test-long: ## run every ring of tests with higher counts
+	@HANSARD_LONG=1 $(MAKE) test TEST_SECONDS_MAX=7200 ALONE_SECONDS_MAX=1800
 
 cover: setup ## report branch coverage of domain and record
 	$(BIN)/python -m pytest tests -m "not alone" -n $(WORKERS) --dist loadgroup --cov --cov-report=term-missing

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 from pathlib import Path
 
@@ -41,13 +40,14 @@ from tests.acceptance.stories_program import (
     write_script,
 )
 from tests.acceptance.stories_terminal import READY, ChatTerminal
+from tests.counts import times
 from tests.providers.behaviour import Behaviour
 from tests.providers.server import Provider
 from tests.terminal import tmux
 
 ECHO = {"text": "I was told: {last}"}
 
-HELD_SECONDS = 15.0 if os.environ.get("HANSARD_PROVE") else 0.0
+HELD_SECONDS = times(test=0, long=10, prove=15)
 """How long a stranger holds the database at start-up."""
 
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}

@@ -19,6 +19,7 @@ import apsw
 import pytest
 
 from hansard import Record
+from tests.counts import times
 from tests.crash.checks import check_record
 from tests.crash.evidence import Evidence
 from tests.crash.processes import Program, programs
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from tests.crash.tally import Tally
 
 PROVE = bool(os.environ.get("HANSARD_PROVE"))
-ROUNDS = 20 if PROVE else 3
+ROUNDS = times(test=2, long=3, prove=20)
 IMAGE_BYTES = 512 * 1024 * 1024
 SYSTEM_PATH = "/usr/sbin:/sbin:" + os.environ.get("PATH", "")
 TOOLS = ("mkfs.ext4", "mount", "umount", "xfs_io")

@@ -18,13 +18,14 @@ from hansard.domain.requests import FailureKind, FinishReason
 from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnState
 from hansard.testing.crash import CRASH_POINTS
+from tests.counts import times
 from tests.engine.compactor import ASKED
 from tests.engine.stage import WAIT_SECONDS_MAX, Answer, Stage, failure, stage
 from tests.engine.test_compaction import MANUAL, SETTINGS, SUMMARY, Summing, last_request, talk
 from tests.engine.worker import ROOT
 
 PROVE = bool(os.environ.get("HANSARD_PROVE"))
-ROUNDS = 300 if PROVE else 12
+ROUNDS = times(test=6, long=12, prove=300)
 POINTS = [*(point for point in CRASH_POINTS if not point.startswith("reconcil")), ASKED]
 OCCURRENCES = (1, 2, 3)
 

@@ -8,11 +8,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from tests.counts import times
 from tests.engine.teller import Teller
 from tests.record.state_driver import Driver
 
 PROVE = bool(os.environ.get("HANSARD_PROVE"))
-EXAMPLES = 400 if PROVE else 30
+EXAMPLES = times(test=15, long=30, prove=400)
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 """A story is made of real commits: to shorten one that fails would take longer than to read it."""

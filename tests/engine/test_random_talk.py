@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import sys
 from asyncio.subprocess import PIPE, create_subprocess_exec
@@ -18,13 +17,14 @@ from hansard.domain.entries import Entry, MessageSealed, MessagesUndone, TurnEnd
 from hansard.domain.messages import Role
 from hansard.domain.requests import UserSaid
 from hansard.domain.transcript import streamed_pieces
+from tests.counts import times
 from tests.engine.journals import contexts
 from tests.engine.stage import PlayedModel, Stage, answer_last, stage
 from tests.engine.validator import assert_valid
 from tests.engine.worker import ROOT
 
 SESSION = "babel"
-ROUNDS = 30 if os.environ.get("HANSARD_PROVE") else 4
+ROUNDS = times(test=2, long=4, prove=30)
 TALK_SECONDS = (0.5, 1.5)
 """How long a process talks before it is killed."""
 

@@ -16,13 +16,14 @@ import pytest
 from hansard.delivery.audit import audit_chat
 from hansard.domain.messages import Role
 from hansard.record.api import Record
+from tests.counts import times
 from tests.gateway.matrix_stage import NURSERY
 from tests.gateway.phones import BOT, PHONE, Both, channels_on
 from tests.gateway.socket_platform import served_platform
 from tests.gateway.stage import AGENT, ANN, until, write_script
 from tests.gateway.worker_both import run
 
-ROUNDS = 25 if os.environ.get("HANSARD_PROVE") else 2
+ROUNDS = times(test=1, long=2, prove=25)
 TERMINAL_SECONDS_MAX = 120
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import signal
 import subprocess
@@ -18,10 +17,11 @@ from hansard.domain.messages import Role
 from hansard.domain.notices import language
 from hansard.record.api import Record
 from hansard.testing import Platform, RecordingChannel
+from tests.counts import times
 from tests.gateway.socket_platform import served_platform
 from tests.gateway.stage import AGENT, ANN, BOB, settled, until, write_script
 
-KILLS = 100 if os.environ.get("HANSARD_PROVE") else 5
+KILLS = times(test=3, long=5, prove=100)
 ROOMS = 3
 
 

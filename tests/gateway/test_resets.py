@@ -13,12 +13,16 @@ from hansard.domain.settings_matrix import Matrix
 from hansard.record.api import Record
 from hansard.record.store import Wiring
 from hansard.testing import RECORDING_CAPABILITIES, FakeClock, Platform
+from tests.counts import times
 from tests.gateway.stage import AGENT, ANN, Playing, app_with, gateway_on
 from tests.gateway.witness import SLOW, TAG, Witness, tags_of
 
-CHATS = 1000
-RESET_EACH = 100
+CHATS = times(test=240, long=1000, prove=1000)
+RESET_EACH = CHATS // 10
 """Chats that are reset in each of the ways."""
+
+DURING = RESET_EACH // 2
+"""Chats that are reset while an answer runs."""
 
 
 async def everybody_says(play: Playing, chats: Iterable[tuple[int, str]], words: str) -> None:
@@ -30,7 +34,7 @@ async def everybody_says(play: Playing, chats: Iterable[tuple[int, str]], words:
 
 @pytest.mark.slow
 @pytest.mark.loss("H1", "H2", "H7", "H8", "H10")
-async def test_a_thousand_chats_are_reset(home: Path) -> None:
+async def test_many_chats_are_reset(home: Path) -> None:
     """By `/new`, after a pause, at an hour of the day; between turns and during one: a request is of one session."""
     clock, platform, witness = FakeClock(), Platform(), Witness()
     settings = Settings(
@@ -48,13 +52,13 @@ async def test_a_thousand_chats_are_reset(home: Path) -> None:
         by_word, by_pause, by_hour, during = (chats[first::4][:RESET_EACH] for first in range(4))
         await everybody_says(play, by_word, "/new")
         await everybody_says(play, by_word, "chat{number} session2")
-        for number, chat in during[:50]:
+        for number, chat in during[:DURING]:
             platform.say(chat, ANN, f"chat{number} session1 {SLOW}")
-        await play.until(lambda: witness.slow == 50)
-        for number, chat in during[:50]:
+        await play.until(lambda: witness.slow == DURING)
+        for number, chat in during[:DURING]:
             platform.say(chat, ANN, "/new")
             platform.say(chat, ANN, f"chat{number} session2")
-        await play.until(lambda: len(platform.room(during[49][1]).timeline) >= 6)
+        await play.until(lambda: len(platform.room(during[DURING - 1][1]).timeline) >= 6)
         witness.gate.set()
         await play.settled()
         clock.advance(31 * 60)
@@ -62,11 +66,11 @@ async def test_a_thousand_chats_are_reset(home: Path) -> None:
         clock.advance(26 * 3600)
         await everybody_says(play, by_hour, "chat{number} session2")
         assert all(len(tags_of(request)) == 1 for request in witness.requests)
-        await check_sessions(record, chats, RESET_EACH * 3 + 50)
+        await check_sessions(record, chats, RESET_EACH * 3 + DURING)
         for _, chat in (by_word[0], by_pause[0], by_hour[0], during[0]):
             audit = await play.audit(chat)
             assert audit.ok, audit.differences
-        for _, chat in during[:50]:
+        for _, chat in during[:DURING]:
             assert sum(text.startswith("Well, ") for text in play.texts(chat)) == 1, "begun before, shown where asked"
         report = await record.verify()
         assert report.ok, report.findings

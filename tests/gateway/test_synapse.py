@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -16,6 +15,7 @@ from hansard.domain.notices import language
 from hansard.record.api import Record
 from tests.channels.people import Peer, new_account, peer
 from tests.channels.synapse import Synapse
+from tests.counts import times
 from tests.gateway.matrix_stage import (
     Bot,
     Offspring,
@@ -32,11 +32,10 @@ from tests.gateway.matrix_stage import (
 )
 from tests.gateway.stage import entries_of, write_script
 
-PROVES = bool(os.environ.get("HANSARD_PROVE"))
-REPLAYS = 50 if PROVES else 10
-PEOPLE = 10
+REPLAYS = times(test=4, long=10, prove=50)
+PEOPLE = times(test=4, long=10, prove=10)
 """Who play the report at the same time, each in a room of their own; every second room is encrypted."""
-KILLS = 100 if PROVES else 10
+KILLS = times(test=4, long=10, prove=100)
 
 pytestmark = pytest.mark.slow
 

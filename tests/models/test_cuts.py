@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import msgspec
 import pytest
 
 from hansard.domain.requests import FailureKind, Finished
+from tests.counts import times
 from tests.models.helpers import Answer, ask, asking
 from tests.providers.behaviour import Behaviour, Call, Exchange
 from tests.providers.server import Provider
@@ -58,9 +57,9 @@ def check_cut(exchange: Exchange, answer: Answer, finished_at: int) -> None:
 async def test_cut_at_every_byte(style: str, framing: str, seed: int) -> None:
     """Cut after each byte of the body: the text is what was sent in whole events, and the end is told as it was.
 
-    A proof makes every cut; a test run makes every fifth, from a place that the seed chooses.
+    A proof makes every cut; a test run makes a few, from a place that the seed chooses.
     """
-    step = 1 if os.environ.get("HANSARD_PROVE") else 11
+    step = times(test=23, long=11, prove=1)
     whole = msgspec.structs.replace(SHORT, framing=framing)
     full = await size_of(style, whole)
     finished_at = await finish_event(style, whole)

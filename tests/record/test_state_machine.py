@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 from hansard.domain.entries import Chunk, Entry
 from hansard.errors import OutcomeUnknown, RecordUnavailable
 from hansard.testing.crash import CRASH_POINTS
+from tests.counts import times
 from tests.record.state_driver import KEYS, Driver, Killed, outcome
 from tests.record.state_model import Model, Refused
 from tests.record.state_steps import ANYTHING, OPERATIONS, PICK, SHARED, SPEECH, TEXT, TEXTS, Step, Steps
@@ -340,7 +341,7 @@ def test_the_record_equals_its_model() -> None:
     run_state_machine_as_test(
         RecordMachine,
         settings=settings(
-            max_examples=250 if PROVE else 40,
+            max_examples=times(test=20, long=40, prove=250),
             stateful_step_count=50 if PROVE else 30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
 
 from hansard import Record, RecordUnavailable
+from tests.counts import times
 from tests.record.helpers_facts import assert_clean, eventually, ids_of, new_session, outcome, say
 from tests.record.helpers_process import Worker, stranger
 
-HELD_SECONDS = 20 if os.environ.get("HANSARD_PROVE") else 3
+HELD_SECONDS = times(test=3, long=20, prove=20)
 MOMENT_SECONDS = 0.5
 """Long enough for a call that does not wait for the lock to end, on a quiet machine."""
 

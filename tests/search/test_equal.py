@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from hansard import Message, Record
 from hansard.domain.messages import Text, ToolCall
+from tests.counts import times
 from tests.search.oracle import Asked, Said
 from tests.search.samples import queries, texts
 from tests.search.scene import (
@@ -31,7 +31,7 @@ SOURCES = ("cli", "matrix")
 TITLES = (None, "Trip to Łódź", "100% a_b", "trip")
 TOOLS = ("read_file", "web.search", "日本")
 SESSIONS = ("s0", "s1", "s2")
-EXAMPLES = 300 if os.environ.get("HANSARD_PROVE") else 12
+EXAMPLES = times(test=8, long=12, prove=300)
 """Records that are drawn, each searched dozens of times at eight stages."""
 
 

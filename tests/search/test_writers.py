@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import sys
 import threading
@@ -19,13 +18,14 @@ import pytest
 from hansard import Message, Record
 from hansard.record.reading import Readers, Snapshot
 from hansard.record.search_index import SearchIndex
+from tests.counts import times
 from tests.search.oracle import Asked, scan
 from tests.search.samples import WORDS
 from tests.search.scene import check, drop_index, everything_said, index_all, index_held, look
 
 ROOT = Path(__file__).parents[2]
 WRITERS = 4
-SEARCHES = 50 if os.environ.get("HANSARD_PROVE") else 8
+SEARCHES = times(test=6, long=12, prove=50)
 SHARE = 10
 """Messages that each writer may append beside one search."""
 

@@ -283,7 +283,9 @@ def test_wrong_variables(home: Path, variable: str, what: str) -> None:
     assert finding == (f"environment variable {variable}", what)
 
 
-@pytest.mark.parametrize("variable", ["HANSARD_HOME", "HANSARD_DEMO_FOLDER", "HANSARD_SEED", "HANSARD_PROVE", "BUSY"])
+@pytest.mark.parametrize(
+    "variable", ["HANSARD_HOME", "HANSARD_DEMO_FOLDER", "HANSARD_SEED", "HANSARD_LONG", "HANSARD_PROVE", "BUSY"]
+)
 def test_other_variables(home: Path, variable: str) -> None:
     """Variables that are not settings, and not nearly, are left alone."""
     assert read_config(home, {variable: "x"}, {})[1] == []

@@ -6,7 +6,6 @@ model, what is away, and which summaries count.
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from functools import cache
@@ -19,9 +18,10 @@ from hansard.domain.conversation import Conversation, Placed
 from hansard.domain.messages import Role, Status, Text, ToolCall, ToolResult
 from hansard.domain.turns import TurnState
 from hansard.engine.context import Manner, opening_of, render, shown
+from tests.counts import times
 from tests.engine.validator import assert_valid
 
-STORIES = 3000 if os.environ.get("HANSARD_PROVE") else 200
+STORIES = times(test=100, long=200, prove=3000)
 STEPS = 40
 
 

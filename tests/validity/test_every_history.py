@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 
@@ -13,11 +12,12 @@ from hansard.domain.conversation import Conversation
 from hansard.domain.entries import Entry, SessionFrozen
 from hansard.domain.requests import AssistantSaid, Request, Rules, Said, ToolSpec, UserSaid, family_of
 from hansard.engine.context import build_request
+from tests.counts import times
 from tests.engine.validator import problems as said_problems
 from tests.validity.bodies import STYLES, Style, wrong_with
 from tests.validity.inventor import invent
 
-JOURNALS = 5000 if os.environ.get("HANSARD_PROVE") else 250
+JOURNALS = times(test=100, long=250, prove=5000)
 
 TOOLS = (ToolSpec(name="echo", description="Says it again."),)
 

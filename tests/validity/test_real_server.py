@@ -22,11 +22,12 @@ from hansard.engine.context import build_request
 from hansard.errors import ModelMissing
 from hansard.models.demo_files import DemoFiles, demo_folder, find_demo, install_demo
 from hansard.models.pydantic import open_provider
+from tests.counts import times
 from tests.validity.inventor import invent
 from tests.validity.test_every_history import TOOLS
 
 PROVE = bool(os.environ.get("HANSARD_PROVE"))
-SAMPLE = 40 if PROVE else 4
+SAMPLE = times(test=2, long=4, prove=40)
 START_SECONDS_MAX = 120.0
 ANSWER_SECONDS_MAX = 120.0
 KEY = "sample"

@@ -1,0 +1,15 @@
+"""How often a test repeats itself: `make test`, `make test-long` (HANSARD_LONG), `make prove` (HANSARD_PROVE)."""
+
+from __future__ import annotations
+
+import os
+
+PROVE = bool(os.environ.get("HANSARD_PROVE"))
+LONG = bool(os.environ.get("HANSARD_LONG"))
+
+
+def times(test: int, long: int, prove: int) -> int:
+    """Return the count of this run. Every kind of case comes up in each of them, with the smallest count too."""
+    if PROVE:
+        return prove
+    return long if LONG else test
