@@ -22,6 +22,7 @@
     │   └── PostUnknown          it may have been shown, or not
     ├── UsedAfterFork            a record that was opened before fork() is used in the child
     ├── RecordUnavailable        not written, nothing lost; heals by itself
+    │   └── LogUnwritable        the log of one journal cannot be written; the other journals go on
     ├── OutcomeUnknown           written or not: repeat with the same id to know
     └── RecordRefused            the record cannot be used as it is
         ├── RecordReadOnly       it was opened for reading only
@@ -163,6 +164,17 @@ class RecordUnavailable(HansardError):
 
     retryable = True
     hint = "What was recorded is safe. Remove the cause that the message names, and try again."
+
+
+class LogUnwritable(RecordUnavailable):
+    """A file of one journal's log cannot be written. Nothing of this call was written; other journals go on."""
+
+    hint = "What was recorded is safe, and other sessions go on. Make the file that the message names writable again."
+
+    def __init__(self, message: str, name: str = "") -> None:
+        """Keep the file's name below the home."""
+        super().__init__(message)
+        self.name = name
 
 
 class OutcomeUnknown(HansardError):

@@ -12,18 +12,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from hansard.domain.ids import log_path
 from hansard.domain.notices import language
-from hansard.errors import RecordUnavailable
-from hansard.intake.receive import Intake
+from hansard.errors import LogUnwritable, RecordUnavailable
+from hansard.intake.receive import UNWRITABLE, Intake
 from hansard.ports.channel import Batch
 from hansard.record.api import Record
 from tests.engine.stage import WAIT_SECONDS_MAX
 from tests.intake.crash_worker import BATCH
-from tests.intake.town import HOME_OF_ANN, ROOM, Doorman, settings_of, town
-from tests.record.helpers_process import stranger
+from tests.intake.town import BOB, HOME_OF_ANN, ROOM, Doorman, settings_of, town
+from tests.record.helpers_process import immutable, stranger
 
 ROOT = Path(__file__).parents[2]
 POINTS = ["applied", "logging", "logged", "committed", "acknowledged"]
+HOME_OF_BOB = "matrix:room:!bob:example.org"
 COMMITS = 12
 """How many commits the batch takes, about: kills are drawn among them."""
 
@@ -89,6 +91,30 @@ async def test_a_record_that_cannot_be_written_loses_nothing(home: Path) -> None
         ]
         assert words.count("third") == 1
         assert await record.cursor("matrix", Doorman.account) == "c1"
+
+
+@pytest.mark.loss("F14", "B15")
+async def test_one_unwritable_log_holds_up_no_other_chat(home: Path) -> None:
+    """The person is told that this message was not taken; other chats are served, and this one once it healed."""
+    async with town(home) as here:
+        await here.take(here.event("before"))
+        route = await here.record.route(HOME_OF_ANN)
+        assert route is not None
+        with immutable(home / log_path(route.session_id)):
+            await here.take(here.event("refused"), here.event("hello", sender=BOB, chat=HOME_OF_BOB), cursor="c2")
+        (told,) = here.told_at_home(HOME_OF_ANN)
+        assert UNWRITABLE in told
+        assert str(home) not in told
+        assert [type(error) for _, error in here.reports] == [LogUnwritable]
+        here.reports.clear()
+        await here.take(here.event("after"), cursor="c3")
+        words = [message.text for message in await here.record.load_transcript(route.session_id)]
+        assert [word for word in words if word in {"before", "refused", "after"}] == ["before", "after"]
+        other = await here.record.route(HOME_OF_BOB)
+        assert other is not None
+        assert "hello" in [message.text for message in await here.record.load_transcript(other.session_id)]
+        assert await here.record.cursor("matrix", Doorman.account) == "c3"
+        await here.check()
 
 
 @pytest.mark.loss("F8")

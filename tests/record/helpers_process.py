@@ -267,3 +267,15 @@ def fill_disk(folder: Path, leave_bytes: int = 0) -> Path:
     with ballast.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, max(size, 1))
     return ballast
+
+
+@contextmanager
+def immutable(path: Path) -> Iterator[None]:
+    """Let one file not be written, not even by root or through an open file (EPERM)."""
+    tried = subprocess.run(["chattr", "+i", str(path)], capture_output=True, check=False, text=True)
+    if tried.returncode:
+        pytest.skip(f"chattr +i does not work here: {tried.stderr.strip()[:200]}")
+    try:
+        yield
+    finally:
+        subprocess.run(["chattr", "-i", str(path)], check=True)

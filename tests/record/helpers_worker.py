@@ -7,6 +7,7 @@ output: `{"ok": …}` or `{"error": name, "message": …}`. An answer is written
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -37,6 +38,7 @@ class Servant:
         self.record: Record | None = None
         self.turn: Turn | None = None
         self.reply: Reply | None = None
+        self.hoarded: list[int] = []
 
     @property
     def here(self) -> Record:
@@ -65,6 +67,18 @@ class Servant:
         text = order.get("text", "x") * order.get("times", 1)
         entry = await self.here.append(order["session"], Message.user(text, id=order["id"]))
         return entry.seq
+
+    async def do_unit(self, order: dict[str, Any]) -> int:
+        """Append one message to each of several sessions, in one commit."""
+        entries = [(session, Message.user("x", id=order["id"])) for session in order["sessions"]]
+        return len((await self.here.accept(entries)).entries)
+
+    async def do_sessions(self, order: dict[str, Any]) -> list[str]:
+        """Create many sessions with a message each, one after the other; give those that are in the record."""
+        for number in range(order["count"]):
+            session = await self.here.create_session(id=f"s{number}", source="test")
+            await self.here.append(session.id, Message.user("x", id="m"))
+        return [session.id for session in await self.here.sessions()]
 
     async def do_many(self, order: dict[str, Any]) -> list[int]:
         """Append many messages, one after the other."""
@@ -138,6 +152,20 @@ class Servant:
     async def do_copytree(self, order: dict[str, Any]) -> None:
         """Copy the whole home inside this process, as a careless backup would."""
         shutil.copytree(self.home, order["to"])
+
+    async def do_hoard(self, order: dict[str, Any]) -> int:
+        """Open files until so many are left."""
+        with contextlib.suppress(OSError):
+            while True:
+                self.hoarded.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(order["leave"]):
+            os.close(self.hoarded.pop())
+        return len(self.hoarded)
+
+    async def do_release(self, _order: dict[str, Any]) -> None:
+        """Close the hoarded files."""
+        while self.hoarded:
+            os.close(self.hoarded.pop())
 
     async def do_trouble(self, _order: dict[str, Any]) -> str:
         """Give what the record says is wrong."""

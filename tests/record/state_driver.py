@@ -136,7 +136,7 @@ class Driver:
         writer = self.record.store.writer
         for _ in range(SPINS_MAX):
             self.loop.spin()
-            if writer.queued_items:
+            if writer.queue.items:
                 writer.step()
             elif all(task.done() for task in tasks):
                 return

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hansard.errors import OutcomeUnknown, RecordUnavailable
+from hansard.record.queue import Item
 from hansard.record.store import open_store
-from hansard.record.writer import Item
 from hansard.testing import Wiring, abandon_store
 
 
@@ -17,13 +17,13 @@ def test_only_what_was_never_tried_can_be_taken_back(home: Path) -> None:
         answered: list[Item] = []
         fresh, doubtful = (Item(lambda _tx: None, answered.append) for _ in range(2))
         doubtful.doubt = True
-        store.writer.submit(fresh)
-        store.writer.submit(doubtful)
-        assert not store.writer.withdraw(doubtful)
+        store.writer.queue.submit(fresh)
+        store.writer.queue.submit(doubtful)
+        assert not store.writer.queue.withdraw(doubtful)
         store.writer.abandon()
         assert [type(item.error) for item in answered] == [RecordUnavailable, OutcomeUnknown]
         again = Item(lambda _tx: None, answered.append)
-        store.writer.submit(again)
-        assert store.writer.withdraw(again)
+        store.writer.queue.submit(again)
+        assert store.writer.queue.withdraw(again)
     finally:
         abandon_store(store)

@@ -137,11 +137,11 @@ def test_one_failed_sync_costs_nothing_but_the_wait(home: Path) -> None:
 
 
 @pytest.mark.loss("B22")
-@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
-async def test_a_log_that_cannot_be_written_refuses_the_batch(home: Path, error: str) -> None:
+@pytest.mark.parametrize(("error", "answer"), [("EIO", "LogUnwritable"), ("ENOSPC", "RecordUnavailable")])
+async def test_a_log_that_cannot_be_written_refuses_the_batch(home: Path, error: str, answer: str) -> None:
     """No leg is ahead of the other: the entry is in neither, and comes once when it is repeated."""
     with servant(home) as worker:
-        assert append_in_weather(worker, *failing("write", log_of(home), error)) == "RecordUnavailable"
+        assert append_in_weather(worker, *failing("write", log_of(home), error)) == answer
         worker.kill()
     async with Record.open(home) as record:
         assert await ids_of(record) == ["before"]

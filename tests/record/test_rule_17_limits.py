@@ -131,10 +131,10 @@ async def test_the_queue_holds_callers_back(home: Path) -> None:
         lock.acquire()
         calls = [record.append(SESSION, Message.user(text, id=f"m{number}")) for number in range(12)]
         many = asyncio.gather(*calls, return_exceptions=True)
-        await eventually(lambda: record.store.writer.queued_bytes > QUEUE_BYTES_MAX / 2)
-        assert record.store.writer.queued_bytes <= QUEUE_BYTES_MAX + ENTRY_BYTES_MAX
+        await eventually(lambda: record.store.writer.queue.bytes > QUEUE_BYTES_MAX / 2)
+        assert record.store.writer.queue.bytes <= QUEUE_BYTES_MAX + ENTRY_BYTES_MAX
         assert {type(each) for each in await many} == {RecordUnavailable}
-        assert record.store.writer.queued_bytes == 0
+        assert record.store.writer.queue.bytes == 0
         lock.release()
         lock.close()
         await say(record, "a")

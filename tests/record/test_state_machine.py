@@ -177,7 +177,7 @@ class RecordMachine(RuleBasedStateMachine):
 
         (task,) = self.driver.start(outcome(speak()))
         for move in range(moves):
-            if move % 2 and self.driver.record.store.writer.queued_items:
+            if move % 2 and self.driver.record.store.writer.queue.items:
                 self.driver.record.store.writer.step()
             self.driver.loop.spin()
         task.cancel()

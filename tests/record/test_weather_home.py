@@ -78,7 +78,7 @@ def test_a_home_that_becomes_read_only_is_loud_and_heals(home: Path) -> None:
         with immutable(home):
             with pytest.raises(WorkerError) as refused:
                 worker.ask("append", session=SESSION, id="refused")
-            assert refused.value.name in {"RecordUnavailable", "OutcomeUnknown"}
+            assert refused.value.name in {"LogUnwritable", "RecordUnavailable", "OutcomeUnknown"}
             assert worker.ask("trouble")
             assert [row[0] for row in worker.ask("texts", session=SESSION)][:1] == ["before"]
         worker.ask("append", session=SESSION, id="after")

@@ -16,6 +16,7 @@ from hansard.errors import (
     IdConflict,
     InvalidInput,
     LeaseHeld,
+    LogUnwritable,
     NotFound,
     OutcomeUnknown,
     PostUnknown,
@@ -42,6 +43,7 @@ def test_what_can_be_retried() -> None:
     assert {each for each in every_error() if each.retryable} == {
         LeaseHeld,
         RecordUnavailable,
+        LogUnwritable,
         OutcomeUnknown,
         ChannelBusy,
         ChannelDown,

@@ -178,3 +178,5 @@ class Passing(msgspec.Struct, frozen=True, kw_only=True):
     chat: str = ""
     text: str = ""
     cursor: str = ""
+    is_told_at_home: bool = False
+    """The chat's session cannot be written, so that the text is recorded in the home journal."""

@@ -70,6 +70,9 @@ RETRY_SECONDS_MIN: Final = 0.05
 RETRY_SECONDS_MAX: Final = 1.0
 """The longest pause between two tries of a failing commit."""
 
+PARKED_SECONDS: Final = 2.0
+"""The pause before the end of a turn or of a delivery is tried again whose session's log cannot be written."""
+
 CHECKPOINT_WAL_BYTES: Final = 4 * MIB
 """The WAL is copied back into the database beyond this size, by the keeper, never by the writer."""
 
@@ -90,7 +93,13 @@ JOURNALS_KEPT_MAX: Final = 4096
 """Journals whose heads the writer remembers between its commits."""
 
 LOG_HANDLES_MAX: Final = 512
-"""Log files that the writer keeps open between commits."""
+"""Log files that the writer keeps open between commits, where the limit of open files allows it."""
+
+LOG_HANDLES_SHARE: Final = 4
+"""The writer keeps at most one in so many of the files that its process may open."""
+
+LOG_HANDLES_MIN: Final = 8
+"""Log files that the writer keeps open under the smallest limit of open files."""
 
 POSITION_CHARACTERS_MAX: Final = 400
 """A follower's position: two numbers and an id."""

@@ -19,13 +19,22 @@ import msgspec
 from hansard.domain.access import Action, may
 from hansard.domain.arrivals import Arrival, Change, Held, Invited, Manner, Outcome, Passing, Rules
 from hansard.domain.chats import key_in_chat, message_id_of, parse_key
+from hansard.domain.ids import HOME_JOURNAL, log_path
 from hansard.domain.limits import TITLE_CHARACTERS_MAX
 from hansard.domain.messages import Message, Part, Role, Text, TextForm
 from hansard.domain.notices import language
 from hansard.domain.questions import answer_of
 from hansard.domain.settings import Busy
 from hansard.domain.settings_channels import Answers, Rooms
-from hansard.errors import MUST_END, ChannelError, HansardError, OutcomeUnknown, RecordUnavailable
+from hansard.errors import (
+    MUST_END,
+    ChannelError,
+    HansardError,
+    LogUnwritable,
+    OutcomeUnknown,
+    RecordRefused,
+    RecordUnavailable,
+)
 from hansard.intake.chat_commands import ChatCommands, Place
 from hansard.intake.commands import Parsed, parse
 from hansard.intake.files import Fetcher
@@ -44,6 +53,11 @@ if TYPE_CHECKING:
 
 HEAL_SECONDS = 1.0
 """Pause before another try while the record cannot be written."""
+
+HOME_LOG = str(log_path(HOME_JOURNAL))
+
+UNWRITABLE = "this conversation's log cannot be written; the admin is told why"
+"""What a chat is told of a file of this machine; the log of the gateway names it."""
 
 QUIET_CURSOR_SECONDS = 60.0
 """How often the cursor is noted while nothing happens: an older one only means that nothing is received again."""
@@ -190,13 +204,7 @@ class Intake:
         await self._persist(lambda: self._record.inbox.let_pass(passing))
 
     async def _persist(self, call: Callable[[], Awaitable[Result]]) -> Result:
-        """Make a call that may be repeated, until the record could be written."""
-        while True:
-            try:
-                return await call()
-            except (RecordUnavailable, OutcomeUnknown) as error:
-                self._report("", error)
-                await asyncio.sleep(HEAL_SECONDS)
+        return await persist(call, self._report)
 
     async def _take_event(self, event: Event, cursor: str) -> Wake | None:
         """Take in one event; one that cannot be recorded stops no other."""
@@ -208,13 +216,15 @@ class Intake:
             raise  # it is not taken, and comes again to whoever serves next
         except HansardError as error:
             self._report(event.id, error)
-            why = str(error)
+            why = UNWRITABLE if isinstance(error, LogUnwritable) else str(error)
+            at_home = isinstance(error, LogUnwritable | RecordRefused)
         try:
             tells = event.kind is EventKind.MESSAGE and self._is_for_agent(event)
             text = ""
             if tells and await self._may(event, Action.TALK):
                 text = self._notices.message_refused.format(why=why)
-            await self._persist(lambda: self._record.inbox.let_pass(self._passing(cursor, event, text)))
+            passing = msgspec.structs.replace(self._passing(cursor, event, text), is_told_at_home=at_home)
+            await self._persist(lambda: self._record.inbox.let_pass(passing))
         except HansardError:  # not even that: the cursor alone
             await self._persist(lambda: self._record.inbox.let_pass(self._passing(cursor)))
         return None
@@ -396,6 +406,22 @@ class Intake:
         standing = self._people.standing(event.sender, event.chat)
         invited = Invited(self._channel.name, event.sender, standing)
         return await self._record.access.decline(invited, self._rules)
+
+
+async def persist(call: Callable[[], Awaitable[Result]], report: Callable[[str, BaseException], None]) -> Result:
+    """Make a call that may be repeated, until the record could be written.
+
+    One session's log that cannot be written must not hold up the other chats: that call is refused. The log of
+    the home is waited for, because without it no event can be taken at all.
+    """
+    while True:
+        try:
+            return await call()
+        except (RecordUnavailable, OutcomeUnknown) as error:
+            if isinstance(error, LogUnwritable) and error.name != HOME_LOG:
+                raise
+            report("", error)
+            await asyncio.sleep(HEAL_SECONDS)
 
 
 Handler = Callable[[Intake, "Event", str], Awaitable[Wake | None]]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from hansard.record.api import Record
 
-ATTEMPTS_MAX = 3
+ATTEMPTS_MAX = 2
 """Tries while nobody knows whether a message was written; each waits as long as the record's patience."""
 
 REOPENED = "This session had ended; it is open again."

@@ -141,7 +141,7 @@ class Record:
     @property
     def trouble(self) -> str:
         """Why the record cannot be written just now; empty when all is well."""
-        return str(self._caller.store.writer.problem or "")
+        return self._caller.store.writer.describe_trouble()
 
     @property
     def store(self) -> Store:

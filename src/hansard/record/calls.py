@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hansard.domain.limits import QUEUE_BYTES_MAX, QUEUE_ITEMS_MAX
-from hansard.errors import OutcomeUnknown, RecordReadOnly, RecordUnavailable
+from hansard.errors import HansardError, OutcomeUnknown, RecordReadOnly, RecordUnavailable
 from hansard.record.causes import Cause, explain_delay, framed, tell
 from hansard.record.progress import QUIET_SECONDS, SHOW_SECONDS, OpeningWatch, ProgressLog, ProgressWatch
+from hansard.record.queue import Item, State
 from hansard.record.reading import ReplacedError
 from hansard.record.store import Opening, close_store, home_at, open_store
-from hansard.record.writer import Item, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hansard.errors import HansardError
     from hansard.record.progress import Progress
     from hansard.record.reading import Snapshot
     from hansard.record.readonly import AnyStore
@@ -256,7 +255,7 @@ class Caller:
             await self.room()
         waiter = Waiter(self._loop.create_future())
         item = Item(operation, lambda _item: self._mailbox.put(waiter), cost=cost, ending=ending)
-        self.store.writer.submit(item, ring=False)
+        self.store.writer.queue.submit(item, ring=False)
         self.ring_soon()
         self._patience.watch(item, waiter)
         await self._outcome(item, waiter)
@@ -289,7 +288,7 @@ class Caller:
 
     def _ring(self) -> None:
         self._ringing = False
-        self.store.writer.ring()
+        self.store.writer.queue.ring()
 
     async def _outcome(self, item: Item, waiter: Waiter) -> None:
         cancelled: asyncio.CancelledError | None = None
@@ -299,7 +298,7 @@ class Caller:
                 break
             except asyncio.CancelledError as error:
                 cancelled = error
-                if (not item.ending and self.store.writer.withdraw(item)) or item.state is State.DONE:
+                if (not item.ending and self.store.writer.queue.withdraw(item)) or item.state is State.DONE:
                     break
                 waiter.future = self._loop.create_future()
         if cancelled is not None:
@@ -310,17 +309,19 @@ class Caller:
         if waiter.future.done() or item.state is State.DONE:
             return
         seconds, problem = self.patience_seconds, self.store.problem
-        if item.ending or not self.store.writer.withdraw(item):
+        if isinstance(item.error, HansardError):
+            problem = item.error
+        if item.ending or not self.store.writer.queue.withdraw(item):
             kind: type[HansardError] = OutcomeUnknown
-            frame = f"still unwritten after {seconds:g} s, it is written when that ends"
+            frame = f"not known to be written after {seconds:g} s"
         else:
             frame, kind = f"the record could not be written for {seconds:g} s", RecordUnavailable
         waiter.future.set_exception(framed(problem, frame, kind))
 
     def crowded(self) -> bool:
         """Return whether too much waits for the writer."""
-        writer = self.store.writer
-        return writer.queued_items >= QUEUE_ITEMS_MAX or writer.queued_bytes >= QUEUE_BYTES_MAX
+        queue = self.store.writer.queue
+        return queue.items >= QUEUE_ITEMS_MAX or queue.bytes >= QUEUE_BYTES_MAX
 
     async def room(self) -> None:
         """Hold a caller back while too much waits for the writer."""

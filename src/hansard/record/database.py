@@ -21,7 +21,7 @@ from hansard.domain.entries import check_kind
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.notices import Notices, in_english
-from hansard.errors import HansardError, LogForked, RecordDamaged, RecordTooNew
+from hansard.errors import HansardError, LogForked, LogUnwritable, RecordDamaged, RecordTooNew
 from hansard.record.files import HomeFolder, sync_filesystem, sync_folder, write_durably
 from hansard.record.journals import Kept, MismatchError
 from hansard.record.lines import decode_line, log_name, part_name
@@ -40,7 +40,7 @@ from hansard.record.sqlite.migrate import (
     schema_version,
 )
 from hansard.record.sqlite.queries import SQL
-from hansard.record.transaction import Transaction
+from hansard.record.transaction import LogWriteError, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -189,6 +189,10 @@ class Database:
                 tx.finish_unit()
                 if tx.changed():
                     tx.finish(self.reach)
+        except LogWriteError as error:
+            if error.error is not None:
+                raise error.error from error
+            logger.error("%s", *error.unwritable.values())  # noqa: TRY400
         except (MismatchError, HansardError) as error:
             logger.error("the home journal cannot be written to: %s", error)  # noqa: TRY400
 
@@ -231,6 +235,9 @@ class Database:
         self.folder.check()
         try:
             act(journal_id)
+        except LogUnwritable as error:
+            logger.error("%s; nothing is recorded in %s until that is mended", error, journal_id)  # noqa: TRY400
+            return error
         except (LogForked, RecordDamaged, RecordTooNew) as error:
             logger.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a traceback
             return error

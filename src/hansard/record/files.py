@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import stat
 import sys
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.domain.limits import LINE_BYTES_MAX, LOG_HANDLES_MAX
-from hansard.errors import HomeMoved, RecordDamaged
+from hansard.domain.limits import LINE_BYTES_MAX, LOG_HANDLES_MAX, LOG_HANDLES_MIN, LOG_HANDLES_SHARE
+from hansard.errors import HomeMoved, LogUnwritable, RecordDamaged
+from hansard.record.causes import explain, framed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,6 +25,12 @@ if TYPE_CHECKING:
 
 READ_BYTES = 256 * 1024
 APPEND_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Errors of a file that every file of the home shares: the disk is full. All others concern the file alone."""
+
+HANDLE_ERRORS = frozenset({errno.EMFILE, errno.ENFILE})
+"""Too many files are open, in this process or on this machine."""
 
 
 class Look(NamedTuple):
@@ -154,8 +162,27 @@ def write_all(descriptor: int, data: bytes) -> None:
         view = view[written:]
 
 
+def is_of_one_file(error: OSError) -> bool:
+    """Return whether an error of a log file concerns its journal alone (rule 6), and not the whole store.
+
+    This is the only place that decides it. An error of `state.db` always concerns the whole store.
+    """
+    return error.errno not in DISK_ERRORS
+
+
+def count_handles() -> int:
+    """Return how many log files to keep open: a share of what this process may open at all."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return LOG_HANDLES_MAX
+    return max(LOG_HANDLES_MIN, min(LOG_HANDLES_MAX, limit // LOG_HANDLES_SHARE))
+
+
 class LogFiles:
-    """The log files of one home, by their relative names."""
+    """The log files of one home, by their relative names.
+
+    An error that concerns one file alone is raised as `LogUnwritable`; one of the whole disk stays an `OSError`.
+    """
 
     def __init__(self, home: Path) -> None:
         """Nothing is opened before it is needed."""
@@ -163,10 +190,21 @@ class LogFiles:
         self.suspect: set[str] = set()
         """Journals whose log failed to reach the disk: rewritten before they are touched again (rule 3)."""
         self._handles: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
+        self._handles_max = count_handles()
 
     def path(self, name: str) -> str:
         """Return a file's path."""
         return f"{self.home}/{name}"
+
+    def name_error(self, name: str, error: OSError, done: str = "written") -> Exception:
+        """Return what to raise for an error of a file; `done` says what cannot be done with it."""
+        error.filename = self.path(name)
+        if not is_of_one_file(error) or not os.path.isdir(self.home):
+            return error
+        named = framed(explain(error), f"a log cannot be {done}", LogUnwritable)
+        assert isinstance(named, LogUnwritable)
+        named.name = name
+        return named
 
     def look(self, name: str) -> Look | None:
         """Return a file's identity and size without opening it; None when it is absent."""
@@ -174,6 +212,8 @@ class LogFiles:
             found = os.stat(self.path(name), follow_symlinks=False)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise self.name_error(name, error, "found") from error
         if not stat.S_ISREG(found.st_mode):
             message = f"{name} is not a file: something else lies in its place"
             raise RecordDamaged(message)
@@ -181,32 +221,62 @@ class LogFiles:
 
     def append(self, name: str, data: bytes, seen: Look | None) -> None:
         """Append with one write, to the very file that was looked at under the lock."""
+        self.write(name, self.open(name, seen), data)
+
+    def open(self, name: str, seen: Look | None) -> int:
+        """Return a descriptor to append to the very file that was looked at under the lock."""
         handle = self._handles.get(name)
-        if handle is None or seen is None or handle[1:] != seen[:2]:
-            handle = self._open(name)
-        else:
+        if handle is not None and seen is not None and handle[1:] == seen[:2]:
             self._handles.move_to_end(name)
+            return handle[0]
         try:
-            write_all(handle[0], data)
+            return self._open(name)[0]
         except OSError as error:
-            error.filename = self.path(name)
-            raise
+            raise self.name_error(name, error) from error
+
+    def write(self, name: str, descriptor: int, data: bytes) -> None:
+        """Append with one write."""
+        try:
+            write_all(descriptor, data)
+        except OSError as error:
+            raise self.name_error(name, error) from error
 
     def _open(self, name: str) -> tuple[int, int, int]:
         self.forget(name)
         path = self.path(name)
         try:
-            descriptor = os.open(path, APPEND_FLAGS, 0o600)
+            descriptor = self._open_path(path)
         except FileNotFoundError:
             make_folder(os.path.dirname(path), below=self.home)
-            descriptor = os.open(path, APPEND_FLAGS, 0o600)
+            descriptor = self._open_path(path)
         found = os.fstat(descriptor)
         handle = (descriptor, found.st_dev, found.st_ino)
         self._handles[name] = handle
-        if len(self._handles) > LOG_HANDLES_MAX:
-            _, (oldest, _, _) = self._handles.popitem(last=False)
-            os.close(oldest)
+        if len(self._handles) > self._handles_max:
+            self._close_oldest()
         return handle
+
+    def _open_path(self, path: str) -> int:
+        """Open a file to append to it. When too many files are open, close some of ours, and keep fewer from now on."""
+        while True:
+            try:
+                return os.open(path, APPEND_FLAGS, 0o600)
+            except OSError as error:
+                if error.errno not in HANDLE_ERRORS or not self._handles:
+                    raise
+            self.release_handles()
+
+    def release_handles(self) -> bool:
+        """Close half of the open files, the longest unused first; return whether there was any."""
+        count = len(self._handles)
+        self._handles_max = max(1, count // 2)
+        while len(self._handles) > count // 2:
+            self._close_oldest()
+        return count > 0
+
+    def _close_oldest(self) -> None:
+        _, (oldest, _, _) = self._handles.popitem(last=False)
+        os.close(oldest)
 
     def forget(self, name: str) -> None:
         """Close a file."""
@@ -220,6 +290,8 @@ class LogFiles:
             os.truncate(self.path(name), size)
         except FileNotFoundError:
             return
+        except OSError as error:
+            raise self.name_error(name, error) from error
 
     def remove(self, name: str) -> None:
         """Remove a part file whose seal is in both legs."""
@@ -228,11 +300,16 @@ class LogFiles:
             os.unlink(self.path(name))
         except FileNotFoundError:
             return
+        except OSError as error:
+            raise self.name_error(name, error) from error
 
     def replace(self, name: str, pieces: Iterable[bytes]) -> int:
         """Write a whole file anew, durably; return its size."""
         self.forget(name)
-        return write_durably(self.path(name), pieces, temporary=self.path(name) + ".new", below=self.home)
+        try:
+            return write_durably(self.path(name), pieces, temporary=self.path(name) + ".new", below=self.home)
+        except OSError as error:
+            raise self.name_error(name, error) from error
 
     def read(self, name: str, start: int, end: int) -> Iterator[bytes]:
         """Yield a stretch of a file in blocks. The file is opened for each block, never held."""
@@ -241,6 +318,8 @@ class LogFiles:
                 descriptor = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             except FileNotFoundError:
                 return
+            except OSError as error:
+                raise self.name_error(name, error, "read") from error
             try:
                 block = os.pread(descriptor, min(READ_BYTES, end - start), start)
             finally:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hansard.record.lines import log_name
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hansard.errors import LogUnwritable
     from hansard.record.files import Look
+
+logger = logging.getLogger("hansard.record")
 
 SEQ_BITS = 32
 
@@ -136,6 +145,7 @@ class Journal:
 class Written(NamedTuple):
     """A file that got bytes before COMMIT, and where they began."""
 
+    journal_id: str
     name: str
     size_before: int
 
@@ -154,3 +164,36 @@ class Kept:
         self.data_version = -1
         self.journals = {}
         self.kinds = set()
+
+
+class UnwritableLogs:
+    """The files of logs that could not be written, and why: said once each, and once more when they can be."""
+
+    KEPT_MAX = 1000
+
+    def __init__(self, home: str) -> None:
+        """Begin with none."""
+        self._home = home
+        self._files: dict[str, tuple[str, str]] = {}
+
+    def note(self, error: LogUnwritable) -> None:
+        """Keep an error, and log it unless it was the last one of that journal."""
+        stem = error.name.rpartition(".")[0]
+        if self._files.get(stem, ("", ""))[1] != str(error) and len(self._files) < self.KEPT_MAX:
+            self._files[stem] = (error.name, str(error))
+            logger.error("%s; nothing is recorded in that session until it can be", error)
+
+    def forget(self, journal_ids: Iterable[str]) -> None:
+        """Note that these journals were written."""
+        for journal_id in journal_ids if self._files else ():
+            if self._files.pop(log_name(journal_id).rpartition(".")[0], None) is not None:
+                logger.warning("%s/%s can be written again", self._home, log_name(journal_id))
+
+    def describe(self) -> str:
+        """Return what is wrong with the first file that still cannot be written; empty when there is none."""
+        for name, why in list(self._files.values()):
+            path = f"{self._home}/{name}"
+            folder = os.path.dirname(path)
+            if not os.path.isdir(folder) or not os.access(path if os.path.lexists(path) else folder, os.W_OK):
+                return why
+        return ""

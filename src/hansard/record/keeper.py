@@ -26,11 +26,11 @@ from hansard.domain.limits import (
 from hansard.errors import HansardError, RecordMigrated
 from hansard.record.files import sync_descriptor, sync_folder
 from hansard.record.lines import log_name
+from hansard.record.queue import Item
 from hansard.record.reading import ReadConnection, ReplacedError
 from hansard.record.sqlite.connection import open_connection
 from hansard.record.sqlite.migrate import check_not_migrated
 from hansard.record.sqlite.queries import SQL
-from hansard.record.writer import Item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -61,6 +61,8 @@ class Keeper:
         self._mutex = threading.Lock()
         self._dirty: set[str] = set()
         self._in_folder: set[str] = set()
+        self._failing: dict[str, str] = {}
+        self._mending: set[str] = set()
         self._stepped = 0.0
         self._looked = time.monotonic()
 
@@ -128,6 +130,14 @@ class Keeper:
         path = self._files.path(name)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError as error:
+            return self._mend(journal_id, error)
+        except OSError as error:
+            # The file may be as it should be, and only cannot be opened: it is tried again, and nothing is rewritten.
+            self._tell(journal_id, f"{path} cannot be opened and is not synced: {error.strerror}")
+            self.note([journal_id])
+            return 0
+        try:
             try:
                 size = os.fstat(descriptor).st_size
                 sync_descriptor(descriptor)
@@ -139,17 +149,41 @@ class Keeper:
                     self._in_folder.clear()
                 self._in_folder.add(name)
         except OSError as error:
-            logger.error("the log %s could not be synced (%s); it is written anew", name, error)  # noqa: TRY400
-            self._in_folder.discard(name)
-            self._files.suspect.add(journal_id)
-            self._submit(lambda tx: look_again(tx, journal_id))
-            self.note([journal_id])
-            return 0
+            return self._mend(journal_id, error)
+        self._failing.pop(journal_id, None)
         return size
 
-    def _submit(self, operation: Callable[[Transaction], object]) -> None:
+    def _mend(self, journal_id: str, error: OSError) -> int:
+        """Let the writer write a log anew: it is missing, or its content did not reach the disk."""
+        name = log_name(journal_id)
+        self._tell(journal_id, f"the log {name} could not be synced ({error}); it is written anew")
+        self._in_folder.discard(name)
+        self._files.suspect.add(journal_id)
+        if journal_id not in self._mending:
+            self._mending.add(journal_id)
+            self._submit(
+                lambda tx: look_again(tx, journal_id),
+                lambda _item: self._mending.discard(journal_id),
+                ending=False,
+            )
+        self.note([journal_id])
+        return 0
+
+    def _tell(self, journal_id: str, what: str) -> None:
+        """Log what is wrong with a file, once for as long as it stays so."""
+        if self._failing.get(journal_id) != what:
+            self._failing[journal_id] = what
+            logger.error("%s", what)
+
+    def _submit(
+        self,
+        operation: Callable[[Transaction], object],
+        done: Callable[[Item], object] = lambda _item: None,
+        *,
+        ending: bool = True,
+    ) -> None:
         try:
-            self._writer.submit(Item(operation, lambda _item: None, ending=True))
+            self._writer.queue.submit(Item(operation, done, ending=ending))
         except HansardError as error:
             logger.warning("the keeper's note is not written: %s", error)
 

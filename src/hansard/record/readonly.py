@@ -34,6 +34,7 @@ from hansard.record.keeper import WATCHER_SECONDS, Ticker, Watcher
 from hansard.record.latency import Latency
 from hansard.record.locks import any_owner_is_alive, owner_is_alive
 from hansard.record.progress import Work
+from hansard.record.queue import WriteQueue
 from hansard.record.reading import Gate, Readers, look_at
 from hansard.record.search_index import SearchIndex
 from hansard.record.sqlite.connection import fetch, open_untouched
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
 
-    from hansard.record.writer import Item
+    from hansard.record.queue import Item
 
 logger = logging.getLogger("hansard.record")
 
@@ -58,15 +59,8 @@ COPY_PATIENCE_SECONDS: Final = 30.0
 """Nobody else uses a private copy, so this bounds only what its own disk does."""
 
 
-class NoWriter:
-    """Stands where a writer would: whatever is to be written is refused."""
-
-    def __init__(self) -> None:
-        """Nothing ever waits."""
-        self.queued_items = self.queued_bytes = 0
-        self.migrated = ""
-        self.problem: HansardError | None = None
-        self.latency = Latency()
+class RefusingQueue(WriteQueue):
+    """A queue that takes nothing."""
 
     def submit(self, item: Item, *, ring: bool = True) -> None:
         """Refuse an item."""
@@ -74,13 +68,20 @@ class NoWriter:
         message = "this record was opened for reading only"
         raise RecordReadOnly(message)
 
-    def withdraw(self, item: Item) -> bool:
-        """No item was ever taken."""
-        del item
-        return True
 
-    def ring(self) -> None:
-        """There is no thread to wake."""
+class NoWriter:
+    """Stands where a writer would: whatever is to be written is refused."""
+
+    def __init__(self) -> None:
+        """Nothing ever waits."""
+        self.queue = RefusingQueue()
+        self.migrated = ""
+        self.problem: HansardError | None = None
+        self.latency = Latency()
+
+    def describe_trouble(self) -> str:
+        """Nothing is written, so nothing prevents it."""
+        return ""
 
 
 class ReadOnlyStore:

@@ -33,12 +33,13 @@ from hansard.record.keeper import TICK_SECONDS, WATCHER_SECONDS, Keeper, Ticker,
 from hansard.record.locks import FairLock, OwnerLock, owner_is_alive, remove_dead_owner
 from hansard.record.operations.deliveries import DeadDelivery, settle_dead_delivery
 from hansard.record.operations.turns import close_lost
+from hansard.record.queue import Item
 from hansard.record.reading import Readers
 from hansard.record.reserve import Reserve
 from hansard.record.search_index import INDEX_SECONDS, SearchIndex
 from hansard.record.sqlite.connection import fetch
 from hansard.record.sqlite.queries import SQL
-from hansard.record.writer import Change, Item, Writer
+from hansard.record.writer import Change, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -165,14 +166,14 @@ class Store:
             if owner in dead:
                 move = DeadDelivery(session_id, delivery_id, new_id())
                 self._submit_recovery(partial(settle_dead_delivery, dead=move, is_alive=self.is_alive))
-        while self.writer.queued_items:
+        while self.writer.queue.is_ready():
             self.writer.step()
             if self.writer.problem is not None:
                 raise self.writer.problem
         self._remove_dead_owners()
 
     def _submit_recovery(self, operation: Callable[[Transaction], object]) -> None:
-        self.writer.submit(Item(operation, _log_failure, ending=True))
+        self.writer.queue.submit(Item(operation, _log_failure, ending=True))
 
     def _remove_dead_owners(self) -> None:
         """Remove the lock files of owners that are gone and whose turns are closed."""
@@ -193,9 +194,9 @@ class Store:
         if self._writer_thread.is_alive():
             self._writer_thread.join(patience_seconds)
         else:
-            while self.writer.queued_items and self.writer.problem is None:
+            while self.writer.queue.items and self.writer.problem is None:
                 self.writer.step()
-        if self._writer_thread.is_alive() or self.writer.queued_items:
+        if self._writer_thread.is_alive() or self.writer.queue.items:
             self.writer.abandon()
         self.readers.close()
         if not self._writer_thread.is_alive():

@@ -29,7 +29,7 @@ from hansard.domain.ids import is_journal_id, random_bytes
 from hansard.domain.limits import ENTRY_BYTES_MAX, JOURNALS_KEPT_MAX
 from hansard.domain.notices import Notices, in_english
 from hansard.domain.transcript import join_chunks, streamed_pieces
-from hansard.errors import IdConflict, NotFound, TooLarge, WrongState
+from hansard.errors import HansardError, IdConflict, LogUnwritable, NotFound, TooLarge, WrongState
 from hansard.record.journals import Found, Journal, Kept, MismatchError, SessionRow, Written
 from hansard.record.lines import Row, encode_line, encode_part, log_name, part_name, place_mark
 from hansard.record.projections import Place, count_messages, is_projected, project
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     import apsw
 
     from hansard.domain.messages import Part, Status
-    from hansard.errors import HansardError
     from hansard.ports.clock import Clock
     from hansard.record.files import LogFiles
 
@@ -316,33 +315,25 @@ class Transaction:
             self.store_head(journal, commits)
         reach("applied")
         written: list[Written] = []
-        try:
-            for journal, data, before in ends:
-                self._write(journal, data, before, written)
-                reach("logging")
-        except OSError as error:
-            raise LogWriteError(error, written) from error
+        unwritable: dict[str, HansardError] = {}
+        for journal, data, before in ends:
+            try:
+                write_files(self.files, journal, data, before, written)
+            except LogUnwritable as error:
+                unwritable[journal.id] = error  # the others are tried too, so that all that fail are known at once
+            except OSError as error:
+                raise LogWriteError(written, error) from error
+            reach("logging")
+        if unwritable:
+            raise LogWriteError(written, None, unwritable)
         reach("logged")
         return written
-
-    def _write(self, journal: Journal, data: bytes, before: int, written: list[Written]) -> None:
-        if data:
-            name = log_name(journal.id)
-            written.append(Written(name, before))
-            self.files.append(name, data, journal.log_look)
-        if journal.part:
-            name = part_name(journal.id)
-            part = b"".join(journal.part)
-            if journal.part_reset:
-                self.files.cut(name, 0)
-            written.append(Written(name, journal.part_end - len(part)))
-            self.files.append(name, part, journal.part_look)
 
     def settle(self) -> None:
         """After COMMIT: remove the part files of messages whose seal is now in both legs, and keep what is known."""
         for journal in self.journals.values():
             if journal.part_reset and not journal.part:
-                with contextlib.suppress(OSError):  # it stays behind, and the next touch finds it
+                with contextlib.suppress(LogUnwritable, OSError):  # it stays behind, and the next touch finds it
                     self.files.remove(part_name(journal.id))
             journal.settle()
         if len(self.kept.journals) + len(self.journals) > JOURNALS_KEPT_MAX:
@@ -350,14 +341,34 @@ class Transaction:
         self.kept.journals.update(self.journals)
 
 
-class LogWriteError(Exception):
-    """A log could not be written; carries what was, so that it can be cut."""
+def write_files(files: LogFiles, journal: Journal, data: bytes, before: int, written: list[Written]) -> None:
+    """Append one journal's lines to its files, and note in `written` where they began."""
+    if data:
+        name = log_name(journal.id)
+        descriptor = files.open(name, journal.log_look)
+        written.append(Written(journal.id, name, before))
+        files.write(name, descriptor, data)
+    if journal.part:
+        name = part_name(journal.id)
+        part = b"".join(journal.part)
+        if journal.part_reset:
+            files.cut(name, 0)
+        descriptor = files.open(name, journal.part_look)
+        written.append(Written(journal.id, name, journal.part_end - len(part)))
+        files.write(name, descriptor, part)
 
-    def __init__(self, error: OSError, written: list[Written]) -> None:
-        """Keep the cause and the files."""
+
+class LogWriteError(Exception):
+    """Some logs could not be written; carries what was, so that it can be cut."""
+
+    def __init__(
+        self, written: list[Written], error: OSError | None, unwritable: dict[str, HansardError] | None = None
+    ) -> None:
+        """Keep the error of the whole disk, or those of single journals, by journal."""
         super().__init__(str(error))
-        self.error = error
         self.written = written
+        self.error = error
+        self.unwritable = unwritable or {}
 
 
 def encode_body(body: Body) -> bytes:

@@ -38,7 +38,7 @@ from hansard.record.operations.turns import (
     seal_message,
     write_chunk,
 )
-from hansard.record.writer import Item, State
+from hansard.record.queue import Item, State
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -320,7 +320,7 @@ class Reply:
                 write_chunk(tx, self._lease, piece)
 
         self._item = Item(write_pieces, self._written, cost=size)
-        self._caller.store.writer.submit(self._item, ring=False)
+        self._caller.store.writer.queue.submit(self._item, ring=False)
         now = self._caller.now()
         pause = self._rung_at + GATHER_SECONDS - now
         self._rung_at = now + max(pause, 0)

@@ -18,7 +18,7 @@ from hansard.domain.entries import Body, MessageAdded, MessageSealed, check_kind
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.messages import File, ToolResult
-from hansard.errors import HansardError, RecordDamaged
+from hansard.errors import HansardError, LogUnwritable, RecordDamaged
 from hansard.record.causes import Cause, map_error, tell
 from hansard.record.database import list_logs
 from hansard.record.journals import SEQ_BITS, Journal, SessionRow
@@ -177,7 +177,7 @@ class JournalCheck:
             self._store.files.look(log_name(self._id))
             for end, data in self._store.files.read_lines(log_name(self._id), 0, 1 << 62):
                 yield end, decode_line(data)
-        except (RecordDamaged, OSError) as error:
+        except (RecordDamaged, LogUnwritable, OSError) as error:
             self._log_broken = True
             self.find("log", str(error))
 
@@ -235,7 +235,7 @@ class JournalCheck:
         stored = [(message_id, part, text.decode()) for _, message_id, part, text in chunks]
         try:
             lines = list(self._store.files.read_lines(part_name(self._id), 0, journal.part_end))
-        except OSError as error:
+        except (LogUnwritable, OSError) as error:
             self.find("part", str(error))
             return
         parts = [decode_part(data) for _, data in lines]

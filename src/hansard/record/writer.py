@@ -8,30 +8,29 @@ On crash: the lock is released by the kernel, and the next writer reconciles wha
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import logging
 import threading
 import time
-from collections import deque
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 
-from hansard.domain.limits import BATCH_BYTES_MAX, BATCH_ITEMS_MAX, RETRY_SECONDS_MAX, RETRY_SECONDS_MIN
+from hansard.domain.limits import RETRY_SECONDS_MAX, RETRY_SECONDS_MIN
 from hansard.errors import (
     GatewayRuns,
     HansardError,
     HomeMoved,
+    LogUnwritable,
     OutcomeUnknown,
     RecordMigrated,
     RecordRefused,
     RecordUnavailable,
 )
 from hansard.record.causes import Cause, explain, explain_waiting, framed, tell
-from hansard.record.journals import MismatchError, Written
+from hansard.record.journals import MismatchError, UnwritableLogs, Written
 from hansard.record.latency import Latency
+from hansard.record.queue import Item, State, WriteQueue
 from hansard.record.sqlite.queries import SQL
 from hansard.record.transaction import LogWriteError, Transaction
 
@@ -50,15 +49,6 @@ LOCK_TELL_SECONDS = 0.2
 """Waiting for the write lock is told after so long: before that, other processes just take their turns."""
 
 
-class State(Enum):
-    """Where an item is."""
-
-    QUEUED = auto()
-    TAKEN = auto()
-    DONE = auto()
-    WITHDRAWN = auto()
-
-
 class Change(NamedTuple):
     """A journal that a commit touched, and whether its log grew or only its open message."""
 
@@ -66,50 +56,16 @@ class Change(NamedTuple):
     logged: bool
 
 
-class Bell:
-    """Wakes one thread, cheaply; ringing twice is ringing once."""
+class Prepared(NamedTuple):
+    """A batch whose log lines are written, just before COMMIT."""
 
-    def __init__(self) -> None:
-        """Begin silent."""
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def ring(self) -> None:
-        """Wake the thread that waits, or let the next wait pass."""
-        with contextlib.suppress(RuntimeError):  # it rings already
-            self._lock.release()
-
-    def wait(self, timeout_seconds: float = -1) -> bool:
-        """Wait for a ring."""
-        return self._lock.acquire(timeout=timeout_seconds)
+    tx: Transaction
+    touched: list[Change]
+    written: list[Written]
 
 
 class ReplayError(Exception):
     """An item failed after it had written: roll back and run the others again without it."""
-
-
-class Item:
-    """One call that waits to be committed."""
-
-    __slots__ = ("cost", "done", "doubt", "ending", "error", "operation", "result", "state")
-
-    def __init__(
-        self,
-        operation: Callable[[Transaction], Any],
-        done: Callable[[Item], None],
-        *,
-        cost: int = 0,
-        ending: bool = False,
-    ) -> None:
-        """`done` is called once, on the writer's thread. `ending` items may use the reserve of a full disk."""
-        self.operation = operation
-        self.done = done
-        self.cost = cost
-        self.ending = ending
-        self.state = State.QUEUED
-        self.doubt = False
-        self.result: Any = None
-        self.error: BaseException | None = None
 
 
 class Standing:
@@ -172,16 +128,12 @@ class Writer:
         self._reserve = reserve
         self._reach = reach
         self._committed = committed
-        self._queue: deque[Item] = deque()
-        self._mutex = threading.Lock()
-        self._bell = Bell()
+        self.queue = WriteQueue()
         self._pause_seconds = 0.0
-        self._stopping = False
         self._stopped = threading.Event()
-        self.queued_bytes = 0
-        self.queued_items = 0
         self.migrated = ""
         self._standing = Standing(database.path)
+        self.unwritable = UnwritableLogs(database.files.home)
         self.latency = Latency()
 
     @property
@@ -189,50 +141,35 @@ class Writer:
         """Why nothing can be written just now; None when all is well."""
         return self._standing.problem()
 
-    # The queue.
+    def describe_trouble(self) -> str:
+        """Return what prevents writing, of everything or of one log; empty when all is well."""
+        return str(self.problem or "") or self.unwritable.describe()
 
-    def submit(self, item: Item, *, ring: bool = True) -> None:
-        """Queue an item; order of submission is order of commit. Who does not ring at once does so soon."""
-        with self._mutex:
-            if self._stopping:
-                raise tell(Cause.CLOSED)
-            self._queue.append(item)
-            self.queued_bytes += item.cost
-            self.queued_items += 1
-        if ring:
-            self._bell.ring()
-
-    def ring(self) -> None:
-        """Wake the writer's thread."""
-        self._bell.ring()
-
-    def withdraw(self, item: Item) -> bool:
-        """Take an item back; False when it is too late to say that it is not written.
-
-        One in doubt stays: its lines may be in a log already, so only the writer can settle it.
-        """
-        with self._mutex:
-            if item.state is not State.QUEUED or item.doubt:
-                return False
-            item.state = State.WITHDRAWN
-            self.queued_bytes -= item.cost
-            self.queued_items -= 1
-            return True
+    # Between two commits.
 
     def wait(self) -> bool:
         """Wait until there is something to do; return False when there is nothing left and the writer stops."""
-        if self._pause_seconds and not self._stopping:
-            self._stopped.wait(self._pause_seconds)
-        while not self._queue and not self._stopping:
-            self._bell.wait()
-        return bool(self._queue)
+        if self._pause_seconds and self._stopped.wait(self._pause_seconds):
+            time.sleep(RETRY_SECONDS_MIN)  # a record that closes tries again soon, and not without a pause
+        return self.queue.wait()
 
     def stop(self) -> None:
         """Take no new items; what is queued is still written."""
-        with self._mutex:
-            self._stopping = True
         self._stopped.set()
-        self._bell.ring()
+        self.queue.stop()
+
+    def drop(self) -> None:
+        """Forget everything that is queued, without an answer: what a kill does."""
+        self.stop()
+        self.queue.empty()
+
+    def abandon(self) -> None:
+        """Answer everything that is still queued: the record is closed before it could be written."""
+        items = self.queue.empty()
+        for item in items:
+            kind = OutcomeUnknown if item.doubt else RecordUnavailable
+            item.error = framed(self.problem or tell(Cause.CLOSED), "closed before this was written", kind)
+        answer_items(items)
 
     def stumble(self, error: Exception) -> None:
         """Note an error outside a batch, such as a lock file that cannot be opened; the next try is after a pause."""
@@ -244,61 +181,35 @@ class Writer:
         self.migrated = why
         self._standing.note(RecordMigrated(why))
 
-    def drop(self) -> None:
-        """Forget everything that is queued, without an answer: what a kill does."""
-        with self._mutex:
-            self._stopping = True
-            self._queue.clear()
-            self.queued_bytes = self.queued_items = 0
-        self._stopped.set()
-        self._bell.ring()
-
-    def abandon(self) -> None:
-        """Answer everything that is still queued: the record is closed before it could be written."""
-        with self._mutex:
-            items = [item for item in self._queue if item.state is State.QUEUED]
-            self._queue.clear()
-        for item in items:
-            kind = OutcomeUnknown if item.doubt else RecordUnavailable
-            item.error = framed(self.problem or tell(Cause.CLOSED), "closed before this was written", kind)
-        answer_items(items)
-
     def _take(self) -> list[Item]:
-        """Take what has gathered, up to the limits of a batch. On a full disk, only what ends something."""
+        """Take what has gathered. On a full disk, only what ends something."""
         full = self._reserve.spent and not self._reserve.restore()
-        batch: list[Item] = []
-        kept: list[Item] = []
-        size = 0
-        with self._mutex:
-            while self._queue and len(batch) < BATCH_ITEMS_MAX and (not batch or size < BATCH_BYTES_MAX):
-                item = self._queue.popleft()
-                if item.state is State.WITHDRAWN:
-                    continue
-                if full and not item.ending:
-                    kept.append(item)
-                    continue
-                item.state = State.TAKEN
-                size += item.cost
-                batch.append(item)
-            self._queue.extendleft(reversed(kept))
-            self.queued_bytes -= size
-            self.queued_items -= len(batch)
-        if full and kept:
+        batch = self.queue.take_batch(only_ending=full)
+        if full and self.queue.items:
             self._standing.note_full()
             self._pause_seconds = RETRY_SECONDS_MIN
         return batch
 
     def _put_back(self, batch: list[Item], *, doubt: bool) -> None:
         """Queue a batch again, in front: it is tried until it is written or nobody waits for it any more."""
-        with self._mutex:
-            for item in reversed(batch):
-                item.state = State.QUEUED
-                item.doubt = item.doubt or doubt
-                self.queued_bytes += item.cost
-                self.queued_items += 1
-                self._queue.appendleft(item)
+        for item in batch:
+            item.doubt = item.doubt or doubt
+        self.queue.put_back(batch)
         pause = self._pause_seconds * 2
         self._pause_seconds = min(max(pause, RETRY_SECONDS_MIN), RETRY_SECONDS_MAX)
+
+    def _park(self, batch: list[Item]) -> list[Item]:
+        """Set aside what ends something and whose log cannot be written: tried again later. Return the others.
+
+        A turn that is over must end in the record once its log can be written, also when nobody waits for it any more.
+        """
+        parked = [item for item in batch if item.ending and is_of_one_log(item.error)]
+        if not parked or self.queue.stopping:
+            return batch
+        for item in parked:
+            item.doubt = item.doubt or isinstance(item.error, OutcomeUnknown)
+        self.queue.park(parked)
+        return [item for item in batch if item.state is State.TAKEN]
 
     # One group commit.
 
@@ -331,7 +242,9 @@ class Writer:
             connection = self._database.begin(self._lock)
             self._reach("begun")
             batch = self._take()
-            tx = self._apply(connection, batch)
+            prepared = self._prepare(connection, batch)
+        except LogWriteError as error:
+            return self._recover(batch, error.written, error.error or OSError(str(error)))
         except (apsw.Error, OSError) as error:
             return self._recover(batch, [], error)
         except (RecordRefused, GatewayRuns) as error:
@@ -343,34 +256,44 @@ class Writer:
             logger.exception("a batch failed in an unforeseen way")
             self._database.rollback()
             return self._refuse(batch, error), []
-        return self._commit(connection, tx, batch)
+        return self._commit(connection, prepared, batch)
+
+    def _prepare(self, connection: apsw.Connection, batch: list[Item]) -> Prepared:
+        """Run a batch and write its log lines. A log that cannot be written fails the items of its journal alone."""
+        blocked: dict[str, HansardError] = {}
+        while True:
+            tx = self._apply(connection, batch, blocked)
+            touched = [Change(journal.id, bool(journal.log)) for journal in tx.changed()]
+            if not touched:
+                return Prepared(tx, [], [])
+            try:
+                return Prepared(tx, touched, tx.finish(self._reach))
+            except LogWriteError as error:
+                if error.error is not None:
+                    raise
+                self._database.rollback()
+                blocked.update(error.unwritable)
+                blocked.update(self._take_back(error.written))
+                connection.execute(SQL.begin)
 
     def _commit(
-        self, connection: apsw.Connection, tx: Transaction, batch: list[Item]
+        self, connection: apsw.Connection, prepared: Prepared, batch: list[Item]
     ) -> tuple[list[Item], list[Change]]:
-        """Write the log, commit, and make sure that it went into the file at the path."""
-        touched = [Change(journal.id, bool(journal.log)) for journal in tx.changed()]
-        written: list[Written] = []
-        try:
-            if touched:
-                written = tx.finish(self._reach)
-        except LogWriteError as error:
-            return self._recover(batch, error.written, error.error)
-        except (apsw.Error, OSError) as error:
-            return self._recover(batch, [], error)
+        """Commit, and make sure that it went into the file at the path."""
         try:
             connection.execute(SQL.commit)
         except apsw.Error as error:
-            return self._recover(batch, written, error, committing=True)
+            return self._recover(batch, prepared.written, error, committing=True)
         self._reach("committed")
         if not self._database.same():
             self._database.lose()
             return self._recover(batch, [], tell(Cause.REPLACED, self._database.path), doubt=True)
-        tx.settle()
+        prepared.tx.settle()
         self._reach("removed")
         self._standing.note_full() if self._reserve.spent else self._standing.note(None)
         self._pause_seconds = 0.0
-        return batch, touched
+        self.unwritable.forget(change.journal_id for change in prepared.touched)
+        return self._park(batch), prepared.touched
 
     def _refuse(self, batch: list[Item], error: Exception) -> list[Item]:
         """Answer a batch that cannot be written as things stand. Of items in doubt nobody knows."""
@@ -379,9 +302,11 @@ class Writer:
             item.error = OutcomeUnknown(str(error)) if item.doubt else error
         return batch
 
-    def _apply(self, connection: apsw.Connection, batch: list[Item]) -> Transaction:
-        """Run the items; reconcile first whatever journal is not as the database says, and run them again."""
-        blocked: dict[str, HansardError] = {}
+    def _apply(self, connection: apsw.Connection, batch: list[Item], blocked: dict[str, HansardError]) -> Transaction:
+        """Run the items; reconcile first whatever journal is not as the database says, and run them again.
+
+        What touches a blocked journal fails with that journal's error.
+        """
         reconciled: set[str] = set()
         failed: set[Item] = set()
         while True:
@@ -419,6 +344,9 @@ class Writer:
         except Exception as error:  # boundary: writer batch
             if not isinstance(error, HansardError):
                 logger.exception("an operation failed in an unforeseen way")
+            if isinstance(error, LogUnwritable):
+                self.unwritable.note(error)
+                error = framed(error, "not known to be written", OutcomeUnknown) if item.doubt else error
             item.error = error
             if tx.wrote():
                 raise ReplayError from error
@@ -444,12 +372,25 @@ class Writer:
             self._reserve.spend()
         doubt = doubt or (committing and not self._database.commit_nothing())
         if not doubt:
-            try:
-                for name, size in written:
-                    self._database.files.cut(name, size)
-            except OSError:
-                doubt = True
+            doubt = bool(self._take_back(written))
         self._put_back(batch, doubt=doubt)
         if isinstance(error, apsw.BusyError):
             self._pause_seconds = RETRY_SECONDS_MIN
         return [], []
+
+    def _take_back(self, written: list[Written]) -> dict[str, HansardError]:
+        """Cut lines that were not committed; return the journals whose lines stay, so that their outcome is unknown."""
+        kept: dict[str, HansardError] = {}
+        for journal_id, name, size in written:
+            try:
+                look = self._database.files.look(name)
+                if look is not None and look.size > size:
+                    self._database.files.cut(name, size)
+            except (LogUnwritable, OSError) as error:
+                kept[journal_id] = framed(explain(error), "lines of a failed commit cannot be cut off", OutcomeUnknown)
+        return kept
+
+
+def is_of_one_log(error: BaseException | None) -> bool:
+    """Return whether an item failed only because its journal's log cannot be written."""
+    return isinstance(error, LogUnwritable | OutcomeUnknown)

@@ -23,7 +23,7 @@ from hansard.domain.resets import Began, Resting, due
 from hansard.domain.sessions import Link, Parent, SessionState
 from hansard.domain.turns import TurnState
 from hansard.errors import NotFound
-from hansard.record.operations.access import Asking, ask, grant_of, tell_in_chat
+from hansard.record.operations.access import Asking, ask, grant_of, tell_at_home, tell_in_chat
 from hansard.record.operations.following import read_circle, tell_followers
 from hansard.record.operations.home import RouteMove, find_route, home_journal, move_cursor, move_route
 from hansard.record.operations.messages import Offered, append, offer
@@ -301,7 +301,9 @@ def let_pass(tx: Transaction, passing: Passing) -> None:
     is_new = bool(passing.event_id) and tx.row(SQL.find_intake, event) is None
     if is_new and (passing.text or tx.row(SQL.find_held, event) is not None):
         mark_received(tx, *event)
-        if passing.text:
+        if passing.text and passing.is_told_at_home:
+            tell_at_home(tx, passing.chat, passing.text)
+        elif passing.text:
             tell_in_chat(tx, passing.chat, passing.text)
     move_cursor(tx, passing.channel, passing.account, passing.cursor)
 
