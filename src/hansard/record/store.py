@@ -27,7 +27,7 @@ from hansard.record.blobs import Blobs
 from hansard.record.causes import Cause, explain, explain_delay, framed
 from hansard.record.database import Database
 from hansard.record.files import LogFiles, make_folder
-from hansard.record.filesystem import check_filesystem, check_locks
+from hansard.record.filesystem import check_behaviour, check_filesystem
 from hansard.record.followers import Followers
 from hansard.record.keeper import TICK_SECONDS, WATCHER_SECONDS, Keeper, Ticker, Watcher
 from hansard.record.locks import FairLock, OwnerLock, owner_is_alive, remove_dead_owner
@@ -92,7 +92,7 @@ class Store:
         check_filesystem(home)
         for name in ("", "locks", "locks/owners", "sessions"):
             make_folder(str(home / name).rstrip("/"))
-        check_locks(home / "locks" / "probe")
+        check_behaviour(home / "locks" / "probe")
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{random_letters(6)}"
         self._owners = home / "locks" / "owners"
         self._owner_lock = OwnerLock(self._owners, self.owner)
