@@ -3,6 +3,7 @@
     HansardError
     ├── InvalidInput             a value that cannot be recorded
     │   ├── TooLarge             over a limit of hansard.domain.limits
+    │   ├── FileUnreadable       a file that a person named is not there, or cannot be read
     │   └── ConfigInvalid        a setting, or a file of settings, is not as it must be
     ├── IdConflict               the id is taken by something else
     ├── NotFound                 no such session, entry, blob, route or delivery
@@ -13,6 +14,7 @@
     ├── WrongState               the move is not allowed from the present state
     ├── ModelMissing             there is no model to talk to
     ├── LimitReached             a limit of the day ended a turn before it began; people were told
+    ├── OutputClosed             standard output is closed: nothing could be shown
     ├── GatewayRuns              another gateway serves this account already
     ├── ChannelError             a platform did not do what it was asked
     │   ├── ChannelBusy          it asks to wait; surely nothing was shown
@@ -68,6 +70,12 @@ class TooLarge(InvalidInput):
     hint = "Split the content, or store it as a blob and refer to it. Nothing was written."
 
 
+class FileUnreadable(InvalidInput):
+    """A file that a person named is not there, or cannot be read; nothing was sent."""
+
+    hint = "Check the path, and whether you may read the file. Nothing was sent or recorded."
+
+
 class ConfigInvalid(InvalidInput):
     """A setting is not as it must be; nothing was changed."""
 
@@ -84,6 +92,12 @@ class NotFound(HansardError):
     """Nothing of that name is in the record."""
 
     hint = "List what there is with `hansard sessions`."
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        """`hint`: where to look for what is no session."""
+        super().__init__(message)
+        if hint:
+            self.hint = hint
 
 
 class Ambiguous(HansardError):
@@ -145,6 +159,12 @@ class LimitReached(HansardError):
     """A limit of the day is reached. The turn was ended, and people were told, in the record."""
 
     hint = "Wait until the day is over, or raise the limit in config.toml; `/usage` shows what is left."
+
+
+class OutputClosed(HansardError):
+    """Standard output is closed. Nothing was done."""
+
+    hint = "Send standard output to a file, a pipe or /dev/null, and run the command again."
 
 
 class GatewayRuns(HansardError):

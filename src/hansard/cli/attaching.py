@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hansard.domain.limits import MIB, NAME_CHARACTERS_MAX
 from hansard.domain.messages import File, Part, Text
 from hansard.domain.text import clean_text
-from hansard.errors import InvalidInput, NotFound, TooLarge
+from hansard.errors import FileUnreadable, InvalidInput, TooLarge
 
 if TYPE_CHECKING:
     from hansard.record.api import Record
@@ -47,12 +47,12 @@ def read_file(path: Path) -> bytes:
         path = path.expanduser()
         if not path.is_file():
             message = f"there is no file {str(path)!r}"
-            raise NotFound(message)
+            raise FileUnreadable(message)
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
     except (OSError, RuntimeError) as error:
         message = f"{str(path)!r} cannot be read: {getattr(error, 'strerror', error)}"
-        raise InvalidInput(message) from None
+        raise FileUnreadable(message) from None
     if len(data) > FILE_BYTES_MAX:
         message = f"{str(path)!r} has more than {FILE_BYTES_MAX} bytes"
         raise TooLarge(message)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hansard.cli.once import EXIT_READER_GONE, Output
 from hansard.cli.opening import opened
-from hansard.cli.process import EXIT_DONE, run, silence_stdout
+from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run, silence_stdout
 from hansard.cli.talk import Talk, find_session
 from hansard.domain.limits import ENTRY_BYTES_MAX
 from hansard.errors import InvalidInput
@@ -52,17 +52,22 @@ class Lines:
         loop = asyncio.get_running_loop()
         found: asyncio.Future[bytes] = loop.create_future()
 
-        def give(data: bytes) -> None:
-            if not found.done():
+        def give(data: bytes, why_not: str) -> None:
+            if found.done():
+                return
+            if why_not:
+                found.set_exception(InvalidInput(f"standard input cannot be read: {why_not}"))
+            else:
                 found.set_result(data)
 
         def read() -> None:
+            data, why_not = b"", ""
             try:
                 data = os.read(sys.stdin.fileno(), READ_BYTES)
-            except OSError:
-                data = b""
+            except OSError as error:
+                why_not = error.strerror or type(error).__name__
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(give, data)
+                loop.call_soon_threadsafe(give, data, why_not)
 
         threading.Thread(target=read, daemon=True).start()
         return await found
@@ -139,7 +144,7 @@ async def talk_in_lines(options: Options) -> int:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await talk.close()
-    return EXIT_DONE
+    return EXIT_FAILED if talk.failed_turns else EXIT_DONE
 
 
 def main(options: Options) -> int:

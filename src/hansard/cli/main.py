@@ -5,16 +5,21 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import click
 
 from hansard.cli.options import Options
+from hansard.cli.process import STANDARD_OUTPUT, fill_standard_streams, silence_stdout
 from hansard.cli.table import COMMANDS, TALKS, load
-from hansard.errors import HansardError
+from hansard.errors import HansardError, OutputClosed
 
 EXIT_COULD_NOT_RUN = 2
+
+NEEDS_NO_OUTPUT = "gateway"
+"""The one command that runs without standard output: it logs, and services often have none."""
 
 
 def default_home() -> Path:
@@ -58,21 +63,56 @@ class Commands(click.Group):
 @click.option(
     "--file", multiple=True, metavar="PATH", help="With -p: a file for the model to look at; may be repeated."
 )
-@click.option("--json", is_flag=True, help="With -p: every followed item, one a line.")
+@click.option("--json", is_flag=True, help="With -p, or in a pipe: every followed item, one a line.")
 @click.option("-m", "--model", metavar="MODEL", help="openai:NAME, anthropic:NAME, demo, scripted:FILE.")
 @click.option(
     "--busy", type=click.Choice(["interrupt", "queue", "steer"]), help="What a message does to a running answer."
 )
-@click.option("--follow", is_flag=True, help="With -r: show the session live, and change nothing by that.")
+@click.option("--follow", is_flag=True, help="With -r or -c: show the session live, and change nothing by that.")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
 @click.version_option(package_name="hansard", message="hansard %(version)s")
 @click.pass_context
 def cli(ctx: click.Context, /, home: Path | None, **given: Any) -> None:  # noqa: ANN401 - click's values
     """Talk to an agent whose record never loses a word that anyone was shown."""
     options = Options(home=(home or default_home()).expanduser(), **given)
+    if ctx.obj is True and ctx.invoked_subcommand != NEEDS_NO_OUTPUT:
+        raise OutputClosed("standard output is closed, so nothing could be shown")
     ctx.obj = {"home": options.home, "debug": options.debug}
-    if ctx.invoked_subcommand is None:
-        sys.exit(load(TALKS[way_to_talk(options)]).main(options))
+    if ctx.invoked_subcommand is not None:
+        refuse_options_of_talk(given, ctx.invoked_subcommand)
+        return
+    way = way_to_talk(options)
+    if mistake := mistake_in(options, way):
+        raise click.UsageError(mistake)
+    sys.exit(load(TALKS[way]).main(options))
+
+
+def refuse_options_of_talk(given: dict[str, Any], command: str) -> None:
+    """Refuse options that would mean nothing to a command."""
+    names = {"continued": "--continue", "prompt": "-p"}
+    found = [names.get(name, f"--{name}") for name, value in given.items() if value and name != "debug"]
+    if found:
+        message = (
+            f"{found[0]} before `{command}` is for talking, and would be ignored. "
+            f"Options of a command stand after its name: hansard {command} --help lists them."
+        )
+        raise click.UsageError(message)
+
+
+def mistake_in(options: Options, way: str) -> str:
+    """Return which options would be ignored, and what to do; empty when none would be."""
+    names_session = options.resume is not None or options.continued
+    if options.file and way != "once":
+        return "--file goes with -p TEXT. In a conversation, /file PATH hands in a file."
+    if options.json and way == "chat":
+        return "--json goes with -p TEXT, or with pipes: … | hansard --json"
+    if options.follow and way == "once":
+        return "--follow shows a session live and asks nothing: leave out -p, or leave out --follow."
+    if options.follow and not names_session:
+        return "--follow needs a session: hansard -r ID --follow, or hansard -c --follow"
+    if options.resume is not None and options.continued:
+        return "-r names a session and -c takes the latest one: give one of them."
+    return ""
 
 
 def way_to_talk(options: Options) -> str:
@@ -85,19 +125,39 @@ def way_to_talk(options: Options) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; errors say what happened, what is safe and what to do."""
-    given = sys.argv[1:] if arguments is None else arguments
+    is_output_closed = fill_standard_streams()
+    given = with_prompt(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
-    if given and given[-1] in {"-p", "--prompt"}:
-        given = [*given, ""]  # the question is on standard input; click's own optional values cannot begin with a dash
     if not debug:
         logging.getLogger().addHandler(logging.NullHandler())  # nothing but what is meant for people is shown
     try:
-        cli.main(args=given, prog_name="hansard", standalone_mode=True)
+        cli.main(args=given, prog_name="hansard", standalone_mode=True, obj=is_output_closed)
     except HansardError as error:
         if debug:
             raise
         click.echo(f"hansard: {error}\n{error.hint}", err=True)
         sys.exit(EXIT_COULD_NOT_RUN)
+    except OSError as error:
+        if debug or error.filename != STANDARD_OUTPUT:
+            raise
+        silence_stdout()
+        why = f"standard output cannot be written: {error.strerror}"
+        click.echo(f"hansard: {why}.\n{OutputClosed.hint} What was recorded is kept.", err=True)
+        sys.exit(EXIT_COULD_NOT_RUN)
+
+
+def with_prompt(arguments: list[str]) -> list[str]:
+    """Return the arguments with an empty text after `-p` where none follows: the question is on standard input.
+
+    (click's own optional values cannot begin with a dash, as a question may.)
+    """
+    options = {name for parameter in cli.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    given: list[str] = []
+    for argument, after in zip_longest(arguments, arguments[1:]):
+        given.append(argument)
+        if argument in {"-p", "--prompt"} and (after is None or after in options):
+            given.append("")
+    return given
 
 
 if __name__ == "__main__":

@@ -38,7 +38,10 @@ def read_question(prompt: str) -> str:
     """Return what is asked: the option's text, and standard input where that is no terminal."""
     given = ""
     if not sys.stdin.isatty():
-        data = sys.stdin.buffer.read(ENTRY_BYTES_MAX + 1)
+        try:
+            data = sys.stdin.buffer.read(ENTRY_BYTES_MAX + 1)
+        except OSError as error:
+            raise InvalidInput(f"standard input cannot be read: {error.strerror}") from None
         if len(data) > ENTRY_BYTES_MAX:
             raise TooLarge(f"standard input holds more than {ENTRY_BYTES_MAX} bytes")
         given = data.decode(errors="replace")
@@ -121,11 +124,11 @@ async def once(options: Options, question: str) -> int:
         unnamed = app.settings.model is None
         if options.resume == "":
             raise InvalidInput("name the session to resume: hansard -r ID -p TEXT")
+        files = [await attach(app.record, name) for name in options.file]
         if options.resume or options.continued:
             session_id = (await find_session(app, options.resume, follow=True)).session_id
         else:
             session_id = (await app.record.create_session(source=SOURCE, owner=owner_of(app))).id
-        files = [await attach(app.record, name) for name in options.file]
         try:
             code = await answer(app, session_id, Message.user([Text(question), *files]), output)
             if unnamed and app.models.name == "demo":

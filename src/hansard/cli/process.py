@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from typing_extensions import Buffer
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_COULD_NOT_RUN = 2
 SIGNAL_EXIT_BASE = 128
+
+STANDARD_OUTPUT = "standard output"
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -30,6 +35,63 @@ def run(main: Callable[[], Coroutine[None, None, int]], signals: tuple[signal.Si
 def silence_stdout() -> None:
     """Nobody reads standard output any more: let what Python still flushes at its end go nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def fill_standard_streams() -> bool:
+    """Put the null device where a standard stream is closed; return whether standard output was.
+
+    Otherwise the next file that is opened would get its number, and be written to or read in its place.
+    """
+    closed = [number for number in (0, 1, 2) if not is_descriptor(number)]
+    for number in closed:
+        opened = os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
+        if opened != number:
+            os.dup2(opened, number)
+            os.close(opened)
+    # Python leaves a stream out that was closed when it began.
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - it stays until the end
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = named_stdout()
+    return 1 in closed
+
+
+def named_stdout() -> TextIO:
+    """Return standard output as it is, but for the name in its errors."""
+    buffer = io.BufferedWriter(StandardOutput(1, "w", closefd=False))
+    old = sys.stdout
+    if not isinstance(old, io.TextIOWrapper):
+        return io.TextIOWrapper(buffer, encoding="utf-8")
+    return io.TextIOWrapper(
+        buffer,
+        encoding=old.encoding,
+        errors=old.errors,
+        line_buffering=old.line_buffering,
+        write_through=old.write_through,
+    )
+
+
+class StandardOutput(io.FileIO):
+    """Standard output whose errors say what they are about: of a full disk, otherwise, nobody could tell which file."""
+
+    def write(self, data: Buffer, /) -> int | None:  # type: ignore[override]
+        """Write, or raise with the name."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = STANDARD_OUTPUT
+            raise
+
+
+def is_descriptor(number: int) -> bool:
+    """Return whether a descriptor is open."""
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
 
 
 async def _run(main: Callable[[], Coroutine[None, None, int]], signals: tuple[signal.Signals, ...]) -> int:

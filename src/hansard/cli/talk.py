@@ -15,6 +15,7 @@ from hansard.domain.entries import Entry, TurnEnded
 from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked
 from hansard.domain.messages import Message
 from hansard.domain.policy import policy_of
+from hansard.domain.turns import TurnState
 from hansard.errors import NotFound
 from hansard.intake.commands import parse, run_command
 from hansard.intake.handlers import Scene, take_up
@@ -53,7 +54,7 @@ async def find_session(app: App, text: str | None, *, follow: bool) -> Found:
     else:
         latest = await app.record.sessions(owner=owner_of(app), limit=1)
         if not latest:
-            raise NotFound("there is no session to continue")
+            raise NotFound("there is no session to continue", "Begin one: hansard, or hansard -p TEXT.")
         session = latest[0]
     after = await before_last_exchange(app, session.id)
     if not follow:
@@ -87,6 +88,9 @@ class Talk:
         self._moved = asyncio.Event()
         self.asked = asyncio.Event()
         """Set while a turn waits for a yes or a no."""
+        self._own_turns: set[str] = set()
+        self.failed_turns = 0
+        """How many of the turns that were asked for here ended otherwise than well."""
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def enter(self, found: Found) -> None:
@@ -118,6 +122,7 @@ class Talk:
                 after = int(await before_last_exchange(self.app, outcome.session_id))
                 await self.enter(Found(outcome.session_id, str(min(after, outcome.seq - 1))))
             if outcome.wake is not None:
+                self._own_turns.add(outcome.wake)
                 self.app.runner.wake(self.session_id, outcome.wake)
             return
         await self._say(Message.user(unescaped(text)))
@@ -126,6 +131,7 @@ class Talk:
         """Record what was said, and let it be answered."""
         busy = await busy_of(self.app.record, self.session_id, self.app.settings.busy)
         spoken = await speak(self.app.record, self.session_id, [message], busy)
+        self._own_turns.add(spoken.turn_id)
         self.app.runner.wake(self.session_id, spoken.turn_id)
 
     def told(self, text: str) -> None:
@@ -192,6 +198,7 @@ class Talk:
                         self._show(item)
                     if isinstance(item, Entry):
                         self._note_question(item)
+                        self._note_end(item)
                         self._shown_seq = item.seq
                         self._moved.set()
         except Exception as error:  # noqa: BLE001  # boundary: process edge
@@ -205,6 +212,11 @@ class Talk:
             self.asked.set()
         elif isinstance(entry.body, QuestionAnswered | TurnEnded):
             self.asked.clear()
+
+    def _note_end(self, entry: Entry) -> None:
+        body = entry.body
+        if isinstance(body, TurnEnded) and body.turn_id in self._own_turns:
+            self.failed_turns += body.state != TurnState.COMPLETED
 
     async def _stop_following(self) -> None:
         if self._following is not None:

@@ -1,0 +1,163 @@
+"""`hansard` between other programs: closed streams, pipes that break, options that mean nothing, exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hansard.record.api import Record
+from tests.tools.servers import ROOT, environment
+
+SCRIPT = '[[answers]]\ntext = "Hello, {last}."\n'
+FAILING = '[[answers]]\nfailures = [{ kind = "refused", text = "not today" }]\n[[answers]]\ntext = "Hello."\n'
+
+
+def prepare(home: Path, script: str = SCRIPT) -> None:
+    """Make a home whose model answers by a script."""
+    home.mkdir(mode=0o700)
+    (home / "script.toml").write_text(script)
+    (home / "config.toml").write_text(f'model = "scripted:{home}/script.toml"\n')
+
+
+def shell(home: Path, line: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of a shell in which `hansard` is Hansard on a home."""
+    hansard = f'hansard() {{ "{sys.executable}" -W error -m hansard.cli.main --home "{home}" "$@"; }}'
+    return subprocess.run(
+        ["bash", "-c", f"{hansard}; {line}"],
+        env=environment(),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+async def count_messages(home: Path) -> int:
+    """Return how much is in a home."""
+    async with Record.open(home) as record:
+        return sum(session.messages for session in await record.sessions())
+
+
+async def count_sessions(home: Path) -> int:
+    """Return how many sessions a home has."""
+    async with Record.open(home) as record:
+        return len(await record.sessions())
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "out", "err"),
+    [
+        ("hansard -p hi >&-", 2, "", "hansard: standard output is closed, so nothing could be shown\n"),
+        ("hansard sessions >&-", 2, "", "hansard: standard output is closed, so nothing could be shown\n"),
+        ("echo hi | hansard >&-", 2, "", "hansard: standard output is closed, so nothing could be shown\n"),
+        ("hansard -p hi <&-", 0, "Hello, hi.\n", ""),
+        ("hansard -p hi 2>&-", 0, "Hello, hi.\n", ""),
+        ("hansard -p hi <&- 2>&-", 0, "Hello, hi.\n", ""),
+        ("hansard <&-", 0, "", ""),
+        ("hansard -p hi >/dev/full", 2, "", "hansard: standard output cannot be written: No space left on device.\n"),
+        ("hansard config >/dev/full", 2, "", "hansard: standard output cannot be written: No space left on device.\n"),
+        ("hansard -p 0>/dev/null", 2, "", "hansard: standard input cannot be read: Bad file descriptor\n"),
+        ("hansard 0>/dev/null", 2, "", "hansard: standard input cannot be read: Bad file descriptor\n"),
+        ("hansard gateway status >&-", 2, "", ""),
+    ],
+)
+def test_streams_that_are_not_there(home: Path, line: str, code: int, out: str, err: str) -> None:
+    """Without standard output nothing is asked; without the others it works; no closed stream is a traceback."""
+    prepare(home)
+    ended = shell(home, line)
+    assert (ended.returncode, ended.stdout) == (code, out), ended.stderr
+    assert ended.stderr.startswith(err), ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "Exception ignored" not in ended.stderr
+    if ">&-" in line and "2>&-" not in line:
+        assert asyncio.run(count_messages(home)) == 0
+
+
+@pytest.mark.parametrize("command", ["-p hi", "sessions", "config", "export --all", "--help"])
+def test_a_reader_that_leaves(home: Path, command: str) -> None:
+    """Nobody reads the output any more: no traceback, and an exit code that is not 0."""
+    prepare(home)
+    shell(home, "hansard -p first")
+    ended = shell(home, f"set -o pipefail; hansard {command} | (exec <&-)")
+    assert "Traceback" not in ended.stderr
+    assert "Exception ignored" not in ended.stderr
+    assert ended.stderr == ""
+
+
+def test_a_failed_turn_in_lines(home: Path) -> None:
+    """A turn that fails makes the exit code 1, as with -p, also if a later one is answered."""
+    prepare(home, FAILING)
+    assert shell(home, "hansard -p hi").returncode == 1
+    ended = shell(home, "printf 'one\\ntwo\\n' | hansard")
+    assert (ended.returncode, ended.stdout) == (1, "Hello.\n"), ended.stderr
+    assert "not today" in ended.stderr
+    assert shell(home, "echo three | hansard -c").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("echo hi | hansard --file x", "--file goes with -p TEXT. In a conversation, /file PATH hands in a file."),
+        ("hansard -c -p hi --follow", "--follow shows a session live and asks nothing"),
+        ("hansard -p --follow", "--follow shows a session live and asks nothing"),
+        ("hansard --follow", "--follow needs a session: hansard -r ID --follow"),
+        ("hansard -r x -c", "-r names a session and -c takes the latest one"),
+        ("hansard --json sessions", "hansard sessions --help lists them."),
+        ("hansard -p hi config", "-p before `config` is for talking"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(home: Path, line: str, says: str) -> None:
+    """Exit code 2 and what to do, and nothing is asked or recorded."""
+    prepare(home)
+    ended = shell(home, line)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert says in " ".join(ended.stderr.split())
+    assert not (home / "state.db").exists()
+
+
+def test_json_on_a_terminal_is_refused(home: Path) -> None:
+    """A conversation on a terminal is not JSON: it says with what --json goes."""
+    prepare(home)
+    ended = shell(home, f'script -qec "{sys.executable} -m hansard.cli.main --home {home} --json" /dev/null')
+    assert "--json goes with -p TEXT" in ended.stdout
+    assert ended.returncode == 2
+
+
+def test_json_in_a_pipe_and_after_the_prompt(home: Path) -> None:
+    """`--json` works in lines, and `-p --json` reads the question from standard input."""
+    prepare(home)
+    for line in ("echo hi | hansard --json", "echo hi | hansard -p --json", "echo hi | hansard --json -p"):
+        ended = shell(home, line)
+        assert ended.returncode == 0, ended.stderr
+        assert '"text":"Hello, hi."' in ended.stdout
+        assert all(each.startswith('{"type":') for each in ended.stdout.splitlines())
+    assert shell(home, "hansard -p '-5 + 3?'").stdout == "Hello, -5 + 3?.\n"
+
+
+def test_a_file_that_is_not_there(home: Path) -> None:
+    """It says to check the path, and leaves no empty session behind."""
+    prepare(home)
+    ended = shell(home, "hansard -p hi --file /no/such/file")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == (
+        "hansard: there is no file '/no/such/file'\n"
+        "Check the path, and whether you may read the file. Nothing was sent or recorded.\n"
+    )
+    assert (
+        "no sessions" in shell(home, "hansard sessions").stdout.lower() + shell(home, "hansard sessions").stderr.lower()
+    )
+
+
+def test_a_failed_question_says_how_to_ask_again(home: Path) -> None:
+    """In a shell there is no /retry: `hansard -c` comes before it, and that works."""
+    prepare(home, FAILING)
+    ended = shell(home, "hansard -p hi")
+    assert "Your message is recorded; `hansard -c`, and there /retry, asks again." in ended.stderr
+    (home / "script.toml").write_text(SCRIPT)
+    assert shell(home, "echo /retry | hansard -c").stdout == "Hello, hi.\n"
