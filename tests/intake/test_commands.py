@@ -12,7 +12,7 @@ from hansard.domain.messages import Status
 from hansard.domain.requests import FailureKind, Usage, UserSaid
 from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnState
-from hansard.intake.commands import COMMANDS, help_text, names, parse, suggestion, summaries
+from hansard.intake.commands import COMMANDS, MEANT, help_text, names, parse, suggestion, summaries
 from hansard.testing.tools import Slow, tools_by_name
 from tests.engine.stage import WAIT_SECONDS_MAX, Answer, Gate, PlayedModel, answer_last, call, failure, stage
 from tests.intake.scene import Person, person
@@ -60,7 +60,10 @@ def test_completion_knows_every_command() -> None:
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("undp", "undo"), ("stpo", "stop"), ("resum", "resume"), ("hlep", "help"), ("session", "sessions"), ("ne", "new")],
+    [
+        *(("undp", "undo"), ("stpo", "stop"), ("resum", "resume"), ("hlep", "help"), ("session", "sessions")),
+        *(("ne", "new"), ("clear", "new"), ("reset", "new"), ("find", "search"), ("history", "sessions")),
+    ],
 )
 def test_a_mistyped_command_suggests_the_nearest(typed: str, meant: str) -> None:
     """A slip of the fingers is recognised."""
@@ -70,6 +73,13 @@ def test_a_mistyped_command_suggests_the_nearest(typed: str, meant: str) -> None
 def test_a_command_that_is_like_none_points_to_the_list() -> None:
     """Nothing is guessed where nothing is near."""
     assert suggestion("xyzzy") == "There is no command /xyzzy. /help lists them."
+    assert suggestion("cheer") == "There is no command /cheer. /help lists them."
+
+
+def test_what_other_programs_call_it_leads_to_a_command() -> None:
+    """Each name that is translated stands for a command that exists, and is none itself."""
+    assert set(MEANT.values()) <= set(names())
+    assert not set(MEANT) & set(names())
 
 
 @pytest.mark.parametrize("text", ["/help", "/nonsense", "/status", "/usage", "/sessions", "/queue", "/busy", "/title"])

@@ -234,6 +234,21 @@ async def test_no_key_in_any_text(style: str, behaviour: Behaviour) -> None:
     assert len(text) < TEXT_CHARACTERS_MAX + 100
 
 
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [(401, "The provider did not accept the key (401): "), (403, "The provider does not allow this (403): ")],
+)
+async def test_a_refusal_is_told_in_the_providers_words(style: str, status: int, says: str) -> None:
+    """That a key is wrong and that it may not do something are told apart, and why stands behind it, without keys."""
+    message = f"Model m is not for your region; key sk-proj-ab***********cdef and AIzaSyD-1234567890 and {KEY}."
+    async with Provider(style, [Behaviour(status=status, message=message)]) as provider:
+        model = open_provider(f"{style}:m", key=KEY, base_url=provider.base_url, stall_seconds=5)
+        failure = (await ask(model)).failure
+        await model.close()
+    assert failure.kind is FailureKind.UNAUTHORISED
+    assert failure.text.startswith(f"{says}Model m is not for your region; key … and … and …")
+
+
 def test_texts_are_one_plain_line() -> None:
     """What a provider says is shown on one line, shortened, and without characters that a terminal obeys."""
     place = Place(host="h", secrets=("hush-hush",), stall_seconds=1)

@@ -10,6 +10,7 @@ from hansard.app.notices import notices_by_chat
 from hansard.app.workshop import Workshop
 from hansard.engine.recovery import queue_lost
 from hansard.engine.runner import Runner
+from hansard.engine.turns import ASKS_AGAIN
 from hansard.record.api import Record
 from hansard.record.store import Wiring
 
@@ -38,16 +39,18 @@ async def open_app(
     report: Callable[[str, BaseException], None],
     *,
     is_named: bool = False,
+    asks_again: str = ASKS_AGAIN,
 ) -> AsyncIterator[App]:
     """Open the record and get ready to run turns. Leaving interrupts what runs, in the record.
 
-    `is_named`: the model was named for this run, and comes before a session's own.
+    `is_named`: the model was named for this run, and comes before a session's own. `asks_again`: what people are
+    told who may want to ask again.
     """
     models = Models(home, settings, environment, is_named=is_named)
     wiring = Wiring(notices_of=notices_by_chat(home, settings))
     async with Record.open(home, wiring=wiring) as record:
         await record.people.declare(settings.people)
-        workshop = Workshop(home, record, models, settings, environment)
+        workshop = Workshop(home, record, models, settings, environment, asks_again=asks_again)
         agent = workshop.agent()
         await queue_lost(agent)
         runner = Runner(agent, report)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hansard.app.models import Models, open_transcriber
 from hansard.app.retiring import Retiring
 from hansard.domain.policy import policy_of
-from hansard.engine.turns import Agent
+from hansard.engine.turns import ASKS_AGAIN, Agent
 from hansard.ports.clock import SystemClock
 from hansard.tools.clock import CurrentTime
 from hansard.tools.mcp import McpServers
@@ -33,9 +33,16 @@ class Workshop:
     """Opened by the settings, and by others when they change. Nothing is started before a turn wants it."""
 
     def __init__(
-        self, home: Path, record: Record, models: Models, settings: Settings, environment: Mapping[str, str]
+        self,
+        home: Path,
+        record: Record,
+        models: Models,
+        settings: Settings,
+        environment: Mapping[str, str],
+        *,
+        asks_again: str = ASKS_AGAIN,
     ) -> None:
-        """The models are opened, and closed, here too."""
+        """The models are opened, and closed, here too. `asks_again`: what people are told who may want to ask again."""
         self._home = home
         self._record = record
         self._environment = environment
@@ -44,6 +51,7 @@ class Workshop:
         self.models = models
         self._open_servers()
         self._transcriber = open_transcriber(home, settings, environment)
+        self._asks_again = asks_again
 
     def _open_servers(self) -> None:
         self._tools = make_tools(self._record)
@@ -64,6 +72,7 @@ class Workshop:
             policy=policy_of(settings),
             transcriber=self._transcriber,
             prepare=self._servers.prepare if settings.mcp else None,
+            asks_again=self._asks_again,
         )
 
     def use(self, settings: Settings, over: Callable[[], Coroutine[Any, Any, object]]) -> None:

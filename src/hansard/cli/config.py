@@ -117,7 +117,7 @@ async def read_prompt(home: Path, name: str | None) -> SessionFrozen:
         frozen = (await record.conversation(session.id)).frozen
     if frozen is None:
         message = f"session {session.id} has not asked a model yet, so nothing is fixed in it"
-        raise NotFound(message)
+        raise NotFound(message, "Ask something in it, or leave out the session to see what a new one would be told.")
     return frozen
 
 

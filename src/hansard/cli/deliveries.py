@@ -49,7 +49,7 @@ async def find(record: Record, text: str) -> Delivery:
     exact = [each for each in found if each.id == text] or found
     if not exact:
         message = f"no delivery that is not sent has the id {text[:80]!r}"
-        raise NotFound(message)
+        raise NotFound(message, "`hansard deliveries` lists them.")
     if len(exact) > 1:
         message = f"{text!r} is the beginning of several ids"
         raise Ambiguous(message, [each.id for each in exact])

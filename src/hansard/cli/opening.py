@@ -11,6 +11,7 @@ import click
 
 from hansard.app.config import load_config
 from hansard.app.wiring import App, open_app
+from hansard.engine.turns import ASKS_AGAIN
 from hansard.record.causes import explain_delay
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 TELL_SECONDS = 1.5
 """A wait longer than this is told: a screen on which nothing happens looks broken."""
+
+ASKS_AGAIN_LATER = "`hansard -c`, and there /retry, asks again"
+"""After `-p`: a shell has no commands of a conversation."""
 
 LOOK_SECONDS = 0.5
 """How often to look whether the record can be written."""
@@ -57,7 +61,10 @@ async def opened(
     settings = load_config(options.home, os.environ, options.settings).settings
     telling = asyncio.get_running_loop().call_later(TELL_SECONDS, tell_waiting, options.home)
     try:
-        async with open_app(options.home, settings, os.environ, report, is_named=options.model is not None) as app:
+        is_named, asks_again = options.model is not None, ASKS_AGAIN if options.prompt is None else ASKS_AGAIN_LATER
+        async with open_app(
+            options.home, settings, os.environ, report, is_named=is_named, asks_again=asks_again
+        ) as app:
             telling.cancel()
             app.models.warm()
             watching = asyncio.create_task(watch_trouble(app)) if tells_trouble else None

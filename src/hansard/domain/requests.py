@@ -127,7 +127,7 @@ class FailureKind(StrEnum):
     GARBLED = "garbled"
     """What came could not be understood."""
     UNAUTHORISED = "unauthorised"
-    """401 or 403: the key."""
+    """401: the key is wrong. 403: it may not do what was asked."""
     REFUSED = "refused"
     """Any other 4xx: the request."""
     MISSING = "missing"

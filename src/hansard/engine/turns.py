@@ -48,6 +48,10 @@ RECORD_ERRORS = (RecordUnavailable, OutcomeUnknown, StaleLease, RecordRefused)
 """What a turn cannot end by itself: its runner hears of it."""
 
 
+ASKS_AGAIN = "/retry asks again"
+"""What a person is told who may want to ask again, where there are commands."""
+
+
 class Agent(NamedTuple):
     """What a turn needs. The models are asked for when the first turn runs: they may take a while to be found."""
 
@@ -66,6 +70,8 @@ class Agent(NamedTuple):
     """Writes voice notes down."""
     prepare: Callable[[], Awaitable[Sequence[str]]] | None = None
     """Gets tools of other servers ready; returns what went wrong."""
+    asks_again: str = ASKS_AGAIN
+    """What a person is told who may want to ask again."""
 
 
 class Ran(NamedTuple):
@@ -105,10 +111,10 @@ async def converse(agent: Agent, turn: Turn) -> None:
                 Message.notice(f"{answer.failure.text.rstrip('.')}. The answer goes on in a new message.")
             )
         elif answer.failure is not None:
-            fail(turn, answer.failure, said=bool(answer.message_id))
+            fail(turn, answer.failure, agent.asks_again, said=bool(answer.message_id))
             return
         elif not answer.calls:
-            await close(turn, answer)
+            await close(turn, answer, agent.asks_again)
             return
         elif reached := await limit_reached(agent, turn, step, tokens):
             reach_limit(turn, reached)
@@ -168,10 +174,10 @@ async def models_of(agent: Agent, conversation: Conversation) -> list[Model]:
     return [await agent.choose(name)]
 
 
-def fail(turn: Turn, failure: Failure, *, said: bool) -> None:
+def fail(turn: Turn, failure: Failure, asks_again: str, *, said: bool) -> None:
     """End the turn as failed, and tell the person."""
     kept = "What was said is recorded" if said else "Your message is recorded"
-    turn.tell(f"The model could not answer: {failure.text.rstrip('.')}. {kept}; /retry asks again.")
+    turn.tell(f"The model could not answer: {failure.text.rstrip('.')}. {kept}; {asks_again}.")
     turn.fail(f"{failure.kind}: {failure.text}")
 
 
@@ -181,10 +187,10 @@ def reach_limit(turn: Turn, reached: str) -> None:
     turn.fail(f"limit: {reached}")
 
 
-async def close(turn: Turn, answer: Answer) -> None:
+async def close(turn: Turn, answer: Answer, asks_again: str) -> None:
     """Say what the person has to know about how the answer ended."""
     if not answer.has_words:
-        turn.tell("The model gave an empty answer. /retry asks again.")
+        turn.tell(f"The model gave an empty answer. {asks_again[:1].upper()}{asks_again[1:]}.")
         turn.fail("empty answer")
     elif answer.reason is FinishReason.LENGTH:
         await turn.append(Message.notice("The answer ended at its length limit. Say “go on” for more."))

@@ -94,9 +94,38 @@ def help_text() -> str:
     return "\n".join(f"{name:<{width}}  {summary}" for name, summary in shown)
 
 
+MEANT = {
+    "clear": "new",
+    "reset": "new",
+    "restart": "new",
+    "cancel": "stop",
+    "abort": "stop",
+    "list": "sessions",
+    "history": "sessions",
+    "continue": "resume",
+    "load": "resume",
+    "rename": "title",
+    "name": "title",
+    "find": "search",
+    "cost": "usage",
+    "tokens": "usage",
+    "summarize": "compact",
+    "attach": "file",
+    "again": "retry",
+    "regenerate": "retry",
+    "info": "status",
+    "commands": "help",
+}
+"""What people mean by commands of other programs."""
+
+LIKENESS_MIN = 0.65
+"""A name that is less alike than this is no slip of the finger: nothing is suggested for it."""
+
+
 def suggestion(name: str) -> str:
     """Return what to say about a command that does not exist."""
-    near = difflib.get_close_matches(name, names(), n=1, cutoff=0.5)
+    meant = MEANT.get(name, "")
+    near = [meant] if meant in names() else difflib.get_close_matches(name, names(), n=1, cutoff=LIKENESS_MIN)
     return f"There is no command /{name}. " + (f"Did you mean /{near[0]}?" if near else "/help lists them.")
 
 

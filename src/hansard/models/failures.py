@@ -21,11 +21,18 @@ TEXT_CHARACTERS_MAX: Final = 300
 SECRET_CHARACTERS_MIN: Final = 4
 """A shorter header value is no secret, and blotting it out would make a text unreadable."""
 
-SECRETS: Final = re.compile(r"\b(?:sk|pk|key|xai|gsk)-[\w*.-]{6,}|\bBearer\s+\S+", re.IGNORECASE)
-"""What looks like a key, whoever's it is: providers echo keys, sometimes in part."""
+SECRETS: Final = re.compile(
+    r"\b(?:sk|pk|key|xai|gsk)-[\w*.-]{6,}|\bAIza[\w*.-]{6,}|\bBearer\s+\S+|\S*(?:\*{3,}|•{3,})\S*|\w{3,}(?:…|\.{3})\w{3,}",
+    re.IGNORECASE,
+)
+"""What looks like a key, whoever's it is: providers echo keys, sometimes in part, with stars for the rest."""
 
 STATUS_BUSY = frozenset({429, 529})
-STATUS_UNAUTHORISED = frozenset({401, 403})
+STATUS_UNAUTHORISED = {
+    401: "The provider did not accept the key (401)",
+    403: "The provider does not allow this (403)",
+}
+"""The key is wrong; or it is right, and may not do what was asked: a model, a region, an account."""
 STATUS_TIMEOUT = 408
 STATUS_INVALID = frozenset({400, 422})
 STATUS_SERVER_MIN = 500
@@ -90,8 +97,7 @@ def status_failure(error: ModelAPIError, status: int, place: Place) -> Failure:
     from pydantic_ai.exceptions import ModelQuotaExceededError
 
     if status in STATUS_UNAUTHORISED:
-        # Their own words about a key may hold the key.
-        text = f"The provider did not accept the key ({status})."
+        text = said(STATUS_UNAUTHORISED[status], error.body, place)
         return Failure(kind=FailureKind.UNAUTHORISED, text=text)
     if isinstance(error, ModelQuotaExceededError):
         text = said(f"The provider's account has nothing left ({status})", error.body, place)

@@ -20,7 +20,7 @@ TEXT_CHARACTERS_MAX: Final = 100_000
 """What is taken of one note: hours of talk."""
 
 GARBLED: Final = "the provider sent something that could not be understood"
-STATUS_KEY: Final = frozenset({401, 403})
+STATUS_KEY: Final = 401
 MINUTE_SECONDS: Final = 60
 
 ENDINGS: Final = {
@@ -84,10 +84,9 @@ class OpenAITranscriber:
         """Say what went wrong, without what a key might stand in."""
         from openai import APIConnectionError, APIStatusError
 
-        if isinstance(error, APIStatusError) and error.status_code in STATUS_KEY:
-            return f"the provider did not accept the key ({error.status_code})"
         if isinstance(error, APIStatusError):
-            what = f"the provider refused it ({error.status_code})"
+            did = "did not accept the key" if error.status_code == STATUS_KEY else "refused it"
+            what = f"the provider {did} ({error.status_code})"
             return said(what, error.body, self._access.place).rstrip(".")
         if isinstance(error, APIConnectionError):
             return f"no connection to {self._access.place.host}"

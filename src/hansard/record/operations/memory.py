@@ -92,4 +92,4 @@ def _read(tx: Transaction, note_id: str, owner: str) -> Note:
 
 def _missing(note_id: str) -> Note:
     message = f"there is no note {note_id[:80]}"
-    raise NotFound(message)
+    raise NotFound(message, "`/memory` or `hansard memory` lists the notes.")
