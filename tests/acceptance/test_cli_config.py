@@ -340,3 +340,20 @@ def test_the_examples_of_the_page_load(home: Path) -> None:
     write(home, keys_example.replace("…", "1"), "keys.toml")
     assert check_keys(home, {}) == []
     assert set(tomllib.loads(keys_example)) <= set(VARIABLES)
+
+
+def test_a_check_misses_programs_that_are_not_here(home: Path, tmp_path: Path) -> None:
+    """A program that is not on the PATH, or may not be run, is a finding with its line, if its server is used."""
+    (tmp_path / "plain").write_text("")
+    write(
+        home,
+        "[mcp.shell]\ncommand = 'sh'\n[mcp.gone]\nargs = ['x']\ncommand = 'no-such-program'\n"
+        f"[mcp.plain]\ncommand = '{tmp_path}/plain'\n[mcp.off]\ncommand = 'no-such-program'\nenabled = false\n",
+    )
+    found = run(home, "check", PATH=os.environ["PATH"])
+    assert found.returncode == EXIT_FINDINGS
+    assert found.stdout.splitlines() == [
+        f"{home}/config.toml, line 5: mcp.gone.command: there is no program no-such-program here that may be run",
+        f"{home}/config.toml, line 7: mcp.plain.command: there is no program {tmp_path}/plain here that may be run",
+    ]
+    assert run(home, PATH=os.environ["PATH"]).returncode == EXIT_OK

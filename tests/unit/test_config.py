@@ -170,7 +170,7 @@ def test_variables_of_the_providers(home: Path, key: str, alias: str) -> None:
 
 
 MODELS = "one of openai:NAME, openai-responses:NAME, anthropic:NAME, google:NAME, scripted:FILE, demo"
-PEOPLE = f"{SETTINGS['people'].allowed}; NAME is of a-z, 0-9, _ and -"
+ACCOUNTS = 'a list of accounts, such as ["@ann:example.org"]'
 ALLOW = SETTINGS["channels.matrix.allow"].allowed
 ZONE = SETTINGS["resets.time_zone"].allowed
 WRONG = [
@@ -182,10 +182,12 @@ WRONG = [
     ("zzz = 1", 1, "zzz is not a setting; see `hansard config` for those that are"),
     ('"limits.steps_max" = 1', 1, "limits.steps_max is not a setting; did you mean limits.steps_max?"),
     ('"a\\u001b[31m" = 1', 1, "a\\u001b[31m is not a setting; see `hansard config` for those that are"),
-    ("\n[people.ann]\nmatrix = 'ann'", 2, f"people must be {PEOPLE}"),
-    ("\n[people.ann]\nmatrix = ['ann']", 2, f"people must be {PEOPLE}"),
-    ("\n[people.ann]\ntelephone = '1'", 2, f"people must be {PEOPLE}"),
-    ("[people.'Ann B']\nterminal = true", 1, f"people must be {PEOPLE}"),
+    ("\n[people.ann]\nmatrix = 'ann'", 3, f"people.ann.matrix must be {ACCOUNTS}"),
+    ("\n[people.ann]\nmatrix = ['ann']", 3, f"people.ann.matrix must be {ACCOUNTS}"),
+    ("\n[people.ann]\ntelegrm = '1'", 3, "people.ann.telegrm is not a setting; did you mean telegram?"),
+    ("\n[people.ann]\nterminal = 'yes'", 3, "people.ann.terminal must be true or false"),
+    ("people.ann = 3", 1, f"people must be {SETTINGS['people'].allowed}"),
+    ("[people.'Ann B']\nterminal = true", 1, "people.Ann B: a NAME is of a-z, 0-9, _ and -"),
     ("people = 3", 1, f"people must be {SETTINGS['people'].allowed}, not 3"),
     ("[channels.irc]\nallow = []", 1, "channels.irc is not a setting; did you mean channels?"),
     ("[channels.matrix]\nallow = ['Ann']", 2, f"channels.matrix.allow must be {ALLOW}"),

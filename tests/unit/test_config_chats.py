@@ -59,7 +59,7 @@ def test_one_wrong_person_is_one_finding(home: Path) -> None:
     """Each is said at its own line, and the others are known all the same."""
     write(home, "[people.ann]\nmatrix = ['@ann:h']\n[people.bob]\nmatrix = 'x'\n[people.eve]\nterminal = 1\n")
     config, findings = read_config(home, {}, {})
-    assert [finding.where.rpartition(" ")[2] for finding in findings] == ["3", "5"]
+    assert [finding.where.rpartition(" ")[2] for finding in findings] == ["4", "6"]
     assert config.settings.people == {"ann": Person(matrix=("@ann:h",))}
 
 

@@ -7,17 +7,20 @@ else overrules it; no text of a finding repeats a value that may be a secret.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
+from hansard.app.table_findings import close_matches, explain_error, line_in_list, line_of
 from hansard.app.toml_file import Finding, key_lines, parse_toml, place, printable, read_file, short
+from hansard.domain.permissions import ToolRule
 from hansard.domain.resets import zone_of
 from hansard.domain.settings import PREFIX, SECTIONS, SETTINGS, Person, Setting, Settings, bare_type
 from hansard.domain.settings_agent import SERVER_NAME, McpServer, Room
@@ -34,6 +37,9 @@ TABLES: Final[dict[str, tuple[type[msgspec.Struct], str]]] = {
     "mcp": (McpServer, SERVER_NAME),
 }
 """The settings that are tables of names: what stands under a name, and what a name looks like."""
+
+LISTS: Final[dict[str, type[msgspec.Struct]]] = {"tools.rules": ToolRule}
+"""The settings that are lists of sections, and what one of them is."""
 
 SECRET_NAME: Final = re.compile(r"(?:(?:key|secret|password)s?|token|\btokens)\Z", re.IGNORECASE)
 """`window_tokens` and the like are counted, not kept secret."""
@@ -58,12 +64,6 @@ INTEGER_BITS_SHOWN_MAX: Final = 64
 LOOPBACK: Final = re.compile(r"127(?:\.[0-9]{1,3}){3}")
 
 Section = TypeVar("Section", bound=msgspec.Struct)
-
-
-def close_matches(word: str, names: list[str], count_max: int, likeness_min: float = 0.6) -> list[str]:
-    """Return the names most like a word. The library is loaded when something is misspelt, not with every command."""
-    found: list[str] = import_module("difflib").get_close_matches(word, names, count_max, likeness_min)
-    return found
 
 
 class SourceKind(StrEnum):
@@ -104,6 +104,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     sources: dict[str, Source]
     """By key, such as `limits.steps_max`; what is not in here has its default."""
+    lines: dict[tuple[str, ...], int] = {}
+    """Where in the file each key stands."""
 
     def source(self, key: str) -> Source:
         """Where a setting comes from."""
@@ -137,10 +139,15 @@ def read_config(
     from_file(gathered)
     from_environment(gathered, environment)
     from_options(gathered, options)
-    config = Config(path=gathered.path, settings=with_values(Settings(), gathered.values), sources=gathered.sources)
+    config = Config(
+        path=gathered.path,
+        settings=with_values(Settings(), gathered.values),
+        sources=gathered.sources,
+        lines=gathered.lines,
+    )
     wrong = (wrong_addresses, wrong_people, wrong_zone, wrong_rooms, wrong_servers)
     for key, what in (found for find in wrong for found in find(config.settings)):
-        gathered.find(config.source(key), what)
+        gathered.find(gathered.source_of(key), what)
     return config, gathered.findings
 
 
@@ -152,6 +159,21 @@ class Gathered:
         self.values: dict[str, object] = {}
         self.sources: dict[str, Source] = {}
         self.findings: list[Finding] = []
+        self.text = ""
+        """What the file says."""
+        self.lines: dict[tuple[str, ...], int] = {}
+        """Where in it each key stands."""
+
+    def source_of(self, key: str) -> Source:
+        """Return where a setting, or a part of it, was set: by its own line, if the file has one."""
+        parts = key.split(".")
+        known = next(
+            (".".join(parts[:end]) for end in range(len(parts), 0, -1) if ".".join(parts[:end]) in SETTINGS), ""
+        )
+        source = self.sources.get(known, Source(SourceKind.DEFAULT))
+        if source.kind is SourceKind.FILE and (line := line_of(self.lines, tuple(parts))):
+            return Source(SourceKind.FILE, str(line))
+        return source
 
     def take(self, setting: Setting, given: object, source: Source) -> None:
         """Check a value and keep it, or say what is allowed in its place."""
@@ -222,6 +244,7 @@ def from_file(gathered: Gathered) -> None:
         gathered.findings.append(parsed)
         return
     lines = key_lines(parsed.text)
+    gathered.text, gathered.lines = parsed.text, lines
 
     def walk(table: dict[str, object], prefix: tuple[str, ...]) -> None:
         for name, given in table.items():
@@ -230,7 +253,9 @@ def from_file(gathered: Gathered) -> None:
             # A dot within a quoted name is not the dot between two names.
             key = ".".join(parts) if "." not in name else ""
             if key in TABLES and isinstance(given, dict):
-                take_table(gathered, key, given, lines, source)
+                take_table(gathered, key, given, source)
+            elif key in LISTS and isinstance(given, list):
+                take_list(gathered, key, given, source)
             elif key in SETTINGS:
                 gathered.take(SETTINGS[key], given, source)
             elif key not in SECTIONS:
@@ -243,21 +268,38 @@ def from_file(gathered: Gathered) -> None:
     walk(parsed.document, ())
 
 
-def take_table(
-    gathered: Gathered, key: str, given: Mapping[str, object], lines: Mapping[tuple[str, ...], int], source: Source
-) -> None:
+def take_table(gathered: Gathered, key: str, given: Mapping[str, object], source: Source) -> None:
     """Take what stands under names, one by one: what is wrong with one of them is said at that one's line."""
     kind, pattern = TABLES[key]
     taken: dict[str, msgspec.Struct] = {}
     for name, fields in given.items():
-        try:
-            if re.fullmatch(pattern, name) is None:
-                raise msgspec.ValidationError
-            taken[name] = msgspec.convert(fields, kind)
-        except msgspec.ValidationError:
-            where = Source(SourceKind.FILE, str(lines[key, name]))
-            gathered.find(where, f"{key} must be {SETTINGS[key].allowed}; NAME is of a-z, 0-9, _ and -")
+        where = Source(SourceKind.FILE, str(gathered.lines[key, name]))
+        if re.fullmatch(pattern, name) is None:
+            gathered.find(where, f"{key}.{short(name)}: a NAME is of a-z, 0-9, _ and -")
+        elif not isinstance(fields, dict):
+            gathered.find(where, f"{key} must be {SETTINGS[key].allowed}")
+        else:
+            try:
+                taken[name] = msgspec.convert(fields, kind)
+            except msgspec.ValidationError as error:
+                wrong = explain_error(error, kind, f"{key}.{name}")
+                line = line_of(gathered.lines, (key, name, *wrong.path))
+                gathered.find(Source(SourceKind.FILE, str(line)), wrong.what)
     gathered.values[key], gathered.sources[key] = taken, source
+
+
+def take_list(gathered: Gathered, key: str, given: Sequence[object], source: Source) -> None:
+    """Take a list of sections: what is wrong with one of them is said at that one's line."""
+    found = len(gathered.findings)
+    for number, fields in enumerate(given):
+        try:
+            msgspec.convert(fields, LISTS[key])
+        except msgspec.ValidationError as error:
+            wrong = explain_error(error, LISTS[key], f"{key}[{number + 1}]")
+            line = line_in_list(gathered.text, key, number, wrong.path[0] if wrong.path else "") or source.detail
+            gathered.find(Source(SourceKind.FILE, str(line)), wrong.what)
+    if len(gathered.findings) == found:
+        gathered.take(SETTINGS[key], given, source)
 
 
 def checked(setting: Setting, given: object, *, is_text: bool) -> object:
@@ -359,19 +401,36 @@ def said_twice(table: str, sections: Mapping[str, Person] | Mapping[str, Room]) 
         for identity in section.places():
             first = known.setdefault(identity, name)
             if first != name:
-                yield table, f"{printable(identity[1])} is both {table}.{first} and {table}.{name}"
+                yield f"{table}.{name}", f"{printable(identity[1])} is both {table}.{first} and {table}.{name}"
 
 
 def wrong_servers(settings: Settings) -> Iterator[tuple[str, str]]:
     """Servers that cannot be reached as they are described, or should not be."""
     for name, server in settings.mcp.items():
         if (server.command is None) == (server.url is None):
-            yield "mcp", f"mcp.{name} must have either a command or a url"
+            yield f"mcp.{name}", f"mcp.{name} must have either a command or a url"
         elif server.url is not None and not is_address(server.url):
-            yield "mcp", f"mcp.{name}.url must be an https address without a password in it, or http on this machine"
+            yield (
+                f"mcp.{name}.url",
+                f"mcp.{name}.url must be an https address without a password in it, or http on this machine",
+            )
         elif server.url is not None and not (server.allow_http or is_loopback(server.url) or is_https(server.url)):
             what = "others on the way could read tokens and words"
-            yield "mcp", f"mcp.{name}.url is http: {what}. Use https, or set mcp.{name}.allow_http = true"
+            yield f"mcp.{name}.url", f"mcp.{name}.url is http: {what}. Use https, or set mcp.{name}.allow_http = true"
+
+
+def missing_programs(config: Config, environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield the programs of servers that are not on this machine. Only a check asks: they may be installed later."""
+    for name, server in config.settings.mcp.items():
+        if server.enabled and server.command is not None and find_program(server.command, environment) is None:
+            line = line_of(config.lines, ("mcp", name, "command"))
+            what = f"mcp.{name}.command: there is no program {printable(server.command)} here that may be run"
+            yield Finding(place(config.path, line) if line else str(config.source("mcp")), what)
+
+
+def find_program(command: str, environment: Mapping[str, str]) -> str | None:
+    """Return where a program is, looked for as a shell does."""
+    return shutil.which(command, path=environment.get("PATH", os.defpath))
 
 
 def is_address(url: str) -> bool:

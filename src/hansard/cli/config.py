@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from hansard.app.config import load_config, read_config
+from hansard.app.config import load_config, missing_programs, read_config
 from hansard.app.keys import VARIABLES, check_keys, exposure, find_key
 from hansard.app.notices import read_notices
 from hansard.app.toml_file import Finding, place, printable
@@ -65,7 +65,8 @@ def check(options: dict[str, Any], *, as_json: bool) -> None:
     home = options["home"]
     config, findings = read_config(home, os.environ, {})
     words = read_notices(home, config.settings)[1]
-    findings = [*check_home(home), *findings, *words, *check_keys(home, os.environ)]
+    programs = missing_programs(config, os.environ)
+    findings = [*check_home(home), *findings, *programs, *words, *check_keys(home, os.environ)]
     if as_json or options["json"]:
         fields = [{"where": finding.where, "what": finding.what} for finding in findings]
         click.echo(json.dumps({"ok": not findings, "findings": fields}))

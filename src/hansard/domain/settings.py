@@ -168,8 +168,14 @@ class Terminal(msgspec.Struct, frozen=True, kw_only=True):
 class Person(Choice, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One person, wherever they talk."""
 
-    matrix: tuple[Annotated[str, Meta(pattern=rf"\A{MATRIX_PERSON}\Z")], ...] = ()
-    telegram: tuple[Annotated[int, Meta(gt=0)] | Annotated[str, Meta(pattern=r"\A[1-9][0-9]{0,19}\Z")], ...] = ()
+    matrix: Annotated[
+        tuple[Annotated[str, Meta(pattern=rf"\A{MATRIX_PERSON}\Z")], ...],
+        Meta(extra={"allowed": 'a list of accounts, such as ["@ann:example.org"]'}),
+    ] = ()
+    telegram: Annotated[
+        tuple[Annotated[int, Meta(gt=0)] | Annotated[str, Meta(pattern=r"\A[1-9][0-9]{0,19}\Z")], ...],
+        Meta(extra={"allowed": "a list of the numbers of accounts, such as [12345]"}),
+    ] = ()
     other: OtherPlaces = msgspec.field(default_factory=dict)
     """By channel, on channels of `[channels.other]`."""
     terminal: bool = False

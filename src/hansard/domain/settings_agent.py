@@ -97,8 +97,14 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 class Room(Choice, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One room."""
 
-    matrix: tuple[Annotated[str, Meta(pattern=r"\A![^\s]{1,250}\Z")], ...] = ()
-    telegram: tuple[Annotated[int, Meta(lt=0)] | Annotated[str, Meta(pattern=r"\A-[1-9][0-9]{0,19}\Z")], ...] = ()
+    matrix: Annotated[
+        tuple[Annotated[str, Meta(pattern=r"\A![^\s]{1,250}\Z")], ...],
+        Meta(extra={"allowed": 'a list of ids of rooms, such as ["!id:example.org"]'}),
+    ] = ()
+    telegram: Annotated[
+        tuple[Annotated[int, Meta(lt=0)] | Annotated[str, Meta(pattern=r"\A-[1-9][0-9]{0,19}\Z")], ...],
+        Meta(extra={"allowed": "a list of the numbers of groups, which are below zero"}),
+    ] = ()
     other: OtherPlaces = msgspec.field(default_factory=dict)
     """By channel, on channels of `[channels.other]`."""
 
@@ -116,10 +122,16 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     command: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
     args: Annotated[tuple[Annotated[str, Meta(max_length=10_000)], ...], Meta(max_length=100)] = ()
-    env: Annotated[tuple[Annotated[str, Meta(pattern=VARIABLE)], ...], Meta(max_length=100)] = ()
+    env: Annotated[
+        tuple[Annotated[str, Meta(pattern=VARIABLE)], ...],
+        Meta(max_length=100, extra={"allowed": "a list of names of variables; their values never stand here"}),
+    ] = ()
     """Names of variables of Hansard's own environment that the program is given. Values never stand here."""
     url: Annotated[str, Meta(max_length=2000)] | None = None
-    token_variable: Annotated[str, Meta(pattern=VARIABLE)] | None = None
+    token_variable: (
+        Annotated[str, Meta(pattern=VARIABLE, extra={"allowed": "the name of a variable, which holds the token"})]
+        | None
+    ) = None
     """The variable that holds the bearer token for the address."""
     allow_http: bool = False
     start_seconds_max: Annotated[float, Meta(gt=0, le=600)] = 20.0
