@@ -21,6 +21,8 @@ from hansard import Record
 from hansard.cli.printing import CLEAR, Meter
 from hansard.interop.hermes_parts import session_id_of
 from tests.interop.hermes_homes import database, says
+from tests.record.helpers_logs import write_logs
+from tests.record.helpers_process import rebuild
 
 EXIT_INTERRUPTED = 130
 MESSAGES = 12_000
@@ -92,7 +94,8 @@ def write_export(path: Path) -> list[str]:
 
 def beyond_progress(written: bytes) -> list[str]:
     """What was written besides how far it is, which a slow machine is told even off a terminal."""
-    return [line for line in written.decode().splitlines() if not re.match(r"[\d,]+ of [\d,]+ sessions?, ", line)]
+    progress = r"[\d,]+ of [\d,]+ sessions?, |\d+ % of [\d,]+ bytes"
+    return [line for line in written.decode().splitlines() if not re.match(progress, line)]
 
 
 def write_hermes(path: Path) -> list[str]:
@@ -141,3 +144,21 @@ async def test_an_import_that_is_interrupted_is_completed_by_the_next(  # noqa: 
     async with Record.open(home) as record:
         assert [message.text for message in await record.load_transcript(session_id)] == TEXTS
         assert (await record.verify()).ok
+
+
+@pytest.mark.timeout(120)
+def test_a_rebuild_shows_how_far_it_is(tmp_path: Path) -> None:
+    """A command that waits for another process to rebuild the record says on standard error how far that is."""
+    write_logs(tmp_path / "home", sessions=1_000, messages=1)
+    with rebuild(tmp_path / "home", 30, pause_seconds=0.004) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("Rebuilding the record")
+        terminal, inside = os.openpty()
+        command = [sys.executable, "-m", "hansard.cli.main", "--home", str(tmp_path / "home"), "sessions", "--json"]
+        listed = subprocess.run(command, stdout=subprocess.PIPE, stderr=inside, check=True, text=True)
+        os.close(inside)
+        shown = os.read(terminal, 65_536).decode()
+        os.close(terminal)
+    assert re.search(rf"Waiting for process {process.pid}, which is rebuilding .*: [\d,]+ of 1,000 sessions", shown)
+    assert shown.endswith(CLEAR)
+    assert "s000999" in listed.stdout

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hansard.domain.settings import Settings
+    from hansard.record.progress import Progress
 
 
 class App(NamedTuple):
@@ -40,15 +41,17 @@ async def open_app(
     *,
     is_named: bool = False,
     asks_again: str = ASKS_AGAIN,
+    progress: Callable[[Progress], None] | None = None,
 ) -> AsyncIterator[App]:
     """Open the record and get ready to run turns. Leaving interrupts what runs, in the record.
 
     `is_named`: the model was named for this run, and comes before a session's own. `asks_again`: what people are
-    told who may want to ask again.
+    told who may want to ask again. `progress` hears how far a migration or a rebuild of the record is; without it,
+    that is logged.
     """
     models = Models(home, settings, environment, is_named=is_named)
     wiring = Wiring(notices_of=notices_by_chat(home, settings))
-    async with Record.open(home, wiring=wiring) as record:
+    async with Record.open(home, wiring=wiring, progress=progress) as record:
         await record.people.declare(settings.people)
         workshop = Workshop(home, record, models, settings, environment, asks_again=asks_again)
         agent = workshop.agent()

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from hansard.cli.printing import Meter
 from hansard.cli.terminal.sanitize import safe_line
+from hansard.domain.limits import PATIENCE_SECONDS
 from hansard.errors import InvalidInput, RecordUnavailable
 from hansard.record.api import Record
 
@@ -40,10 +42,22 @@ def check_record(home: Path) -> None:
 
 
 @asynccontextmanager
+async def opened_record(home: Path, *, patience_seconds: float = PATIENCE_SECONDS) -> AsyncIterator[Record]:
+    """Open a record, creating it, and show on standard error how far a migration or a rebuild is."""
+    async with AsyncExitStack() as stack:
+        with Meter() as meter:
+            opened = Record.open(
+                home, patience_seconds=patience_seconds, progress=lambda progress: meter.show(progress.describe())
+            )
+            record = await stack.enter_async_context(opened)
+        yield record
+
+
+@asynccontextmanager
 async def existing(home: Path) -> AsyncIterator[Record]:
     """Open a record that is there, to change something."""
     check_record(home)
-    async with Record.open(home) as record:
+    async with opened_record(home) as record:
         yield record
 
 
@@ -55,7 +69,7 @@ async def reading(home: Path) -> AsyncIterator[Record]:
         why = why_not_ours(home)
         if not why:
             try:
-                opened = Record.open(home, patience_seconds=READING_PATIENCE_SECONDS)
+                opened = opened_record(home, patience_seconds=READING_PATIENCE_SECONDS)
                 record = await stack.enter_async_context(opened)
             except RecordUnavailable as error:
                 why = str(error)

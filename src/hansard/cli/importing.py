@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from hansard.cli.existing import opened_record
 from hansard.cli.printing import Meter, counted
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.interop.hermes import import_hermes
 from hansard.interop.jsonl import import_file
-from hansard.record.api import Record
 
 if TYPE_CHECKING:
     from hansard.interop.hermes import HermesReport, Progress
@@ -76,7 +76,7 @@ def hermes(options: dict[str, Path], path: Path, *, dry_run: bool, as_json: bool
 async def _hermes(home: Path, path: Path, owner: str | None, *, dry_run: bool, as_json: bool) -> int:
     with Meter() as meter:
         async with AsyncExitStack() as stack:
-            record = None if dry_run else await stack.enter_async_context(Record.open(home))
+            record = None if dry_run else await stack.enter_async_context(opened_record(home))
             report = await import_hermes(
                 record, path, owner=owner, progress=lambda done: meter.show(sessions_done(done))
             )
@@ -130,7 +130,7 @@ def hansard(options: dict[str, Path], path: Path, *, as_json: bool) -> None:
 
 async def _hansard(home: Path, path: Path, *, as_json: bool) -> int:
     with Meter() as meter:
-        async with Record.open(home) as record:
+        async with opened_record(home) as record:
             report = await import_file(record, path, lambda done, of: meter.show(bytes_done(done, of)))
     if as_json:
         fields = {"ok": report.ok, **msgspec.structs.asdict(report)}

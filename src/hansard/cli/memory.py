@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from hansard.app.config import load_config
-from hansard.cli.existing import existing, reading
+from hansard.cli.existing import existing, opened_record, reading
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.limits import NOTE_CHARACTERS_MAX, NOTES_MAX
 from hansard.intake.people import terminal_owner
@@ -96,7 +96,7 @@ def list_all(options: dict[str, Any], *, owner: str | None, as_json: bool) -> No
 def add(options: dict[str, Any], text: str, *, owner: str | None, as_json: bool) -> None:
     """Remember something."""
     whose = owner_of(options["home"], owner)
-    note = with_record(options["home"], lambda record: record.books.memory.add(whose, text, by="admin"), Record.open)
+    note = with_record(options["home"], lambda record: record.books.memory.add(whose, text, by="admin"), opened_record)
     show([note], as_json=as_json or options["json"])
 
 

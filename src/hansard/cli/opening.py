@@ -11,6 +11,7 @@ import click
 
 from hansard.app.config import load_config
 from hansard.app.wiring import App, open_app
+from hansard.cli.printing import Meter
 from hansard.engine.turns import ASKS_AGAIN
 from hansard.record.causes import explain_delay
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hansard.cli.options import Options
+    from hansard.record.progress import Progress
 
 TELL_SECONDS = 1.5
 """A wait longer than this is told: a screen on which nothing happens looks broken."""
@@ -60,12 +62,19 @@ async def opened(
     """Open what a talk needs, and begin to get the model ready."""
     settings = load_config(options.home, os.environ, options.settings).settings
     telling = asyncio.get_running_loop().call_later(TELL_SECONDS, tell_waiting, options.home)
+    meter = Meter()
+
+    def show(progress: Progress) -> None:
+        telling.cancel()
+        meter.show(progress.describe())
+
+    is_named, asks_again = options.model is not None, ASKS_AGAIN if options.prompt is None else ASKS_AGAIN_LATER
     try:
-        is_named, asks_again = options.model is not None, ASKS_AGAIN if options.prompt is None else ASKS_AGAIN_LATER
         async with open_app(
-            options.home, settings, os.environ, report, is_named=is_named, asks_again=asks_again
+            options.home, settings, os.environ, report, is_named=is_named, asks_again=asks_again, progress=show
         ) as app:
             telling.cancel()
+            meter.clear()
             app.models.warm()
             watching = asyncio.create_task(watch_trouble(app)) if tells_trouble else None
             try:

@@ -60,7 +60,12 @@ class Meter:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Leave the line free for what comes next, also when the work was interrupted."""
+        self.clear()
+
+    def clear(self) -> None:
+        """Leave the line free for what comes next."""
         if self._shown and self._in_place:
+            self._shown = False
             click.echo(CLEAR, err=True, nl=False)
 
     def show(self, text: str) -> None:

@@ -34,6 +34,7 @@ logger = logging.getLogger("hansard.record")
 REBUILDING = "rebuilding the record from its logs"
 MIGRATING = "migrating the record to this version"
 COMPARING = "bringing the record and its logs in line"
+DOINGS = frozenset({REBUILDING, MIGRATING, COMPARING})
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,9 +70,10 @@ def progress_path(home: Path) -> Path:
 def read_progress(home: Path) -> Progress | None:
     """Return what the holder of the write lock says; None when it says nothing, or nothing that can be read."""
     try:
-        return DECODER.decode(progress_path(home).read_bytes())
+        progress = DECODER.decode(progress_path(home).read_bytes())
     except (OSError, msgspec.MsgspecError):
         return None
+    return progress if progress.doing in DOINGS else None
 
 
 class Work:
