@@ -33,6 +33,7 @@
         ├── HomeMoved            the home is not where it was when it was opened
         ├── RecordDamaged        a file is not what it must be
         ├── LogForked            a log and the database tell two different stories
+        ├── LegsMixed            the database and the logs belong to two different homes
         ├── UnsafeFilesystem     WAL cannot be trusted there
         └── UnsupportedSQLite    the SQLite library has a known corruption bug
 
@@ -248,6 +249,12 @@ class LogForked(RecordRefused):
     hint = (
         "Run `hansard verify` to see both chains. Nothing is written to that session until one of them is moved aside."
     )
+
+
+class LegsMixed(RecordRefused):
+    """The database and the logs belong to two different homes. Nothing was written."""
+
+    hint = "Move one of the two away, as the message says: the other one is whole, and what was moved is written anew."
 
 
 MUST_END = (RecordMigrated, HomeMoved, GatewayRuns)

@@ -1,17 +1,16 @@
 """The database file: opened, created, rebuilt and watched, always under the write lock.
 
-Reads: `state.db` through SQLite; its name and its side files' through stat. Writes: the same; `locks/identity`.
-Invariants: the file that we commit to is the one that lies at the path (rule 4); a WAL never meets another database.
+Reads: `state.db` through SQLite; its name and its side files' through stat. Writes: the same.
+Invariants: the file that we commit to is the one that lies at the path (rule 4); a WAL is never replayed into a
+database that it does not continue (`belonging`).
 On crash: SQLite's recovery, then ours in `reconcile`.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import secrets
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,19 +21,20 @@ from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.notices import Notices, in_english
 from hansard.errors import HansardError, LogForked, LogUnwritable, RecordDamaged, RecordTooNew
-from hansard.record.files import HomeFolder, sync_filesystem, sync_folder, write_durably
+from hansard.record.files import HomeFolder, sync_filesystem, sync_folder
 from hansard.record.journals import Kept, MismatchError
+from hansard.record.legs import EntriesMissingError, check_heads, check_legs, copy_to_logs
 from hansard.record.lines import decode_line, log_name, part_name
 from hansard.record.operations.home import home_journal
+from hansard.record.orphans import connect, set_files_aside
 from hansard.record.progress import COMPARING, REBUILDING, Work
-from hansard.record.reading import Gate, Identity, look_at
+from hansard.record.reading import DatabaseLook, Gate, Identity, files_fit, look_at
 from hansard.record.rebuilding import Difference, group_differences, refold
 from hansard.record.reconcile import PIECE_BYTES, Reconciler
-from hansard.record.sqlite.connection import fetch, immediate, open_connection, savepoint
+from hansard.record.sqlite.connection import fetch, immediate, savepoint
 from hansard.record.sqlite.migrate import (
     SCHEMA_VERSION,
     check_not_migrated,
-    check_version,
     create_schema,
     migrate,
     schema_version,
@@ -77,7 +77,7 @@ class Database:
         self.clock = clock
         self.reach = reach
         self.notices_of: Callable[[str], Notices] = in_english
-        self.identity: Identity = ()
+        self._seen = DatabaseLook()
         self._lost: Identity = ()
         self._connection: apsw.Connection | None = None
         self._doubtful = False
@@ -88,11 +88,20 @@ class Database:
         self.wal_pages = 0
 
     def same(self) -> bool:
-        """Return whether the home and the files that we are connected to are still the ones at the path."""
+        """Return whether the home and the files that we are connected to are still at the path, with their content.
+
+        A checkpoint writes to `state.db`, and so does `cp` over it: then the stamps tell them apart.
+        """
         try:
-            return look_at(self.path) == self.identity and self.folder.is_there()
+            look = look_at(self.path)
+            if not self.folder.is_there():
+                return False
         except (RecordDamaged, OSError):
             return False
+        if look.identity != self._seen.identity or (look != self._seen and not files_fit(self.path)):
+            return False
+        self._seen = look
+        return True
 
     def connection(self) -> apsw.Connection:
         """Return a connection to the database at the path; open, create or rebuild it when need be."""
@@ -101,29 +110,41 @@ class Database:
                 return self._connection
             self.lose()
         self._check_place()
-        with self.work.under_way(), self.gate.emptied(), ExitStack() as stack:
-            self._set_orphans_aside(self._lost)
-            connection = open_connection(self.path, check=check_version)
+        with self.work.under_way(), self.gate.emptied():
+            try:
+                connection = self._open()
+            except EntriesMissingError as error:
+                logger.error("%s; state.db is set aside and rebuilt from the logs", error)  # noqa: TRY400
+                set_files_aside(self.path, "", "-wal", "-shm")
+                connection = self._open()
+        self._connection = connection
+        self._lost = ()
+        return connection
+
+    def _open(self) -> apsw.Connection:
+        with ExitStack() as stack:
+            connection, every = connect(self.path, self.files, self._lost)
             stack.callback(connection.close)
             connection.set_wal_hook(self._note_wal)
             connection.set_progress_handler(self.work.show_life, LIFE_STEPS)
-            self._prepare(connection)
+            self._prepare(connection, every=every)
             self._make_durable(connection)
             connection.set_progress_handler(None)
             stack.pop_all()
-        self._connection = connection
-        self._lost = ()
         return connection
 
     def lose(self) -> None:
         """Let go of files that are not at the path any more, and remember which they were until others are open."""
         if self.folder.is_there():
             logger.warning("state.db or its WAL was moved or replaced under us; it is opened again")
-        self._lost = self.identity
+        self._lost = self._seen.identity
         self.close()
 
-    def _prepare(self, connection: apsw.Connection) -> None:
+    def _prepare(self, connection: apsw.Connection, *, every: bool) -> None:
+        """Make the database ready: migrated, with all entries that its heads name, and in line with the logs."""
         version = schema_version(connection)
+        if version:
+            check_legs(connection, self.files)
         if version == 0:
             create_schema(connection, rebuilding=next(list_logs(self.files), None) is not None)
             sync_folder(str(self.home))
@@ -131,13 +152,17 @@ class Database:
             migrate(connection, self.home / "backups", partial(refold, work=self.work), reach=self.reach)
         for kind, kind_version, ignorable in fetch(connection, SQL.list_kinds):
             check_kind(kind, kind_version, ignorable=bool(ignorable))
-        self.identity = look_at(self.path)
-        self._keep_identity()
+        self._seen = look_at(self.path)
+        try:
+            check_heads(connection, every=every)
+        except EntriesMissingError:
+            copy_to_logs(connection, self.files)
+            raise
         ((rebuilding,),) = fetch(connection, SQL.read_rebuilding)
         self._reconcile_all(connection, REBUILDING if rebuilding else COMPARING)
         self._introduce(connection, rebuilt=bool(rebuilding))
         if rebuilding:
-            with immediate(connection):
+            with stamped(connection):
                 connection.execute(SQL.end_rebuilding)
 
     def _reconcile_all(self, connection: apsw.Connection, doing: str) -> None:
@@ -153,7 +178,7 @@ class Database:
                 self._attempt(difference.journal_id, partial(self._adopt_pieces, connection, is_synced=is_synced))
         reconcile = partial(self._reconcile_within, connection, is_synced=is_synced)
         for group in group_differences(differences):
-            with immediate(connection):
+            with stamped(connection):
                 for difference in group:
                     self._attempt(difference.journal_id, partial(reconcile, savepoint))
                     self.work.advance(sessions=1, done=min(difference.size_bytes, PIECE_BYTES))
@@ -171,8 +196,8 @@ class Database:
             ((busy, frames, copied),) = fetch(connection, SQL.checkpoint)
             if busy or copied < frames:
                 raise apsw.BusyError("the WAL could not be copied back after a failed fsync")
-        with immediate(connection):
-            fetch(connection, SQL.bump_commits)
+        with stamped(connection):
+            fetch(connection, SQL.mark_checked)
         self._doubtful = False
 
     def _note_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
@@ -201,12 +226,12 @@ class Database:
         with self.work.under_way():
             self.work.begin(COMPARING, 1, 0)
             error = self._attempt(journal_id, partial(self._adopt_pieces, connection))
-            return error or self._attempt(journal_id, partial(self._reconcile_within, connection, immediate))
+            return error or self._attempt(journal_id, partial(self._reconcile_within, connection, stamped))
 
     def _adopt_pieces(self, connection: apsw.Connection, journal_id: str, *, is_synced: bool = False) -> None:
         """Adopt a log that is much longer than the database says, piece by piece, until the rest is short."""
         while True:
-            with immediate(connection):
+            with stamped(connection):
                 tx = Transaction(connection, self.files, self.clock)
                 size_bytes = Reconciler(tx, is_synced=is_synced).adopt_piece(journal_id)
             if not size_bytes:
@@ -279,8 +304,8 @@ class Database:
         """Commit a no-op after a failed COMMIT: only when that succeeds is the failed one gone for good (rule 3)."""
         try:
             connection = self.connection()
-            with immediate(connection):
-                fetch(connection, SQL.bump_commits)
+            with stamped(connection):
+                pass
         except (apsw.Error, OSError, HansardError) as error:
             logger.error("the outcome of a commit is unknown: %s", error)  # noqa: TRY400
             self._doubtful = True
@@ -301,46 +326,13 @@ class Database:
             self._connection.close(True)  # noqa: FBT003 - force
             self._connection = None
 
-    # A WAL that belongs to another database must never be replayed into this one.
 
-    def _set_orphans_aside(self, lost: Identity) -> None:
-        """Move away what does not belong together.
-
-        When a WAL or wal-index vanished under a connection that used it, the database may hold half of a checkpoint:
-        all of it is set aside, and rebuilt from the logs, which have everything.
-        """
-        database, wal, shm = look_at(self.path)
-        known = self._read_identity()
-        if lost and database is not None and database == lost[0]:
-            self._aside("", "-wal", "-shm")
-        elif wal is not None and (database is None or (known and database != known[0] and wal == known[1])):
-            self._aside("-wal", "-shm")
-        elif wal is None and shm is not None:
-            self._aside("-shm")
-
-    def _aside(self, *sides: str) -> None:
-        name = secrets.token_hex(4)
-        for side in sides:
-            with suppress(FileNotFoundError):
-                os.rename(f"{self.path}{side}", f"{self.path}{side}.orphan-{name}")
-        logger.warning("set aside %s as .orphan-%s", ", ".join(f"state.db{side}" for side in sides), name)
-
-    def _read_identity(self) -> Identity:
-        try:
-            known = json.loads((self.home / "locks" / "identity").read_text())
-        except (OSError, ValueError):
-            return ()
-        return tuple(tuple(each) if each else None for each in known)
-
-    def _keep_identity(self) -> None:
-        path = self.home / "locks" / "identity"
-        text = json.dumps(self.identity[:2]).encode()
-        try:
-            if path.read_bytes() == text:
-                return
-        except FileNotFoundError:
-            pass
-        write_durably(str(path), [text], temporary=f"{path}.new", below=str(path.parent))
+@contextmanager
+def stamped(connection: apsw.Connection) -> Iterator[None]:
+    """Run a block in a write transaction with a number and a stamp of its own, as every commit must have."""
+    with immediate(connection):
+        fetch(connection, SQL.bump_commits)
+        yield
 
 
 def list_logs(files: LogFiles) -> Iterator[tuple[str, str, int]]:

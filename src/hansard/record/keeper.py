@@ -213,6 +213,7 @@ def look_again(tx: Transaction, journal_id: str) -> None:
 
 def mark_synced(tx: Transaction, synced: dict[str, int]) -> None:
     """Note how much of each log is on the disk."""
+    tx.number()  # every commit is stamped
     for journal_id, end in synced.items():
         tx.run(SQL.update_log_synced, (end, journal_id))
 

@@ -10,19 +10,22 @@ from __future__ import annotations
 import os
 import stat
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import apsw
 
 from hansard.errors import RecordDamaged
+from hansard.record.belonging import does_fit
 from hansard.record.causes import Cause, map_error, tell
 from hansard.record.sqlite.connection import fetch, is_guarded, open_connection, open_untouched
 from hansard.record.sqlite.migrate import is_unfinished
 from hansard.record.sqlite.queries import SQL
+from hansard.record.sqlite.stamps import read_database_file, read_wal_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,9 +63,20 @@ SIDES = ("", "-wal", "-shm")
 Identity = tuple[tuple[int, int] | None, ...]
 
 
-def look_at(path: Path) -> Identity:
+class DatabaseLook(NamedTuple):
+    """Which files lie at a database's names, and when the first of them was last written to.
+
+    A checkpoint changes `written`, and so does `cp` over the same file: then its content has to be looked at.
+    """
+
+    identity: Identity = ()
+    written: tuple[int, int] = (0, 0)
+
+
+def look_at(path: Path) -> DatabaseLook:
     """Return which files lie at a database's names now, without opening them (rule 5)."""
     found: list[tuple[int, int] | None] = []
+    written = (0, 0)
     for side in SIDES:
         try:
             seen = os.stat(f"{path}{side}", follow_symlinks=False)
@@ -73,7 +87,30 @@ def look_at(path: Path) -> Identity:
             message = f"{path.name}{side} is not a file: something else lies in its place"
             raise RecordDamaged(message)
         found.append((seen.st_dev, seen.st_ino))
-    return tuple(found)
+        if not side:
+            written = (seen.st_mtime_ns, seen.st_size)
+    return DatabaseLook(tuple(found), written)
+
+
+def files_fit(path: Path) -> bool:
+    """Return whether `state.db` and its WAL hold states of one history, also while others write and checkpoint.
+
+    The WAL is read first: until `state.db` is read, a checkpoint can only copy states that were in it. A WAL that is
+    emptied or begun anew meanwhile looks wrong, and right when it is looked at again.
+    """
+    for attempt in range(LOOKS_MAX):
+        if attempt:
+            time.sleep(LOOK_SECONDS)
+        wal = read_wal_file(path)
+        database = read_database_file(path)
+        if database is not None and does_fit(database, wal):
+            return True
+    return False
+
+
+LOOKS_MAX = 4
+LOOK_SECONDS = 0.01
+"""How often, and after which pause, to look again at files that do not seem to belong together."""
 
 
 Opens = Callable[[Path], apsw.Connection]
@@ -158,24 +195,26 @@ class ReadConnection:
         self._gate = gate
         self._opens = opens
         self._connection: apsw.Connection | None = None
-        self._identity: Identity = ()
+        self._seen = DatabaseLook()
         gate.add(self)
 
     def _get(self) -> apsw.Connection:
-        identity = look_at(self._path)
-        if self._connection is not None and self._identity != identity:
-            self.close()
-            self._gate.home.check()
-            raise ReplacedError
+        look = look_at(self._path)
+        if self._connection is not None and self._seen != look:
+            if self._seen.identity != look.identity or not files_fit(self._path):
+                self.close()
+                self._gate.home.check()
+                raise ReplacedError
+            self._seen = look
         if self._connection is None:
             self._gate.home.check()
-            if identity[0] is None:
+            if look.identity[0] is None or not files_fit(self._path):
                 raise ReplacedError
             self._connection = self._opens(self._path)
             if is_unfinished(self._connection):
                 self.close()
                 raise ReplacedError
-            self._identity = look_at(self._path)
+            self._seen = look_at(self._path)._replace(written=look.written)
         return self._connection
 
     def fetch(self, query: str) -> list[Any]:

@@ -32,10 +32,11 @@ from hansard.record.files import HomeFolder, LogFiles
 from hansard.record.followers import Followers
 from hansard.record.keeper import WATCHER_SECONDS, Ticker, Watcher
 from hansard.record.latency import Latency
+from hansard.record.legs import EntriesMissingError, check_heads
 from hansard.record.locks import any_owner_is_alive, owner_is_alive
 from hansard.record.progress import Work
 from hansard.record.queue import WriteQueue
-from hansard.record.reading import Gate, Readers, look_at
+from hansard.record.reading import Gate, Readers, files_fit, look_at
 from hansard.record.search_index import SearchIndex
 from hansard.record.sqlite.connection import fetch, open_untouched
 from hansard.record.sqlite.migrate import SCHEMA_VERSION, check_version, is_unfinished
@@ -243,10 +244,14 @@ def judge(home: Path, files: LogFiles) -> Judgement:
     """Look whether the database of a home can be read by this version and holds everything that its logs do."""
     path = home / "state.db"
     try:
-        if look_at(path)[0] is None:
+        if look_at(path).identity[0] is None:
             return Judgement("state.db is missing", has_database=False)
+        if not files_fit(path):
+            return Judgement("state.db and state.db-wal do not belong together")
         with untouched(path) as connection:
             return judge_database(connection, home, files)
+    except EntriesMissingError as error:
+        return Judgement(str(error))
     except RecordDamaged as error:
         return Judgement(str(error), has_database=False)
     except apsw.Error as error:
@@ -270,6 +275,7 @@ def judge_database(connection: apsw.Connection, home: Path, files: LogFiles) -> 
         if is_shared:
             raise cannot_read(home, explain_delay(home / "locks"))
         return Judgement("the rebuild of state.db is not finished")
+    check_heads(connection, every=False)
     different = lasting_differences(connection, files, AGREE_SECONDS if is_shared else 0)
     if not different:
         return Judgement()

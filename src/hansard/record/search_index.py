@@ -245,7 +245,7 @@ class SearchIndex:
     def _identity(self) -> Identity | None:
         """Return which files lie there; None when there is none that could be a database."""
         try:
-            found = look_at(self._path)
+            found = look_at(self._path).identity
         except HansardError:
             return None
         return found if found[0] is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -148,3 +148,18 @@ def _has_bytes(path: str) -> bool:
         return os.stat(path).st_size > 0
     except FileNotFoundError:
         return False
+
+
+@contextmanager
+def open_alone(path: Path) -> Iterator[apsw.Connection]:
+    """Open a database without its WAL, for reading only. It takes no locks and sees no later change.
+
+    Half a checkpoint may be in it: it is read as far as it can be.
+    """
+    check_sqlite_version()
+    uri = f"file:{quote(str(path))}?immutable=1"
+    connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    with closing(connection):
+        connection.pragma("writable_schema", value=True)  # or a file that is shorter than its header says is refused
+        connection.pragma("trusted_schema", value=False)
+        yield connection

@@ -27,6 +27,8 @@ def load_migrations() -> tuple[str, ...]:
 
 MIGRATIONS = load_migrations()
 SCHEMA_VERSION = len(MIGRATIONS)
+STAMPED_VERSION = 9
+"""The first version whose commits are stamped."""
 
 
 def schema_version(connection: apsw.Connection) -> int:
@@ -101,6 +103,8 @@ def migrate(
             reach("altered")
             refold(connection)
             reach("folded")
+            if len(migrations) >= STAMPED_VERSION:
+                connection.execute(SQL.bump_commits)
             connection.pragma("user_version", len(migrations))
             copy.rename(backup)
             sync_folder(str(backups))

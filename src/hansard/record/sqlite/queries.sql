@@ -42,6 +42,10 @@ SELECT count(*) FROM sqlite_schema
 -- A backup in one read transaction; a stepwise one restarts under others' writes.
 VACUUM INTO ?
 
+-- name: integrity_check
+-- The same, with every index compared with its table.
+PRAGMA integrity_check(1)
+
 -- name: quick_check
 -- The database's own opinion of its pages.
 PRAGMA quick_check
@@ -56,7 +60,7 @@ PRAGMA wal_checkpoint(TRUNCATE)
 
 -- name: insert_record
 -- The one row of a new database.
-INSERT INTO record (one, database_id, commits) VALUES (1, ?, 0)
+INSERT INTO record (one, database_id, commits, stamp) VALUES (1, ?, 0, randomblob(8))
 
 -- name: begin_rebuilding
 -- Logs are about to be read into this new database.
@@ -75,8 +79,29 @@ SELECT rebuilding FROM record
 SELECT database_id, commits FROM record
 
 -- name: bump_commits
--- Count a commit; alone, it is the no-op that makes a failed commit final (rule 3).
-UPDATE record SET commits = commits + 1 RETURNING commits
+-- Count a commit and stamp it; alone, it is the no-op that makes a failed commit final (rule 3).
+UPDATE record SET commits = commits + 1, previous = stamp, stamp = randomblob(8) RETURNING commits
+
+-- name: read_stamp
+-- Which state of the database this is.
+SELECT stamp FROM record
+
+-- name: mark_checked
+-- The heads of all journals that changed until now were compared with their entries.
+UPDATE record SET checked = commits
+
+-- name: wrong_heads
+-- A journal whose head is not its last entry, or whose last entries (?1 of them) are not all there. With ?2 = 0 only
+-- those are looked at that changed since heads were last compared.
+SELECT j.id, j.head_seq FROM journal j
+WHERE j.touched > iif(?2, -1, (SELECT checked FROM record)) AND (
+    j.head_digest IS NOT iif(j.head_seq = j.base_seq, j.base_digest,
+                             (SELECT e.digest FROM entry e WHERE e.key = (j.key << 32) + j.head_seq))
+    OR (SELECT count(*) FROM entry e
+        WHERE e.key > (j.key << 32) + max(j.base_seq, j.head_seq - ?1) AND e.key < (j.key + 1) << 32)
+       <> min(j.head_seq - j.base_seq, ?1)
+)
+LIMIT 1
 
 -- name: raise_commits
 -- A log holds transactions that this database has not seen: go on after them.

@@ -7,7 +7,10 @@ CREATE TABLE record (
     one         INTEGER PRIMARY KEY CHECK (one = 1),
     database_id TEXT    NOT NULL,
     commits     INTEGER NOT NULL,
-    rebuilding  INTEGER NOT NULL DEFAULT 0 CHECK (rebuilding IN (0, 1))
+    rebuilding  INTEGER NOT NULL DEFAULT 0 CHECK (rebuilding IN (0, 1)),
+    stamp       BLOB    NOT NULL DEFAULT x'',         -- which state this is: a new one with every commit (stamps.py)
+    previous    BLOB    NOT NULL DEFAULT x'',         -- the stamp of the commit before
+    checked     INTEGER NOT NULL DEFAULT 0            -- heads were compared with entries up to this commit
 ) STRICT;
 
 -- One row for each session and one for the home: the chain's head and how far each log file must reach.

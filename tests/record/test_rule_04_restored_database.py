@@ -1,0 +1,245 @@
+"""Rule 4, by content: `cp` over state.db keeps its inode, and a WAL is still never replayed into another state."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import apsw
+import pytest
+
+from hansard import Record
+from hansard.errors import LegsMixed
+from hansard.record.belonging import Verdict, judge_files
+from hansard.record.sqlite.migrate import MIGRATIONS, create_schema, migrate
+from hansard.record.sqlite.stamps import (
+    RECORD_PAGE,
+    DatabaseFile,
+    Stamp,
+    WalFile,
+    read_database_file,
+    read_wal_file,
+)
+from hansard.record.store import Store
+from tests.record.helpers_facts import SESSION, assert_clean, ids_of, log_of, new_session, raw_rows, say
+
+EMPTY_WAL = "PRAGMA wal_checkpoint(TRUNCATE)"
+DELETE_ENTRIES = "DELETE FROM entry WHERE journal = (SELECT key FROM journal WHERE id = ?) AND seq BETWEEN ? AND ?"
+COPY_WAL_BACK = "PRAGMA wal_checkpoint(PASSIVE)"
+
+
+def cp(source: Path, target: Path) -> None:
+    """Copy as an operator does: the target keeps its inode."""
+    subprocess.run(["cp", source, target], check=True)
+
+
+async def talk(home: Path, *ids: str) -> None:
+    """Say something in a process's life of its own."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        await say(record, *ids)
+
+
+async def found(home: Path) -> list[str]:
+    """Return what the record holds, once it is clean."""
+    async with Record.open(home) as record:
+        await assert_clean(record)
+        return await ids_of(record)
+
+
+def names(prefix: str, count: int = 30) -> list[str]:
+    """Return enough ids to fill several pages."""
+    return [f"{prefix}-{number}" for number in range(count)]
+
+
+@pytest.mark.loss("B26")
+async def test_a_database_put_back_by_cp_beside_a_newer_wal(home: Path, tmp_path: Path) -> None:
+    """The silent case: backup after the WAL was emptied, a WAL that began anew since, `cp` over the same inode."""
+    await talk(home, *names("a"))
+    raw_rows(home, EMPTY_WAL)
+    shutil.copy(home / "state.db", tmp_path / "backup.db")
+    async with Record.open(home) as record:
+        await say(record, *names("b"))
+        raw_rows(home, COPY_WAL_BACK)
+        await say(record, *names("c", 5))  # the first of these begins the WAL anew
+    inode = (home / "state.db").stat().st_ino
+    cp(tmp_path / "backup.db", home / "state.db")
+    assert (home / "state.db").stat().st_ino == inode
+    assert await found(home) == names("a") + names("b") + names("c", 5)
+    assert list(home.glob("state.db-wal.orphan-*"))
+
+
+@pytest.mark.loss("B26")
+async def test_a_newer_database_put_over_an_older_one(home: Path, tmp_path: Path) -> None:
+    """The other direction: the WAL is older than the database, and must not take its pages back."""
+    await talk(home, *names("a"))
+    shutil.copytree(home, tmp_path / "older")
+    await talk(home, *names("b"))
+    raw_rows(home, EMPTY_WAL)
+    for name in ("state.db-wal", "home.jsonl"):
+        cp(tmp_path / "older" / name, home / name)
+    assert await found(home) == names("a") + names("b")
+
+
+@pytest.mark.loss("B26")
+async def test_a_wal_of_another_moment(home: Path, tmp_path: Path) -> None:
+    """An older WAL beside the database: what it would take back is not taken back."""
+    await talk(home, *names("a"))
+    shutil.copy(home / "state.db-wal", tmp_path / "older-wal")
+    raw_rows(home, EMPTY_WAL)
+    await talk(home, *names("b"))
+    raw_rows(home, EMPTY_WAL)
+    cp(tmp_path / "older-wal", home / "state.db-wal")
+    assert await found(home) == names("a") + names("b")
+
+
+@pytest.mark.loss("B26")
+async def test_a_wal_with_a_damaged_frame(home: Path) -> None:
+    """SQLite stops replaying at a wrong checksum: later pages in the database are not hidden by earlier ones."""
+    await talk(home, *names("a"))
+    raw_rows(home, EMPTY_WAL)
+    await talk(home, *names("b"))
+    raw_rows(home, COPY_WAL_BACK)
+    wal = home / "state.db-wal"
+    data = bytearray(wal.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    wal.write_bytes(data)
+    assert await found(home) == names("a") + names("b")
+
+
+@pytest.mark.loss("B26")
+async def test_while_a_process_runs(home: Path, tmp_path: Path) -> None:
+    """`cp` over the database of a running process: readers and the writer notice, and nothing is lost."""
+    await talk(home, *names("a"))
+    raw_rows(home, EMPTY_WAL)
+    shutil.copy(home / "state.db", tmp_path / "backup.db")
+    async with Record.open(home) as record:
+        await say(record, *names("b"))
+        raw_rows(home, COPY_WAL_BACK)
+        await say(record, "c")
+        cp(tmp_path / "backup.db", home / "state.db")
+        assert await ids_of(record) == [*names("a"), *names("b"), "c"]
+        cp(tmp_path / "backup.db", home / "state.db")
+        await say(record, "d")
+        assert await ids_of(record) == [*names("a"), *names("b"), "c", "d"]
+        await assert_clean(record)
+
+
+@pytest.mark.loss("B26", "D8")
+@pytest.mark.parametrize("which", ["last", "middle", "all"])
+async def test_entries_that_were_deleted(home: Path, which: str) -> None:
+    """Rows that somebody deleted are taken from the log at the next opening."""
+    await talk(home, *names("a", 10))
+    first, last = {"last": (11, 11), "middle": (5, 5), "all": (1, 11)}[which]
+    raw_rows(home, DELETE_ENTRIES, SESSION, first, last)
+    assert await found(home) == names("a", 10)
+    assert list(home.glob("state.db.orphan-*"))
+
+
+@pytest.mark.loss("B26")
+async def test_what_only_the_database_holds_survives_its_rebuild(home: Path) -> None:
+    """A log that was cut and a database that lacks other entries: together they have all of them."""
+    await talk(home, *names("a", 10))
+    lines = log_of(home).read_bytes().splitlines(keepends=True)
+    log_of(home).write_bytes(b"".join(lines[:6]))
+    raw_rows(home, DELETE_ENTRIES, SESSION, 3, 3)
+    assert await found(home) == names("a", 10)
+
+
+@pytest.mark.loss("B26")
+@pytest.mark.parametrize("move", ["state.db", "logs"])
+async def test_a_database_of_another_home_is_refused(home: Path, tmp_path: Path, move: str) -> None:
+    """Same session ids, another home: nothing is written, and each way that the message names leads on."""
+    other = tmp_path / "other"
+    await talk(home, *names("a", 5))
+    await talk(other, *names("b", 5))
+    raw_rows(other, EMPTY_WAL)
+    before = log_of(home).read_bytes()
+    cp(other / "state.db", home / "state.db")
+    with pytest.raises(LegsMixed, match=r"move state\.db.*move home\.jsonl and sessions/"):
+        await found(home)
+    assert log_of(home).read_bytes() == before
+    if move == "logs":
+        (home / "home.jsonl").unlink()
+        shutil.rmtree(home / "sessions")
+    else:
+        for path in home.glob("state.db*"):
+            path.unlink()
+    assert await found(home) == names("b" if move == "logs" else "a", 5)
+
+
+async def test_every_commit_is_stamped_once(home: Path) -> None:
+    """Each commit in a WAL changes the row of `record`, and continues the commit before it."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        await say(record, "a", "b")
+        async with record.turn(SESSION) as turn, turn.reply() as reply:
+            await reply.write("one")
+        store = record._caller.store  # noqa: SLF001 - the thread would call the keeper half a second later
+        assert isinstance(store, Store)
+        store.keeper.step()
+        await say(record, "c")
+    log_of(home).unlink()
+    await talk(home, "d")
+    wal = (home / "state.db-wal").read_bytes()
+    frames = [wal[start : start + 24] for start in range(32, len(wal), 24 + 4096)]
+    commits = [number for number, frame in enumerate(frames) if int.from_bytes(frame[4:8])]
+    stamped = [number for number, frame in enumerate(frames) if int.from_bytes(frame[:4]) == 2]
+    read = read_wal_file(home / "state.db")
+    assert read is not None
+    assert len(read.stamps) == len(commits) == len(stamped) > 8
+    assert read.stamps[-1].state == raw_rows(home, "SELECT stamp FROM record")[0][0]
+    raw_rows(home, EMPTY_WAL)
+    assert read_database_file(home / "state.db") == DatabaseFile(read.stamps[-1].state, is_new=False)
+
+
+def test_stamps_are_on_page_2(tmp_path: Path) -> None:
+    """Where they are looked for: in a new database, in a migrated one, and in a copy by VACUUM INTO."""
+    new, migrated = (apsw.Connection(str(tmp_path / name)) for name in ("new.db", "migrated.db"))
+    create_schema(new)
+    migrated.execute(MIGRATIONS[0])
+    migrated.execute("INSERT INTO record (one, database_id, commits) VALUES (1, 'x', 7); PRAGMA user_version = 1")
+    migrate(migrated, tmp_path / "backups", lambda _connection: None)
+    new.execute("VACUUM INTO ?", (str(tmp_path / "copy.db"),))
+    for name in ("new.db", "migrated.db", "copy.db"):
+        connection = apsw.Connection(str(tmp_path / name))
+        assert connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'record'").get == RECORD_PAGE
+        stamp = connection.execute("SELECT stamp FROM record").get
+        assert len(stamp) == 8
+        assert read_database_file(tmp_path / name) == DatabaseFile(stamp, is_new=False)
+
+
+A, B, C = Stamp(b"a", b""), Stamp(b"b", b"a"), Stamp(b"c", b"b")
+KNOWN = DatabaseFile(b"b", is_new=False)
+OLD = DatabaseFile(b"", is_new=False)
+NEW = DatabaseFile(b"", is_new=True)
+
+
+@pytest.mark.parametrize(
+    ("database", "wal", "has_wal", "is_lost", "verdict"),
+    [
+        (None, None, False, False, Verdict.OPEN),
+        (None, WalFile((A,)), True, False, Verdict.SET_WAL_ASIDE),
+        (KNOWN, None, False, False, Verdict.OPEN_AND_COMPARE),
+        (KNOWN, None, False, True, Verdict.SET_BOTH_ASIDE),
+        (KNOWN, None, True, False, Verdict.OPEN),
+        (KNOWN, WalFile(()), True, False, Verdict.OPEN),
+        (KNOWN, WalFile((), is_readable=False), True, False, Verdict.SET_WAL_ASIDE),
+        (KNOWN, WalFile((C,)), True, False, Verdict.OPEN),
+        (KNOWN, WalFile((A, B)), True, False, Verdict.OPEN),
+        (KNOWN, WalFile((A, B, C)), True, True, Verdict.OPEN),
+        (KNOWN, WalFile((A,)), True, False, Verdict.SET_WAL_ASIDE),
+        (KNOWN, WalFile((A,)), True, True, Verdict.SET_BOTH_ASIDE),
+        (DatabaseFile(b"a", is_new=False), WalFile((C,)), True, False, Verdict.SET_WAL_ASIDE),
+        (NEW, WalFile((A, B)), True, False, Verdict.OPEN),
+        (NEW, WalFile((B,)), True, False, Verdict.SET_WAL_ASIDE),
+        (OLD, WalFile((Stamp(b"", b""),)), True, False, Verdict.OPEN_AND_COMPARE),
+        (OLD, WalFile((B,)), True, False, Verdict.SET_WAL_ASIDE),
+    ],
+)
+def test_the_table_of_belonging(
+    database: DatabaseFile | None, wal: WalFile | None, verdict: Verdict, *, has_wal: bool, is_lost: bool
+) -> None:
+    """What is done with a database and its WAL, by what they hold."""
+    assert judge_files(database, wal, has_wal=has_wal, is_lost=is_lost) is verdict
