@@ -110,6 +110,7 @@ def channel_of(
     account: Account, url: str, home: Path, environment: Mapping[str, str] | None = None, *, pages: Pages | None = None
 ) -> MatrixChannel:
     """The channel under test, for an account; it logs in by password unless something else is given."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)  # a channel never makes its home
     given = environment if environment is not None else {"HANSARD_MATRIX_PASSWORD": account.password}
     pace = msgspec.structs.replace(PACE, pages=pages) if pages else PACE
     return open_matrix(home, Settings(url, account.user_id), given, pace=pace)

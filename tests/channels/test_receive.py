@@ -192,6 +192,25 @@ async def test_own_words_do_not_come_in(synapse: Synapse, home: Path, tmp_path: 
         assert [event.reply for event in got] == [Reply.NONE, Reply.ANSWER]
 
 
+async def test_being_sent_away_from_a_room(synapse: Synapse, home: Path, tmp_path: Path) -> None:
+    """Two people who stay behind are not one: what they said to each other was not said to the agent."""
+    bot = new_account(synapse, "bot")
+    async with peer(synapse, tmp_path) as ann, peer(synapse, tmp_path, "ben") as ben:
+        async with Agent(channel_of(bot, synapse.url, home)) as agent:
+            room_id = await ann.open_room(bot.user_id, ben.user_id, direct=False)
+            await ben.client.join(room_id)
+            await agent.come()
+            await ann.say(room_id, "hello")
+            await agent.next()
+        await ann.say(room_id, "to ben")
+        await ann.say(room_id, f"{bot.user_id}: to you")
+        await ann.client.room_kick(room_id, bot.user_id)
+        async with Agent(channel_of(bot, synapse.url, home), agent.cursor) as later:
+            got = [await later.next() for _ in range(2)]
+            assert [(event.is_direct, event.is_for_agent) for event in got] == [(False, False), (False, True)]
+            assert (await later.next()).kind is EventKind.LEFT
+
+
 async def test_being_sent_away(synapse: Synapse, home: Path, tmp_path: Path) -> None:
     """What was said before the agent was removed is received, and then that it was; declining is not leaving."""
     bot = new_account(synapse, "bot")
@@ -204,7 +223,8 @@ async def test_being_sent_away(synapse: Synapse, home: Path, tmp_path: Path) -> 
         await ann.say(room_id, "goodbye")
         await ann.client.room_kick(room_id, bot.user_id, "enough")
         async with Agent(channel_of(bot, synapse.url, home), agent.cursor) as later:
-            assert (await later.next()).text == "goodbye"
+            last = await later.next()
+            assert (last.text, last.is_direct, last.is_for_agent, last.reply) == ("goodbye", True, True, Reply.NONE)
             gone = await later.next()
             assert (gone.kind, gone.chat, gone.text) == (EventKind.LEFT, chat, "enough")
             await ann.client.room_invite(room_id, bot.user_id)

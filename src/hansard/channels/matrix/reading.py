@@ -11,7 +11,7 @@ import msgspec
 from hansard.channels.matrix.contents import MESSAGE, says
 from hansard.channels.values import Json, list_of, number_of, object_of, text_of
 from hansard.errors import InvalidInput
-from hansard.ports.channel import Event, EventKind
+from hansard.ports.channel import Event, EventKind, Reply
 
 NAME: Final = "matrix"
 ROOM: Final = f"{NAME}:room:"
@@ -104,6 +104,8 @@ class Seen(NamedTuple):
     room_id: str
     is_direct: bool
     answers_agent: bool = False
+    is_left: bool = False
+    """Whether the agent is no longer in the room, so that nothing can be answered there."""
 
 
 def event_of(raw: Json, seen: Seen, me: Self) -> Event | None:
@@ -147,7 +149,7 @@ def event_of(raw: Json, seen: Seen, me: Self) -> Event | None:
         is_for_agent=seen.is_direct or seen.answers_agent or names_agent(content, said.words, me),
         reply_to=reply_of(content),
         files=said.files,
-        reply=said.reply,
+        reply=Reply.NONE if seen.is_left else said.reply,
     )
 
 

@@ -190,6 +190,8 @@ class Receiver:
                 raws, is_cut = await self._gaps.since(room_id, info, cursor)
                 cut += [Place(room_id).chat] if is_cut else []
                 events += await self._events(session, room_id, raws, waiting, is_left=section == "leave")
+                if section == "leave":
+                    session.rooms.forget(room_id)  # who is there when the agent comes back is asked then
         # Only now, when nothing can fail any more: a sync that has to be repeated finds everything as it was.
         waiting.done(read)
         self._came.clear()
@@ -266,19 +268,17 @@ class Receiver:
                 if found is None:
                     session.crypto.request_key(room_id, raw)
                     waiting.add(raw | {"room_id": room_id})
-                    seen = await self._seen(session, room_id, raw, is_left=is_left)
+                    seen = await self._seen(session, room_id, raw)
                     events.append(unreadable(raw, seen))
                     continue
                 plain = found
-            seen = await self._seen(session, room_id, plain, is_left=is_left)
+            seen = await self._seen(session, room_id, plain)
             event = event_of(plain, seen, self._me)
             events += [event] if event else []
         return events
 
-    async def _seen(self, session: Session, room_id: str, plain: Json, *, is_left: bool = False) -> Seen:
+    async def _seen(self, session: Session, room_id: str, plain: Json) -> Seen:
         """What has to be known besides the event itself."""
-        if is_left:
-            return Seen(room_id, is_direct=False)
         try:
             room: Room = await session.rooms.get(room_id)
         except (ChatGone, PostRefused):
@@ -288,7 +288,7 @@ class Receiver:
         words = says(text_of(plain, "type"), content).words
         about = "" if room.is_direct or names_agent(content, words, self._me) else reply_of(content)
         answers = bool(about) and await self._sender_of(room_id, about) == self._me.user_id
-        return Seen(room_id, is_direct=room.is_direct, answers_agent=answers)
+        return Seen(room_id, is_direct=room.is_direct, answers_agent=answers, is_left=room.is_left)
 
     async def _sender_of(self, room_id: str, event_id: str) -> str:
         """Who wrote an event: known, or asked for."""

@@ -22,14 +22,19 @@ if TYPE_CHECKING:
     from hansard.channels.matrix.wire import Wire
 
 PRESENT: Final = frozenset({"join", "invite"})
-DIRECT_MEMBERS: Final = 2
 
 
 class Room(msgspec.Struct, kw_only=True):
     """One room, as it is now. `members` are those who joined or are invited, with the names that they show."""
 
+    agent: str
     members: dict[str, str]
     is_encrypted: bool
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the agent is no longer there. The members are then those of the moment when it left."""
+        return self.agent not in self.members
 
     @property
     def is_direct(self) -> bool:
@@ -38,7 +43,7 @@ class Room(msgspec.Struct, kw_only=True):
         The flag that clients set on direct chats is not asked: it stays when a third person is invited, who would then
         sit in a chat in which the first one's history can be opened.
         """
-        return len(self.members) <= DIRECT_MEMBERS
+        return len(self.members.keys() - {self.agent}) <= 1
 
 
 class Rooms:
@@ -92,7 +97,7 @@ class Rooms:
                 # Nothing is sent in the clear on a guess.
                 error = error_of(answer, what)
                 raise ChannelDown(str(error)) if isinstance(error, PostUnknown) else error
-        room = Room(members={}, is_encrypted=is_encrypted)
+        room = Room(agent=self._crypto.user_id, members={}, is_encrypted=is_encrypted)
         for raw in objects_of(listed, "chunk"):
             apply(room, raw)
         return room
