@@ -56,6 +56,13 @@ def test_a_model_that_nobody_knows(name: str) -> None:
     assert (rules.window_tokens, rules.images_max, rules.family) == (WINDOW_TOKENS_ELSEWHERE, 0, "")
 
 
+@pytest.mark.parametrize("style", ["openai", "openai-responses", "anthropic", "google"])
+def test_a_person_says_what_sees(style: str) -> None:
+    """What the settings say of a model comes before what its name suggests."""
+    assert rules_of(style, "some/finetune", is_own=False, sees=True).images_max > 0
+    assert rules_of(style, "some-vision", is_own=True, sees=False).images_max == 0
+
+
 def test_pictures_stay_within_what_is_documented() -> None:
     """Bytes of a picture and of a request as sent, how many pictures, and their sides: none is beyond the documents."""
     documented = {

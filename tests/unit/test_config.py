@@ -30,6 +30,8 @@ from hansard.errors import ConfigInvalid
 
 SAMPLES: dict[str, tuple[object, str]] = {
     "model": ("openai:gpt-5", "openai:gpt-5"),
+    "picture_models": (["openai:a"], "openai:a"),
+    "text_models": (["openai:b"], "openai:b"),
     "fallback_models": (["openai:a", "scripted:b c.toml"], "openai:a, scripted:b c.toml"),
     "busy": ("queue", "queue"),
     "left_sessions": ("keep", "keep"),

@@ -48,7 +48,13 @@ def open_transcriber(home: Path, settings: Settings, environment: Mapping[str, s
 def made_of(home: Path, settings: Settings) -> tuple[object, ...]:
     """Return what models are opened by: when it is the same again, they are. Of keys, whether they are the same."""
     keys = tuple((provider, hash(key.reveal())) for provider, key in sorted(read_keys(home)[0].items()))
-    return settings.model, settings.fallback_models, settings.providers, settings.limits.stall_seconds, keys
+    models = settings.model, settings.fallback_models, settings.picture_models, settings.text_models
+    return models, settings.providers, settings.limits.stall_seconds, keys
+
+
+def sees_pictures(settings: Settings, model: str) -> bool | None:
+    """Return whether a model takes pictures, as the settings say; None: they do not say."""
+    return False if model in settings.text_models else True if model in settings.picture_models else None
 
 
 class Models:
@@ -121,6 +127,7 @@ class Models:
             key=key.reveal() if key is not None else None,
             base_url=chosen.base_url or (configured.base_url if configured is not None else None),
             stall_seconds=self._settings.limits.stall_seconds,
+            sees=sees_pictures(self._settings, chosen.name),
         )
 
     def warm(self) -> None:

@@ -52,6 +52,9 @@ class Notices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     cut: str
     unreadable: str
     unanswerable: str
+    company: str
+    replaced_here: str
+    not_followed: str
     recovered: str
     interrupted: str
     code: str

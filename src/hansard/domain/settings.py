@@ -297,6 +297,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             extra={"allowed": f"a list of at most 10 models, each one of {', '.join(MODEL_FORMS)}"},
         ),
     ] = ()
+    picture_models: Annotated[
+        tuple[ModelName, ...],
+        Meta(
+            max_length=50,
+            description="Models that are shown pictures. Those that are in neither list are judged by their names.",
+            extra={"allowed": f"a list of at most 50 models, each one of {', '.join(MODEL_FORMS)}"},
+        ),
+    ] = ()
+    text_models: Annotated[
+        tuple[ModelName, ...],
+        Meta(
+            max_length=50,
+            description="Models that are shown no pictures, whatever their names suggest.",
+            extra={"allowed": f"a list of at most 50 models, each one of {', '.join(MODEL_FORMS)}"},
+        ),
+    ] = ()
     busy: Annotated[
         Busy,
         Meta(

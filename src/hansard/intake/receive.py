@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import msgspec
 
 from hansard.domain.access import Action, may
-from hansard.domain.arrivals import Arrival, Change, Held, Invited, Manner, Outcome, Passing, Rules
+from hansard.domain.arrivals import Arrival, Change, Held, Manner, Outcome, Passing, Rules
 from hansard.domain.chats import key_in_chat, message_id_of, parse_key
 from hansard.domain.ids import HOME_JOURNAL, log_path
 from hansard.domain.limits import TITLE_CHARACTERS_MAX
@@ -28,7 +28,6 @@ from hansard.domain.settings import Busy
 from hansard.domain.settings_channels import Answers, Rooms
 from hansard.errors import (
     MUST_END,
-    ChannelError,
     HansardError,
     LogUnwritable,
     OutcomeUnknown,
@@ -36,7 +35,8 @@ from hansard.errors import (
     RecordUnavailable,
 )
 from hansard.intake.chat_commands import ChatCommands, Place
-from hansard.intake.commands import Parsed, parse
+from hansard.intake.comings import Comings
+from hansard.intake.commands import Parsed, names, parse
 from hansard.intake.files import Fetcher
 from hansard.intake.following import may_follow
 from hansard.intake.notices import words_of
@@ -61,9 +61,6 @@ UNWRITABLE = "this conversation's log cannot be written; the admin is told why"
 
 QUIET_CURSOR_SECONDS = 60.0
 """How often the cursor is noted while nothing happens: an older one only means that nothing is received again."""
-
-ANSWER_ATTEMPTS_MAX = 3
-ANSWER_PAUSE_SECONDS = 1.0
 
 Result = TypeVar("Result")
 Report = Callable[[str, BaseException], None]
@@ -134,6 +131,7 @@ class Intake:
         self._report = report
         self._clock = record.store.clock
         self._age = Age(self._clock)
+        self._comings = Comings(record, channel, report)
         self._commands = ChatCommands(record, channel.name, settings, model)
         self.use(settings, language("en"))
         self._held: set[str] | None = None
@@ -149,6 +147,7 @@ class Intake:
         self._rules = Rules(words_of(notices), settings.resets, settings.pairing)
         self._fetcher = Fetcher(self._record, self._fetches, self._options.attachment_bytes_max, notices)
         self._commands.use(settings, notices)
+        self._comings.use(self._people, self._rules, notices)
 
     async def held(self) -> list[str]:
         """Return the events that could not be read yet, for the channel to try again."""
@@ -263,7 +262,8 @@ class Intake:
     async def _message(self, event: Event, cursor: str) -> Wake | None:
         """Somebody said something."""
         wants_answer = event.reply is Reply.ANSWER
-        if wants_answer and not self._is_for_agent(event) and await self._is_answer(event):
+        is_meant = self._is_for_agent(event)
+        if wants_answer and not is_meant and (await self._is_answer(event) or await self._is_command(event)):
             event = msgspec.structs.replace(event, is_for_agent=True)
         if not self._is_for_agent(event) and not self._options.observe:
             await self._ignore(event, cursor)
@@ -276,6 +276,11 @@ class Intake:
         if answer_of(event.words.strip().removeprefix("/")) is None:
             return False
         return await self._persist(lambda: is_asked(self._record, self._place(event)))
+
+    async def _is_command(self, event: Event) -> bool:
+        """Return whether somebody who may gives one of Hansard's own commands: nobody else is meant by it."""
+        parsed = parse(event.words)
+        return parsed is not None and parsed.name in names() and await self._may(event, Action.COMMAND)
 
     async def _say(self, event: Event, cursor: str, parsed: Parsed | None) -> Wake | None:
         """Record what somebody said, and run it when it is a command."""
@@ -388,24 +393,18 @@ class Intake:
             self._held.add(event.id)
 
     async def _invitation(self, event: Event, cursor: str) -> None:
-        """Somebody asks the agent into a chat; it comes when that person may ask it. A stranger is told how to."""
-        accept = await self._may(event, Action.INVITE)
-        reason = "" if accept else await self._why_declined(event)
-        for attempt in range(1, ANSWER_ATTEMPTS_MAX + 1):
-            try:
-                await self._channel.answer(event.chat, accept=accept, reason=reason)
-                break
-            except ChannelError as error:
-                self._report(event.id, error)
-                if not error.retryable:
-                    break
-                await asyncio.sleep(ANSWER_PAUSE_SECONDS * attempt)
+        await self._comings.answer_invitation(event, may=self._may)
         await self._ignore(event, cursor)
 
-    async def _why_declined(self, event: Event) -> str:
-        standing = self._people.standing(event.sender, event.chat)
-        invited = Invited(self._channel.name, event.sender, standing)
-        return await self._record.access.decline(invited, self._rules)
+    async def _company(self, event: Event, cursor: str) -> None:
+        """A direct chat has become a room, where the agent may answer only to its name: people have to know that."""
+        text = "" if self._options.answer is Answers.EVERYTHING else self._comings.company_text(event)
+        await self._record.inbox.let_pass(self._passing(cursor, event, text))
+
+    async def _replaced(self, event: Event, cursor: str) -> None:
+        chat, text = await self._comings.follow(event, may=self._may)
+        passing = msgspec.structs.replace(self._passing(cursor, event, text), chat=chat)
+        await self._record.inbox.let_pass(passing)
 
 
 async def persist(call: Callable[[], Awaitable[Result]], report: Callable[[str, BaseException], None]) -> Result:
@@ -433,6 +432,8 @@ HANDLERS: dict[EventKind, Handler] = {
     EventKind.UNREADABLE: Intake._unreadable,  # noqa: SLF001
     EventKind.INVITATION: Intake._invitation,  # noqa: SLF001
     EventKind.LEFT: Intake._ignore,  # noqa: SLF001
+    EventKind.COMPANY: Intake._company,  # noqa: SLF001
+    EventKind.REPLACED: Intake._replaced,  # noqa: SLF001
 }
 
 

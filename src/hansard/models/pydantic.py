@@ -41,10 +41,12 @@ def open_provider(
     base_url: str | None,
     stall_seconds: float,
     headers: dict[str, str] | None = None,
+    sees: bool | None = None,
 ) -> ProviderModel:
     """Return the model of a name such as `openai:gpt-5`. Nothing is imported and nobody is called before it is asked.
 
-    Without a key or an address the variables are read that the provider's own library reads.
+    Without a key or an address the variables are read that the provider's own library reads. `sees`: whether it takes
+    pictures; None: that is judged by its name.
     """
     prefix, _, model = name.partition(":")
     if not model or prefix not in STYLES:
@@ -53,9 +55,9 @@ def open_provider(
         raise InvalidInput(message)
     style = STYLES[prefix]
     if prefix == "google" and not is_installed("google.genai"):
-        return ProviderModel(name, missing_package("google-genai"))
+        return ProviderModel(name, missing_package("google-genai"), sees=sees)
     access = find_access(style, model, key=key, base_url=base_url, headers=headers, stall_seconds=stall_seconds)
-    return ProviderModel(name, missing_key(style.key_variables[0]) if access.lacks_key else access)
+    return ProviderModel(name, missing_key(style.key_variables[0]) if access.lacks_key else access, sees=sees)
 
 
 def is_installed(module: str) -> bool:
@@ -97,8 +99,9 @@ def preload(name: str = "") -> None:
 class ProviderModel:
     """One model at one provider; or, when it cannot be reached from here, the failure that says why."""
 
-    def __init__(self, name: str, access: Access | Failure) -> None:
+    def __init__(self, name: str, access: Access | Failure, *, sees: bool | None = None) -> None:
         self._name = name
+        self._sees = sees
         self._access = access
         self._lock = threading.Lock()
         self._client: httpx2.AsyncClient | None = None
@@ -120,7 +123,7 @@ class ProviderModel:
         """What the provider documents."""
         prefix, _, model = self._name.partition(":")
         is_own = not isinstance(self._access, Failure) and self._access.is_own
-        return rules_of(prefix, model, is_own=is_own)
+        return rules_of(prefix, model, is_own=is_own, sees=self._sees)
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         """Ask once, and give the answer as it comes. Calls are given at the end, when they are known to be whole."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+import msgspec
+
 from hansard.domain.limits import MIB
 from hansard.domain.requests import Rules, family_of
 
@@ -37,8 +39,19 @@ SEEING: Final = re.compile(
 """Names of models that see, on servers that serve any."""
 
 
-def rules_of(style: str, model: str, *, is_own: bool) -> Rules:
-    """Return the rules of a model behind a protocol; `is_own`: at the provider whose protocol it is."""
+def rules_of(style: str, model: str, *, is_own: bool, sees: bool | None = None) -> Rules:
+    """Return the rules of a model behind a protocol; `is_own`: at the provider whose protocol it is.
+
+    `sees`: whether the model takes pictures, as a person says; None: it is judged by its name.
+    """
+    rules = provider_rules(
+        style, model, sees=sees if sees is not None else is_own or SEEING.search(model.lower()) is not None
+    )
+    return msgspec.structs.replace(rules, images_max=0) if sees is False else rules
+
+
+def provider_rules(style: str, model: str, *, sees: bool) -> Rules:
+    """Return what a provider documents; `sees`: whether a model takes pictures where not all of them do."""
     window = window_of(model)
     if style == "anthropic":
         # Of more than 20 pictures in a request none may have a side of more than 2000 pixels. 5 MB are counted as sent,
@@ -60,7 +73,6 @@ def rules_of(style: str, model: str, *, is_own: bool) -> Rules:
             image_bytes_max=7_000_000,
             image_types=("image/jpeg", "image/png", "image/webp", "image/heic", "image/heif"),
         )
-    sees = is_own or SEEING.search(model.lower()) is not None
     return Rules(
         family=family_of(f"openai-responses:{model}") if style == "openai-responses" else "",
         window_tokens=window,

@@ -35,6 +35,10 @@ class EventKind(StrEnum):
     """Somebody asks the agent into a chat. `answer` of the channel accepts or declines."""
     LEFT = "left"
     """The agent is no longer in the chat."""
+    COMPANY = "company"
+    """A direct chat is one no longer: others came into it, or are invited. `text` names them."""
+    REPLACED = "replaced"
+    """The chat was given up for another one, which `about` names."""
 
 
 class Reply(StrEnum):

@@ -21,6 +21,7 @@ ENCRYPTED: Final = "m.room.encrypted"
 REDACTION: Final = "m.room.redaction"
 MEMBER: Final = "m.room.member"
 ENCRYPTION: Final = "m.room.encryption"
+TOMBSTONE: Final = "m.room.tombstone"
 
 KEY_FIELD: Final = "hansard.key"
 """In the content of what this account posts: the key of the post. Trusted only in events of this account."""

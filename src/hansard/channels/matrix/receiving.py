@@ -22,6 +22,7 @@ from hansard.channels.matrix.gaps import Gaps, Pages, is_membership
 from hansard.channels.matrix.reading import (
     ENCRYPTED,
     MEMBER,
+    TOMBSTONE,
     Place,
     Seen,
     Self,
@@ -30,6 +31,7 @@ from hansard.channels.matrix.reading import (
     reply_of,
     unreadable,
 )
+from hansard.channels.matrix.rooms import PRESENT
 from hansard.channels.matrix.wire import path
 from hansard.channels.values import Json, canonical, list_of, object_of, objects_of, text_of
 from hansard.errors import ChannelBusy, ChannelError, ChatGone, PostRefused
@@ -275,7 +277,33 @@ class Receiver:
             seen = await self._seen(session, room_id, plain)
             event = event_of(plain, seen, self._me)
             events += [event] if event else []
+        if not is_left:
+            events += replacements(room_id, raws)
+            events += await self._company(session, room_id, raws)
         return events
+
+    async def _company(self, session: Session, room_id: str, raws: Sequence[Json]) -> list[Event]:
+        """Tell, once, that a direct chat has become a room: others came, or are merely invited."""
+        came = [raw for raw in raws if text_of(raw, "type") == MEMBER and is_arrival(raw)]
+        names = {text_of(raw, "state_key") for raw in came}
+        if not names or self._me.user_id in names:
+            return []
+        try:
+            room = await session.rooms.get(room_id)
+        except (ChatGone, PostRefused):
+            return []
+        others = room.members.keys() - {self._me.user_id}
+        if room.is_direct or len(others - names) > 1:
+            return []
+        return [
+            Event(
+                id=text_of(came[0], "event_id"),
+                kind=EventKind.COMPANY,
+                chat=Place(room_id).chat,
+                sender=text_of(came[0], "sender"),
+                text=", ".join(sorted(names & others)),
+            )
+        ]
 
     async def _seen(self, session: Session, room_id: str, plain: Json) -> Seen:
         """What has to be known besides the event itself."""
@@ -306,6 +334,29 @@ class Receiver:
 def digest_of(raw: object) -> bytes:
     """By what a to-device message is recognised: it has no id."""
     return hashlib.sha256(canonical(raw)).digest()
+
+
+def is_arrival(raw: Json) -> bool:
+    """Whether somebody comes into a room, or is invited, who was not there."""
+    before = text_of(raw, "unsigned", "prev_content", "membership")
+    return text_of(raw, "content", "membership") in PRESENT and before not in PRESENT
+
+
+def replacements(room_id: str, raws: Sequence[Json]) -> list[Event]:
+    """That a room was given up for another one, as its upgrade leaves it."""
+    return [
+        Event(
+            id=text_of(raw, "event_id"),
+            kind=EventKind.REPLACED,
+            chat=Place(room_id).chat,
+            sender=text_of(raw, "sender"),
+            about=Place(text_of(raw, "content", "replacement_room")).chat,
+        )
+        for raw in raws
+        if text_of(raw, "type") == TOMBSTONE
+        and raw.get("state_key") == ""
+        and text_of(raw, "content", "replacement_room")
+    ]
 
 
 def left(raw: Json, room_id: str) -> Event:
