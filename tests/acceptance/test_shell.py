@@ -161,3 +161,40 @@ def test_a_failed_question_says_how_to_ask_again(home: Path) -> None:
     assert "Your message is recorded; `hansard -c`, and there /retry, asks again." in ended.stderr
     (home / "script.toml").write_text(SCRIPT)
     assert shell(home, "echo /retry | hansard -c").stdout == "Hello, hi.\n"
+
+
+def test_an_export_to_standard_output(home: Path, tmp_path: Path) -> None:
+    """`-o -` is standard output, and makes no file."""
+    prepare(home)
+    shell(home, "hansard -p hi")
+    plain = shell(home, f"cd {tmp_path}; hansard export --all")
+    dashed = shell(home, f"cd {tmp_path}; hansard export --all -o -")
+    assert (dashed.returncode, dashed.stderr) == (0, "")
+    assert dashed.stdout == plain.stdout != ""
+    assert list(tmp_path.glob("-")) == []
+    assert shell(home, "hansard export --all -o - --json").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("variable", "setting", "is_coloured"),
+    [
+        ("", "auto", True),
+        ("NO_COLOR=", "auto", True),
+        ("NO_COLOR=1", "auto", False),
+        ("", "never", False),
+        ("NO_COLOR=1", "always", True),
+    ],
+)
+def test_colour_is_written_where_it_is_wanted(home: Path, variable: str, setting: str, is_coloured: bool) -> None:  # noqa: FBT001
+    """An empty NO_COLOR is not set, and every command goes by `terminal.colour`."""
+    prepare(home)
+    with (home / "config.toml").open("a") as file:
+        file.write(f'terminal.colour = "{setting}"\n')
+    shell(home, "hansard -p hi")
+    hansard = f"{sys.executable} -m hansard.cli.main --home {home}"
+    for command in ("sessions", "sessions show 2", "search hi"):
+        ended = shell(home, f"unset NO_COLOR; {variable} TERM=xterm script -qec '{hansard} {command}' /dev/null")
+        assert ended.returncode == 0, ended.stdout
+        assert ("\x1b[" in ended.stdout) is is_coloured, (command, ended.stdout)
+    piped = shell(home, f"unset NO_COLOR; {variable} hansard sessions show 2")
+    assert ("\x1b[" in piped.stdout) is (setting == "always")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import sys
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hansard.cli.opening import opened
+from hansard.cli.printing import wants_colour
 from hansard.cli.process import EXIT_DONE, run
 from hansard.cli.talk import Talk, find_session, owner_of
 from hansard.cli.terminal.completion import Completion, SessionLine, complete
@@ -18,7 +18,6 @@ from hansard.cli.terminal.picker import ENDING_CHARACTERS, pick
 from hansard.cli.terminal.screen import Handlers, Screen
 from hansard.domain.conversation import add_usage
 from hansard.domain.requests import Usage
-from hansard.domain.settings import Colour
 from hansard.errors import HansardError
 from hansard.intake import commands
 from hansard.intake.handlers import first_words
@@ -40,13 +39,6 @@ WELCOME = "Hansard. /help lists the commands; Ctrl-C interrupts, twice leaves."
 DEMO = "This is a small demo model without tools: it talks, and knows little. hansard models shows how to use another."
 NOT_TAKEN = "Your message was not taken; the arrow key up brings it back."
 """Fixed notices without words of a conversation: all that is shown before it is recorded; it is once it can be."""
-
-
-def wants_colour(colour: Colour) -> bool:
-    """Return whether to write in colour."""
-    if colour is Colour.AUTO:
-        return not os.environ.get("NO_COLOR")
-    return colour is Colour.ALWAYS
 
 
 class Chat:

@@ -181,7 +181,12 @@ async def export(home: Path, asked: Asked) -> int:
 @click.option(
     "-f", "--format", type=click.Choice(FORMATS), default="jsonl", show_default=True, help="How it is written."
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="A file; otherwise a pipe.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A file; else, or with -, a pipe.",
+)
 @click.option("--full", is_flag=True, help="markdown, html: with reasoning, and what was taken back, marked.")
 @click.option("--blobs/--no-blobs", default=True, help="jsonl: with the attachments themselves; the default.")
 @click.option("--json", "as_json", is_flag=True, help="With -o: what was written, as one JSON object.")
@@ -194,6 +199,8 @@ def command(options: dict[str, Any], /, **given: Any) -> None:  # noqa: ANN401 -
 
     Exit code 0: done. 1: done, but an attachment could not be read. 2: it could not run.
     """
+    if given["output"] == Path("-"):
+        given["output"] = None
     asked = Asked(**given)
     if bool(asked.names) == asked.everything:
         raise click.UsageError("Name the sessions to export, or say --all.")

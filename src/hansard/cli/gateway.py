@@ -94,7 +94,7 @@ async def serve(home: Path, model: str | None) -> int:
     "--log-file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Log there: it begins anew at 10 MB, and the last five stay beside it.",
+    help="Log there: it begins anew at 10 MB, and the last five stay beside it. With -, standard error.",
 )
 @click.pass_context
 def command(context: click.Context, model: str | None, log_file: Path | None) -> None:
@@ -114,7 +114,7 @@ def command(context: click.Context, model: str | None, log_file: Path | None) ->
       hansard gateway reload
     """  # noqa: D301 - click's mark for lines that stay as they are
     if context.invoked_subcommand is None:
-        log_as_json(handler=LogFile(log_file) if log_file is not None else None)
+        log_as_json(handler=LogFile(log_file) if log_file not in {None, Path("-")} else None)
         prefer_promptness()
         sys.exit(asyncio.run(serve(context.obj["home"], model)))
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 import click
 
+from hansard.cli.table import PARTS, load
 from hansard.cli.terminal.sanitize import safe
+from hansard.domain.settings import Colour
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,9 +38,38 @@ def stdout_line(text: str) -> None:
     click.echo(safe(text) if sys.stdout.isatty() else text)
 
 
+def wants_colour(colour: Colour) -> bool:
+    """Return whether to write in colour, and in bold or faint. An empty NO_COLOR counts as not set."""
+    if colour is Colour.AUTO:
+        return not os.environ.get("NO_COLOR")
+    return colour is Colour.ALWAYS
+
+
 def faint(text: str) -> str:
-    """Return what is beside the point, faint where that can be seen."""
-    return click.style(text, dim=True) if "NO_COLOR" not in os.environ else text
+    """Return what is beside the point, faint where that is wanted."""
+    return styled(text, dim=True)
+
+
+def heading(text: str) -> str:
+    """Return a heading, or what was looked for, in bold where that is wanted."""
+    return styled(text, bold=True)
+
+
+def styled(text: str, **style: bool) -> str:
+    """Return a text in a style, if `terminal.colour` wants that. click leaves the style out where there is no terminal.
+
+    The settings are read once in a command, and what is wrong with them is no business of what is printed.
+    """
+    context = click.get_current_context(silent=True)
+    options = context.obj if context is not None and isinstance(context.obj, dict) else {}
+    if "colour" not in options:
+        home = options.get("home")
+        read = load(PARTS["settings"]).read_config
+        options["colour"] = read(home, os.environ, {})[0].settings.terminal.colour if home else Colour.AUTO
+    colour = options["colour"]
+    if context is not None and colour is Colour.ALWAYS:
+        context.color = True
+    return click.style(text, **style) if wants_colour(colour) else text
 
 
 class Meter:

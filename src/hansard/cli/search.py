@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from hansard.cli.existing import reading
-from hansard.cli.printing import examples, stdout_line
+from hansard.cli.printing import examples, heading, stdout_line
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.sessions import resolve, since_when
 from hansard.cli.terminal.sanitize import safe, safe_line
@@ -70,7 +70,7 @@ def show(found: Found) -> None:
         for message in hit.before:
             click.echo(neighbour(hit, message))
         pieces = excerpt(found.query, hit.message, EXCERPT_CHARACTERS)
-        text = "".join(click.style(safe(each.text), bold=True) if each.found else safe(each.text) for each in pieces)
+        text = "".join(heading(safe(each.text)) if each.found else safe(each.text) for each in pieces)
         marks = "".join(f" ({mark})" for mark in marks_of(hit.message, undone=hit.undone))
         when = f"{hit.message.at.astimezone():%Y-%m-%d %H:%M}"
         click.echo(f"  {when}  #{hit.seq} {hit.message.role}{marks}: {text.strip()}")

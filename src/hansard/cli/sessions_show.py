@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
-from hansard.cli.printing import faint, stdout_line
+from hansard.cli.printing import faint, heading, stdout_line
 from hansard.cli.terminal.sanitize import safe, safe_line
 from hansard.domain.deliveries import Operation
 from hansard.domain.entries import MessageDelivered
@@ -48,11 +47,6 @@ MARGIN = "  "
 
 OUTCOMES = {"empty": "nothing to show", "set_aside": "set aside", "retried": "to be tried again"}
 """What became of a message in a chat, for readers, where the record's own word is not theirs."""
-
-
-def heading(text: str) -> str:
-    """Return a heading, in bold where that can be seen."""
-    return click.style(text, bold=True) if "NO_COLOR" not in os.environ else text
 
 
 class Delivered(NamedTuple):

@@ -29,7 +29,11 @@ TALKS: Final = {
 }
 """What `hansard` does without a command: one question, a conversation in a terminal, or one through pipes."""
 
-PARTS: Final = {"show": "hansard.cli.sessions_show", "table": "hansard.cli.sessions_table"}
+PARTS: Final = {
+    "show": "hansard.cli.sessions_show",
+    "table": "hansard.cli.sessions_table",
+    "settings": "hansard.app.config",
+}
 """Parts of commands that only some of their calls need."""
 
 
