@@ -21,6 +21,8 @@ from hansard.domain.requests import (
     ToolsSaid,
     UserSaid,
 )
+from hansard.domain.turns import TurnState
+from hansard.engine import prompts
 from hansard.errors import InvalidInput
 from hansard.models import scripted as scripted_module
 from hansard.models.scripted import (
@@ -226,3 +228,23 @@ def test_every_key_is_documented() -> None:
     parts = [Script, ScriptedAnswer, ScriptedCall, ScriptedFailure, ScriptedStall, ScriptedUsage]
     keys = {name for part in parts for name in part.__struct_fields__} | set(FailureKind)
     assert [key for key in sorted(keys) if f"`{key}" not in page and key != "answers"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("hello", "hello"),
+        (f"{prompts.reply_interrupted('interrupted by the person')}\n\nhello", "hello"),
+        (f"{prompts.turn_without_reply(TurnState.FAILED, 'a reason')}\n\nhello\n\n  there", "hello\n\n  there"),
+        (f"one\n\n{prompts.EDITED}\ntwo", "one\n\ntwo"),
+        (f"{prompts.summed_up(3, 'old things')}\n\nhello", "hello"),
+        (f"{prompts.orphan_result('a result')}\n\nhello", "hello"),
+        (prompts.GO_ON, ""),
+        ("not [Hansard: a note]", "not [Hansard: a note]"),
+    ],
+)
+async def test_last_is_what_the_person_said(tmp_path: Path, text: str, last: str) -> None:
+    """Hansard's own notes to the model, such as after an interrupt, are no words of the person."""
+    model = scripted(tmp_path, '[[answers]]\ntext = "<{last}>"\npieces = "whole"\n')
+    request = Request(system="", messages=(UserSaid("before"), AssistantSaid("cut"), UserSaid(text)))
+    assert (await ask(model, request)).text == f"<{last}>"

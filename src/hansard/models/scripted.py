@@ -53,6 +53,11 @@ if TYPE_CHECKING:
     from hansard.domain.requests import ModelEvent
 
 WORDS = re.compile(r"\s*\S+(?:\s+\Z)?|\s+")
+NOTES = re.compile(
+    r"^\[Hansard: (?:[^\n]*The summary:\]\n.*?^\[Hansard: the summary ends[^\n]*\]|[^\n]*\]|[^\n]*:\n.*?^\])(?:\n+|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+"""Notes for the model, as the system prompt describes them, with the empty lines after them."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -228,10 +233,15 @@ def filled(text: str, request: Request) -> str:
     """Return the text with what was said last in its places. In one pass: what people say is not read for places."""
     if "{" not in text:
         return text
-    last = next((said.text for said in reversed(request.messages) if isinstance(said, UserSaid)), "")
+    last = next((without_notes(said.text) for said in reversed(request.messages) if isinstance(said, UserSaid)), "")
     results = next((said.results for said in reversed(request.messages) if isinstance(said, ToolsSaid)), ())
     values = {"{last}": last, "{result}": results[-1].text if results else ""}
     return re.sub(r"\{last\}|\{result\}", lambda found: values[found[0]], text)
+
+
+def without_notes(text: str) -> str:
+    """Return what people said, without the lines in which Hansard tells a model what happened."""
+    return NOTES.sub("", text)
 
 
 def calls_of(answer: ScriptedAnswer, number: int) -> list[Called]:
