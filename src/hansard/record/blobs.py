@@ -14,10 +14,15 @@ from typing import TYPE_CHECKING
 
 from hansard.domain.limits import BLOB_BYTES_MAX
 from hansard.errors import InvalidInput, NotFound, RecordDamaged, TooLarge
+from hansard.record.causes import explain, framed
 from hansard.record.files import write_durably
 
 if TYPE_CHECKING:
     from hansard.record.files import HomeFolder
+
+ONE_COPY = (
+    "There is only this one copy of an attachment. Put the file back from a backup; everything else is as it was."
+)
 
 DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
@@ -44,9 +49,12 @@ class Blobs:
             raise TooLarge(message)
         digest = hashlib.sha256(data).hexdigest()
         path = self.path(digest)
-        if not os.path.exists(path):
-            self._home.check()
-            write_durably(path, [data], temporary=f"{path}.{secrets.token_hex(4)}.new", below=self._home.path)
+        try:
+            if not os.path.exists(path):
+                self._home.check()
+                write_durably(path, [data], temporary=f"{path}.{secrets.token_hex(4)}.new", below=self._home.path)
+        except OSError as error:
+            raise framed(explain(error), f"the attachment could not be stored in {self._folder}") from error
         return digest
 
     def require(self, digest: str) -> None:
@@ -61,9 +69,13 @@ class Blobs:
             with open(self.path(digest), "rb") as file:
                 data = file.read(BLOB_BYTES_MAX + 1)
         except FileNotFoundError:
-            message = f"there is no blob {digest}"
-            raise NotFound(message) from None
+            missing = NotFound(f"an attachment is missing: {self.path(digest)}")
+            missing.hint = ONE_COPY
+            raise missing from None
+        except OSError as error:
+            raise framed(explain(error), f"the attachment {self.path(digest)} could not be read") from error
         if hashlib.sha256(data).hexdigest() != digest:
-            message = f"blob {digest} is damaged"
-            raise RecordDamaged(message)
+            damaged = RecordDamaged(f"an attachment is damaged: {self.path(digest)}")
+            damaged.hint = ONE_COPY
+            raise damaged
         return data

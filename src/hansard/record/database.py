@@ -22,7 +22,7 @@ from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.notices import Notices, in_english
 from hansard.errors import HansardError, LogForked, LogUnwritable, RecordDamaged, RecordTooNew
 from hansard.record.files import HomeFolder, sync_filesystem, sync_folder
-from hansard.record.journals import Kept, MismatchError
+from hansard.record.journals import Journal, Kept, MismatchError
 from hansard.record.legs import EntriesMissingError, check_heads, check_legs, copy_to_logs
 from hansard.record.lines import decode_line, log_name, part_name
 from hansard.record.operations.home import home_journal
@@ -30,7 +30,7 @@ from hansard.record.orphans import connect, set_files_aside
 from hansard.record.progress import COMPARING, REBUILDING, Work
 from hansard.record.reading import DatabaseLook, Gate, Identity, files_fit, look_at
 from hansard.record.rebuilding import Difference, group_differences, refold
-from hansard.record.reconcile import PIECE_BYTES, Reconciler
+from hansard.record.reconcile import PIECE_BYTES, Reconciler, log_continues
 from hansard.record.sqlite.connection import fetch, immediate, savepoint
 from hansard.record.sqlite.migrate import (
     SCHEMA_VERSION,
@@ -378,13 +378,24 @@ def find_differences(
         for row in rows:
             journal_id, log_end, log_synced, part_end = row[1], row[7], row[8], row[9]
             sizes = logs.pop(journal_id, 0), parts.pop(journal_id, 0)
-            if sizes != (log_end, part_end) or (unsynced and log_synced < log_end):
+            if journal_id == HOME_JOURNAL and sizes[0] == log_end and _is_foreign(files, Journal(row)):
+                files.suspect.add(journal_id)
+                different.append(Difference(journal_id, log_end))
+            elif sizes != (log_end, part_end) or (unsynced and log_synced < log_end):
                 different.append(Difference(journal_id, abs(sizes[0] - log_end)))
     for journal_id in sorted(logs, key=lambda journal_id: (journal_id != HOME_JOURNAL, journal_id)):
         work.show_life()
         if _has_first_line(files, journal_id):
             different.append(Difference(journal_id, logs[journal_id]))
     return different
+
+
+def _is_foreign(files: LogFiles, journal: Journal) -> bool:
+    """Return whether a log of the right size ends with another line: that of another home's journal can."""
+    try:
+        return not log_continues(files, journal)
+    except (LogUnwritable, RecordDamaged, OSError):
+        return False  # whoever writes to it is told
 
 
 def _has_first_line(files: LogFiles, journal_id: str) -> bool:

@@ -8,8 +8,10 @@ On crash: a file is longer than the database accounts for, and `reconcile` decid
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import resource
+import secrets
 import stat
 import sys
 from collections import OrderedDict
@@ -22,6 +24,8 @@ from hansard.record.causes import explain, framed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
+
+logger = logging.getLogger("hansard.record")
 
 READ_BYTES = 256 * 1024
 APPEND_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -302,6 +306,13 @@ class LogFiles:
             return
         except OSError as error:
             raise self.name_error(name, error) from error
+
+    def put_aside(self, name: str) -> None:
+        """Move what lies in a file's place out of the way, and keep it."""
+        self.forget(name)
+        aside = f"{name}.orphan-{secrets.token_hex(4)}"
+        os.rename(self.path(name), self.path(aside))
+        logger.warning("%s is not a file; it was set aside as %s", name, aside)
 
     def replace(self, name: str, pieces: Iterable[bytes]) -> int:
         """Write a whole file anew, durably; return its size."""

@@ -47,9 +47,13 @@ class LockFile:
         """Wait for the lock, and make sure that it is still the file that others lock."""
         while True:
             fcntl.flock(self.descriptor, fcntl.LOCK_EX)
-            if self.is_in_place():
-                return
-            self.reopen()
+            try:
+                if self.is_in_place():
+                    return
+                self.reopen()
+            except BaseException:
+                self.release()  # others wait for it
+                raise
 
     def is_in_place(self) -> bool:
         """Return whether the file at the path is the one that is open here."""
@@ -61,11 +65,10 @@ class LockFile:
         return (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
 
     def reopen(self) -> None:
-        """Open the file at the path instead, and release the old one: others may wait for it.
+        """Open the file at the path instead of the one that is open, which is released by that.
 
         Its folder is never made anew: the home may have been moved, and is not here any more.
         """
-        fcntl.flock(self.descriptor, fcntl.LOCK_UN)
         try:
             descriptor = os.open(self.path, OPEN_FLAGS, 0o600)
         except (FileNotFoundError, NotADirectoryError):

@@ -405,7 +405,11 @@ def reconcile_part(tx: Transaction, journal_id: str) -> None:
         return
     journal = Journal(row)
     name = part_name(journal_id)
-    look = tx.files.look(name)
+    try:
+        look = tx.files.look(name)
+    except RecordDamaged:  # the database has its text
+        tx.files.put_aside(name)
+        look = None
     session = tx.row(SQL.read_session, (journal_id,))
     message_id = SessionRow(*session).open_message if session is not None else None
     found = [data for _, data in tx.files.read_lines(name, 0, look.size if look is not None else 0)]

@@ -29,7 +29,15 @@ from hansard.domain.ids import is_journal_id, random_bytes
 from hansard.domain.limits import ENTRY_BYTES_MAX, JOURNALS_KEPT_MAX
 from hansard.domain.notices import Notices, in_english
 from hansard.domain.transcript import join_chunks, streamed_pieces
-from hansard.errors import HansardError, IdConflict, LogUnwritable, NotFound, TooLarge, WrongState
+from hansard.errors import (
+    HansardError,
+    IdConflict,
+    LogUnwritable,
+    NotFound,
+    RecordDamaged,
+    TooLarge,
+    WrongState,
+)
 from hansard.record.journals import Found, Journal, Kept, MismatchError, SessionRow, Written
 from hansard.record.lines import Row, encode_line, encode_part, log_name, part_name, place_mark
 from hansard.record.projections import Place, count_messages, is_projected, project
@@ -127,7 +135,10 @@ class Transaction:
     def _look_at_part(self, journal: Journal) -> None:
         """Compare the part file with the database, before its first use in this transaction."""
         if not journal.part_seen:
-            journal.part_look = self.files.look(part_name(journal.id))
+            try:
+                journal.part_look = self.files.look(part_name(journal.id))
+            except RecordDamaged:
+                raise MismatchError(journal.id) from None
             if (journal.part_look.size if journal.part_look else 0) != journal.part_end:
                 raise MismatchError(journal.id)
             journal.part_seen = True

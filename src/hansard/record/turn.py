@@ -20,7 +20,7 @@ from hansard.domain.requests import Usage
 from hansard.domain.text import clean_text, split_pending_surrogate
 from hansard.domain.transcript import PART_KINDS
 from hansard.domain.turns import TurnInfo, TurnState
-from hansard.errors import HansardError, InvalidInput, LeaseHeld, LimitReached, OutcomeUnknown, TooLarge
+from hansard.errors import HansardError, IdConflict, InvalidInput, LeaseHeld, LimitReached, OutcomeUnknown, TooLarge
 from hansard.record.operations import questions
 from hansard.record.operations.messages import Offered, offer
 from hansard.record.operations.turns import (
@@ -345,8 +345,10 @@ class Reply:
                 raise self._error
             said = Said(self.id, self._hash.digest(), tuple(self._parts), self._arranged)
             await self._caller.write(lambda tx: seal_message(tx, self._lease, said), cost=self._end_bytes)
-        except BaseException:
+        except BaseException as wrong:
             self._turn.abandon(self.id)
+            if isinstance(wrong, IdConflict) and self._error is not None:
+                raise self._error from None  # a piece was refused in the same commit: that is why the text differs
             raise
 
 

@@ -103,8 +103,10 @@ class JournalCheck:
         self.entries = 0
 
     def find(self, what: str, detail: str) -> None:
-        """Note a difference."""
-        self.findings.append(Finding(self._id, what, detail))
+        """Note a difference; one of the log names its file."""
+        name = log_name(self._id)
+        named = detail if what != "log" or name in detail else f"{detail} ({name})"
+        self.findings.append(Finding(self._id, what, named))
 
     def run(self) -> None:
         """Walk the entries in pages; the last page comes with head, projections and chunks of the same moment."""
@@ -235,8 +237,11 @@ class JournalCheck:
         stored = [(message_id, part, text.decode()) for _, message_id, part, text in chunks]
         try:
             lines = list(self._store.files.read_lines(part_name(self._id), 0, journal.part_end))
-        except (LogUnwritable, OSError) as error:
+        except LogUnwritable as error:
             self.find("part", str(error))
+            return
+        except OSError as error:
+            self.find("part", f"{part_name(self._id)} cannot be read: {error.strerror}")
             return
         parts = [decode_part(data) for _, data in lines]
         logged = [(line.message, line.part, line.text) if line is not None else None for line in parts]

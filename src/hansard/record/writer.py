@@ -45,12 +45,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hansard.record")
 
 
-FULL_SECONDS = 5.0
-"""How long the writer leaves a full disk alone. Freed space, and the end of a turn, cut this short."""
-
-ROOM_SECONDS = 0.25
-"""How often it looks for freed space meanwhile: one call of the system, without any lock."""
-
 LOCK_TELL_SECONDS = 0.2
 """Waiting for the write lock is told after so long: before that, other processes just take their turns."""
 
@@ -136,7 +130,6 @@ class Writer:
         self._committed = committed
         self.queue = WriteQueue()
         self._pause_seconds = 0.0
-        self._is_full = False
         self._stopped = threading.Event()
         self.migrated = ""
         self._standing = Standing(database.path)
@@ -156,16 +149,9 @@ class Writer:
 
     def wait(self) -> bool:
         """Wait until there is something to do; return False when there is nothing left and the writer stops."""
-        until = time.monotonic() + self._pause_seconds
-        while (left := until - time.monotonic()) > 0 and not (self._is_full and self._may_go_on()):
-            if self._stopped.wait(min(left, ROOM_SECONDS)):
-                time.sleep(RETRY_SECONDS_MIN)  # a record that closes tries again soon, and not without a pause
-                break
+        if self._pause_seconds and self._stopped.wait(self._pause_seconds):
+            time.sleep(RETRY_SECONDS_MIN)  # a record that closes tries again soon, and not without a pause
         return self.queue.wait()
-
-    def _may_go_on(self) -> bool:
-        """Return whether there is something to do on a disk that was full: it has room, or something is to be ended."""
-        return self._reserve.has_room() or self.queue.has_ending()
 
     def stop(self) -> None:
         """Take no new items; what is queued is still written."""
@@ -197,11 +183,11 @@ class Writer:
 
     def _take(self) -> list[Item]:
         """Take what has gathered. On a full disk, only what ends something."""
-        self._is_full = self._reserve.spent and not self._reserve.restore()
-        batch = self.queue.take_batch(only_ending=self._is_full)
-        if self._is_full and self.queue.items:
+        full = self._reserve.spent and not self._reserve.restore()
+        batch = self.queue.take_batch(only_ending=full)
+        if full and self.queue.items:
             self._standing.note_full()
-            self._pause_seconds = FULL_SECONDS
+            self._pause_seconds = RETRY_SECONDS_MIN
         return batch
 
     def _put_back(self, batch: list[Item], *, doubt: bool) -> None:
@@ -209,7 +195,6 @@ class Writer:
         for item in batch:
             item.doubt = item.doubt or doubt
         self.queue.put_back(batch)
-        self._is_full = False
         pause = self._pause_seconds * 2
         self._pause_seconds = min(max(pause, RETRY_SECONDS_MIN), RETRY_SECONDS_MAX)
 
@@ -232,8 +217,8 @@ class Writer:
         """Commit what has gathered. Failures leave the items queued; their waiters decide how long to wait."""
         try:
             self._standing.take(self._lock)
-        except HomeMoved as error:
-            answer_items(self._refuse(self._take(), error))
+        except (HomeMoved, PermissionError, NotADirectoryError) as error:  # waiting does not change that
+            answer_items(self._refuse(self._take(), explain(error)))
             return
         self._reach("locked")
         began = time.perf_counter()
@@ -306,7 +291,7 @@ class Writer:
         prepared.tx.settle()
         self._reach("removed")
         self._standing.note_full() if self._reserve.spent else self._standing.note(None)
-        self._pause_seconds = FULL_SECONDS if self._is_full else 0.0
+        self._pause_seconds = 0.0
         self.unwritable.forget(change.journal_id for change in prepared.touched)
         return self._park(batch), prepared.touched
 
