@@ -191,7 +191,13 @@ def describe(item: Entry | Chunk) -> list[Any]:
 async def serve(home: Path, patience_seconds: float, crash: str) -> None:
     """Answer every line until there is none."""
     name, _, occurrence = crash.partition(":")
-    servant = Servant(home, patience_seconds, Wiring(reach=CrashPoint(name, int(occurrence or 1))) if crash else None)
+    await serve_lines(
+        Servant(home, patience_seconds, Wiring(reach=CrashPoint(name, int(occurrence or 1))) if crash else None)
+    )
+
+
+async def serve_lines(servant: Servant) -> None:
+    """Have a servant answer every line of standard input until there is none."""
     loop = asyncio.get_running_loop()
     try:
         while line := await loop.run_in_executor(None, sys.stdin.readline):
