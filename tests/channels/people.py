@@ -113,6 +113,7 @@ def channel_of(
     home.mkdir(mode=0o700, parents=True, exist_ok=True)  # a channel never makes its home
     given = environment if environment is not None else {"HANSARD_MATRIX_PASSWORD": account.password}
     pace = msgspec.structs.replace(PACE, pages=pages) if pages else PACE
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
     return open_matrix(home, Settings(url, account.user_id), given, pace=pace)
 
 

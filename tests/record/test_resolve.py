@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -35,3 +37,16 @@ async def test_the_exact_title_is_preferred_to_one_that_differs_in_case(home: Pa
         assert (await record.resolve("plan")).id == "b"
         with pytest.raises(Ambiguous):
             await record.resolve("PLAN")
+
+
+@pytest.mark.skipif(not os.environ.get("HANSARD_PROVE"), reason="takes half a minute: a part of `make prove`")
+async def test_all_sessions_are_listed(home: Path) -> None:
+    """More sessions than any page holds: all of them, each once, latest first."""
+    count = 10_050
+    async with Record.open(home) as record:
+        for start in range(0, count, 500):
+            numbers = range(start, min(start + 500, count))
+            await asyncio.gather(*(record.create_session(id=f"s{number}", source="test") for number in numbers))
+        listed = await record.sessions()
+        assert len({session.id for session in listed}) == len(listed) == count
+        assert [session.id for session in await record.sessions(limit=3)] == [session.id for session in listed[:3]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from hansard.domain.limits import (
     UNIT_ENTRIES_MAX,
 )
 from hansard.record.locks import FairLock
+from hansard.record.store import Wiring
 from tests.record.helpers_facts import (
     SESSION,
     assert_clean,
@@ -225,3 +227,58 @@ async def test_a_home_cannot_be_made_on_a_full_disk_and_can_be_later(tmp_path: P
             await new_session(record)
             await say(record, "a")
             await assert_clean(record)
+
+
+@pytest.mark.alone
+@pytest.mark.loss("B22", "B24")
+async def test_a_full_disk_is_left_alone(tmp_path: Path) -> None:
+    """The writer does not try again and again, the index is not made anew, and both go on when there is room."""
+    steps: list[str] = []
+    with small_disk(tmp_path / "disk", "6m") as disk:
+        home = disk / "home"
+        async with Record.open(home, patience_seconds=2, wiring=Wiring(reach=steps.append)) as record:
+            await new_session(record)
+            await say(record, "before")
+            index = record.store.search_index
+            while index.step():
+                pass
+            made = (home / "search.db").stat().st_ino
+            ballast = fill_disk(disk)
+            acknowledged = await append_until_refused(record)
+            steps.clear()
+            with pytest.raises(RecordUnavailable):
+                await say(record, "refused")
+            assert steps.count("locked") < 10
+            for _ in range(20):
+                index.tick()
+            assert (home / "search.db").stat().st_ino == made
+            ballast.unlink()
+            await retry_append(record, "after")
+            assert set(acknowledged) <= set(await ids_of(record))
+            await assert_clean(record)
+
+
+@pytest.mark.alone
+@pytest.mark.skipif(not os.environ.get("HANSARD_PROVE"), reason="takes ten seconds: a part of `make prove`")
+async def test_a_process_on_a_full_disk_is_nearly_idle(tmp_path: Path) -> None:
+    """Ten seconds on a full disk, with words that wait: less than 5 % of a core, and no index made anew."""
+    with small_disk(tmp_path / "disk", "6m") as disk:
+        home = disk / "home"
+        with Worker(home, patience_seconds=20) as worker:
+            worker.ask("create", session=SESSION)
+            worker.ask("burst", session=SESSION, prefix="b", count=200, times=500)
+            fill_disk(disk)
+            worker.send("burst", session=SESSION, prefix="c", count=50, times=20_000)
+            await asyncio.sleep(2)
+            before = cpu_seconds(worker.pid)
+            await asyncio.sleep(10)
+            spent = cpu_seconds(worker.pid) - before
+            worker.kill()
+            assert worker.stderr().count("made anew") == 0
+            assert spent < 0.5, f"{spent:.2f} s of 10"
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time that a process has taken."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -26,6 +26,22 @@ async def told(record: Record, session_id: str) -> list[tuple[str, str, str]]:
     return [(each.id, each.text, each.status) for each in await record.load_transcript(session_id)]
 
 
+@pytest.mark.loss("I4", "E1")
+async def test_delivery_reads_a_forked_reply_as_the_transcript_does(home: Path) -> None:
+    """A reply that forks cut off, in the middle and again in the fork: no words from after a fork, and interrupted."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        async with record.turn(SESSION) as turn, turn.reply(id="reply") as reply:
+            await reply.write("before ")
+            child = await record.fork(SESSION)
+            await reply.write("after")
+        grandchild = await record.fork(child.id)
+        for session_id in (SESSION, child.id, grandchild.id):
+            (shown,) = await record.load_transcript(session_id)
+            assert await record.outbox.read_message(session_id, "reply") == shown
+        assert (shown.text, shown.status) == ("before ", "interrupted")
+
+
 @pytest.mark.loss("I4")
 async def test_a_fork_shares_the_prefix_and_goes_its_own_way(home: Path) -> None:
     """The prefix keeps its entries, seqs and times and is not copied; neither side sees the other's new words."""

@@ -19,6 +19,7 @@ WAIT_SECONDS_MAX = 120.0
 @asynccontextmanager
 async def channel_on(api: BotApi, home: Path, pace: Pace = PACE) -> AsyncIterator[TelegramChannel]:
     """A channel with the token of a server."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
     environment = {"HANSARD_TELEGRAM_TOKEN": api.token}
     channel = open_telegram(home, Telegram(enabled=True, base_url=api.url), environment, pace=pace)
     try:

@@ -49,9 +49,6 @@ BLOB_BYTES_MAX: Final = 256 * MIB
 READ_ROWS_MAX: Final = 500
 """Rows in one page of a read: a snapshot is never held longer than one page takes."""
 
-SESSIONS_LISTED_MAX: Final = 10_000
-"""Sessions in one listing; page with `before`."""
-
 PATIENCE_SECONDS: Final = 30.0
 """How long a caller waits for the write lock before it is told that the record is unavailable."""
 

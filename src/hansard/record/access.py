@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from hansard.domain.access import Access, read_code
 from hansard.domain.entries import AccessChanged
 from hansard.domain.ids import new_id
-from hansard.domain.limits import NAME_CHARACTERS_MAX, SESSIONS_LISTED_MAX
+from hansard.domain.limits import NAME_CHARACTERS_MAX
 from hansard.domain.settings import Pairing
 from hansard.domain.text import clean_name
 from hansard.errors import NotFound
 from hansard.record.operations import access as operations
 from hansard.record.sqlite.queries import SQL
+from hansard.record.views import ALL_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +32,7 @@ class AccessBook:
 
     async def list(self, channel: str | None = None) -> list[Access]:
         """Return everybody whose access is known, the latest change first."""
-        rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.list_access, (channel, SESSIONS_LISTED_MAX)))
+        rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.list_access, (channel, ALL_ROWS)))
         return [operations.access_value(row) for row in rows]
 
     async def find(self, channel: str, identity: str) -> Access:

@@ -18,7 +18,6 @@ from hansard.domain.limits import (
     PATIENCE_SECONDS,
     READ_ROWS_MAX,
     REASON_CHARACTERS_MAX,
-    SESSIONS_LISTED_MAX,
     TITLE_CHARACTERS_MAX,
 )
 from hansard.domain.positions import Position
@@ -182,9 +181,8 @@ class Record:
         before: str | None = None,
         archived: bool | None = None,
     ) -> list[Session]:
-        """Return sessions, latest activity first; `before` is the id of the last one of the page before."""
-        listed = SESSIONS_LISTED_MAX if limit is None else max(0, min(limit, SESSIONS_LISTED_MAX))
-        wanted = views.SessionFilter(owner, source, one_of(SessionState, state), before, listed, archived)
+        """Return all sessions or `limit` of them, latest activity first; `before` is the last id of the page before."""
+        wanted = views.SessionFilter(owner, source, one_of(SessionState, state), before, limit, archived)
         return await self._caller.read(lambda snapshot: views.list_sessions(snapshot, wanted))
 
     async def first_words(self, session_ids: Sequence[str]) -> dict[str, str]:

@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hansard.record")
 
 PAGE_BYTES = 4096
+
+CHECKPOINT_PAUSE_SECONDS = 5.0
+"""The pause after a checkpoint that failed, on a full disk above all."""
+
 FOLDERS_KNOWN_MAX = 50_000
 
 
@@ -64,6 +68,7 @@ class Keeper:
         self._failing: dict[str, str] = {}
         self._mending: set[str] = set()
         self._stepped = 0.0
+        self._checkpoint_after = 0.0
         self._looked = time.monotonic()
 
     def note(self, journal_ids: Iterable[str]) -> None:
@@ -110,7 +115,7 @@ class Keeper:
     def checkpoint(self) -> None:
         """Copy a long WAL back while others write; a very long one to its end, under the lock: it starts over."""
         size = self._database.wal_pages * PAGE_BYTES
-        if size < CHECKPOINT_WAL_BYTES:
+        if size < CHECKPOINT_WAL_BYTES or time.monotonic() < self._checkpoint_after:
             return
         try:
             self._copy_back()
@@ -122,6 +127,7 @@ class Keeper:
             finally:
                 self._lock.release()
         except (apsw.Error, OSError, HansardError, ReplacedError) as error:
+            self._checkpoint_after = time.monotonic() + CHECKPOINT_PAUSE_SECONDS
             logger.warning("the WAL could not be copied back: %s", error)
 
     def _sync(self, journal_id: str) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hansard.domain.ids import new_id
-from hansard.domain.limits import NAME_CHARACTERS_MAX, SESSIONS_LISTED_MAX
+from hansard.domain.limits import NAME_CHARACTERS_MAX
 from hansard.domain.memory import clean_note
 from hansard.domain.text import clean_name
 from hansard.record.operations import memory as operations
 from hansard.record.sqlite.queries import SQL
-from hansard.record.views import owners_of
+from hansard.record.views import ALL_ROWS, owners_of
 
 if TYPE_CHECKING:
     from hansard.domain.memory import Note
@@ -29,7 +29,7 @@ class Memory:
         """Return an owner's notes, the oldest first; without an owner, those of all: that is for the admin."""
 
         def read(snapshot: Snapshot) -> list[Note]:
-            rows = snapshot.rows(SQL.list_notes, (owners_of(snapshot, owner), SESSIONS_LISTED_MAX))
+            rows = snapshot.rows(SQL.list_notes, (owners_of(snapshot, owner), ALL_ROWS))
             return [operations.note_value(row) for row in rows]
 
         return await self._caller.read(read)

@@ -8,7 +8,7 @@ On crash: what was on its way is unknown, and whoever delivers next settles it.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,7 @@ from hansard.domain.text import clean_name, clean_text
 from hansard.domain.transcript import join_chunks, said_message
 from hansard.errors import InvalidInput, NotFound
 from hansard.record.asking import check_delivery
+from hansard.record.journals import SEQ_BITS
 from hansard.record.operations.deliveries import (
     RETRIED,
     Settling,
@@ -31,7 +32,7 @@ from hansard.record.operations.deliveries import (
 )
 from hansard.record.operations.turns import close_lost, turn_value
 from hansard.record.sqlite.queries import SQL
-from hansard.record.views import lineage, page
+from hansard.record.views import Stretch, lineage, page
 
 if TYPE_CHECKING:
     from hansard.domain.deliveries import Delivery
@@ -252,12 +253,10 @@ def read_deliveries(snapshot: Snapshot, session_id: str, message_id: str, chat: 
 
 def read_message(snapshot: Snapshot, session_id: str, message_id: str) -> Message:
     """Return a message of a session or of the home, a fork's inherited ones included."""
-    for stretch in reversed(lineage(snapshot, session_id)):
-        journal = stretch.after >> 32
-        found = snapshot.row(SQL.find_entry, (journal, message_id))
-        if found is None or (journal << 32) + found[0] > stretch.last:
-            continue
-        seq, kind, version, at, data = found
+    stretches = lineage(snapshot, session_id)
+    found = find_in(snapshot, stretches, message_id)
+    if found is not None:
+        journal, (_, kind, version, at, data) = found
         body = e.decode_body(kind, version, data)
         if isinstance(body, e.MessageAdded):
             return Message(
@@ -271,19 +270,41 @@ def read_message(snapshot: Snapshot, session_id: str, message_id: str) -> Messag
                 event_id=body.event_id,
             )
         if isinstance(body, e.MessageOpened):
-            return _streamed(snapshot, journal, message_id, body, at)
-        del seq
+            sealed = find_in(snapshot, stretches, f"~seal:{message_id}")
+            return _streamed(snapshot, Opened(journal, message_id, body, at), None if sealed is None else sealed[1])
     message = f"there is no message {message_id} in session {session_id}"
     raise NotFound(message)
 
 
-def _streamed(snapshot: Snapshot, journal: int, message_id: str, body: e.MessageOpened, at: int) -> Message:
-    """Return a message that is or was streamed: its seal, or its chunks so far."""
-    sealed = snapshot.row(SQL.find_entry, (journal, f"~seal:{message_id}"))
+def find_in(snapshot: Snapshot, stretches: list[Stretch], entry_id: str) -> tuple[int, tuple[Any, ...]] | None:
+    """Return the journal and the row of an entry of a session: what a fork's parent had after the fork is not one."""
+    for stretch in reversed(stretches):
+        journal = stretch.after >> SEQ_BITS
+        found = snapshot.row(SQL.find_entry, (journal, entry_id))
+        if found is not None and stretch.after < (journal << SEQ_BITS) + found[0] <= stretch.last:
+            return journal, found
+    return None
+
+
+class Opened(NamedTuple):
+    """A message that was begun: in which journal, and when."""
+
+    journal: int
+    message_id: str
+    body: e.MessageOpened
+    at: int
+
+
+def _streamed(snapshot: Snapshot, opened: Opened, sealed: tuple[Any, ...] | None) -> Message:
+    """Return a message that is or was streamed: its seal, or its chunks so far.
+
+    The seal of a message that was open where a fork begins is the fork's own, and says interrupted (rule 19).
+    """
+    message_id, role, at = opened.message_id, opened.body.role, opened.at
     if sealed is not None:
         seal = e.decode_body(sealed[1], sealed[2], sealed[4])
         if isinstance(seal, e.MessageSealed):
-            return Message(id=message_id, role=body.role, parts=seal.parts, status=seal.status, at_microseconds=at)
-    rows = snapshot.rows(SQL.read_chunks, (journal,))
+            return Message(id=message_id, role=role, parts=seal.parts, status=seal.status, at_microseconds=at)
+    rows = snapshot.rows(SQL.read_chunks, (opened.journal,))
     pieces = [(part, text.decode()) for _, open_id, part, text in rows if open_id == message_id]
-    return Message(id=message_id, role=body.role, parts=join_chunks(pieces), status=Status.OPEN, at_microseconds=at)
+    return Message(id=message_id, role=role, parts=join_chunks(pieces), status=Status.OPEN, at_microseconds=at)

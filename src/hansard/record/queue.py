@@ -125,6 +125,11 @@ class WriteQueue:
         """Return whether there is something to do now."""
         return bool(self._waiting) or self._parked_are_due()
 
+    def has_ending(self) -> bool:
+        """Return whether something waits that ends something."""
+        with self._mutex:
+            return any(item.ending and item.state is State.QUEUED for item in self._waiting) or self._parked_are_due()
+
     def _parked_are_due(self) -> bool:
         return bool(self._parked) and (self.stopping or time.monotonic() >= self._parked_until)
 

@@ -29,10 +29,14 @@ class Reserve:
         except FileNotFoundError:
             return
 
+    def has_room(self) -> bool:
+        """Return whether the disk has room for more than the reserve."""
+        space = os.statvfs(self._home)
+        return space.f_bavail * space.f_frsize >= 2 * RESERVE_BYTES
+
     def restore(self) -> bool:
         """Set the reserve aside again once there is room for more than it; return whether the disk has room."""
-        space = os.statvfs(self._home)
-        if space.f_bavail * space.f_frsize < 2 * RESERVE_BYTES:
+        if not self.has_room():
             return False
         try:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

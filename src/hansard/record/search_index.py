@@ -21,6 +21,7 @@ import apsw
 from hansard.domain.limits import CHECKPOINT_WAL_BYTES, INDEX_BATCH_BYTES, INDEX_BATCH_ENTRIES, SHRINK_WAL_BYTES
 from hansard.domain.search import RULE
 from hansard.errors import HansardError
+from hansard.record.causes import map_error
 from hansard.record.locks import TryLock
 from hansard.record.reading import Identity, ReplacedError, Snapshot, look_at, open_reader
 from hansard.record.search_docs import Doc, Scanner, joined
@@ -43,6 +44,9 @@ BEHIND_MAX = 1_000_000
 
 INDEX_SECONDS = 0.5
 """How often to look for entries that are not indexed."""
+
+PAUSE_SECONDS_MAX = 30.0
+"""The longest pause after a failure. Room on a full disk ends it at the next look."""
 
 BATCHES_MAX = 50
 BATCH_PAUSE_SECONDS = 0.002
@@ -96,10 +100,16 @@ class SearchIndex:
         self._sampler = Sampler(readers)
         self._ticks = 0
         self._told = ""
+        self._is_full = False
+        self._pause_seconds = 0.0
+        self._quiet_until = 0.0
 
     def tick(self, batches_max: int = BATCHES_MAX) -> None:
         """Index what came since the last time, a batch at a time; what cannot be read now is read later."""
         self._ticks += 1
+        if time.monotonic() < self._quiet_until and not (self._is_full and self._has_room()):
+            return
+        self._is_full = False
         try:
             more = self.step(samples=self._ticks % SAMPLE_TICKS == 0)
             for _ in range(batches_max - 1 if more else 0):
@@ -110,8 +120,20 @@ class SearchIndex:
             if str(error) != self._told:
                 logger.warning("the search index stays behind for now: %s", error)
             self._told = str(error)
+            self._pause_seconds = min(max(self._pause_seconds * 2, INDEX_SECONDS), PAUSE_SECONDS_MAX)
+            self._quiet_until = time.monotonic() + self._pause_seconds
+            self._is_full = not self._has_room()
         else:
             self._told = ""
+            self._pause_seconds = 0.0
+
+    def _has_room(self) -> bool:
+        """Return whether the disk has room for a batch."""
+        try:
+            space = os.statvfs(self._path.parent)
+        except OSError:
+            return True
+        return space.f_bavail * space.f_frsize >= INDEX_BATCH_BYTES
 
     def step(self, *, samples: bool = True) -> bool:
         """Index one batch, unless another process does; return whether more waits."""
@@ -123,6 +145,9 @@ class SearchIndex:
             except apsw.BusyError:
                 return True
             except apsw.Error as error:
+                if isinstance(error, apsw.FullError) or not self._has_room():
+                    self._close_writer()
+                    raise map_error(error, "indexed", self._path) from error
                 logger.warning("the search index is made anew: %s", error)
                 self._discard()
                 return True

@@ -34,6 +34,10 @@ CONTINUATION_BYTE = 0x80
 """What a byte inside a UTF-8 character looks like under the mask 0xC0."""
 
 
+ALL_ROWS = -1
+"""The limit of a query that gives all it finds."""
+
+
 class Stretch(NamedTuple):
     """Entries of one journal that belong to a session: after one key, up to another."""
 
@@ -62,7 +66,7 @@ class SessionFilter(NamedTuple):
     source: str | None
     state: str | None
     before: str | None
-    limit: int
+    limit: int | None
     archived: bool | None
 
 
@@ -77,7 +81,8 @@ def list_sessions(snapshot: Snapshot, wanted: SessionFilter) -> list[Session]:
         find_session(snapshot, wanted.before)
     archived = None if wanted.archived is None else int(wanted.archived)
     owners = owners_of(snapshot, wanted.owner)
-    bindings = (owners, wanted.source, wanted.state, wanted.before, wanted.limit, archived)
+    limit = ALL_ROWS if wanted.limit is None else max(0, wanted.limit)
+    bindings = (owners, wanted.source, wanted.state, wanted.before, limit, archived)
     return [session_value(SessionRow(*row)) for row in snapshot.rows(SQL.list_sessions, bindings)]
 
 

@@ -45,6 +45,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hansard.record")
 
 
+FULL_SECONDS = 5.0
+"""How long the writer leaves a full disk alone. Freed space, and the end of a turn, cut this short."""
+
+ROOM_SECONDS = 0.25
+"""How often it looks for freed space meanwhile: one call of the system, without any lock."""
+
 LOCK_TELL_SECONDS = 0.2
 """Waiting for the write lock is told after so long: before that, other processes just take their turns."""
 
@@ -130,6 +136,7 @@ class Writer:
         self._committed = committed
         self.queue = WriteQueue()
         self._pause_seconds = 0.0
+        self._is_full = False
         self._stopped = threading.Event()
         self.migrated = ""
         self._standing = Standing(database.path)
@@ -149,9 +156,16 @@ class Writer:
 
     def wait(self) -> bool:
         """Wait until there is something to do; return False when there is nothing left and the writer stops."""
-        if self._pause_seconds and self._stopped.wait(self._pause_seconds):
-            time.sleep(RETRY_SECONDS_MIN)  # a record that closes tries again soon, and not without a pause
+        until = time.monotonic() + self._pause_seconds
+        while (left := until - time.monotonic()) > 0 and not (self._is_full and self._may_go_on()):
+            if self._stopped.wait(min(left, ROOM_SECONDS)):
+                time.sleep(RETRY_SECONDS_MIN)  # a record that closes tries again soon, and not without a pause
+                break
         return self.queue.wait()
+
+    def _may_go_on(self) -> bool:
+        """Return whether there is something to do on a disk that was full: it has room, or something is to be ended."""
+        return self._reserve.has_room() or self.queue.has_ending()
 
     def stop(self) -> None:
         """Take no new items; what is queued is still written."""
@@ -183,11 +197,11 @@ class Writer:
 
     def _take(self) -> list[Item]:
         """Take what has gathered. On a full disk, only what ends something."""
-        full = self._reserve.spent and not self._reserve.restore()
-        batch = self.queue.take_batch(only_ending=full)
-        if full and self.queue.items:
+        self._is_full = self._reserve.spent and not self._reserve.restore()
+        batch = self.queue.take_batch(only_ending=self._is_full)
+        if self._is_full and self.queue.items:
             self._standing.note_full()
-            self._pause_seconds = RETRY_SECONDS_MIN
+            self._pause_seconds = FULL_SECONDS
         return batch
 
     def _put_back(self, batch: list[Item], *, doubt: bool) -> None:
@@ -195,6 +209,7 @@ class Writer:
         for item in batch:
             item.doubt = item.doubt or doubt
         self.queue.put_back(batch)
+        self._is_full = False
         pause = self._pause_seconds * 2
         self._pause_seconds = min(max(pause, RETRY_SECONDS_MIN), RETRY_SECONDS_MAX)
 
@@ -291,7 +306,7 @@ class Writer:
         prepared.tx.settle()
         self._reach("removed")
         self._standing.note_full() if self._reserve.spent else self._standing.note(None)
-        self._pause_seconds = 0.0
+        self._pause_seconds = FULL_SECONDS if self._is_full else 0.0
         self.unwritable.forget(change.journal_id for change in prepared.touched)
         return self._park(batch), prepared.touched
 

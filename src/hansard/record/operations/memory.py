@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from hansard.domain import entries as e
 from hansard.domain.entries_agent import MemoryEdited, MemoryForgotten, MemoryNoted
 from hansard.domain.ids import random_letters
@@ -15,6 +17,7 @@ from hansard.record.operations.home import home_journal
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
+    from hansard.record.journals import Journal
     from hansard.record.transaction import Transaction
 
 NOTE_ID_LETTERS = 4
@@ -71,6 +74,8 @@ class Changing(NamedTuple):
 def change(tx: Transaction, changing: Changing) -> Note:
     """Change or forget a note of an owner; another owner's does not exist for this one (L11). Return it as it was."""
     home = home_journal(tx)
+    if tx.find(home, f"~forgotten:{changing.operation_id}") is not None:
+        return _recall(tx, home, changing.note_id)
     row = tx.row(SQL.find_note, (changing.note_id,))
     note = note_value(row) if row is not None else None
     if note is None or (changing.owner is not None and note.owner not in read_circle(tx.rows, changing.owner)):
@@ -79,7 +84,7 @@ def change(tx: Transaction, changing: Changing) -> Note:
         forgotten = MemoryForgotten(note_id=note.id, by=changing.by)
         tx.add(home, f"~forgotten:{changing.operation_id}", forgotten)
         return note
-    if changing.text != note.text:
+    if changing.text != note.text and tx.find(home, f"~edited:{changing.operation_id}") is None:
         edited = MemoryEdited(note_id=note.id, text=changing.text, by=changing.by)
         tx.add(home, f"~edited:{changing.operation_id}", edited)
     return _read(tx, note.id, note.owner)
@@ -88,6 +93,18 @@ def change(tx: Transaction, changing: Changing) -> Note:
 def _read(tx: Transaction, note_id: str, owner: str) -> Note:
     row = tx.row(SQL.find_note, (note_id,))
     return note_value(row) if row is not None else _missing(owner)
+
+
+def _recall(tx: Transaction, home: Journal, note_id: str) -> Note:
+    """Return a forgotten note as it was, from its entries."""
+    note: Note | None = None
+    for kind, version, at, data in tx.rows(SQL.memory_entries, (home.entry_key(0), home.entry_key(home.head_seq))):
+        body = e.decode_body(kind, version, data)
+        if isinstance(body, MemoryNoted) and body.note_id == note_id:
+            note = note_value((note_id, body.owner, body.text, at, at))
+        elif isinstance(body, MemoryEdited) and body.note_id == note_id and note is not None:
+            note = msgspec.structs.replace(note, text=body.text, changed_at_microseconds=at)
+    return note or _missing(note_id)
 
 
 def _missing(note_id: str) -> Note:

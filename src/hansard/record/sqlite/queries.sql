@@ -696,6 +696,11 @@ UPDATE note SET text = ?2, changed_at = ?3 WHERE id = ?1
 -- A note is forgotten.
 DELETE FROM note WHERE id = ?
 
+-- name: memory_entries
+-- What was noted and changed, in its order: read only when a note that was forgotten is asked for again.
+SELECT kind, version, at, body FROM entry
+WHERE key > ? AND key <= ? AND kind IN ('memory.noted', 'memory.edited') ORDER BY key
+
 -- name: find_note
 -- A note by its id.
 SELECT id, owner, text, noted_at, changed_at FROM note WHERE id = ?

@@ -1,0 +1,84 @@
+"""Every operation first looks whether it was done before: run again, it gives the first result.
+
+The contracts of the conformance suite go through a caller that runs each operation twice, as the writer does with a
+batch in doubt. So every operation that a contract uses is repeated, with the arguments and in the states of real use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from hansard.domain.arrivals import Received
+from hansard.domain.people import Code
+from hansard.errors import NotFound
+from hansard.record.api import Record
+from hansard.record.calls import Caller
+from hansard.record.memory import Memory
+from hansard.record.operations.home import Accepted
+from hansard.record.operations.people import Parted
+from hansard.record.store import Wiring
+from hansard.record.transaction import Transaction
+from hansard.testing.clock import FakeClock
+from hansard.testing.conformance import CONTRACTS, Backend
+
+
+class RepeatingCaller:
+    """Runs each operation twice, in two commits, and compares what they give."""
+
+    def __init__(self, caller: Caller) -> None:
+        """Do everything else as this one."""
+        self._caller = caller
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a caller has
+        """Give what the caller has."""
+        return getattr(self._caller, name)
+
+    async def write(self, operation: Callable[[Transaction], object], **options: Any) -> object:  # noqa: ANN401
+        """Run an operation, and run it again as if nobody knew whether it was done."""
+        first = await self._caller.write(operation, **options)
+        again = await self._caller.write(operation, **options)
+        assert essence(again) == essence(first), f"the first time {first!r}, again {again!r}"
+        return again if isinstance(again, Code) else first  # a new code takes the place of the one before
+
+
+def essence(result: object) -> object:
+    """Return what a caller relies on: not whether this very call did it, nor what there is left to do."""
+    if isinstance(result, Received):
+        return result.turn_id
+    if isinstance(result, Accepted):
+        return [entry.id for entry in result.entries], [turn.id for turn in result.turns]
+    if isinstance(result, Code):
+        return result.owner
+    return None if isinstance(result, bool | list | Parted) else result
+
+
+async def test_memory_is_changed_once(home: Path) -> None:
+    """A note that is added, changed and forgotten, each of it twice, is given as it was the first time."""
+    async with Record.open(home) as record:
+        memory = Memory(cast("Caller", RepeatingCaller(record._caller)))  # noqa: SLF001 - the very seam
+        note = await memory.add("person:admin", "likes tea")
+        changed = await memory.edit(note.id, "likes coffee")
+        assert await memory.forget(note.id) == changed
+        assert await memory.list() == []
+        with pytest.raises(NotFound):
+            await memory.forget(note.id)
+        assert (await record.verify()).ok
+
+
+@pytest.mark.loss("I2", "I1")
+@pytest.mark.parametrize("name", [name for name, contract in CONTRACTS.items() if "elsewhere" not in contract.needs])
+async def test_an_operation_that_is_run_again_gives_its_first_result(name: str, home: Path) -> None:
+    """Each contract holds although each of its operations is run twice."""
+    clock = FakeClock() if "clock" in CONTRACTS[name].needs else None
+
+    @asynccontextmanager
+    async def open_repeating() -> AsyncIterator[Record]:
+        async with Record.open(home, wiring=Wiring(clock=clock) if clock is not None else None) as record:
+            yield Record(cast("Caller", RepeatingCaller(record._caller)))  # noqa: SLF001 - the very seam
+
+    await CONTRACTS[name].check(Backend(open_record=open_repeating, clock=clock))
