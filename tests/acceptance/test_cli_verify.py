@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -110,9 +111,6 @@ async def test_a_byte_flipped_in_a_log(filled: Path) -> None:
 ROW_CHANGES = {
     "UPDATE entry SET body = CAST(replace(CAST(body AS TEXT), 'there', 'then!') AS BLOB) WHERE journal = :s1": "chain",
     "UPDATE entry SET at = at + 1 WHERE id = 'm2' AND journal = :s1": "chain",
-    "DELETE FROM entry WHERE id = 'm2' AND journal = :s1": "contiguity",
-    "DELETE FROM entry WHERE journal = :s1 AND seq = (SELECT head_seq FROM journal WHERE key = :s1)": "head",
-    "UPDATE journal SET head_digest = zeroblob(32) WHERE key = :s1": "head",
     "UPDATE journal SET messages = messages - 1 WHERE key = :s1": "projection",
     "UPDATE journal SET active_at = active_at + 1 WHERE key = :s1": "projection",
     "UPDATE session SET title = 'Changed' WHERE journal = :s1": "projection",
@@ -126,6 +124,34 @@ ROW_CHANGES = {
     "INSERT INTO chunk VALUES (:s1, 0, 'r1', 'text', CAST('x' AS BLOB))": "part",
 }
 """What somebody changes behind Hansard's back, and what verify calls it. :s1 is the journal of session s1."""
+
+
+@pytest.mark.loss("D7", "D8", "D9", "B13")
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM entry WHERE id = 'm2' AND journal = :s1",
+        "DELETE FROM entry WHERE journal = :s1 AND seq = (SELECT head_seq FROM journal WHERE key = :s1)",
+        "UPDATE journal SET head_digest = zeroblob(32) WHERE key = :s1",
+    ],
+)
+async def test_a_database_that_is_shorter_than_its_head_is_rebuilt(filled: Path, statement: str) -> None:
+    """Entries that are missing below a head, or another head, are noticed at opening: the log gives them back."""
+    before = rows(filled)
+    change(filled, statement)
+    assert rows(filled) != before
+    found = verify(filled, "--json")
+    assert (found.returncode, json.loads(found.stdout)["ok"]) == (0, True)
+    assert rows(filled) == before
+
+
+def rows(home: Path) -> list[tuple[object, ...]]:
+    """What the database holds of session s1: its entries, and its head."""
+    with closing(apsw.Connection(str(home / "state.db"), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+        entries = connection.execute(
+            "SELECT id, seq FROM entry WHERE journal = (SELECT key FROM journal WHERE id = 's1') ORDER BY seq"
+        ).fetchall()
+        return entries + connection.execute("SELECT head_seq, head_digest FROM journal WHERE id = 's1'").fetchall()
 
 
 @pytest.mark.loss("D7", "D8", "D9", "B13")

@@ -220,7 +220,7 @@ async def test_queue_and_stop(home: Path, tmp_path: Path) -> None:
     async with Record.open(home) as record:
         assert [turn.state for turn in await record.turns(session_id)] == ["interrupted", "interrupted", "completed"]
     assert "Two." in said(messages)[-1][1]
-    assert ended.code == 0
+    assert ended.code == 1, "a turn of its own did not complete"
     await assert_recorded(hansard, ended)
     await assert_whole(home, session_id)
 

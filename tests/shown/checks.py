@@ -208,7 +208,7 @@ def check_question(picture: Picture, shown: Shown, played: Played) -> Iterator[s
     state = picture.turns.get(picture.turn_of(run.question))
     if state not in allowed_states(run):
         yield f"the turn is {state}"
-    if last and shown.code not in allowed_codes(shown, run, state):
+    if last and shown.code not in allowed_codes(picture, shown, run, state):
         yield f"exit code {shown.code}, and the turn is {state}; {shown.errors}"
 
 
@@ -221,13 +221,15 @@ def allowed_states(run: Run) -> set[TurnState | None]:
     return {TurnState.LOST if run.fault is Fault.KILL else TurnState.INTERRUPTED, TurnState.COMPLETED}
 
 
-def allowed_codes(shown: Shown, run: Run, state: TurnState | None) -> set[int]:
-    """Return how a process may have ended whose last run this is."""
+def allowed_codes(picture: Picture, shown: Shown, run: Run, state: TurnState | None) -> set[int]:
+    """Return how a process may have ended whose last run this is. Off a terminal, 1 tells that a turn failed."""
+    states = {picture.turns.get(picture.turn_of(played.run.question)) for played in shown.played}
+    done = 1 if states != {TurnState.COMPLETED} and shown.surface is not Surface.TERMINAL else 0
     if run.signal is None:
-        return {1 if state is TurnState.FAILED and shown.surface is Surface.ONCE else 0}
+        return {done}
     codes = {128 + run.signal, -run.signal} if run.moment.after == "start" else {exit_code(run.signal)}
     if state is TurnState.COMPLETED:
-        codes |= {0, -run.signal}  # it may have been on its way out
+        codes |= {done, -run.signal}  # it may have been on its way out
     elif shown.surface is Surface.TERMINAL:
         codes.add(0)
     return codes | ({1} if run.moment.after == "start" and run.fault is Fault.INTERRUPT else set())
