@@ -155,6 +155,46 @@ async def test_a_busy_platform_is_given_its_time(home: Path) -> None:
         assert [len(stage.texts(chat)) for chat in chats] == [1, 1, 1]
 
 
+async def test_scarce_posts_go_to_first_words_and_ends(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Once the platform limits posts, a growing answer is edited no more before it is complete; the log hears of it."""
+    async with staged(home) as stage, stage.dispatching():
+        chat = stage.platform.create_room(ANN, AGENT)
+        session_id = await stage.session(chat)
+        async with stage.record.turn(session_id) as turn, turn.reply() as reply:
+            await reply.write("First")
+            await stage.until(lambda: stage.texts(chat) == ["First"])
+            stage.platform.faults.append(Fault(FaultKind.BUSY, 0.1))
+            await reply.write(" and second")
+            await stage.until(lambda: stage.dispatcher.standing.trouble != "")
+            for number in range(20):
+                await reply.write(f" and {number}")
+                await asyncio.sleep(0.02)
+            assert stage.texts(chat) == ["First"]
+        await stage.drained()
+        (message,) = [m for m in await stage.record.load_transcript(session_id) if m.role == "assistant"]
+        assert [shown.text for shown in stage.platform.timeline(chat)] == ["First", message.text]
+        assert {each.state for each in await stage.deliveries(session_id)} == {DeliveryState.SENT}
+        assert "limits how often" in stage.dispatcher.standing.trouble
+        assert caplog.text.count("limits how often") == 1
+
+
+async def test_a_post_that_waited_shows_all_there_is(home: Path) -> None:
+    """First words that could not be posted are posted later with what was said meanwhile: one post, not two."""
+    async with staged(home) as stage, stage.dispatching():
+        chat = stage.platform.create_room(ANN, AGENT)
+        session_id = await stage.session(chat)
+        stage.platform.is_down = True
+        async with stage.record.turn(session_id) as turn, turn.reply() as reply:
+            await reply.write("First")
+            await stage.until(lambda: stage.platform.calls["post"] >= 1)
+            await reply.write(" and last")
+        stage.platform.is_down = False
+        await stage.drained()
+        assert [shown.text for shown in stage.platform.timeline(chat)] == ["First and last"]
+        (delivery,) = await stage.deliveries(session_id)
+        assert (delivery.state, delivery.end_bytes) == (DeliveryState.SENT, len("First and last"))
+
+
 async def test_one_chat_at_a_time_tries_a_platform_that_is_down(home: Path) -> None:
     """However many chats wait, an outage costs a few tries, not all of them again and again."""
     async with staged(home) as stage:

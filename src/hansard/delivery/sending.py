@@ -8,6 +8,7 @@ On crash: the delivery is unknown; whoever delivers next settles it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
@@ -41,6 +42,14 @@ if TYPE_CHECKING:
     """Of a session and a chat: whether the chat follows the session now."""
 
 
+logger = logging.getLogger(__name__)
+
+SCARCE = (
+    "the server limits how often this account may post, so answers are shown by their first words and, once complete, "
+    "as a whole; the documentation of the channel says how to raise the limit"
+)
+
+
 class Pace(NamedTuple):
     """How a dispatcher waits. Tests make it impatient."""
 
@@ -52,6 +61,10 @@ class Pace(NamedTuple):
     """The longest that a platform may ask to wait."""
     careful_seconds: float = 5.0
     """For how long after that one chat at a time is written to."""
+    scarce_seconds: float = 120.0
+    """For how long after that posts are scarce: answers are shown by their first words and their ends alone."""
+    first_words_seconds: float = 5.0
+    """While posts are scarce, the first words of an answer wait this long: a short answer is then a single post."""
     heal_seconds: float = 1.0
     """Pause before another try while the record cannot be written."""
     look_seconds: float = 0.01
@@ -80,9 +93,20 @@ class Weather:
         self._pace = pace
         self._until = 0.0
         self._careful_until = 0.0
+        self._scarce_until = 0.0
         self._failures = 0
         self._one = asyncio.Lock()
-        self.trouble = ""
+        self._trouble = ""
+
+    @property
+    def trouble(self) -> str:
+        """What is waited for, or that the platform takes few posts; empty when all is well."""
+        return self._trouble or (SCARCE if self.is_scarce else "")
+
+    @property
+    def is_scarce(self) -> bool:
+        """Whether the platform lately took fewer posts than there were: edits of a growing answer are left out."""
+        return asyncio.get_running_loop().time() < self._scarce_until
 
     @property
     def is_fine(self) -> bool:
@@ -98,6 +122,7 @@ class Weather:
         asked = min(max(seconds, 0.0), self._pace.busy_seconds_max)
         self._wait(asked * (1 + random.random() / 10), trouble)  # noqa: S311 - spread, not secrecy
         self._careful_until = self._until + self._pace.careful_seconds
+        self._scarce_until = self._until + self._pace.scarce_seconds
 
     def down(self, trouble: str) -> None:
         """The platform cannot be reached: wait longer each time. Many lanes notice it at once; that counts once."""
@@ -109,13 +134,13 @@ class Weather:
 
     def _wait(self, seconds: float, trouble: str) -> None:
         self._until = max(self._until, asyncio.get_running_loop().time() + seconds)
-        self.trouble = trouble
+        self._trouble = trouble
 
     def fine(self) -> None:
         """Something was shown."""
         if self.is_fine:
             self._failures = 0
-            self.trouble = ""
+            self._trouble = ""
 
     @asynccontextmanager
     async def fair(self) -> AsyncIterator[None]:
@@ -220,6 +245,8 @@ class Sender:
         elif error.is_of_chat:
             chat_seconds = min(max(error.seconds, 0.0), self.pace.busy_seconds_max)
         else:
+            if not self.weather.is_scarce:
+                logger.warning("%s %s: %s", self.channel.name, self.channel.account, SCARCE)
             self.weather.busy(error.seconds, str(error))
         moved = await self._move(begun, DeliveryState.PENDING, reason=str(error))
         return Tried(Fate.BLOCKED, moved, chat_seconds=chat_seconds)

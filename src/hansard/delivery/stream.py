@@ -15,6 +15,8 @@ from contextlib import ExitStack
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from hansard.delivery.files import files_of, read_file, tell_refused
 from hansard.delivery.sending import Fate, Tried
 from hansard.delivery.settling import marked_reading, room_of, settle, with_mark
@@ -121,6 +123,7 @@ class Showing:
         self._unsettled: list[Delivery] = []
         self._failed = ""
         self._number = 0
+        self._first_at = 0.0
         self._files: dict[int, Delivery] = {}
 
     async def step(self, *, alone: bool) -> Step:
@@ -134,15 +137,27 @@ class Showing:
         message = await self._read()
         if self.waiting.follows and not (follows := await self._sender.follows(*self._place)):
             return Step(Kind.BLOCKED) if follows is None else await self._finish("dropped", NOT_FOLLOWED)
+        if (step := await self._settle_all(message)) is not None:
+            return step
+        if self._failed:
+            return await self._finish("set_aside", self._failed)
+        return await self._show(message)
+
+    async def _settle_all(self, message: Message) -> Step | None:
+        """Bring to its end what was begun before; return where the message stands if something has to be waited for."""
         while self._unsettled:
-            tried = await self._settle_known(self._unsettled[0], message)
+            delivery = self._unsettled[0]
+            if delivery.state is DeliveryState.PENDING and not delivery.file:
+                is_edit, is_open = delivery.operation is Operation.EDIT, message.status is Status.OPEN
+                if is_edit and is_open and self._sender.weather.is_scarce:
+                    return Step(Kind.GROWS, self._spare_edit())
+                delivery = self._lengthen(delivery, message)
+            tried = await self._settle_known(delivery, message)
             if tried.fate is Fate.BLOCKED:
                 return self._blocked(tried, self._unsettled[1:])
             self._unsettled.pop(0)
             self._take(tried)
-        if self._failed:
-            return await self._finish("set_aside", self._failed)
-        return await self._show(message)
+        return None
 
     @property
     def _place(self) -> tuple[str, str]:
@@ -162,6 +177,8 @@ class Showing:
         capabilities = self._sender.channel.capabilities
         text = message.text if whole or capabilities.edits else ""
         while (move := plan(text, self._tail, room_of(capabilities))) is not None:
+            if not whole and self._sender.weather.is_scarce and (wait_until := self._spared(move)):
+                return Step(Kind.GROWS, wait_until)
             if move.is_edit and asyncio.get_running_loop().time() < self._rhythm.edit_at:
                 more = whole and (not move.is_last or len(self._files) < len(files_of(message)))
                 return Step(Kind.HOLDS if more else Kind.GROWS, self._rhythm.edit_at)
@@ -177,6 +194,31 @@ class Showing:
         if self._failed:
             return await self._finish("set_aside", self._failed)
         return await self._show_files(message) if whole else Step(Kind.GROWS)
+
+    def _spared(self, move: Move) -> float:
+        """Return until when a post of a growing message is left out while posts are scarce; 0: it is made now.
+
+        First words are shown, after a moment in which the answer may become complete. Of the rest only the end is.
+        """
+        if move.is_edit:
+            return self._spare_edit()
+        now = asyncio.get_running_loop().time()
+        self._first_at = self._first_at or now + self._sender.pace.first_words_seconds
+        return self._first_at if now < self._first_at else 0.0
+
+    def _spare_edit(self) -> float:
+        """Leave an edit out; return when to look again whether the answer is complete."""
+        pause = self._sender.channel.capabilities.edit_seconds(self.waiting.chat)
+        self._rhythm.edit_at = asyncio.get_running_loop().time() + pause
+        return self._rhythm.edit_at
+
+    def _lengthen(self, delivery: Delivery, message: Message) -> Delivery:
+        """Return words that were surely not shown as they would be now: there may be more of them than there were."""
+        move = plan(message.text, self._tail, room_of(self._sender.channel.capabilities))
+        is_edit = delivery.operation is Operation.EDIT
+        if move is None or move.is_edit is not is_edit or move.post.start != delivery.start_bytes:
+            return delivery
+        return msgspec.structs.replace(delivery, end_bytes=max(delivery.end_bytes, move.post.end))
 
     async def _show_files(self, message: Message) -> Step:
         """Show the files, after all words. One that is refused stops neither the next nor what comes after."""

@@ -260,6 +260,7 @@ class DeliveryMoved(Body, frozen=True):
     receipt: str = ""
     reason: str = ""
     mark: str = ""  # what is shown above the words from now on, which may be shown twice
+    end_bytes: int = 0  # how far its stretch goes from now on, when it was surely not shown before; 0: as it did
 
 
 class DatabaseCreated(Body, frozen=True):

@@ -200,7 +200,7 @@ def _delivery_created(run: Run, place: Place, body: e.DeliveryCreated) -> None:
 
 def _delivery_moved(run: Run, place: Place, body: e.DeliveryMoved) -> None:
     place_of = (place.journal, body.delivery_id)
-    run(SQL.move_delivery, (body.state, body.owner, body.receipt, body.reason, *place_of, body.mark))
+    run(SQL.move_delivery, (body.state, body.owner, body.receipt, body.reason, *place_of, body.mark, body.end_bytes))
 
 
 def _route_moved(run: Run, place: Place, body: e.RouteMoved) -> None:

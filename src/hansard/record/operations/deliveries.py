@@ -104,6 +104,7 @@ class DeliveryMove(NamedTuple):
     reason: str = ""
     operation_id: str = ""
     mark: str = ""
+    end_bytes: int = 0
 
 
 def move_delivery(tx: Transaction, move: DeliveryMove) -> Delivery:
@@ -127,6 +128,7 @@ def move_delivery(tx: Transaction, move: DeliveryMove) -> Delivery:
         receipt=move.receipt,
         reason=move.reason,
         mark=move.mark,
+        end_bytes=move.end_bytes,
     )
     tx.add(journal, entry_id, body)
     return delivery_value(move.session_id, tx.row(SQL.find_delivery, (journal.key, move.delivery_id)))
@@ -134,12 +136,30 @@ def move_delivery(tx: Transaction, move: DeliveryMove) -> Delivery:
 
 def begin_delivery(tx: Transaction, delivery: Delivery, owner: str, operation_id: str) -> Delivery:
     """Create a delivery, unless it is there, and say that it is on its way, marked or not: a commit before the call."""
-    known = create_delivery(tx, delivery)
-    mark = "" if known.mark == delivery.mark else delivery.mark
+    known = find_waiting(tx, delivery) or create_delivery(tx, delivery)
     move = DeliveryMove(
-        delivery.session_id, delivery.id, DeliveryState.SENDING, owner, operation_id=operation_id, mark=mark
+        delivery.session_id,
+        delivery.id,
+        DeliveryState.SENDING,
+        owner,
+        operation_id=operation_id,
+        mark="" if known.mark == delivery.mark else delivery.mark,
+        end_bytes=0 if known.end_bytes == delivery.end_bytes else delivery.end_bytes,
     )
     return move_delivery(tx, move)
+
+
+def find_waiting(tx: Transaction, delivery: Delivery) -> Delivery | None:
+    """Return words that were tried and surely not shown: their stretch may go further than when it was created."""
+    if not delivery.attempts or delivery.file:
+        return None
+    row = tx.row(SQL.find_delivery, (journal_of(tx, delivery.session_id).key, delivery.id))
+    known = delivery_value(delivery.session_id, row) if row is not None else None
+    if known is None or known.state is not DeliveryState.PENDING:
+        return None
+    asked = (delivery.channel, delivery.target, delivery.message_id, delivery.operation, delivery.start_bytes)
+    is_same = asked == (known.channel, known.target, known.message_id, known.operation, known.start_bytes)
+    return known if is_same and known.end_bytes <= delivery.end_bytes else None
 
 
 class Settling(NamedTuple):

@@ -306,10 +306,11 @@ INSERT INTO delivery (journal, id, channel, target, message_id, operation, start
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', 0, '', '', '')
 
 -- name: move_delivery
--- Its state changed; a receipt once known stays, and so does a mark.
+-- Its state changed; a receipt once known stays, and so do a mark and a stretch that was made longer.
 UPDATE delivery SET state = ?1, attempts = attempts + (?1 = 'sending'), owner = ?2,
                     receipt = CASE WHEN ?3 = '' THEN receipt ELSE ?3 END, reason = ?4,
-                    mark = CASE WHEN ?7 = '' THEN mark ELSE ?7 END
+                    mark = CASE WHEN ?7 = '' THEN mark ELSE ?7 END,
+                    end_bytes = CASE WHEN ?8 = 0 THEN end_bytes ELSE ?8 END
 WHERE journal = ?5 AND id = ?6
 
 -- name: find_delivery
