@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import apsw
 import pytest
 
 from hansard import Record
-from hansard.errors import LegsMixed
+from hansard.errors import HansardError, LegsMixed
 from hansard.record.belonging import Verdict, judge_files
 from hansard.record.sqlite.migrate import MIGRATIONS, create_schema, migrate
 from hansard.record.sqlite.stamps import (
@@ -135,6 +136,55 @@ async def test_entries_that_were_deleted(home: Path, which: str) -> None:
     raw_rows(home, DELETE_ENTRIES, SESSION, first, last)
     assert await found(home) == names("a", 10)
     assert list(home.glob("state.db.orphan-*"))
+
+
+@pytest.mark.loss("B26", "D8")
+async def test_entries_that_are_deleted_while_a_process_runs(home: Path) -> None:
+    """A read never shows a shorter history: the database is rebuilt from the logs, and then it is read."""
+    await talk(home, *names("a", 10))
+    async with Record.open(home) as record:
+        assert await ids_of(record) == names("a", 10)
+        raw_rows(home, DELETE_ENTRIES, SESSION, 5, 5)
+        assert await ids_of(record) == names("a", 10)
+        raw_rows(home, DELETE_ENTRIES, SESSION, 11, 11)
+        assert len([entry async for entry in listed(record)]) == 11
+        await say(record, "b")
+        await assert_clean(record)
+
+
+async def listed(record: Record) -> AsyncIterator[object]:
+    """Yield the entries of the session."""
+    for entry in await record.read_entries(SESSION):
+        yield entry
+
+
+@pytest.mark.loss("B26", "D8")
+async def test_entries_that_both_legs_lost_are_told(home: Path) -> None:
+    """Nothing can bring them back: reading says which one is missing, and shows no shorter history."""
+    await talk(home, *names("a", 10))
+    async with Record.open(home) as record:
+        raw_rows(home, DELETE_ENTRIES, SESSION, 5, 5)
+        lines = log_of(home).read_bytes().splitlines(keepends=True)
+        log_of(home).write_bytes(b"".join([*lines[:4], b"#" * (len(lines[4]) - 1) + b"\n", *lines[5:]]))
+        with pytest.raises(HansardError, match=f"entry 5 of {SESSION}"):
+            await ids_of(record)
+
+
+@pytest.mark.loss("B26")
+@pytest.mark.parametrize("depth", ["sessions", "sessions/other"])
+async def test_a_folder_of_logs_that_is_a_link(home: Path, tmp_path: Path, depth: str) -> None:
+    """Logs behind a link are found when the database is lost; a link to nowhere is an error that names it."""
+    await talk(home, *names("a", 3))
+    (home / depth).rename(tmp_path / "elsewhere")
+    (home / depth).symlink_to(tmp_path / "elsewhere")
+    for path in home.glob("state.db*"):
+        path.unlink()
+    assert await found(home) == names("a", 3)
+    (tmp_path / "elsewhere").rename(tmp_path / "gone")
+    for path in home.glob("state.db*"):
+        path.unlink()
+    with pytest.raises(HansardError, match=depth):
+        await found(home)
 
 
 @pytest.mark.loss("B26")

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hansard.domain.limits import QUEUE_BYTES_MAX, QUEUE_ITEMS_MAX
-from hansard.errors import HansardError, OutcomeUnknown, RecordReadOnly, RecordUnavailable
+from hansard.errors import HansardError, OutcomeUnknown, RecordDamaged, RecordReadOnly, RecordUnavailable
 from hansard.record.causes import Cause, explain_delay, framed, tell
 from hansard.record.progress import QUIET_SECONDS, SHOW_SECONDS, OpeningWatch, ProgressLog, ProgressWatch
 from hansard.record.queue import Item, State
-from hansard.record.reading import ReplacedError
+from hansard.record.reading import EntriesGoneError, ReplacedError
 from hansard.record.store import Opening, close_store, home_at, open_store
 
 if TYPE_CHECKING:
@@ -353,6 +353,13 @@ class Caller:
             pass
         try:
             return await self._run(read, executor=executor)
+        except EntriesGoneError as error:
+            why = (
+                "opening the home for writing rebuilds state.db from the logs"
+                if self.store.is_read_only
+                else "its log does not hold it either"
+            )
+            raise RecordDamaged(f"{error}; {why}") from error
         except ReplacedError as error:
             raise tell(Cause.REPLACED, self.store.readers.path) from error
 

@@ -12,7 +12,7 @@ import logging
 import os
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 
@@ -28,7 +28,7 @@ from hansard.record.lines import decode_line, log_name, part_name
 from hansard.record.operations.home import home_journal
 from hansard.record.orphans import connect, set_files_aside
 from hansard.record.progress import COMPARING, REBUILDING, Work
-from hansard.record.reading import DatabaseLook, Gate, Identity, files_fit, look_at
+from hansard.record.reading import DatabaseLook, Gate, Identity, files_fit, last_written_ns, look_at
 from hansard.record.rebuilding import Difference, group_differences, refold
 from hansard.record.reconcile import PIECE_BYTES, Reconciler, log_continues
 from hansard.record.sqlite.connection import fetch, immediate, savepoint
@@ -79,6 +79,7 @@ class Database:
         self.notices_of: Callable[[str], Notices] = in_english
         self._seen = DatabaseLook()
         self._lost: Identity = ()
+        self._written_ns = 0
         self._connection: apsw.Connection | None = None
         self._doubtful = False
         self._kept = Kept()
@@ -98,7 +99,9 @@ class Database:
                 return False
         except (RecordDamaged, OSError):
             return False
-        if look.identity != self._seen.identity or (look != self._seen and not files_fit(self.path)):
+        if self.gate.is_doubted or look.identity != self._seen.identity:
+            return False
+        if look != self._seen and not files_fit(self.path):
             return False
         self._seen = look
         return True
@@ -122,8 +125,11 @@ class Database:
         return connection
 
     def _open(self) -> apsw.Connection:
+        self._written_ns = last_written_ns(self.path)
         with ExitStack() as stack:
             connection, every = connect(self.path, self.files, self._lost)
+            every, self.gate.is_doubted = every or self.gate.is_doubted, False
+            self._written_ns = 0 if every else self._written_ns
             stack.callback(connection.close)
             connection.set_wal_hook(self._note_wal)
             connection.set_progress_handler(self.work.show_life, LIFE_STEPS)
@@ -168,10 +174,11 @@ class Database:
     def _reconcile_all(self, connection: apsw.Connection, doing: str) -> None:
         """Bring every journal in line whose files are not as the database says, in pieces that are committed."""
         self.work.begin(doing, 0, 0)
-        differences = find_differences(connection, self.files, self.work)
+        differences = find_differences(connection, self.files, self.work, since_ns=self._written_ns)
         size_bytes = sum(each.size_bytes for each in differences)
         is_much = len(differences) >= SYNC_JOURNALS_MIN or size_bytes > PIECE_BYTES
         is_synced = is_much and sync_filesystem(str(self.home))
+        forked = False
         self.work.begin(doing, len(differences), size_bytes)
         for difference in differences:
             if difference.size_bytes > PIECE_BYTES:
@@ -180,10 +187,17 @@ class Database:
         for group in group_differences(differences):
             with stamped(connection):
                 for difference in group:
-                    self._attempt(difference.journal_id, partial(reconcile, savepoint))
+                    error = self._attempt(difference.journal_id, partial(reconcile, savepoint))
+                    if isinstance(error, LogForked):
+                        forked = True
+                        self.files.suspect.add(difference.journal_id)
+                        fetch(connection, SQL.doubt_log, (difference.journal_id,))
                     self.work.advance(sessions=1, done=min(difference.size_bytes, PIECE_BYTES))
             self._shorten_wal(connection)
-        if is_much:
+        if forked and self._written_ns:  # one leg is of another history: compare all of it
+            self._written_ns = 0
+            self._reconcile_all(connection, doing)
+        elif is_much:
             logger.warning("finished %s: %d sessions, %d bytes", doing, len(differences), size_bytes)
 
     def _make_durable(self, connection: apsw.Connection) -> None:
@@ -335,17 +349,26 @@ def stamped(connection: apsw.Connection) -> Iterator[None]:
         yield
 
 
-def list_logs(files: LogFiles) -> Iterator[tuple[str, str, int]]:
-    """Yield (suffix, journal id, size) of every log and part file of the home."""
+class LogSeen(NamedTuple):
+    """A log or part file of the home."""
+
+    suffix: str
+    journal_id: str
+    size_bytes: int
+    changed_ns: int
+    """When it was last changed or put in place; no tool can set this time back."""
+
+
+def list_logs(files: LogFiles) -> Iterator[LogSeen]:
+    """Yield every log and part file of the home. Links to folders are followed, as they are when a log is written.
+
+    A folder that cannot be listed is an error: its sessions would be missing in silence.
+    """
     folders = [("", files.home)]
     while folders:
         prefix, folder = folders.pop()
-        try:
-            entries = list(os.scandir(folder))
-        except FileNotFoundError:
-            continue
-        for entry in entries:
-            if prefix and entry.is_dir(follow_symlinks=False):
+        for entry in _list_folder(folder):
+            if prefix and prefix.count("/") < LOG_FOLDERS_DEEP and (entry.is_dir() or _is_broken_folder(entry)):
                 folders.append((f"{prefix}{entry.name}/", entry.path))
             elif not prefix and entry.name == "sessions":
                 folders.append(("sessions/", entry.path))
@@ -355,39 +378,71 @@ def list_logs(files: LogFiles) -> Iterator[tuple[str, str, int]]:
                 stem, _, suffix = entry.name.rpartition(".")
                 journal_id = HOME_JOURNAL if not prefix else stem
                 name = {"jsonl": log_name, "part": part_name}.get(suffix)
-                if name is not None and name(journal_id) == f"{prefix}{entry.name}" and entry.is_file():
-                    yield suffix, journal_id, entry.stat(follow_symlinks=False).st_size
+                is_ours = name is not None and name(journal_id) == f"{prefix}{entry.name}"
+                if is_ours and (entry.is_file() or entry.is_symlink()):
+                    seen = entry.stat(follow_symlinks=False)
+                    yield LogSeen(suffix, journal_id, seen.st_size, seen.st_ctime_ns)
+
+
+LOG_FOLDERS_DEEP = 3
+"""Folders above a log, at most: `sessions/2026/11/`."""
+
+
+def _list_folder(path: str) -> list[os.DirEntry[str]]:
+    try:
+        return list(os.scandir(path))
+    except FileNotFoundError:
+        if not os.path.islink(path):
+            return []
+        message = f"{path} is a link to a folder that is not there: the logs in it cannot be read"
+        raise RecordDamaged(message) from None
+
+
+def _is_broken_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a link to nowhere in the place of a folder."""
+    return entry.is_symlink() and "." not in entry.name and not os.path.exists(entry.path)
 
 
 def find_differences(
-    connection: apsw.Connection, files: LogFiles, work: Work, *, unsynced: bool = True
+    connection: apsw.Connection, files: LogFiles, work: Work, *, unsynced: bool = True, since_ns: int | None = None
 ) -> list[Difference]:
-    """Return the journals whose files are not as the database says, by name and size alone.
+    """Return the journals whose files are not as the database says, by name and size.
 
-    `unsynced` ones count as different: after a power cut their size may be right and their content not.
+    `unsynced` ones count as different: after a power cut their size may be right and their content not. With
+    `since_ns`, the last line is compared as well of every log that changed after that time and of every journal that
+    changed since heads were last compared: a log of another history may be just as long.
     """
-    logs: dict[str, int] = {}
+    recent = {row[0] for row in fetch(connection, SQL.unchecked_journals)} if since_ns is not None else set()
+    logs: dict[str, LogSeen] = {}
     parts: dict[str, int] = {}
-    for suffix, journal_id, size in list_logs(files):
-        (logs if suffix == "jsonl" else parts)[journal_id] = size
+    for seen in list_logs(files):
+        if seen.suffix == "jsonl":
+            logs[seen.journal_id] = seen
+        else:
+            parts[seen.journal_id] = seen.size_bytes
         work.show_life()
     different = []
     after = 0
     while rows := fetch(connection, SQL.list_journals, (after, READ_ROWS_MAX)):
         after = rows[-1][0]
         for row in rows:
-            journal_id, log_end, log_synced, part_end = row[1], row[7], row[8], row[9]
-            sizes = logs.pop(journal_id, 0), parts.pop(journal_id, 0)
-            if journal_id == HOME_JOURNAL and sizes[0] == log_end and _is_foreign(files, Journal(row)):
-                files.suspect.add(journal_id)
-                different.append(Difference(journal_id, log_end))
-            elif sizes != (log_end, part_end) or (unsynced and log_synced < log_end):
-                different.append(Difference(journal_id, abs(sizes[0] - log_end)))
+            journal = Journal(row)
+            log = logs.pop(journal.id, NO_LOG)
+            sizes = log.size_bytes, parts.pop(journal.id, 0)
+            if sizes != (journal.log_end, journal.part_end) or (unsynced and journal.log_synced < journal.log_end):
+                different.append(Difference(journal.id, abs(sizes[0] - journal.log_end)))
+                continue
+            is_suspect = since_ns is not None and (log.changed_ns > since_ns or journal.id in recent)
+            if (is_suspect or journal.id == HOME_JOURNAL) and _is_foreign(files, journal):
+                different.append(Difference(journal.id, 0))
     for journal_id in sorted(logs, key=lambda journal_id: (journal_id != HOME_JOURNAL, journal_id)):
         work.show_life()
         if _has_first_line(files, journal_id):
-            different.append(Difference(journal_id, logs[journal_id]))
+            different.append(Difference(journal_id, logs[journal_id].size_bytes))
     return different
+
+
+NO_LOG = LogSeen("jsonl", "", 0, 0)
 
 
 def _is_foreign(files: LogFiles, journal: Journal) -> bool:

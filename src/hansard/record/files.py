@@ -223,6 +223,11 @@ class LogFiles:
             raise RecordDamaged(message)
         return Look(found.st_dev, found.st_ino, found.st_size)
 
+    def was_replaced(self, name: str, seen: Look | None) -> bool:
+        """Return whether another file lies in the place of one that was appended to."""
+        handle = self._handles.get(name)
+        return handle is not None and seen is not None and handle[1:] != seen[:2]
+
     def append(self, name: str, data: bytes, seen: Look | None) -> None:
         """Append with one write, to the very file that was looked at under the lock."""
         self.write(name, self.open(name, seen), data)

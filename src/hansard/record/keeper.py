@@ -220,8 +220,8 @@ def look_again(tx: Transaction, journal_id: str) -> None:
 def mark_synced(tx: Transaction, synced: dict[str, int]) -> None:
     """Note how much of each log is on the disk."""
     tx.number()  # every commit is stamped
-    for journal_id, end in synced.items():
-        tx.run(SQL.update_log_synced, (end, journal_id))
+    for journal_id in synced.keys() - tx.files.suspect:
+        tx.run(SQL.update_log_synced, (synced[journal_id], journal_id))
 
 
 class Watcher:

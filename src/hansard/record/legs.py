@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import apsw
 
@@ -17,7 +17,7 @@ from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.errors import LegsMixed, LogForked, RecordDamaged
 from hansard.record.journals import SEQ_BITS, Journal
-from hansard.record.lines import Row, decode_line, encode_line, log_name, row_digest
+from hansard.record.lines import Row, decode_line, encode_line, log_name, row_digest, tail_name
 from hansard.record.reconcile import set_aside
 from hansard.record.sqlite.connection import fetch, open_alone
 from hansard.record.sqlite.queries import SQL
@@ -127,10 +127,11 @@ def copy_to_logs(connection: apsw.Connection, files: LogFiles) -> None:
     for journal, touched in journals:
         merge = Merge(connection, files, journal)
         try:
-            merge.compare()
-        except (RecordDamaged, OSError) as error:
+            log_size(files, journal.id)
+        except RecordDamaged as error:
             logger.warning("the log of %s cannot be read: %s", journal.id, error)
             continue
+        merge.compare()
         if merge.missing:
             if merge.taken_bytes < log_size(files, journal.id):
                 set_aside(files, journal.id, 0, log_size(files, journal.id), cut=False)
@@ -190,6 +191,8 @@ class Merge:
                 taken, data = from_log
             elif from_database is not None:
                 taken, data = from_database, b""
+            elif row is not None:
+                self._refuse_gap(seq + 1)
             else:
                 return
             yield taken, data
@@ -214,7 +217,15 @@ class Merge:
             if line is not None:
                 yield line.row(), data
 
-    def _refuse(self, seq: int) -> None:
+    def _refuse_gap(self, seq: int) -> NoReturn:
+        message = (
+            f"entry {seq} of {self._journal.id} is neither in state.db nor in {log_name(self._journal.id)}, and later "
+            f"ones are. To go on without them, move state.db, state.db-wal and state.db-shm away: the database is "
+            f"rebuilt from the logs, and the later ones stay in the file {tail_name(self._journal.id)}"
+        )
+        raise RecordDamaged(message)
+
+    def _refuse(self, seq: int) -> NoReturn:
         message = (
             f"state.db and {log_name(self._journal.id)} go on differently from entry {seq} of {self._journal.id}, and "
             f"state.db does not fit its WAL. To take the log, move state.db, state.db-wal and state.db-shm away; to "

@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -40,6 +40,19 @@ class ReplacedError(Exception):
 
     def __str__(self) -> str:
         return "state.db is missing or was replaced"
+
+
+class EntriesGoneError(ReplacedError):
+    """The database lacks entries below a journal's head: the writer must compare it with the logs first."""
+
+    def __init__(self, session_id: str, seq: int) -> None:
+        """Keep which one is missing."""
+        super().__init__(session_id, seq)
+        self.session_id = session_id
+        self.seq = seq
+
+    def __str__(self) -> str:
+        return f"state.db does not hold entry {self.seq} of {self.session_id}, which its head says is there"
 
 
 class Snapshot:
@@ -90,6 +103,15 @@ def look_at(path: Path) -> DatabaseLook:
         if not side:
             written = (seen.st_mtime_ns, seen.st_size)
     return DatabaseLook(tuple(found), written)
+
+
+def last_written_ns(path: Path) -> int:
+    """Return when `state.db` or its WAL was last written to, by the clock of the file system; 0 without them."""
+    times = [0]
+    for side in SIDES[:2]:
+        with suppress(OSError):
+            times.append(os.stat(f"{path}{side}", follow_symlinks=False).st_mtime_ns)
+    return max(times)
 
 
 def files_fit(path: Path) -> bool:
@@ -146,6 +168,8 @@ class Gate:
     def __init__(self, home: HomeFolder) -> None:
         """Open, for connections to the database of a home."""
         self.home = home
+        self.is_doubted = False
+        """Whether a read found that entries are missing: the writer opens the database again and compares all heads."""
         self._changed = threading.Condition()
         self._users = 0
         self._shut = False
@@ -230,6 +254,9 @@ class ReadConnection:
             connection.execute(SQL.begin_read)
             try:
                 result = read(Snapshot(connection))
+            except EntriesGoneError:
+                self._gate.is_doubted = True
+                raise
             finally:
                 if connection.in_transaction:
                     connection.execute(SQL.rollback)

@@ -155,11 +155,13 @@ class Reconciler:
 
     def run(self, journal_id: str) -> None:
         """Reconcile a journal: log first, then the open message."""
+        self.files.forget(log_name(journal_id))
         journal = self._read(journal_id)
         look = self.files.look(log_name(journal_id))
         size = look.size if look is not None else 0
         accounted = journal.log_end if journal is not None else 0
         if journal is not None and (size < accounted or (size == accounted and journal_id in self.files.suspect)):
+            self._refuse_other_chain(journal, size)
             self._keep_unknown_lines(journal, size)
             rewrite_log(self.tx, journal)
         elif size > accounted:
@@ -167,6 +169,8 @@ class Reconciler:
                 self._adopt(journal_id)
         elif journal is not None and journal.log_synced < journal.log_end:
             self._check_unsynced(journal)
+        elif journal is not None:
+            self._check_boundary(journal, size)
         for touched in {journal_id, *self.tails}:
             reconcile_part(self.tx, touched)
 
@@ -300,11 +304,25 @@ class Reconciler:
         for _, data in self.files.read_lines(log_name(journal.id), 0, size):
             line = decode_line(data)
             if line is not None and not self._stored(journal, line):
-                message = (
-                    f"the log of {journal.id} tells another history than the database: entry {line.seq} ({line.id}); "
-                    f"nothing is written to it until one of them is moved aside"
-                )
-                raise LogForked(message)
+                self._refuse_line(journal, line)
+
+    def _refuse_other_chain(self, journal: Journal, size: int) -> None:
+        """Stop when a log whose own chain is whole goes on otherwise than the database, however short it is."""
+        seq, digest = journal.base_seq, journal.base_digest
+        for _, data in self.files.read_lines(log_name(journal.id), 0, size):
+            line = decode_line(data)
+            if line is None or line.seq != seq + 1 or row_digest(journal.id, digest, row := line.row()) != row.digest:
+                return
+            if not self._stored(journal, line):
+                self._refuse_line(journal, line)
+            seq, digest = row.seq, row.digest
+
+    def _refuse_line(self, journal: Journal, line: Line) -> None:
+        message = (
+            f"the log of {journal.id} tells another history than the database: entry {line.seq} ({line.id}); "
+            f"nothing is written to it until one of them is moved aside"
+        )
+        raise LogForked(message)
 
     def _stored(self, journal: Journal, line: Line) -> bool:
         if not journal.base_seq < line.seq <= journal.head_seq:
@@ -353,8 +371,17 @@ def stored_rows(tx: Transaction, journal: Journal) -> Iterator[Row]:
     """Yield a journal's own entries, in pages that are read to their end before the first is used."""
     after, last = journal.entry_key(journal.base_seq), journal.entry_key(journal.head_seq)
     while rows := tx.rows(SQL.read_full_entries, (after, last, READ_ROWS_MAX)):
-        yield from map(Row._make, rows)
-        after = journal.entry_key(rows[-1][0])
+        for row in map(Row._make, rows):
+            after += 1
+            if journal.entry_key(row.seq) != after:
+                break
+            yield row
+        else:
+            continue
+        break
+    if after != last:
+        message = f"state.db does not hold all entries of {journal.id}; its log is left as it is"
+        raise RecordDamaged(message)
 
 
 def rewrite_log(tx: Transaction, journal: Journal) -> None:

@@ -128,7 +128,8 @@ class Transaction:
         if not journal.log_seen:
             journal.log_look = self.files.look(log_name(journal.id))
             size = journal.log_look.size if journal.log_look else 0
-            if size != journal.log_end or journal.id in self.files.suspect:
+            is_other = self.files.was_replaced(log_name(journal.id), journal.log_look)
+            if size != journal.log_end or is_other or journal.id in self.files.suspect:
                 raise MismatchError(journal.id)
             journal.log_seen = True
 

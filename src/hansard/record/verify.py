@@ -278,9 +278,10 @@ def _verify(store: AnyStore, connection: ReadConnection) -> Report:
             findings += check.findings
             entries += check.entries
             sessions += row[1] != HOME_JOURNAL
-    for suffix, journal_id, size in list_logs(store.files):
-        if suffix == "jsonl" and journal_id not in known and size and not _known_now(connection, journal_id):
-            findings.append(Finding(journal_id, "stray", f"{log_name(journal_id)} is no session's log"))
+    for log in list_logs(store.files):
+        is_known = log.suffix != "jsonl" or log.journal_id in known or not log.size_bytes
+        if not is_known and not _known_now(connection, log.journal_id):
+            findings.append(Finding(log.journal_id, "stray", f"{log_name(log.journal_id)} is no session's log"))
     notes = [
         f"{tail_name(journal_id)} keeps what a crash left unfinished"
         for journal_id in sorted(known)

@@ -17,6 +17,7 @@ from hansard.record.operations.deliveries import delivery_value
 from hansard.record.operations.following import owners_text, read_circle
 from hansard.record.operations.sessions import session_value
 from hansard.record.operations.turns import turn_value
+from hansard.record.reading import EntriesGoneError
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
@@ -158,18 +159,32 @@ def lineage(snapshot: Snapshot, session_id: str) -> list[Stretch]:
 
 
 def page(snapshot: Snapshot, session_id: str, after: int, limit: int) -> list[tuple[int, str, str, int, int, e.Body]]:
-    """Return up to `limit` entries after a seq: (seq, id, kind, version, time, body)."""
+    """Return up to `limit` entries after a seq: (seq, id, kind, version, time, body).
+
+    They follow one another and reach the head, or the limit: a shorter page would be a shorter history, in silence.
+    """
     found: list[tuple[int, str, str, int, int, e.Body]] = []
     for stretch in lineage(snapshot, session_id):
         start = max(stretch.after, (stretch.after >> SEQ_BITS << SEQ_BITS) + after)
         if start >= stretch.last or len(found) >= limit:
             continue
-        for seq, entry_id, kind, version, ignorable, at, data in snapshot.rows(
-            SQL.read_entries, (start, stretch.last, limit - len(found))
-        ):
+        rows = snapshot.rows(SQL.read_entries, (start, stretch.last, limit - len(found)))
+        _check_contiguous(session_id, [row[0] for row in rows], stretch._replace(after=start), limit - len(found))
+        for seq, entry_id, kind, version, ignorable, at, data in rows:
             body = e.decode_body(kind, version, data, ignorable=bool(ignorable))
             found.append((seq, entry_id, kind, version, at, body))
     return found
+
+
+def _check_contiguous(session_id: str, seqs: list[int], stretch: Stretch, limit: int) -> None:
+    """Raise when a page lacks entries of a stretch."""
+    base = stretch.after >> SEQ_BITS << SEQ_BITS
+    count = min(limit, stretch.last - stretch.after)
+    for expected, seq in zip(range(stretch.after - base + 1, stretch.after - base + 1 + count), seqs, strict=False):
+        if seq != expected:
+            raise EntriesGoneError(session_id, expected)
+    if len(seqs) < count:
+        raise EntriesGoneError(session_id, stretch.after - base + len(seqs) + 1)
 
 
 def read_entries(snapshot: Snapshot, session_id: str, after: int, limit: int) -> list[e.Entry]:

@@ -90,6 +90,10 @@ SELECT stamp FROM record
 -- The heads of all journals that changed until now were compared with their entries.
 UPDATE record SET checked = commits
 
+-- name: unchecked_journals
+-- The journals that changed since heads were last compared.
+SELECT id FROM journal WHERE touched > (SELECT checked FROM record)
+
 -- name: wrong_heads
 -- A journal whose head is not its last entry, or whose last entries (?1 of them) are not all there. With ?2 = 0 only
 -- those are looked at that changed since heads were last compared.
@@ -138,6 +142,10 @@ UPDATE journal SET log_end = ?, log_synced = ?, part_end = ? WHERE key = ?
 -- name: update_log_synced
 -- The log is known to be on the disk up to here; never beyond what is accounted for.
 UPDATE journal SET log_synced = max(log_synced, min(log_end, ?)) WHERE id = ?
+
+-- name: doubt_log
+-- The log tells another history: compare it again at each opening, also when it is as long as it should be.
+UPDATE journal SET log_synced = 0 WHERE id = ?
 
 -- name: touched_since
 -- The journals, of those that somebody follows (a JSON array), that changed after a commit of another process.

@@ -1,0 +1,181 @@
+"""Restores: files of a home put back by the tools that operators use, in random shapes (gate of the two legs, L10).
+
+Every entry that either leg holds after the restore is in the record afterwards, or the record refuses and says which
+leg to take: at opening (`LegsMixed`, `LogForked`), or when something is written to a session that has two histories.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+import pytest
+
+from hansard import HansardError, Message, Record
+from hansard.errors import LegsMixed, LogForked
+from tests.record.helpers_facts import ids_of, new_session, raw_rows, say
+
+SHAPES = 200 if os.environ.get("HANSARD_PROVE") else 25
+SESSIONS = ("one", "two", "three")
+TOOLS = ("cp", "cp -a", "rsync", "tar", "rename")
+WHAT = {
+    "database": ("state.db",),
+    "database and WAL": ("state.db", "state.db-wal"),
+    "WAL": ("state.db-wal",),
+    "logs": ("home.jsonl", "sessions"),
+    "home log": ("home.jsonl",),
+    "session logs": ("sessions",),
+    "home": ("state.db", "state.db-wal", "state.db-shm", "home.jsonl", "sessions"),
+    "database and logs": ("state.db", "home.jsonl", "sessions"),
+}
+DIRECTIONS = ("older", "newer", "diverged", "other home")
+
+Words = set[tuple[str, str]]
+"""Session ids and message ids."""
+
+
+class Shape(NamedTuple):
+    """One restore."""
+
+    tool: str
+    what: str
+    direction: str
+    checkpoint: str
+    """What happens to the WAL between two lives of the home."""
+
+    restart: bool
+    """Whether the WAL begins anew in the middle of a life."""
+
+
+def draw_shape(dice: random.Random) -> Shape:
+    """Draw one of the restores."""
+    return Shape(
+        tool=dice.choice(TOOLS),
+        what=dice.choice(list(WHAT)),
+        direction=dice.choice(DIRECTIONS),
+        checkpoint=dice.choice(("none", "PASSIVE", "TRUNCATE")),
+        restart=dice.random() < 0.5,
+    )
+
+
+async def live(home: Path, dice: random.Random, name: str, shape: Shape) -> None:
+    """Let a process say something in the home, and leave the WAL in one of its states."""
+    async with Record.open(home) as record:
+        for session_id in SESSIONS:
+            await new_session(record, session_id)
+        for number in range(dice.randrange(4, 24)):
+            await say(record, f"{name}-{number:02}", session_id=dice.choice(SESSIONS))
+            if shape.restart and number == 3:
+                raw_rows(home, "PRAGMA wal_checkpoint(PASSIVE)")
+    if shape.checkpoint != "none":
+        raw_rows(home, f"PRAGMA wal_checkpoint({shape.checkpoint})")
+
+
+def restore(tool: str, source: Path, target: Path, names: tuple[str, ...]) -> None:
+    """Put files back as an operator does."""
+    there = [name for name in names if (source / name).exists()]
+    if tool == "rename":
+        for name in there:
+            old = target / f"{name}.removed"
+            (target / name).rename(old) if (target / name).exists() else None
+            (source / name).rename(target / name)
+            shutil.rmtree(old) if old.is_dir() else old.unlink(missing_ok=True)
+        return
+    if tool == "tar":
+        archive = source.parent / "backup.tar"
+        subprocess.run(["tar", "-C", source, "-cf", archive, *there], check=True)
+        subprocess.run(["tar", "-C", target, "-xf", archive], check=True)
+        return
+    flags = {"cp": ["cp", "-r"], "cp -a": ["cp", "-a"], "rsync": ["rsync", "-a", "--ignore-times"]}[tool]
+    subprocess.run([*flags, *(source / name for name in there), f"{target}/"], check=True)
+
+
+def logged_words(home: Path) -> Words:
+    """Return the messages that the logs hold."""
+    found = set()
+    for path in (home / "sessions").rglob("*.jsonl"):
+        for line in path.read_bytes().splitlines():
+            entry = json.loads(line)
+            if entry["kind"] == "message.added":
+                found.add((path.stem, entry["id"]))
+    return found
+
+
+def stored_words(home: Path) -> Words:
+    """Return the messages that the database file holds without its WAL."""
+    if not (home / "state.db").exists():
+        return set()
+    connection = apsw.Connection(
+        f"file:{home}/state.db?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    )
+    query = "SELECT j.id, e.id FROM entry e JOIN journal j ON j.key = e.journal WHERE e.kind = 'message.added'"
+    try:
+        return set(connection.execute(query))
+    except apsw.SQLError:
+        return set()  # everything is in the WAL: the file has no tables yet
+    finally:
+        connection.close()
+
+
+async def read_words(home: Path) -> tuple[Words, set[str]]:
+    """Return what the record holds, and the journals that it refuses to write to because they have two histories."""
+    forked = set()
+    async with Record.open(home) as record:
+        found = {(session.id, id) for session in await record.sessions() for id in await ids_of(record, session.id)}
+        for session_id in SESSIONS:
+            try:
+                await record.append(session_id, Message.user("after", id="after"))
+            except LogForked as error:
+                assert session_id in str(error)  # noqa: PT017 - the message names it
+                forked.add(session_id)
+        wrong = {finding.session_id for finding in (await record.verify()).findings}
+        forked |= wrong & {"~home"}
+        assert wrong <= forked
+    return found, forked
+
+
+async def play(tmp_path: Path, number: int, seed: int) -> None:
+    """Make a home and a backup, restore, and compare."""
+    dice = random.Random(f"{seed}-{number}")
+    shape = draw_shape(dice)
+    home, backup = tmp_path / f"home-{number}", tmp_path / f"backup-{number}"
+    told = f"HANSARD_SEED={seed}, number {number}: {shape}"
+    if shape.direction == "other home":
+        await live(home, dice, "a", shape)
+        await live(backup, dice, "x", shape)
+    else:
+        await live(home, dice, "a", shape)
+        shutil.copytree(home, backup)
+        await live(backup if shape.direction == "newer" else home, dice, "b", shape)
+        if shape.direction == "diverged":
+            await live(backup, dice, "c", shape)
+    restore(shape.tool, backup, home, WHAT[shape.what])
+    expected = logged_words(home) | stored_words(home)
+    may_refuse = shape.direction in {"diverged", "other home"}
+    try:
+        found, forked = await read_words(home)
+    except (LegsMixed, LogForked) as error:
+        if not may_refuse or "move" not in str(error):
+            raise AssertionError(told) from error
+        return
+    missing = {word for word in expected - found if word[0] not in forked}
+    assert not missing, (told, sorted(missing))
+    assert not forked or may_refuse, (told, forked)
+
+
+@pytest.mark.loss("B26")
+async def test_a_restore_loses_nothing_that_either_leg_holds(tmp_path: Path, seed: int) -> None:
+    """Random shapes: tool × files × direction × state of the WAL."""
+    if shutil.which("rsync") is None:
+        pytest.skip("rsync is not installed: scripts/system-packages does that")
+    for number in range(SHAPES):
+        try:
+            await play(tmp_path, number, seed)
+        except HansardError as error:
+            raise AssertionError((f"HANSARD_SEED={seed}", number, error)) from error
