@@ -77,10 +77,7 @@ class Keeping:
 
     def given(self, name: str) -> str:
         """What a person put into a file of the folder, such as `password`; empty when there is none."""
-        try:
-            return (self.folder / name).read_text(encoding="utf-8").strip()
-        except FileNotFoundError:
-            return ""
+        return (self._read_bytes(name) or b"").decode(errors="replace").strip()
 
     def keep_recovery_key(self, text: str) -> None:
         """Keep the recovery key."""
@@ -88,11 +85,9 @@ class Keeping:
 
     def pickle_key(self) -> str:
         """The key that the crypto store is encrypted with; made when there is none."""
-        try:
-            return (self.folder / "pickle-key").read_text(encoding="utf-8").strip()
-        except FileNotFoundError:
+        if self._read_bytes("pickle-key") is None:
             self._write("pickle-key", secrets.token_urlsafe(32).encode())
-            return self.pickle_key()
+        return self.given("pickle-key")
 
     def has_store(self, device_id: str) -> bool:
         """Whether a device's keys are here. A device without its keys is a stranger to everybody it wrote to."""
@@ -104,12 +99,20 @@ class Keeping:
         os.close(os.open(self.folder / name, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE))
         return name
 
-    def _read(self, name: str, kind: type[T]) -> T | None:
+    def _read_bytes(self, name: str) -> bytes | None:
+        """Return a file's content; None when there is none. One that cannot be read is named."""
         try:
-            return msgspec.json.decode((self.folder / name).read_bytes(), type=kind)
+            return (self.folder / name).read_bytes()
         except FileNotFoundError:
             return None
-        except msgspec.MsgspecError:
+        except OSError as error:
+            raise ConfigInvalid(f"{self.folder / name} cannot be read: {error.strerror}") from None
+
+    def _read(self, name: str, kind: type[T]) -> T | None:
+        data = self._read_bytes(name)
+        try:
+            return None if data is None else msgspec.json.decode(data, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             # The text of the error could repeat a secret.
             raise ConfigInvalid(f"{self.folder / name} is not what was written there; move it aside.") from None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -17,6 +17,8 @@ from hansard.errors import ConfigInvalid
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+T = TypeVar("T")
 
 FOLDER: Final = "telegram"
 FOLDER_MODE: Final = 0o700
@@ -94,12 +96,7 @@ class Places:
 
     def _known(self) -> dict[str, str]:
         if self._first is None:
-            try:
-                self._first = msgspec.json.decode(self._path.read_bytes(), type=dict[str, str])
-            except FileNotFoundError:
-                self._first = {}
-            except msgspec.MsgspecError:
-                raise ConfigInvalid(f"{self._path} is not what was written there; move it aside.") from None
+            self._first = read_kept(self._path, dict[str, str], {})
         return self._first
 
 
@@ -124,10 +121,19 @@ class Leaving:
             write_whole(self._path, msgspec.json.encode([each for each in known if each != chat_id]))
 
     def _known(self) -> list[int]:
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=list[int])
-        except (FileNotFoundError, msgspec.MsgspecError):
-            return []
+        return read_kept(self._path, list[int], [])
+
+
+def read_kept(path: Path, kind: type[T], missing: T) -> T:
+    """Return what was written into a file; one that is damaged or cannot be read is named."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return missing
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise ConfigInvalid(f"{path} is not what was written there; move it aside.") from None
+    except OSError as error:
+        raise ConfigInvalid(f"{path} cannot be read: {error.strerror}") from None
 
 
 def write_whole(path: Path, data: bytes) -> None:
