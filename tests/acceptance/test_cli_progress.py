@@ -146,7 +146,6 @@ async def test_an_import_that_is_interrupted_is_completed_by_the_next(  # noqa: 
         assert (await record.verify()).ok
 
 
-@pytest.mark.timeout(120)
 def test_a_rebuild_shows_how_far_it_is(tmp_path: Path) -> None:
     """A command that waits for another process to rebuild the record says on standard error how far that is."""
     write_logs(tmp_path / "home", sessions=1_000, messages=1)

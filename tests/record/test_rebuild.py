@@ -27,7 +27,7 @@ from tests.record.helpers_logs import write_logs
 from tests.record.helpers_process import rebuild
 
 PROVE = bool(os.environ.get("HANSARD_PROVE"))
-DEADLINE_SECONDS = 120
+DEADLINE_SECONDS = 600
 
 
 def count_journals(home: Path) -> int:
