@@ -18,6 +18,7 @@ from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.limits import PATIENCE_SECONDS
 from hansard.errors import InvalidInput, RecordUnavailable
 from hansard.record.api import Record
+from hansard.record.causes import explain, framed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -35,10 +36,24 @@ def has_record(home: Path) -> bool:
     return any((home / name).exists() for name in LEGS)
 
 
+def check_place(home: Path) -> None:
+    """Refuse a home that is there and cannot be entered: a file, or a folder that this user may not use."""
+    try:
+        (home / LEGS[0]).lstat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        error.filename = str(home)
+        raise framed(explain(error), f"the home {home} cannot be used") from error
+
+
 def check_record(home: Path) -> None:
     """Refuse a home in which there is no record."""
+    check_place(home)
     if not has_record(home):
-        raise InvalidInput(f"there is no record at {home}: nobody has talked there yet, or it is elsewhere (--home)")
+        error = InvalidInput(f"there is no record at {home}: nobody has talked there yet, or it is elsewhere")
+        error.hint = "Give the home of the record with --home or HANSARD_HOME. Nothing was created."
+        raise error
 
 
 @asynccontextmanager

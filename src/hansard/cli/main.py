@@ -49,7 +49,11 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--home", type=click.Path(path_type=Path), help="Where the record lives; $HANSARD_HOME or ~/.hansard.")
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path, readable=False),
+    help="Where the record lives; $HANSARD_HOME or ~/.hansard.",
+)
 @click.option(
     "-r",
     "--resume",

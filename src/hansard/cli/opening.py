@@ -11,6 +11,7 @@ import click
 
 from hansard.app.config import load_config
 from hansard.app.wiring import App, open_app
+from hansard.cli.existing import check_place
 from hansard.cli.printing import Meter
 from hansard.engine.turns import ASKS_AGAIN
 from hansard.record.causes import explain_delay
@@ -60,6 +61,7 @@ async def opened(
     options: Options, report: Callable[[str, BaseException], None] = report_to_stderr, *, tells_trouble: bool = True
 ) -> AsyncIterator[App]:
     """Open what a talk needs, and begin to get the model ready."""
+    check_place(options.home)
     settings = load_config(options.home, os.environ, options.settings).settings
     telling = asyncio.get_running_loop().call_later(TELL_SECONDS, tell_waiting, options.home)
     meter = Meter()

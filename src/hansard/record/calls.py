@@ -117,7 +117,7 @@ async def open_in_thread(
                 watch.start()
             now = time.monotonic()
             if now - watch.moved_at > patience_seconds:
-                frame = f"the record at {watch.home} could not be opened within {patience_seconds:g} s"
+                frame = f"the record at {watch.home} could not be opened for writing within {patience_seconds:g} s"
                 raise framed(explain_delay(watch.home / "locks"), frame)
             if now - began > QUIET_SECONDS and (progress := watch.take()) is not None:
                 show(progress)

@@ -36,6 +36,7 @@ class Cause(StrEnum):
     NOT_A_FOLDER = "not_a_folder"
     IS_A_FOLDER = "is_a_folder"
     IS_A_LINK = "is_a_link"
+    NOT_A_FILE = "not_a_file"
     LOCKED_BY_STRANGER = "locked_by_stranger"
     LOCK_HELD = "lock_held"
     LOCK_HOLDER_STOPPED = "lock_holder_stopped"
@@ -101,6 +102,10 @@ WORDS: Final[dict[Cause, Words]] = {
     Cause.IS_A_LINK: Words(
         "a symbolic link lies where a file must be",
         f"{SAFE}. Put the file itself in place of the link and try again.",
+    ),
+    Cause.NOT_A_FILE: Words(
+        "something else lies where a file must be",
+        f"{SAFE}. Move it away and try again.",
     ),
     Cause.LOCKED_BY_STRANGER: Words(
         "another program holds state.db locked",
@@ -227,6 +232,13 @@ def framed(problem: HansardError, frame: str, kind: type[HansardError] | None = 
     return error
 
 
+def misplaced(path: str, mode: int) -> HansardError:
+    """Return the error of something that is no file at the place of one of the record's files."""
+    kinds = {stat.S_IFDIR: Cause.IS_A_FOLDER, stat.S_IFLNK: Cause.IS_A_LINK}
+    problem = tell(kinds.get(stat.S_IFMT(mode), Cause.NOT_A_FILE), path)
+    return framed(problem, "the record cannot be used as it is", RecordDamaged)
+
+
 def explain_waiting(locks: Path | str) -> HansardError | None:
     """Return the error of another process that holds the write lock; None when none is known to hold it."""
     holder = find_lock_holder(os.path.join(locks, "write"))
@@ -248,6 +260,9 @@ def look_for_cause(database: str, *, writes: bool) -> HansardError | None:
     folder = os.path.dirname(database) or "."
     try:
         os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        return tell(ERRNO_CAUSES.get(error.errno or 0, Cause.OTHER), database)
+    try:
         space = os.statvfs(f"{folder}/.")  # fails where a file lies in place of the folder
         for side in ("", "-wal", "-shm"):
             if os.path.lexists(f"{database}{side}"):

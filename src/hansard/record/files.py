@@ -18,8 +18,8 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.limits import LINE_BYTES_MAX, LOG_HANDLES_MAX, LOG_HANDLES_MIN, LOG_HANDLES_SHARE
-from hansard.errors import HomeMoved, LogUnwritable, RecordDamaged
-from hansard.record.causes import explain, framed
+from hansard.errors import HomeMoved, LogUnwritable
+from hansard.record.causes import explain, framed, misplaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -219,8 +219,7 @@ class LogFiles:
         except OSError as error:
             raise self.name_error(name, error, "found") from error
         if not stat.S_ISREG(found.st_mode):
-            message = f"{name} is not a file: something else lies in its place"
-            raise RecordDamaged(message)
+            raise misplaced(self.path(name), found.st_mode)
         return Look(found.st_dev, found.st_ino, found.st_size)
 
     def was_replaced(self, name: str, seen: Look | None) -> bool:

@@ -13,6 +13,9 @@ WAL_LOCKS = range(120, 128)
 
 STOPPED = frozenset("Tt")
 
+READS = 4
+"""The kernel gives its list in pieces. A lock can be missing when others come and go meanwhile, so it is read again."""
+
 
 class Holder(NamedTuple):
     """A process that holds a lock."""
@@ -62,12 +65,16 @@ def _locks_of(path: str) -> Iterator[Lock]:
     """Yield the locks of a file that are held, not waited for."""
     try:
         found = os.stat(path)
-        with open("/proc/locks", encoding="ascii") as file:
-            lines = file.read().splitlines()
+        lines = {line.partition(":")[2] for _ in range(READS) for line in _read_locks()}
     except OSError:
         return
     place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
     for line in lines:
         fields = line.split()
-        if fields[1] != "->" and fields[5] == place:
-            yield Lock(fields[1], fields[3], int(fields[4]), int(fields[6]))
+        if fields[0] != "->" and fields[4] == place:
+            yield Lock(fields[0], fields[2], int(fields[3]), int(fields[5]))
+
+
+def _read_locks() -> list[str]:
+    with open("/proc/locks", encoding="ascii") as file:
+        return file.read().splitlines()

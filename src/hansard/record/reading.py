@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import apsw
 
-from hansard.errors import RecordDamaged
 from hansard.record.belonging import does_fit
-from hansard.record.causes import Cause, map_error, tell
+from hansard.record.causes import Cause, map_error, misplaced, tell
 from hansard.record.sqlite.connection import fetch, is_guarded, open_connection, open_untouched
 from hansard.record.sqlite.migrate import is_unfinished
 from hansard.record.sqlite.queries import SQL
@@ -97,8 +96,7 @@ def look_at(path: Path) -> DatabaseLook:
             found.append(None)
             continue
         if not stat.S_ISREG(seen.st_mode):
-            message = f"{path.name}{side} is not a file: something else lies in its place"
-            raise RecordDamaged(message)
+            raise misplaced(f"{path}{side}", seen.st_mode)
         found.append((seen.st_dev, seen.st_ino))
         if not side:
             written = (seen.st_mtime_ns, seen.st_size)

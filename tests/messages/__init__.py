@@ -1,0 +1,1 @@
+"""What people are told when something is wrong: each fault, with the real commands, against a table of messages."""
