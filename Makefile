@@ -82,7 +82,7 @@ prove: setup ## the full counts of kills, cuts, faults and seeds; writes docs/pr
 	@scripts/system-packages
 	@$(BIN)/python scripts/synapse.py || echo "Synapse cannot be installed: what needs a homeserver is not proved." >&2
 	@rm -rf .prove; status=0; \
-	HANSARD_PROVE=1 $(BIN)/python -m pytest tests/crash tests/accidents tests/record/test_state_machine.py --timeout=3600 --junitxml=.prove/crash.xml || status=$$?; \
+	HANSARD_PROVE=1 $(BIN)/python -m pytest tests/crash tests/accidents tests/record/test_state_machine.py tests/record/test_rebuild.py tests/record/test_old_homes.py --timeout=3600 --junitxml=.prove/crash.xml || status=$$?; \
 	HANSARD_PROVE=1 $(BIN)/python -m pytest tests/shown -n $(WORKERS) --dist loadgroup --timeout=3600 --junitxml=.prove/shown.xml || status=$$?; \
 	HANSARD_PROVE=1 $(BIN)/python -m pytest tests/gateway tests/telegram tests/engine tests/validity tests/messages tests/record/test_read_only.py --timeout=3600 --junitxml=.prove/gateway.xml || status=$$?; \
 	$(BIN)/python -m tests.proof && exit $$status

@@ -326,8 +326,12 @@ class Caller:
     async def room(self) -> None:
         """Hold a caller back while too much waits for the writer."""
         deadline = self._loop.time() + self.patience_seconds
+        watch = ProgressWatch(self.store.home, self.store.work)
         while self.crowded():
             if self._loop.time() > deadline:
+                if watch.has_moved():
+                    deadline = self._loop.time() + self.patience_seconds
+                    continue
                 raise framed(self.store.problem, "too much waits to be written", RecordUnavailable)
             await asyncio.sleep(ROOM_POLL_SECONDS)
 
