@@ -20,7 +20,7 @@ from hansard.record.api import Record
 from hansard.record.calls import Caller
 from hansard.record.memory import Memory
 from hansard.record.operations.home import Accepted
-from hansard.record.operations.people import Parted
+from hansard.record.operations.people import Found, Parted
 from hansard.record.store import Wiring
 from hansard.record.transaction import Transaction
 from hansard.testing.clock import FakeClock
@@ -54,6 +54,8 @@ def essence(result: object) -> object:
         return [entry.id for entry in result.entries], [turn.id for turn in result.turns]
     if isinstance(result, Code):
         return result.owner
+    if isinstance(result, Found):
+        return result.code.owner if result.code is not None else result.refusal
     return None if isinstance(result, bool | list | Parted) else result
 
 
