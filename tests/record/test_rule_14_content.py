@@ -11,6 +11,7 @@ import pytest
 
 from hansard import IdConflict, InvalidInput, Message, Record, TooLarge, ToolCall
 from hansard.domain.entries import Header, chain_digest, chain_start
+from hansard.domain.messages import clean_part
 from hansard.domain.text import clean_value
 from tests.record.helpers_facts import (
     SESSION,
@@ -201,7 +202,8 @@ async def test_the_table_of_text(home: Path, text: str, recorded: str) -> None:
     async with Record.open(home) as record:
         whole, call, streamed = await record.load_transcript(SESSION)
         assert (whole.text, streamed.text) == (recorded, recorded)
-        assert call.parts == (ToolCall(id="1", name="n", arguments=recorded),)
+        assert call.parts == (clean_part(ToolCall(id="1", name="n", arguments=text)),)
+        assert [part.arguments for part in call.parts if isinstance(part, ToolCall)] == [recorded]
         await assert_clean(record)
 
 

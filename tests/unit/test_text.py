@@ -9,12 +9,15 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from hansard.domain.messages import Text, ToolCall, clean_part, original
 from hansard.domain.text import (
     INTEGER_MAX,
     NESTING_MAX,
     clean_name,
     clean_text,
     clean_value,
+    escape_text,
+    restore_text,
     split_pending_surrogate,
 )
 from hansard.errors import InvalidInput, TooLarge
@@ -145,3 +148,31 @@ def test_a_name_has_a_limit() -> None:
     assert clean_name("é" * 10, "a title", 10) == "é" * 10
     with pytest.raises(TooLarge, match="a title has 11 characters; the limit is 10"):
         clean_name("é" * 11, "a title", 10)
+
+
+@given(ANY_TEXT)
+@pytest.mark.loss("C11")
+def test_nothing_of_a_text_is_lost(text: str) -> None:
+    """Text and runs give what came in, with halves that meet joined; so does text that holds escapes and U+FFFD."""
+    joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    shown, runs = escape_text(text)
+    assert shown == clean_text(text)
+    assert restore_text(shown, runs) == joined
+    part = clean_part(ToolCall(id="1", name="t", arguments=text))
+    assert original(part, "arguments") == joined
+    assert clean_part(part) == part
+    assert original(clean_part(Text(f"{part.escaped}\ufffd{text}"))) == f"{part.escaped}\ufffd{joined}"
+
+
+@pytest.mark.parametrize(
+    "escaped",
+    ["2|text=0:0", "1|text=5:0", "1|text=0:41", "1|text=0:0*999999999", "1|text=x", "1|other=0:0", "|", "1|text=1:0"],
+)
+def test_escapes_that_do_not_fit_are_left_out(escaped: str) -> None:
+    """An import cannot claim what was not said: an escape stands for a U+FFFD, or for nothing."""
+    assert clean_part(Text("\ufffdab", escaped=escaped)) == Text("\ufffdab")
+
+
+def test_an_escape_that_fits_is_kept() -> None:
+    """A part that was cleaned before, and came by an export, stays as it is."""
+    assert original(clean_part(Text("\ufffdab", escaped="1|text=0:0"))) == "\0ab"

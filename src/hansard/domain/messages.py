@@ -9,7 +9,7 @@ from typing import Self
 import msgspec
 
 from hansard.domain.ids import new_id
-from hansard.domain.text import clean_text
+from hansard.domain.text import escape_text, join_escapes, restore_text, split_escapes
 from hansard.errors import InvalidInput
 
 
@@ -55,6 +55,8 @@ class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
 
     text: str
     form: TextForm = TextForm.WORDS
+    escaped: str = ""
+    """What stood where the texts of this part have U+FFFD: see `hansard.domain.text`. So in every kind of part."""
 
 
 class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True):
@@ -68,6 +70,7 @@ class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True
     signature: str = ""
     model: str = ""
     id: str = ""
+    escaped: str = ""
 
 
 SIGNS_TEXT = "text"
@@ -83,6 +86,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, tag="tool_call", omit_
     signature: str = ""
     """What the provider wants back with it, and `model`, which made it: nobody else is given the signature."""
     model: str = ""
+    escaped: str = ""
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True, tag="tool_result", omit_defaults=True):
@@ -92,6 +96,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True, tag="tool_result", o
     text: str = ""
     outcome: ToolOutcome = ToolOutcome.OK
     blob: str = ""
+    escaped: str = ""
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, tag="file", omit_defaults=True):
@@ -103,6 +108,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True, tag="file", omit_defaults=
     size_bytes: int = 0
     transcript: str = ""
     """What a voice note says. In the record that is an entry of its own; a conversation has it here."""
+    escaped: str = ""
 
 
 Part = Text | Reasoning | ToolCall | ToolResult | File
@@ -113,12 +119,26 @@ def clean_part(part: Part) -> Part:
     if not isinstance(part, Part):
         message = f"a message consists of parts, not of {type(part).__name__}"
         raise InvalidInput(message)
-    changes = {}
+    known = split_escapes(part.escaped) if part.escaped else {}
+    changes: dict[str, str] = {}
+    escapes: dict[str, str] = {}
     for name in part.__struct_fields__:
         value = getattr(part, name)
-        if isinstance(value, str) and (cleaned := clean_text(value)) is not value:
+        if not isinstance(value, str) or name == "escaped":
+            continue
+        cleaned, escapes[name] = escape_text(restore_text(value, known[name]) if name in known else value)
+        if cleaned != value:
             changes[name] = cleaned
-    return msgspec.structs.replace(part, **changes) if changes else part
+    escaped = join_escapes(escapes)
+    if changes or escaped != part.escaped:
+        return msgspec.structs.replace(part, **changes, escaped=escaped)
+    return part
+
+
+def original(part: Part, name: str = "text") -> str:
+    """Return a text of a part as it came in, with what a record cannot carry as it is."""
+    value: str = getattr(part, name)
+    return restore_text(value, split_escapes(part.escaped).get(name, "")) if part.escaped else value
 
 
 RETRACTED = "(deleted in the chat)"

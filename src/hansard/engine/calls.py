@@ -148,7 +148,7 @@ async def shorten(record: Record, output: str, bytes_max: int) -> tuple[str, str
     """Return what the model is given of an output, and the blob that holds all of it when that is less."""
     data = clean_text(output).encode()
     if len(data) <= bytes_max:
-        return data.decode(), ""
+        return output, ""
     blob = await record.put_blob(data) if len(data) <= BLOB_BYTES_MAX else ""
     head = data[: bytes_max * 3 // 4].decode(errors="ignore")
     tail = data[-(bytes_max // 4) :].decode(errors="ignore")

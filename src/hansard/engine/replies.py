@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hansard.domain.messages import Message, ToolCall
+from hansard.domain.messages import Message, ToolCall, clean_part
 from hansard.domain.requests import Called, Delta, Failure, FailureKind, Finished, FinishReason, Usage
-from hansard.domain.text import clean_text
 from hansard.engine.calls import Calls
 
 if TYPE_CHECKING:
@@ -113,7 +112,9 @@ async def stream_answer(turn: Turn, model: Model, request: Request) -> Answer:
 
 def clean_call(call: ToolCall) -> ToolCall:
     """Return a call with every text as it can be recorded."""
-    return ToolCall(id=clean_text(call.id), name=clean_text(call.name), arguments=clean_text(call.arguments))
+    cleaned = clean_part(ToolCall(id=call.id, name=call.name, arguments=call.arguments))
+    assert isinstance(cleaned, ToolCall)
+    return cleaned
 
 
 class AnswerWriter:

@@ -18,7 +18,7 @@ from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX, RE
 from hansard.domain.messages import Message, Part, Reasoning, Text, clean_part
 from hansard.domain.requests import Usage
 from hansard.domain.text import clean_text, split_pending_surrogate
-from hansard.domain.transcript import PART_KINDS
+from hansard.domain.transcript import PART_KINDS, join_chunks
 from hansard.domain.turns import TurnInfo, TurnState
 from hansard.errors import HansardError, IdConflict, InvalidInput, LeaseHeld, LimitReached, OutcomeUnknown, TooLarge
 from hansard.record.operations import questions
@@ -252,6 +252,8 @@ class Reply:
         self._half = ""
         self._half_part = "text"
         self._parts: list[Part] = []
+        self._said: list[tuple[str, str]] = []
+        self._is_escaped = False
         self._arranged: tuple[Part, ...] = ()
         self._error: BaseException | None = None
 
@@ -277,11 +279,11 @@ class Reply:
         if self._error is not None:
             raise self._error
         if self._half and part != self._half_part:
-            self._queue(clean_text(self._half), self._half_part)
+            self._queue(self._half, self._half_part)
             self._half = ""
         whole, self._half = split_pending_surrogate(self._half + text)
         self._half_part = part
-        self._queue(clean_text(whole), part)
+        self._queue(whole, part)
         if self._caller.crowded():
             await self._caller.room()
 
@@ -296,7 +298,10 @@ class Reply:
         """Give all of it once more, in the parts that the provider gave it; counts if it says what was streamed."""
         self._arranged = tuple(clean_part(part) for part in parts)
 
-    def _queue(self, text: str, part: str) -> None:
+    def _queue(self, said: str, part: str) -> None:
+        text = clean_text(said)
+        self._is_escaped = self._is_escaped or text is not said
+        self._said.append((part, said))
         data = text.encode()
         size = len(data)
         if not size:
@@ -339,8 +344,11 @@ class Reply:
             return
         try:
             if self._half:
-                self._queue(clean_text(self._half), self._half_part)
+                self._queue(self._half, self._half_part)
                 self._half = ""
+            if self._is_escaped and not self._arranged:
+                # Chunks are text only; what they could not carry is recorded beside the text with the seal.
+                self._arranged = (*(clean_part(part) for part in join_chunks(self._said)), *self._parts)
             if self._error is not None:
                 raise self._error
             said = Said(self.id, self._hash.digest(), tuple(self._parts), self._arranged)
