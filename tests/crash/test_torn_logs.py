@@ -120,7 +120,10 @@ async def test_a_log_damaged_by_a_crash_is_healed_from_the_database(
 async def test_a_log_that_rotted_later_is_found_by_verify_and_healed(
     home: Path, play: Play, damage: Callable[[Path], None]
 ) -> None:
-    """A synced log that changes at the same size is shown by verify, harms nobody, and comes back when moved aside."""
+    """A synced log that changes at the same size harms nobody: opening repairs it, or verify shows it.
+
+    Opening sees a change of the last line. After any other, the log comes back when it is moved aside.
+    """
     await play(home)
     async with Record.open(home):
         pass
@@ -129,7 +132,7 @@ async def test_a_log_that_rotted_later_is_found_by_verify_and_healed(
         assert await told(record, LEFT) == LEFT_TOLD
         await record.append(LEFT, Message.user("goes on", id="on"))
         report = await record.verify()
-        assert {finding.session_id for finding in report.findings} == {LEFT}
+        assert {finding.session_id for finding in report.findings} == ({LEFT} if damage is nul_hole else set())
     (home / LEFT_LOG).rename(home / "rotten")
     async with Record.open(home) as record:
         assert await told(record, LEFT) == [*LEFT_TOLD, ("on", "goes on")]

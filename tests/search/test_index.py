@@ -262,6 +262,30 @@ async def test_drift_is_noticed(home: Path, drift: str) -> None:
         await check(record, [*ASKED, Asked("word", since=said[0].at, until=said[-1].at), Asked("one more")], said)
 
 
+NOT_ASKED = {
+    "another rule",
+    "another database",
+    "commits lie ahead",
+    "commits lie behind",
+    "no state",
+    "nothing is done",
+}
+"""Drifts that are seen before the index is asked: the entries themselves are searched then."""
+
+
+@pytest.mark.loss("D8")
+@pytest.mark.parametrize("drift", sorted(DRIFTS.keys() - NOT_ASKED))
+async def test_verify_asks_the_index(home: Path, drift: str) -> None:
+    """An index that hides a message, or says something else of it, is a finding of `verify`, although nothing fails."""
+    async with Record.open(home) as record:
+        await fill(record)
+        index_all(record)
+        assert (await record.verify()).findings == []
+        with index_held(home):
+            change_index(home, *DRIFTS[drift])
+            assert [finding.what for finding in (await record.verify()).findings] == ["search"]
+
+
 async def test_tokens_of_another_rule_are_not_believed(home: Path) -> None:
     """An index whose tokens were made by another rule, or by other tables of Unicode, is not asked, not even once."""
     async with Record.open(home) as record:

@@ -25,7 +25,7 @@ from hansard.record.causes import map_error
 from hansard.record.locks import TryLock
 from hansard.record.reading import Identity, ReplacedError, Snapshot, look_at, open_reader
 from hansard.record.search_docs import Doc, Scanner, joined
-from hansard.record.search_drift import Sampler
+from hansard.record.search_drift import VERIFY_TOKENS, Sampler
 from hansard.record.sqlite.connection import fetch, immediate, is_guarded, open_connection, open_untouched
 from hansard.record.sqlite.queries import SEARCH, SEARCH_SCHEMA, SQL
 
@@ -170,6 +170,25 @@ class SearchIndex:
                 logger.warning("the search index cannot be read, every entry is: %s", error)
                 self._close_reader()
         return look(None)
+
+    def finds_drift(self) -> bool:
+        """Ask the index for words of every message, and return whether it does not find one of them. For `verify`."""
+        sampler = Sampler(self._readers, VERIFY_TOKENS)
+        with self._reading:
+            connection = self._open_reader()
+            if connection is None or not self._is_current(connection):
+                return False
+            while True:
+                if sampler.finds_drift(connection):
+                    return True
+                if sampler.is_at_start:
+                    return False
+
+    def _is_current(self, connection: apsw.Connection) -> bool:
+        """Return whether the index is of this database: another one is made anew at the next step."""
+        database_id, commits = self._readers.read(lambda snapshot: snapshot.row(SQL.read_record))
+        rows = fetch(connection, SEARCH.read_state)
+        return bool(rows) and State(*rows[0]).is_of(database_id, commits)
 
     def close(self) -> None:
         """Close everything."""

@@ -205,7 +205,11 @@ class JournalCheck:
             told, counted = (journal.messages, journal.active_at), (self._messages, self._active_at)
             self.find("projection", f"messages and last activity are {told}; the entries give {counted}")
         if (journal.head_seq, journal.head_digest) != (self._seq, self._digest):
-            self.find("head", f"the head is seq {journal.head_seq}; the entries end at {self._seq}")
+            self.find(
+                "head",
+                f"state.db is wrong, not the log: its head is seq {journal.head_seq}, its entries end at {self._seq}; "
+                f"start Hansard again, it rebuilds state.db from the logs",
+            )
         if not self._log_broken:
             if self._offset != journal.log_end:
                 self.find("log", f"the log's lines end at byte {self._offset}, the database says {journal.log_end}")
@@ -282,12 +286,24 @@ def _verify(store: AnyStore, connection: ReadConnection) -> Report:
         is_known = log.suffix != "jsonl" or log.journal_id in known or not log.size_bytes
         if not is_known and not _known_now(connection, log.journal_id):
             findings.append(Finding(log.journal_id, "stray", f"{log_name(log.journal_id)} is no session's log"))
+    findings += _check_index(store)
     notes = [
         f"{tail_name(journal_id)} keeps what a crash left unfinished"
         for journal_id in sorted(known)
         if os.path.exists(store.files.path(tail_name(journal_id)))
     ]
     return Report(findings=findings, notes=notes, sessions=sessions, entries=entries)
+
+
+def _check_index(store: AnyStore) -> list[Finding]:
+    """Ask the search index for words of every message: it must find all of them."""
+    try:
+        if not store.search_index.finds_drift():
+            return []
+        detail = "search.db does not find every message; it is made anew by itself, or at once when it is deleted"
+    except apsw.Error as error:
+        detail = f"search.db is damaged ({error}); it is made anew by itself, or at once when it is deleted"
+    return [Finding("", "search", detail)]
 
 
 def _known_now(connection: ReadConnection, journal_id: str) -> bool:
