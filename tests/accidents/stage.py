@@ -251,7 +251,7 @@ class Play:
     def check_names(self, errors: dict[str, str]) -> None:
         """Assert that each refusal names the file, or of the side files of a database the database."""
         path = PATHS[self.cell.row]
-        names = ("state.db",) if path.startswith("state.db-") else (path.rpartition("/")[2],)
+        names = ("state.db", ".jsonl") if path.startswith("state.db") else (path.rpartition("/")[2],)
         silent = [each for where, each in errors.items() if where != "died" and not any(name in each for name in names)]
         assert not silent, f"{self.cell}: {names} is not named: {silent}"
 

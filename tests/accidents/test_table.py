@@ -25,17 +25,22 @@ REFUSED_SECONDS = 2.0
 CELLS = [Cell(*each) for each in product(PATHS, ACCIDENTS, MOMENTS, (False, True))]
 
 
+def is_definite(cell: Cell) -> bool:
+    """Return whether a cell has one outcome only; the others, which chance decides, are for the proof."""
+    return len(expected(cell.row, cell.accident, cell.moment)) == 1
+
+
 def draw_cells(seed: int, count: int) -> list[Cell]:
     """Return some cells, by a seed: each row and each column at least once, the rest by chance."""
     draw = random.Random(seed)
     rows, columns = list(PATHS), list(ACCIDENTS)
     draw.shuffle(rows)
     draw.shuffle(columns)
-    chosen = {
-        Cell(row, columns[number % len(columns)], MOMENTS[number % len(MOMENTS)], number % 2 == 1)
-        for number, row in enumerate(rows)
-    }
-    rest = [cell for cell in CELLS if cell not in chosen]
+    chosen = set()
+    for number, row in enumerate(rows):
+        cell = Cell(row, columns[number % len(columns)], MOMENTS[number % len(MOMENTS)], number % 2 == 1)
+        chosen.add(cell if is_definite(cell) else cell._replace(moment="idle"))
+    rest = [cell for cell in CELLS if cell not in chosen and is_definite(cell)]
     draw.shuffle(rest)
     return sorted([*chosen, *rest[: count - len(chosen)]], key=CELLS.index)
 
