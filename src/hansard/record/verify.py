@@ -286,8 +286,7 @@ def _verify(store: AnyStore, connection: ReadConnection) -> Report:
         is_known = log.suffix != "jsonl" or log.journal_id in known or not log.size_bytes
         if not is_known and not _known_now(connection, log.journal_id):
             findings.append(Finding(log.journal_id, "stray", f"{log_name(log.journal_id)} is no session's log"))
-    findings += _check_index(store)
-    notes = [
+    notes = _check_index(store) + [
         f"{tail_name(journal_id)} keeps what a crash left unfinished"
         for journal_id in sorted(known)
         if os.path.exists(store.files.path(tail_name(journal_id)))
@@ -295,15 +294,16 @@ def _verify(store: AnyStore, connection: ReadConnection) -> Report:
     return Report(findings=findings, notes=notes, sessions=sessions, entries=entries)
 
 
-def _check_index(store: AnyStore) -> list[Finding]:
-    """Ask the search index for words of every message: it must find all of them."""
+def _check_index(store: AnyStore) -> list[str]:
+    """Ask the search index for words of every message; one that does not find them all is made anew."""
     try:
-        if not store.search_index.finds_drift():
-            return []
-        detail = "search.db does not find every message; it is made anew by itself, or at once when it is deleted"
-    except apsw.Error as error:
-        detail = f"search.db is damaged ({error}); it is made anew by itself, or at once when it is deleted"
-    return [Finding("", "search", detail)]
+        is_wrong = store.search_index.finds_drift()
+    except apsw.Error:
+        is_wrong = True
+    if not is_wrong:
+        return []
+    store.search_index.begin_anew()
+    return ["search.db did not find every message; it is made anew"]
 
 
 def _known_now(connection: ReadConnection, journal_id: str) -> bool:
