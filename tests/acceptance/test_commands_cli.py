@@ -23,7 +23,7 @@ from tests.acceptance.stories_program import (
     write_script,
 )
 
-ECHO = {"text": "I was told: {last}"}
+ECHO = {"text": "I was told: {told}"}
 COUNTING = ({"text": "First answer."}, {"text": "Second answer."}, {"text": "Third answer."}, {"text": "Later answer."})
 """Answers that tell how many came before them in the request."""
 

@@ -39,7 +39,7 @@ from tests.terminal import tmux
 TRIP, BOOK = "20250101-080000-trip22", "20250102-080000-book22"
 """Two sessions; the second is the later one."""
 
-ECHO = {"text": "I was told: {last}"}
+ECHO = {"text": "I was told: {told}"}
 
 
 class Place(NamedTuple):

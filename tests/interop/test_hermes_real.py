@@ -161,7 +161,7 @@ async def test_imported_sessions_are_resumed_and_spoken_in(version: str, home: P
         for each in report.imported:
             conversation = await record.conversation(each.id)
             assert_valid(render(conversation.placed + conversation.waiting, conversation.ends))
-    hansard = Hansard(home, write_script(tmp_path / "script.toml", {"text": "I was told: {last}"}))
+    hansard = Hansard(home, write_script(tmp_path / "script.toml", {"text": "I was told: {told}"}))
     ended = await hansard.run("-r", ID, "-p", "Still there?")
     told = re.sub(r"data \w+", "data MARK", ended.text)
     late = "[Hansard: data MARK begins]\nlate\n[Hansard: data MARK ends]"

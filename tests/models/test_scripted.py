@@ -244,7 +244,7 @@ def test_every_key_is_documented() -> None:
     ],
 )
 async def test_last_is_what_the_person_said(tmp_path: Path, text: str, last: str) -> None:
-    """Hansard's own notes to the model, such as after an interrupt, are no words of the person."""
-    model = scripted(tmp_path, '[[answers]]\ntext = "<{last}>"\npieces = "whole"\n')
+    """`{last}` leaves out Hansard's own notes to the model, such as after an interrupt; `{told}` has them."""
+    model = scripted(tmp_path, '[[answers]]\ntext = "<{last}|{told}>"\npieces = "whole"\n')
     request = Request(system="", messages=(UserSaid("before"), AssistantSaid("cut"), UserSaid(text)))
-    assert (await ask(model, request)).text == f"<{last}>"
+    assert (await ask(model, request)).text == f"<{last}|{text}>"

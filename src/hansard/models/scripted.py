@@ -233,10 +233,10 @@ def filled(text: str, request: Request) -> str:
     """Return the text with what was said last in its places. In one pass: what people say is not read for places."""
     if "{" not in text:
         return text
-    last = next((without_notes(said.text) for said in reversed(request.messages) if isinstance(said, UserSaid)), "")
+    told = next((said.text for said in reversed(request.messages) if isinstance(said, UserSaid)), "")
     results = next((said.results for said in reversed(request.messages) if isinstance(said, ToolsSaid)), ())
-    values = {"{last}": last, "{result}": results[-1].text if results else ""}
-    return re.sub(r"\{last\}|\{result\}", lambda found: values[found[0]], text)
+    values = {"{told}": told, "{last}": without_notes(told), "{result}": results[-1].text if results else ""}
+    return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], text)
 
 
 def without_notes(text: str) -> str:
