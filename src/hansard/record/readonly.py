@@ -7,7 +7,7 @@ On crash: the private copy stays in the temporary folder, readable by this user 
 
     state.db is there and agrees with the logs             it is read where it lies
     missing, damaged, older schema, other than the logs    a private copy is made and repaired as opening repairs a home
-    a live process has the home open                       it is read where it lies: that process repairs it
+    a live process has the home open                       it is read where it lies; what it lacks is not shown
 """
 
 from __future__ import annotations
@@ -281,7 +281,8 @@ def judge_database(connection: apsw.Connection, home: Path, files: LogFiles) -> 
         return Judgement()
     what = f"{len(different)} of the logs {'differs' if len(different) == 1 else 'differ'} from state.db"
     if is_shared:
-        return Judgement(f"{what}; another process is repairing that and what it lacks is not shown", is_shared=True)
+        why = f"{what}; another process has the home open, so what state.db lacks is not shown"
+        return Judgement(why, is_shared=True)
     return Judgement(what)
 
 

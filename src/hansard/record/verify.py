@@ -208,7 +208,8 @@ class JournalCheck:
             self.find(
                 "head",
                 f"state.db is wrong, not the log: its head is seq {journal.head_seq}, its entries end at {self._seq}; "
-                f"start Hansard again, it rebuilds state.db from the logs",
+                f"move state.db, state.db-wal and state.db-shm away together and open the record again: the database "
+                f"is rebuilt from the logs",
             )
         if not self._log_broken:
             if self._offset != journal.log_end:
