@@ -12,11 +12,9 @@ from typing import Any
 import click
 
 from hansard.cli.options import Options
-from hansard.cli.process import STANDARD_OUTPUT, fill_standard_streams, silence_stdout
+from hansard.cli.process import EXIT_COULD_NOT_RUN, STANDARD_OUTPUT, fill_standard_streams, silence_stdout
 from hansard.cli.table import COMMANDS, TALKS, load
 from hansard.errors import HansardError, OutputClosed
-
-EXIT_COULD_NOT_RUN = 2
 
 NEEDS_NO_OUTPUT = "gateway"
 """The one command that runs without standard output: it logs, and services often have none."""

@@ -11,6 +11,7 @@ import msgspec
 
 from hansard.app.config import load_config
 from hansard.cli.existing import existing, opened_record, reading
+from hansard.cli.printing import examples
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.limits import NOTE_CHARACTERS_MAX, NOTES_MAX
 from hansard.intake.people import terminal_owner
@@ -24,11 +25,6 @@ if TYPE_CHECKING:
     from hansard.domain.memory import Note
 
 Result = TypeVar("Result")
-
-
-def examples(*lines: str) -> str:
-    """Return examples for the end of a help page, each on a line of its own."""
-    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
 def with_record(

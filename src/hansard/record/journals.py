@@ -170,6 +170,7 @@ class UnwritableLogs:
     """The files of logs that could not be written, and why: said once each, and once more when they can be."""
 
     KEPT_MAX = 1000
+    """Files that are remembered. Beyond that, errors are raised to callers and not logged."""
 
     def __init__(self, home: str) -> None:
         """Begin with none."""

@@ -6,13 +6,12 @@ of fork() never touches its parent's. On crash: the kernel drops the locks, and 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import socket
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -271,7 +270,7 @@ class Store:
             message = "this record was opened before fork(); its locks stayed with the parent process"
             raise UsedAfterFork(message)
 
-    @contextlib.contextmanager
+    @contextmanager
     def settled(self) -> Iterator[None]:
         """Hold the write lock, so that nothing is in flight."""
         lock = FairLock(self.home / "locks")
@@ -349,7 +348,7 @@ def home_at(path: str | Path) -> Path:
 
 def check_not_inherited(home: Path) -> None:
     """Refuse a home that the parent process had open when it forked: SQLite's locks do not survive that."""
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         seen = os.stat(home)
         if (seen.st_dev, seen.st_ino) in _inherited:
             message = f"{home} was open in the parent process when it forked; start the child with exec or spawn"

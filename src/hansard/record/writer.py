@@ -305,7 +305,10 @@ class Writer:
             return self._recover(batch, [], tell(Cause.REPLACED, self._database.path), doubt=True)
         prepared.tx.settle()
         self._reach("removed")
-        self._standing.note_full() if self._reserve.spent else self._standing.note(None)
+        if self._reserve.spent:
+            self._standing.note_full()
+        else:
+            self._standing.note(None)
         self._pause_seconds = FULL_SECONDS if self._is_full else 0.0
         self.unwritable.forget(change.journal_id for change in prepared.touched)
         return self._park(batch), prepared.touched

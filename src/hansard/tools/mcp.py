@@ -216,7 +216,6 @@ class McpServers:
             if each.enabled
         }
         self._tools = tools
-        self._preparing: asyncio.Task[None] | None = None
 
     async def prepare(self) -> list[str]:
         """Start what was not started yet, all at once; return which servers could not be, and why."""

@@ -719,10 +719,6 @@ SELECT id, owner, text, noted_at, changed_at FROM note WHERE id = ?
 SELECT id, owner, text, noted_at, changed_at FROM note
 WHERE ?1 IS NULL OR owner IN (SELECT value FROM json_each(?1)) ORDER BY seq LIMIT ?2
 
--- name: count_notes
--- How many notes an owner has.
-SELECT count(*) FROM note WHERE owner = ?
-
 -- name: add_turn_person
 -- The next turn answers this person, too.
 INSERT OR IGNORE INTO turn_person (journal, turn_id, person, started_at, counted, requests, input_tokens, output_tokens, cost_micros)

@@ -10,10 +10,6 @@ SELECT database_id, commits, rule, made FROM state
 -- Every journal was looked at up to this commit.
 UPDATE state SET commits = ?
 
--- name: read_done
--- How far each journal is indexed.
-SELECT journal, seq FROM done
-
 -- name: put_done
 -- A journal is indexed up to here.
 INSERT INTO done (journal, seq) VALUES (?, ?) ON CONFLICT (journal) DO UPDATE SET seq = excluded.seq
