@@ -23,7 +23,7 @@
     │   ├── PostRefused          this post can never be shown
     │   └── PostUnknown          it may have been shown, or not
     ├── UsedAfterFork            a record that was opened before fork() is used in the child
-    ├── RecordUnavailable        not written, nothing lost; heals by itself
+    ├── RecordUnavailable        not written or not read; what was recorded is safe
     │   └── LogUnwritable        the log of one journal cannot be written; the other journals go on
     ├── OutcomeUnknown           written or not: repeat with the same id to know
     └── RecordRefused            the record cannot be used as it is
@@ -181,7 +181,7 @@ class UsedAfterFork(HansardError):
 
 
 class RecordUnavailable(HansardError):
-    """The record could not be written within the patience. Nothing of this call was written."""
+    """The record cannot be written or read for now. Nothing of this call was written."""
 
     retryable = True
     hint = "What was recorded is safe. Remove the cause that the message names, and try again."
