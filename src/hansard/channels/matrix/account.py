@@ -42,7 +42,15 @@ KEYS_LOST: Final = (
     "room. Set HANSARD_MATRIX_PASSWORD and restart: Hansard then logs in as a new device. Or give an access token of a "
     "new device in HANSARD_MATRIX_TOKEN."
 )
-NEW_DEVICE: Final = "The keys of the device %s are lost. Logged in as the new device %s; the old one is logged out."
+KEYS_OLD: Final = (
+    "{path} is not the file that Hansard used last: an older copy of the encryption keys of {user}'s device {device} "
+    "was put back. Keys that were used since must not be used again, so nothing is said in any encrypted room. Set "
+    "HANSARD_MATRIX_PASSWORD and restart: Hansard then logs in as a new device. Or give an access token of a new "
+    "device in HANSARD_MATRIX_TOKEN."
+)
+NEW_DEVICE: Final = (
+    "The keys of the device %s are lost or an older copy. Logged in as the new device %s; the old one is logged out."
+)
 OTHER_USER: Final = "The access token is that of {found}, and the configuration names {user}. Correct one of them."
 
 
@@ -78,7 +86,8 @@ class Account:
                 try:
                     self._session = await self._logged_in()
                 except OSError as error:
-                    raise ChannelDown(f"{self.keeping.folder} cannot be used: {type(error).__name__}") from error
+                    place = error.filename or self.keeping.folder
+                    raise ChannelDown(f"{place} cannot be used: {error.strerror or type(error).__name__}") from error
             return self._session
 
     @property
@@ -89,8 +98,10 @@ class Account:
     async def ensure_identity(self, session: Session) -> None:
         """See that the device's keys are published, and that the account vouches for them."""
         if session.crypto.is_stranger:
-            self.trouble = KEYS_LOST.format(
-                user=self.user_id, device=session.crypto.device_id, folder=self.keeping.folder
+            crypto = session.crypto
+            text = KEYS_OLD if crypto.is_older else KEYS_LOST
+            self.trouble = text.format(
+                user=self.user_id, device=crypto.device_id, folder=self.keeping.folder, path=crypto.store_path
             )
         else:
             if not session.crypto.published_key(await session.crypto.own_keys()):
@@ -156,7 +167,9 @@ class Account:
             crypto.take_over(login.previous)
             self.keeping.keep_login(msgspec.structs.replace(login, previous=""))
         published = crypto.published_key(await crypto.own_keys())
-        crypto.is_stranger = published not in {"", crypto.identity_keys["ed25519"]}
+        is_known = published in {"", crypto.identity_keys["ed25519"]}
+        crypto.is_older = crypto.is_older and is_known  # keys of which nothing is left are lost
+        crypto.is_stranger = crypto.is_older or not is_known
         return crypto
 
     def _close_crypto(self) -> None:

@@ -4,7 +4,8 @@ nio's client marks a room's key as shared although sending it failed, and never 
 So the machine is used, and every request whose failure matters is made and checked here.
 
 Invariants: what one to-device message changes is one transaction of the crypto store. A message is encrypted only
-with a key that was sent to every device of every member, as they are known now.
+with a key that was sent to every device of every member, as they are known now. What a ratchet encrypted is sent only
+after the stamp of the store changed (see `stamp`).
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from hansard.channels.matrix.machine import new_machine
+from hansard.channels.matrix.stamp import Stamp
 from hansard.channels.matrix.wire import path
 from hansard.channels.values import Json, list_of, object_of, text_of
-from hansard.errors import ChannelDown, PostRefused
+from hansard.errors import ChannelDown, HansardError, PostRefused
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -35,27 +37,42 @@ DEVICE_QUERY_USERS_MAX: Final = 200
 """Asked about in one request."""
 SILENT_SECONDS: Final = 300.0
 """Until somebody is asked about again whose homeserver did not answer. They cannot read what is said meanwhile."""
+UNUSABLE: Final = (
+    "{path} cannot be used ({error}). If it is damaged, or pickle-key beside it is another one, move it aside and set "
+    "HANSARD_MATRIX_PASSWORD: Hansard then logs in as a new device."
+)
+
+
+def open_store(user_id: str, device_id: str, keeping: Keeping) -> Any:  # noqa: ANN401  # nio is untyped
+    """Open the database with a device's keys."""
+    from nio.store import SqliteStore
+
+    name = keeping.make_store(device_id)
+    return SqliteStore(user_id, device_id, str(keeping.folder), keeping.pickle_key(), name)
 
 
 class Crypto:
     """One device's keys, and what it does with them."""
 
     def __init__(self, wire: Wire, keeping: Keeping, login: Login) -> None:
-        from nio.store import SqliteStore
-
         self._wire, self._keeping = wire, keeping
         self.user_id, self.device_id = login.user_id, login.device_id
-        self.is_stranger = False
-        """Whether others know this device by keys that are not here. It then publishes nothing and encrypts nothing."""
-        self._store: Any = SqliteStore(
-            login.user_id,
-            login.device_id,
-            str(keeping.folder),
-            keeping.pickle_key(),
-            keeping.make_store(login.device_id),
-        )
-        self._olm: Any = new_machine(login.user_id, login.device_id, self._store)
-        self.encrypted_rooms: set[str] = set(self._store.load_encrypted_rooms())
+        self.store_path = keeping.folder / keeping.make_store(login.device_id)
+        try:
+            self._store = open_store(login.user_id, login.device_id, keeping)
+            self._stamp = Stamp(self._store.database, keeping, login.device_id)
+            if self._stamp.is_current:
+                self._stamp.renew()
+            self._olm: Any = new_machine(login.user_id, login.device_id, self._store)
+            self.encrypted_rooms: set[str] = set(self._store.load_encrypted_rooms())
+        except (OSError, HansardError):
+            raise
+        except Exception as error:  # boundary: channel call
+            raise ChannelDown(UNUSABLE.format(path=self.store_path, error=type(error).__name__)) from error
+        self.is_older = not self._stamp.is_current
+        """Whether the keys are an older copy. Its ratchets were used since, and must not be used again."""
+        self.is_stranger = self.is_older
+        """Whether the keys are older, or not those that others know. Nothing is then published and encrypted."""
         self._shared_with: dict[str, frozenset[tuple[str, str]]] = {}
         self._room_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._query_lock = asyncio.Lock()
@@ -74,17 +91,14 @@ class Crypto:
 
     def take_over(self, device_id: str) -> None:
         """Take the room keys of this account's device of before, so that what was said then stays readable."""
-        from nio.store import SqliteStore
-
         if not self._keeping.has_store(device_id):
             return
-        folder, key, name = str(self._keeping.folder), self._keeping.pickle_key(), self._keeping.make_store(device_id)
         try:
-            store: Any = SqliteStore(self.user_id, device_id, folder, key, name)
+            store = open_store(self.user_id, device_id, self._keeping)
             with closing(store.database):
                 rooms, sessions = set(store.load_encrypted_rooms()), list(store.load_inbound_group_sessions())
         except Exception as error:  # noqa: BLE001  # boundary: channel call
-            logger.warning("the room keys in %s cannot be read: %s", name, type(error).__name__)
+            logger.warning("the room keys of the device %s cannot be read: %s", device_id, type(error).__name__)
             return
         with self._storing(), self._store.database.atomic():
             self._store.save_encrypted_rooms(rooms)
@@ -164,7 +178,7 @@ class Crypto:
 
         try:
             yield
-        except PeeweeException as error:
+        except (PeeweeException, OSError) as error:
             self._olm = new_machine(self.user_id, self.device_id, self._store)
             raise ChannelDown(f"the store of encryption keys cannot be written: {type(error).__name__}") from error
 
@@ -173,7 +187,8 @@ class Crypto:
         from nio.events import Event, MegolmEvent
 
         event: Any = Event.parse_event(raw)
-        if not isinstance(event, MegolmEvent) or event.session_id in self._olm.outgoing_key_requests:
+        is_asked = getattr(event, "session_id", "") in self._olm.outgoing_key_requests
+        if self.is_stranger or is_asked or not isinstance(event, MegolmEvent):
             return
         event.room_id = room_id
         waiting = {getattr(message, "request_id", "") for message in self._olm.outgoing_to_device_messages}
@@ -187,14 +202,19 @@ class Crypto:
 
     async def upkeep(self) -> None:
         """Do what is due: publish keys, learn about devices, mend broken sessions, send what is queued."""
+        if self.is_stranger:
+            return
         with self._storing():
-            if not self.is_stranger and (self._olm.should_upload_keys or self._wants_fallback):
+            if self._olm.should_upload_keys or self._wants_fallback:
                 await self._publish()
             if self._olm.users_for_key_query:
                 await self._query(set(self._olm.users_for_key_query))
             if self._olm.wedged_devices or self._olm.key_request_devices_no_session:
                 await self._claim(self._olm.get_users_for_key_claiming())
-            for message in list(self._olm.outgoing_to_device_messages):
+            due = list(self._olm.outgoing_to_device_messages)
+            if due:
+                self._stamp.renew()
+            for message in due:
                 await self._send_to_device(message.type, message.as_dict())
                 self._olm._mark_to_device_message_as_sent(message)  # noqa: SLF001  # as nio's client does
 
@@ -210,6 +230,7 @@ class Crypto:
             content["fallback_keys"] = self._fallback_keys()
         # Kept before they are offered: a crash in between must not leave keys on the server that we do not have.
         self._olm.save_account()
+        self._stamp.renew()
         try:
             answer = await self._wire.ask("POST", path("keys", "upload"), content, what="publishing the device's keys")
         except PostRefused:
@@ -273,7 +294,9 @@ class Crypto:
         from nio.exceptions import EncryptionError
 
         if self.is_stranger:
-            raise PostRefused(f"the keys of the device {self.device_id} are lost, so nothing can be encrypted")
+            raise PostRefused(
+                f"the keys of the device {self.device_id} are lost or too old, so nothing can be encrypted"
+            )
         async with self._room_locks[room_id]:
             with self._storing():
                 await self._share(room_id, members)
@@ -301,7 +324,9 @@ class Crypto:
         missing = self._olm.get_missing_sessions(list(members))
         if missing:
             await self._claim(missing)
-        parcels = self._olm.share_group_session_parallel(room_id, list(members), ignore_unverified_devices=True)
+        # All ratchets step before the stamp changes, and it changes before anything is sent.
+        parcels = list(self._olm.share_group_session_parallel(room_id, list(members), ignore_unverified_devices=True))
+        self._stamp.renew()
         for _, body in parcels:
             await self._send_to_device("m.room.encrypted", body)
         self._olm.outbound_group_sessions[room_id].shared = True

@@ -10,11 +10,14 @@ import os
 import secrets
 import stat
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
 from hansard.errors import ConfigInvalid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 T = TypeVar("T")
 
@@ -93,6 +96,14 @@ class Keeping:
         """Whether a device's keys are here. A device without its keys is a stranger to everybody it wrote to."""
         return (self.folder / store_name(device_id)).exists()
 
+    def stamps(self, device_id: str) -> tuple[int, ...]:
+        """The stamps that a device's crypto store may have; none when it never had one."""
+        return self._read(stamp_name(device_id), tuple[int, ...]) or ()
+
+    def keep_stamps(self, device_id: str, stamps: Sequence[int]) -> None:
+        """Keep the stamps that a device's crypto store may have."""
+        self._write(stamp_name(device_id), msgspec.json.encode(stamps))
+
     def make_store(self, device_id: str) -> str:
         """The name of a device's crypto store, which is there and private once this returns."""
         name = store_name(device_id)
@@ -134,4 +145,14 @@ class Keeping:
 
 def store_name(device_id: str) -> str:
     """The name of the file with a device's keys."""
-    return f"crypto-{''.join(sign if sign.isalnum() else '_' for sign in device_id)}.db"
+    return f"crypto-{safe_name(device_id)}.db"
+
+
+def stamp_name(device_id: str) -> str:
+    """The name of the file that tells whether a device's keys are an older copy."""
+    return f"stamp-{safe_name(device_id)}.json"
+
+
+def safe_name(device_id: str) -> str:
+    """A device's name as a part of a file's name."""
+    return "".join(sign if sign.isalnum() else "_" for sign in device_id)
