@@ -19,7 +19,7 @@ state.db-wal    R   R??   R??   R??   R??   R??   X   X   X   X   X
 state.db-shm    R   R??   R??   R??   R??   R??   X   X   X   X   X
 search.db       R   R     R     R     R     R     R   R   R   R   R
 home.jsonl      R   R     R     R??   R     R     X   A   A   A   X
-session log     R   R     R     R     R     R     A   A   A   A   A
+session log     R   R     R     A     R     R     A   A   A   A   A
 .part           R   R     R     R     R     R     R   R   R   R   R
 .tail           R   R     R     R     R     R     R   R   R   R   R
 blobs/          A   R     R     R     A     A     A   A   R   A   A

@@ -282,7 +282,7 @@ class Database:
             return error
         except apsw.ConstraintError as error:
             logger.error("the log of %s cannot be adopted: %s", journal_id, error)  # noqa: TRY400
-            return RecordDamaged(f"the log of {journal_id} contradicts the database: {error}")
+            return RecordDamaged(f"{log_name(journal_id)} contradicts the database: {error}")
         return None
 
     def _shorten_wal(self, connection: apsw.Connection) -> None:

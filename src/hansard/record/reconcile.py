@@ -200,7 +200,7 @@ class Reconciler:
         for tail in self.tails.values():
             if tail.forked and tail.journal_id == journal_id:
                 message = (
-                    f"the log of {journal_id} does not continue the database's history after seq {tail.end_seq}; "
+                    f"{log_name(journal_id)} does not continue the database's history after seq {tail.end_seq}; "
                     f"nothing is written to it until one of them is moved aside"
                 )
                 raise LogForked(message)
@@ -279,7 +279,7 @@ class Reconciler:
             adopt_row(self.tx, journal, line.row())
             if line.seq == tail.end_seq:
                 return end
-        message = f"the log of {tail.journal_id} changed under the lock"
+        message = f"{log_name(tail.journal_id)} changed under the lock"
         raise LogForked(message)
 
     def _new_journal(self, tail: Tail) -> Journal:
@@ -319,7 +319,7 @@ class Reconciler:
 
     def _refuse_line(self, journal: Journal, line: Line) -> None:
         message = (
-            f"the log of {journal.id} tells another history than the database: entry {line.seq} ({line.id}); "
+            f"{log_name(journal.id)} tells another history than the database: entry {line.seq} ({line.id}); "
             f"nothing is written to it until one of them is moved aside"
         )
         raise LogForked(message)
