@@ -141,7 +141,9 @@ class Database:
 
     def lose(self) -> None:
         """Let go of files that are not at the path any more, and remember which they were until others are open."""
-        if self.folder.is_there():
+        if self.gate.is_doubted:
+            logger.warning("state.db does not hold all entries that it names; it is opened again and compared")
+        elif self.folder.is_there():
             logger.warning("state.db or its WAL was moved or replaced under us; it is opened again")
         self._lost = self._seen.identity
         self.close()
@@ -231,7 +233,8 @@ class Database:
         except LogWriteError as error:
             if error.error is not None:
                 raise error.error from error
-            logger.error("%s", *error.unwritable.values())  # noqa: TRY400
+            for problem in error.unwritable.values():
+                logger.error("%s", problem)  # noqa: TRY400
         except (MismatchError, HansardError) as error:
             logger.error("the home journal cannot be written to: %s", error)  # noqa: TRY400
 

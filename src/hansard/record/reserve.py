@@ -30,8 +30,11 @@ class Reserve:
             return
 
     def has_room(self) -> bool:
-        """Return whether the disk has room for more than the reserve."""
-        space = os.statvfs(self._home)
+        """Return whether the disk has room for more than the reserve. A home that cannot be reached has none."""
+        try:
+            space = os.statvfs(self._home)
+        except OSError:
+            return False
         return space.f_bavail * space.f_frsize >= 2 * RESERVE_BYTES
 
     def restore(self) -> bool:

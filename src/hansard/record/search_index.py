@@ -184,15 +184,19 @@ class SearchIndex:
                 if sampler.is_at_start:
                     return False
 
-    def begin_anew(self) -> None:
-        """Empty the index, unless another process holds it; every entry is read until it is full again."""
+    def begin_anew(self) -> bool:
+        """Empty the index, unless another process holds it; return whether that was done.
+
+        Every entry is read until it is full again.
+        """
         with self._mutex:
             if self._lock is None or not self._lock.take():
-                return
+                return False
             try:
                 self._discard()
             finally:
                 self._lock.release()
+        return True
 
     def _is_current(self, connection: apsw.Connection) -> bool:
         """Return whether the index is of this database: another one is made anew at the next step."""

@@ -148,7 +148,8 @@ class JournalCheck:
     def _check_entry(self, journal: Journal, row: Row) -> None:
         self.entries += 1
         if row.seq != self._seq + 1:
-            self.find("contiguity", f"seq {row.seq} follows {self._seq}")
+            self.find("contiguity", f"state.db is wrong, not the log: seq {row.seq} follows {self._seq}")
+            self._log_broken = True  # the log has what is missing here, and must not be blamed for it
         if row_digest(journal.id, self._digest, row) != row.digest:
             self.find("chain", f"the digest of seq {row.seq} ({row.id}) does not continue the one before")
         self._seq, self._digest = row.seq, row.digest
@@ -211,7 +212,7 @@ class JournalCheck:
                 f"move state.db, state.db-wal and state.db-shm away together and open the record again: the database "
                 f"is rebuilt from the logs",
             )
-        if not self._log_broken:
+        elif not self._log_broken:
             if self._offset != journal.log_end:
                 self.find("log", f"the log's lines end at byte {self._offset}, the database says {journal.log_end}")
             elif (look := self._store.files.look(log_name(self._id))) is not None and look.size > journal.log_end:
@@ -303,8 +304,8 @@ def _check_index(store: AnyStore) -> list[str]:
         is_wrong = True
     if not is_wrong:
         return []
-    store.search_index.begin_anew()
-    return ["search.db did not find every message; it is made anew"]
+    ends = "it is made anew" if store.search_index.begin_anew() else "it is left as it is: it cannot be written now"
+    return [f"search.db did not find every message; {ends}"]
 
 
 def _known_now(connection: ReadConnection, journal_id: str) -> bool:

@@ -213,12 +213,12 @@ class Writer:
         pause = self._pause_seconds * 2
         self._pause_seconds = min(max(pause, RETRY_SECONDS_MIN), RETRY_SECONDS_MAX)
 
-    def _park(self, batch: list[Item]) -> list[Item]:
-        """Set aside what ends something and whose log cannot be written: tried again later. Return the others.
+    def _park(self, batch: list[Item], can_heal: Callable[[Item], bool]) -> list[Item]:
+        """Set aside what ends something and can be written later: it is tried again. Return the others.
 
-        A turn that is over must end in the record once its log can be written, also when nobody waits for it any more.
+        A turn that is over must end in the record once that is possible, also when nobody waits for it any more.
         """
-        parked = [item for item in batch if item.ending and is_of_one_log(item.error)]
+        parked = [item for item in batch if item.ending and can_heal(item)]
         if not parked or self.queue.stopping:
             return batch
         for item in parked:
@@ -233,7 +233,8 @@ class Writer:
         try:
             self._standing.take(self._lock)
         except (HomeMoved, PermissionError, NotADirectoryError) as error:  # waiting does not change that
-            answer_items(self._refuse(self._take(), explain(error)))
+            batch = self._refuse(self._take(), explain(error))
+            answer_items(batch if isinstance(error, HomeMoved) else self._park(batch, lambda _item: True))
             return
         self._reach("locked")
         began = time.perf_counter()
@@ -311,7 +312,7 @@ class Writer:
             self._standing.note(None)
         self._pause_seconds = FULL_SECONDS if self._is_full else 0.0
         self.unwritable.forget(change.journal_id for change in prepared.touched)
-        return self._park(batch), prepared.touched
+        return self._park(batch, lambda item: is_of_one_log(item.error)), prepared.touched
 
     def _refuse(self, batch: list[Item], error: Exception) -> list[Item]:
         """Answer a batch that cannot be written as things stand. Of items in doubt nobody knows."""
