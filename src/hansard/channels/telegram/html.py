@@ -102,7 +102,7 @@ class Writer:
         if kind in {"ul", "ol"}:
             self._list(token)
         elif kind == "item":
-            sign = f"{token.info}. " if self._numbered[-1] else "• "
+            sign = f"{token.info}{token.markup} " if self._numbered[-1] else "• "
             self._prefix = INDENT * (len(self._numbered) - 1) + sign
         elif token.type == "list_item_close" and self._prefix:
             self._begin()  # an item without words: a line such as "1984." is read as one
