@@ -26,7 +26,7 @@ from hansard.domain.messages import Message, Role
 from hansard.record.api import Record
 from tests.channels.people import Account, Peer, channel_of
 from tests.channels.synapse import SERVER_NAME
-from tests.gateway.stage import WAIT_SECONDS_MAX
+from tests.gateway.stage import WAIT_SECONDS_MAX, is_idle
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = (sys.executable, "-c", "from hansard.cli.main import main; main()")
@@ -194,8 +194,7 @@ async def rest(bot: Bot) -> None:
     async with asyncio.timeout(WAIT_SECONDS_MAX), Record.open(bot.home) as record:
         quiet = 0
         while quiet < 3:
-            busy = await record.queued_turns() or await record.outbox.running_chats("matrix")
-            quiet = 0 if busy or await record.outbox.waiting("matrix") else quiet + 1
+            quiet = quiet + 1 if await is_idle(record, "matrix") else 0
             await asyncio.sleep(0.1)
 
 

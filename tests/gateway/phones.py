@@ -18,7 +18,7 @@ from hansard.record.api import Record
 from hansard.testing import Platform, RecordingChannel
 from hansard.testing.channel import Remembers
 from hansard.testing.platform import Room
-from tests.gateway.stage import AGENT, ANN, TIMING, WAIT_SECONDS_MAX
+from tests.gateway.stage import AGENT, ANN, TIMING, WAIT_SECONDS_MAX, is_idle
 
 BOT = "1000"
 PHONE, BOBS_PHONE = "42", "77"
@@ -78,11 +78,9 @@ class Both:
 
     async def _is_settled(self, record: Record) -> bool:
         for name, account, platform in (("matrix", AGENT, self.matrix), ("telegram", BOT, self.phones)):
-            if await record.cursor(name, account) != platform.cursor or await record.outbox.waiting(name):
+            if await record.cursor(name, account) != platform.cursor:
                 return False
-            if await record.outbox.running_chats(name):
-                return False
-        return not await record.queued_turns()
+        return await is_idle(record, "matrix", "telegram")
 
 
 def both_allowed(script: Path, busy: Busy = Busy.QUEUE) -> Settings:

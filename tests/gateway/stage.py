@@ -83,13 +83,24 @@ async def until(condition: Callable[[], bool], seconds: float = WAIT_SECONDS_MAX
             await asyncio.sleep(0.01)
 
 
+async def is_idle(record: Record, *channels: str) -> bool:
+    """Return whether nothing waits to run, nothing runs, and nothing waits to be shown.
+
+    Asked in the order in which a turn moves on: one that moves meanwhile is met at the next question.
+    """
+    if await record.queued_turns():
+        return False
+    if any([await record.outbox.running_chats(channel) for channel in channels]):
+        return False
+    return not any([await record.outbox.waiting(channel) for channel in channels])
+
+
 async def settled(record: Record, platform: Platform, account: str, busy: Callable[[], bool]) -> None:
     """Wait until everything that people said is received, answered and shown."""
     async with asyncio.timeout(WAIT_SECONDS_MAX):
         while True:
             received = await record.cursor("matrix", account) == platform.cursor
-            idle = not busy() and not await record.queued_turns() and not await record.outbox.waiting("matrix")
-            if received and idle and not await record.outbox.running_chats("matrix"):
+            if received and not busy() and await is_idle(record, "matrix"):
                 return
             await asyncio.sleep(0.02)
 

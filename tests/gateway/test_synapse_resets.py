@@ -28,7 +28,7 @@ from hansard.testing import FakeClock
 from tests.channels.people import Peer, channel_of, new_account, peer
 from tests.channels.synapse import SERVER_NAME, Synapse
 from tests.gateway.matrix_stage import joined
-from tests.gateway.stage import TIMING, WAIT_SECONDS_MAX, app_with, until
+from tests.gateway.stage import TIMING, WAIT_SECONDS_MAX, app_with, is_idle, until
 from tests.gateway.witness import SLOW, Witness
 
 ROOMS = 10
@@ -91,8 +91,7 @@ class Scene:
                 await asyncio.sleep(0.05)
 
     async def _is_busy(self) -> bool:
-        waiting = await self.record.queued_turns() or await self.record.outbox.waiting("matrix")
-        return self.runner.busy or bool(waiting)
+        return self.runner.busy or not await is_idle(self.record, "matrix")
 
     @asynccontextmanager
     async def during_turns(self, rooms: Sequence[Room], session: int) -> AsyncIterator[None]:

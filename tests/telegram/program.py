@@ -23,6 +23,7 @@ from hansard.delivery.split import show_bytes
 from hansard.domain.deliveries import Delivery, DeliveryState, Operation
 from hansard.domain.messages import Message, Role
 from hansard.record.api import Record
+from tests.gateway.stage import is_idle
 from tests.telegram.bot_api import BotApi
 from tests.telegram.world import Chat
 
@@ -164,8 +165,7 @@ async def rest(bot: Bot, api: BotApi) -> None:
         while quiet < 3:
             cursor = await record.cursor("telegram", str(api.world.bot.id)) or "0"
             behind = any(update["update_id"] >= int(cursor) for update in api.world.updates)
-            busy = await record.queued_turns() or await record.outbox.running_chats("telegram")
-            quiet = 0 if behind or busy or await record.outbox.waiting("telegram") else quiet + 1
+            quiet = quiet + 1 if not behind and await is_idle(record, "telegram") else 0
             await asyncio.sleep(0.05)
 
 
