@@ -18,12 +18,12 @@ state.db        R   R?R   R?R   R??   X??   X??   X   X   X   X   X
 state.db-wal    R   R??   R??   R??   R??   R??   X   X   X   X   X
 state.db-shm    R   R??   R??   R??   R??   R??   X   X   X   X   X
 search.db       R   R     R     R     R     R     R   R   R   R   R
-home.jsonl      R   R     R     R??   R     R     X   A   A   A   X
+home.jsonl      R   R     R     A??   R     R     X   A   A   A   X
 session log     R   R     R     A     R     R     A   A   A   A   A
 .part           R   R     R     R     R     R     R   R   R   R   R
 .tail           R   R     R     R     R     R     R   R   R   R   R
 blobs/          A   R     R     R     A     A     A   A   R   A   A
-locks/          RAX R     R     R     R     R     XRR R   R   X   X
+locks/          RAX R     R     R     R     R     ?RR R   R   X   X
 reserve         R   R     R     R     R     R     R   R   R   R   R
 backups/        R   R     R     R     R     R     R   R   R   R   R
 *.orphan-*      R   R     R     R     R     R     R   R   R   R   R

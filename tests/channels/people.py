@@ -73,12 +73,6 @@ class Agent:
         """The next event, of any kind."""
         return await asyncio.wait_for(self.events.get(), within_seconds)
 
-    async def next_words(self) -> str:
-        """What somebody says next; who comes into the room is passed over."""
-        while (event := await self.next()).kind is EventKind.COMPANY:
-            pass
-        return event.text
-
     async def ready(self) -> None:
         """Wait for the first batch: from here on everything is received."""
         await asyncio.wait_for(self.started.wait(), WAIT_SECONDS)

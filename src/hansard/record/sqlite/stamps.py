@@ -99,6 +99,9 @@ def read_wal_file(path: Path) -> WalFile | None:
         if len(header) < WAL_HEADER.size or (fields := WAL_HEADER.unpack(header))[0] not in WAL_MAGIC:
             return WalFile((), is_readable=False)
         return WalFile(tuple(_committed_stamps(file, fields[2], list(fields[4:6]))))
+    except OSError as error:
+        error.filename = f"{path}-wal"
+        raise
     finally:
         os.close(file)
 
