@@ -16,6 +16,7 @@
     ├── LimitReached             a limit of the day ended a turn before it began; people were told
     ├── OutputClosed             standard output is closed: nothing could be shown
     ├── GatewayRuns              another gateway serves this account already
+    ├── StatusUnusable           the file that tells where a gateway answers is damaged
     ├── ChannelError             a platform did not do what it was asked
     │   ├── ChannelBusy          it asks to wait; surely nothing was shown
     │   ├── ChannelDown          it cannot be reached; surely nothing was shown
@@ -172,6 +173,12 @@ class GatewayRuns(HansardError):
     """Another gateway serves this account, on this home."""
 
     hint = "Use the one that runs, or stop it first: `hansard gateway status` tells which process it is."
+
+
+class StatusUnusable(HansardError):
+    """The file that tells where a gateway answers cannot be read or written; whether one runs is not known."""
+
+    hint = "Move that file away, and start the gateway again: it writes a new one."
 
 
 class UsedAfterFork(HansardError):

@@ -1,18 +1,30 @@
-"""Files of channels that are damaged or cannot be read: an error names the file and says what to do."""
+"""Files beside the record that are damaged or cannot be read: an error names the file and says what to do."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from hansard.app.config import load_config
+from hansard.app.health import Running, read_status, write_status
+from hansard.app.keys import find_key
+from hansard.app.notices import load_notices
 from hansard.channels.matrix.keeping import Keeping
 from hansard.channels.telegram.keeping import Leaving, Places, read_token
-from hansard.errors import ConfigInvalid
+from hansard.cli.terminal.history import open_history
+from hansard.domain.settings import Settings
+from hansard.errors import ConfigInvalid, StatusUnusable
 
 GARBAGE = b"\x00\xff\xfe no file of ours"
 READERS: dict[str, Callable[[Path], object]] = {
+    "config.toml": lambda home: load_config(home, {}, {}),
+    "keys.toml": lambda home: find_key("openai", home, {}),
+    "notices.toml": lambda home: load_notices(home, Settings()),
+    "gateway.json": read_status,
     "matrix/login.json": lambda home: Keeping(home).login(),
     "matrix/cross-signing.json": lambda home: Keeping(home).seeds(),
     "matrix/recovery-key": lambda home: Keeping(home).recovery_key(),
@@ -33,7 +45,7 @@ def test_an_error_names_the_file(home: Path, name: str, accident: str) -> None:
     if accident == "garbage" and name in TEXTS:
         pytest.skip("any text may be right")
     path = home / name
-    path.parent.mkdir(parents=True, mode=0o700)
+    path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
     if accident == "a directory":
         path.mkdir(mode=0o700)
     elif accident == "a symlink to itself":
@@ -41,5 +53,38 @@ def test_an_error_names_the_file(home: Path, name: str, accident: str) -> None:
     else:
         path.write_bytes(GARBAGE)
         path.chmod(0o600)
-    with pytest.raises(ConfigInvalid, match=str(path)):
+    with pytest.raises((ConfigInvalid, StatusUnusable), match=str(path)):
         READERS[name](home)
+
+
+def run_hansard(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command on a home."""
+    command = [str(Path(sys.executable).parent / "hansard"), "--home", str(home), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_status_does_not_say_that_no_gateway_runs(home: Path) -> None:
+    """Where the file is damaged, nobody knows: that is said, with the file, and with no other exit code than errors."""
+    home.mkdir(parents=True, mode=0o700)
+    (home / "gateway.json").write_bytes(GARBAGE)
+    done = run_hansard(home, "gateway", "status")
+    assert done.returncode == 2
+    assert "no gateway runs" not in done.stdout
+    assert str(home / "gateway.json") in done.stderr
+
+
+def test_a_gateway_names_the_file_that_it_cannot_write(home: Path) -> None:
+    """A folder in its place: nothing is left behind, and the error names it."""
+    (home / "gateway.json").mkdir(parents=True, mode=0o700)
+    with pytest.raises(StatusUnusable, match=str(home / "gateway.json")):
+        write_status(home, Running(pid=1, port=2))
+    assert [path.name for path in home.iterdir()] == ["gateway.json"]
+
+
+def test_a_history_that_cannot_be_kept_is_named(home: Path) -> None:
+    """The conversation goes on without it, and the person is told why."""
+    (home / "history").mkdir(parents=True, mode=0o700)
+    history, trouble = open_history(home / "history")
+    history.append_string("typed")
+    assert history.get_strings() == ["typed"]
+    assert str(home / "history") in trouble

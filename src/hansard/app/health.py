@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from hansard.errors import StatusUnusable
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -130,24 +132,35 @@ def write_status(home: Path, running: Running) -> None:
     """Say where to ask; replaced at once, so that nobody reads half of it."""
     target = home / STATUS_FILE
     draft = home / f"{STATUS_FILE}.{running.pid}"
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.encode(running))
-    draft.replace(target)
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.encode(running))
+        draft.replace(target)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink()
+        raise StatusUnusable(f"{target} cannot be written: {error.strerror}") from error
 
 
 def remove_status(home: Path, running: Running) -> None:
     """Take the file away, unless another gateway wrote it meanwhile."""
-    if read_status(home) == running:
-        (home / STATUS_FILE).unlink(missing_ok=True)
+    with suppress(OSError, StatusUnusable):
+        if read_status(home) == running:
+            (home / STATUS_FILE).unlink(missing_ok=True)
 
 
 def read_status(home: Path) -> Running | None:
     """Return where to ask, if a gateway ever said so."""
+    path = home / STATUS_FILE
     try:
-        return msgspec.json.decode((home / STATUS_FILE).read_bytes(), type=Running)
-    except (OSError, msgspec.MsgspecError):
+        return msgspec.json.decode(path.read_bytes(), type=Running)
+    except FileNotFoundError:
         return None
+    except OSError as error:
+        raise StatusUnusable(f"{path} cannot be read: {error.strerror}") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise StatusUnusable(f"{path} is not what a gateway wrote there") from None
 
 
 @asynccontextmanager

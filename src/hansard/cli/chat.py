@@ -197,6 +197,8 @@ async def chat(options: Options) -> int:
             await conversation.talk.enter(await find_session(app, resume, follow=options.follow))
         else:
             conversation.note(WELCOME)
+        if conversation.screen.history_trouble:
+            conversation.note(conversation.screen.history_trouble)
         await conversation.run()
     if conversation.talk.session_id:
         click.echo(

@@ -57,11 +57,11 @@ class PrivateHistory(FileHistory):
             return
 
 
-def open_history(path: Path | None) -> History:
-    """Return the history in a file; without one, or where none can be made, of this run only."""
+def open_history(path: Path | None) -> tuple[History, str]:
+    """Return the history in a file, or of this run only; and why the file cannot be used."""
     if path is None:
-        return InMemoryHistory()
+        return InMemoryHistory(), ""
     try:
-        return PrivateHistory(path)
-    except OSError:
-        return InMemoryHistory()
+        return PrivateHistory(path), ""
+    except OSError as error:
+        return InMemoryHistory(), f"What you type is not kept for the arrow keys: {path}: {error.strerror}."

@@ -118,9 +118,10 @@ class Screen:
         self._timer: asyncio.TimerHandle | None = None
         self._running = False
         self._ended = False
+        history, self.history_trouble = open_history(history_path)
         self._input = Buffer(
             multiline=True,
-            history=open_history(history_path),
+            history=history,
             completer=Suggestions(completions),
             complete_while_typing=Condition(lambda: self._input.text.startswith("/")),
         )
