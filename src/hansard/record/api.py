@@ -70,9 +70,9 @@ if TYPE_CHECKING:
 
 def writable(store: AnyStore) -> Store:
     """Return a store that can be written to."""
-    if isinstance(store, Store):
+    if isinstance(store, Store) and not store.is_read_only:
         return store
-    raise RecordReadOnly("a record that was opened for reading only has no writer")
+    raise RecordReadOnly("this record was opened for reading only")
 
 
 @asynccontextmanager

@@ -149,10 +149,6 @@ class Platform:
         self._stream += self._stream[-count:]
         self._changed.set()
 
-    def forget_keys(self) -> None:
-        """The time for which keys are good is over."""
-        self._keys.clear()
-
     def _event_id(self) -> str:
         return f"$event{next(self._numbers)}"
 
