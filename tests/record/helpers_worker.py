@@ -21,6 +21,9 @@ from hansard import Chunk, Entry, HansardError, Message, Record, Reply, Turn
 from hansard.record.store import Wiring
 from hansard.testing import CrashPoint
 
+STILL = "still"
+"""In place of a crash point: nothing runs between two orders."""
+
 Command = Callable[[dict[str, Any]], Awaitable[Any]]
 
 
@@ -52,6 +55,13 @@ class Servant:
         context = Record.open(home, patience_seconds=self.patience_seconds, wiring=self.wiring)
         self.record = await self.opened.enter_async_context(context)
         return self.record.store.owner
+
+    async def drive(self) -> None:
+        """Do the writer's work, in place of its thread."""
+        while True:
+            if self.record is not None:
+                self.record.store.writer.step()
+            await asyncio.sleep(0.001)
 
     async def do_close(self, _order: dict[str, Any]) -> None:
         """Close the home."""
@@ -190,6 +200,12 @@ def describe(item: Entry | Chunk) -> list[Any]:
 
 async def serve(home: Path, patience_seconds: float, crash: str) -> None:
     """Answer every line until there is none."""
+    if crash == STILL:
+        servant = Servant(home, patience_seconds, Wiring(threads=False))
+        driver = asyncio.create_task(servant.drive())
+        await serve_lines(servant)
+        driver.cancel()
+        return
     name, _, occurrence = crash.partition(":")
     await serve_lines(
         Servant(home, patience_seconds, Wiring(reach=CrashPoint(name, int(occurrence or 1))) if crash else None)

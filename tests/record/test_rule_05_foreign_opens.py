@@ -19,6 +19,7 @@ from hansard.record.sqlite.connection import PRAGMAS, open_connection
 from hansard.record.store import Wiring
 from tests.record.helpers_facts import SESSION, assert_clean, ids_of, new_session, raw_rows, say
 from tests.record.helpers_process import Worker, need_strace
+from tests.record.helpers_worker import STILL
 
 SOURCES = sorted(Path(hansard.__file__).parent.rglob("*.py"))
 
@@ -84,8 +85,11 @@ async def test_a_copy_in_the_writers_process_loses_nothing(home: Path, tmp_path:
 
 @pytest.mark.loss("B9", "B8")
 def test_a_copy_in_one_of_two_processes_loses_nothing(home: Path, tmp_path: Path) -> None:
-    """Two processes write; one copies its home, the other leaves and comes back: both legs have all of it."""
-    with Worker(home) as stays:
+    """Two processes write; one copies its home, the other leaves and comes back: both legs have all of it.
+
+    Nothing runs in the first while the other comes: a thread that reads the wal-index just then dies.
+    """
+    with Worker(home, crash=STILL) as stays:
         stays.ask("create", session=SESSION)
         for number in range(3):
             with Worker(home) as visits:
