@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -21,7 +22,11 @@ ECHO = "mcp__t__echo"
 
 def children() -> set[int]:
     """The processes that this one started and that still run."""
-    return {int(each) for task in Path("/proc/self/task").iterdir() for each in (task / "children").read_text().split()}
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError):  # that thread has ended
+            found |= {int(each) for each in (task / "children").read_text().split()}
+    return found
 
 
 async def test_servers_of_before_serve_the_turns_of_before(home: Path, tmp_path: Path) -> None:

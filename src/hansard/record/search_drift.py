@@ -25,9 +25,6 @@ SAMPLE_ENTRIES = 20
 SAMPLE_TOKENS = 8
 """Tokens of each field that the index has to have, in a row: others each time, because more would take long."""
 
-VERIFY_TOKENS = 500
-"""The same for `verify`, which takes its time."""
-
 COUNT_EVERY = 20
 """Counting takes as long as there are messages; so it is done once in so many times."""
 
@@ -35,10 +32,9 @@ COUNT_EVERY = 20
 class Sampler:
     """Compares entries with the index, a few at a time, those after the last ones, and then from the beginning."""
 
-    def __init__(self, readers: Readers, tokens_max: int = SAMPLE_TOKENS) -> None:
+    def __init__(self, readers: Readers) -> None:
         """Begin at the first entry."""
         self._readers = readers
-        self._tokens_max = tokens_max
         self._key = 0
         self._times = 0
 
@@ -93,8 +89,8 @@ class Sampler:
 
     def _some(self, parts: list[str]) -> list[str]:
         """Return a few tokens in a row."""
-        start = self._times * self._tokens_max % len(parts)
-        return parts[min(start, max(0, len(parts) - self._tokens_max)) :][: self._tokens_max]
+        start = self._times * SAMPLE_TOKENS % len(parts)
+        return parts[min(start, max(0, len(parts) - SAMPLE_TOKENS)) :][:SAMPLE_TOKENS]
 
     def _marks(self, journal: int, upto: int, message: Message) -> tuple[bool, bool]:
         """Return whether a message is undone, and whether it was deleted, as far as the journal is indexed."""

@@ -25,7 +25,7 @@ from hansard.record.causes import map_error
 from hansard.record.locks import TryLock
 from hansard.record.reading import Identity, ReplacedError, Snapshot, look_at, open_reader
 from hansard.record.search_docs import Doc, Scanner, joined
-from hansard.record.search_drift import VERIFY_TOKENS, Sampler
+from hansard.record.search_drift import Sampler
 from hansard.record.sqlite.connection import fetch, immediate, is_guarded, open_connection, open_untouched
 from hansard.record.sqlite.queries import SEARCH, SEARCH_SCHEMA, SQL
 
@@ -172,12 +172,14 @@ class SearchIndex:
         return look(None)
 
     def finds_drift(self) -> bool:
-        """Ask the index for words of every message, and return whether it does not find one of them. For `verify`."""
-        sampler = Sampler(self._readers, VERIFY_TOKENS)
+        """Return whether the index is damaged, or does not find a message by words of it. For `verify`."""
+        sampler = Sampler(self._readers)
         with self._reading:
             connection = self._open_reader()
             if connection is None or not self._is_current(connection):
                 return False
+            if fetch(connection, SEARCH.quick_check) != [("ok",)]:
+                return True
             while True:
                 if sampler.finds_drift(connection):
                     return True

@@ -71,6 +71,10 @@ SELECT message, role, at, tool, undone FROM doc WHERE key = ?
 -- Begin anew.
 DELETE FROM state
 
+-- name: quick_check
+-- Whether the file and its index of words are whole.
+PRAGMA quick_check
+
 -- name: finds_doc
 -- Whether a message is found by its own tokens.
 SELECT count(*) FROM words WHERE rowid = (SELECT id FROM doc WHERE key = ?1) AND words MATCH ?2
