@@ -174,7 +174,7 @@ async def test_scarce_posts_go_to_first_words_and_ends(home: Path, caplog: pytes
         (message,) = [m for m in await stage.record.load_transcript(session_id) if m.role == "assistant"]
         assert [shown.text for shown in stage.platform.timeline(chat)] == ["First", message.text]
         assert {each.state for each in await stage.deliveries(session_id)} == {DeliveryState.SENT}
-        assert "limits how often" in stage.dispatcher.standing.trouble
+        assert "limits how often" in stage.dispatcher.standing.note
         assert caplog.text.count("limits how often") == 1
 
 

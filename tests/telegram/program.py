@@ -84,13 +84,18 @@ class Program:
 
     async def until(self, is_so: Callable[[Health], bool]) -> Health:
         """Wait until it says something of itself."""
-        async with asyncio.timeout(WAIT_SECONDS_MAX):
-            while True:
-                assert self._process.exitcode is None, self._bot.log.read_text()[-2000:]
-                health = await ask_health(self._bot.home)
-                if health is not None and health.pid == self.pid and is_so(health):
-                    return health
-                await asyncio.sleep(0.03)
+        health = None
+        try:
+            async with asyncio.timeout(WAIT_SECONDS_MAX):
+                while True:
+                    assert self._process.exitcode is None, self._bot.log.read_text()[-2000:]
+                    health = await ask_health(self._bot.home)
+                    if health is not None and health.pid == self.pid and is_so(health):
+                        return health
+                    await asyncio.sleep(0.03)
+        except TimeoutError:
+            message = f"{health}\n{self._bot.log.read_text()[-2000:]}"
+            raise AssertionError(message) from None
 
     async def ready(self) -> None:
         """Wait until all is well with it."""

@@ -31,6 +31,9 @@ class ChannelHealth(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     account: str
     trouble: str = ""
+    """What is wrong; empty when nothing is."""
+    note: str = ""
+    """What people should know although nothing is wrong."""
     waiting: int = 0
     """Messages that are not shown yet."""
     lag_seconds: float = 0.0

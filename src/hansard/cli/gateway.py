@@ -198,6 +198,8 @@ def show(health: Health) -> None:
     for channel in health.channels:
         states = ", ".join(f"{count} {state}" for state, count in sorted(channel.deliveries.items()))
         click.echo("  " + safe_line(f"{channel.name} {channel.account}: {channel.trouble or 'connected'}"))
+        if channel.note:
+            click.echo(f"    {safe_line(channel.note)}")
         if channel.waiting or states:
             lag = f", the oldest for {channel.lag_seconds:.0f} s" if channel.waiting else ""
             click.echo(f"    {channel.waiting} messages wait to be shown{lag}{'; ' + states if states else ''}")

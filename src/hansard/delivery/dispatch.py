@@ -42,6 +42,7 @@ class Standing(NamedTuple):
     is_fine: bool
     trouble: str
     sent: int = 0
+    note: str = ""
 
 
 class Lane:
@@ -156,7 +157,7 @@ class Dispatcher:
         """How it does."""
         weather = self._sender.weather
         waiting = sum(len(lane.shows) for lane, _ in self._lanes.values())
-        return Standing(len(self._lanes), waiting, weather.is_fine, weather.trouble, self._sender.sent)
+        return Standing(len(self._lanes), waiting, weather.is_fine, weather.trouble, self._sender.sent, weather.note)
 
     async def run(self) -> None:
         """Show what waits, and what comes, until cancelled; then wait for the calls that are under way."""

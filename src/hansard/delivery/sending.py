@@ -100,8 +100,13 @@ class Weather:
 
     @property
     def trouble(self) -> str:
-        """What is waited for, or that the platform takes few posts; empty when all is well."""
-        return self._trouble or (SCARCE if self.is_scarce else "")
+        """What is waited for; empty when nothing is."""
+        return self._trouble
+
+    @property
+    def note(self) -> str:
+        """What people should know although all is well; empty when there is nothing."""
+        return SCARCE if self.is_scarce else ""
 
     @property
     def is_scarce(self) -> bool:
