@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 PROVE = bool(os.environ.get("HANSARD_PROVE"))
 LONG = bool(os.environ.get("HANSARD_LONG"))
+only_long = pytest.mark.skipif(not (LONG or PROVE), reason="takes long: make test-long")
+"""For a test that adds little to a shorter one."""
 
 
 def times(test: int, long: int, prove: int) -> int:

@@ -20,6 +20,7 @@ import pytest
 from hansard import Record
 from hansard.cli.printing import CLEAR, Meter
 from hansard.interop.hermes_parts import session_id_of
+from tests.counts import only_long
 from tests.interop.hermes_homes import database, says
 from tests.record.helpers_logs import write_logs
 from tests.record.helpers_process import rebuild
@@ -104,11 +105,20 @@ def write_hermes(path: Path) -> list[str]:
     return ["import", "hermes", str(path), "--owner", "person:admin"]
 
 
+FROM_HANSARD = (write_export, "long")
+FROM_HERMES = (write_hermes, session_id_of("long"))
+
+
 @pytest.mark.loss("M4")
 @pytest.mark.parametrize(
-    ("write", "session_id"), [(write_export, "long"), (write_hermes, session_id_of("long"))], ids=["hansard", "hermes"]
+    ("write", "session_id", "number", "code"),
+    [
+        pytest.param(*FROM_HANSARD, signal.SIGKILL, -9, id="hansard, killed"),
+        pytest.param(*FROM_HERMES, signal.SIGINT, EXIT_INTERRUPTED, id="hermes, interrupted"),
+        pytest.param(*FROM_HANSARD, signal.SIGINT, EXIT_INTERRUPTED, id="hansard, interrupted", marks=only_long),
+        pytest.param(*FROM_HERMES, signal.SIGKILL, -9, id="hermes, killed", marks=only_long),
+    ],
 )
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, EXIT_INTERRUPTED), (signal.SIGKILL, -9)])
 async def test_an_import_that_is_interrupted_is_completed_by_the_next(  # noqa: PLR0917 - parameters come by name
     home: Path,
     tmp_path: Path,

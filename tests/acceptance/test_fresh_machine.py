@@ -15,6 +15,7 @@ from hansard import Message, Record, Status
 from hansard.cli.terminal.view import MARKER
 from tests.acceptance.fresh_machine import copy_repository, fresh, needs_git, running, skip_without_index
 from tests.acceptance.fresh_terminal import POLL_SECONDS, WAIT_SECONDS_MAX, Shell, needs_tmux
+from tests.counts import only_long
 from tests.shown.words import letters
 
 SETUP_SECONDS_MAX = 420.0
@@ -44,6 +45,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         shutil.rmtree(large, ignore_errors=True)
 
 
+@only_long
 @needs_tmux
 @needs_git
 @pytest.mark.slow

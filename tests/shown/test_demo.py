@@ -11,6 +11,7 @@ from hansard import Record, Role, Status, TurnState
 from hansard.domain.turns import TURN_ENDS
 from hansard.errors import ModelMissing
 from hansard.models.demo_files import install_demo
+from tests.counts import only_long
 from tests.shown.checks import FIXED_NOTICES, check_lines, take_picture
 from tests.shown.evidence import Shown
 from tests.shown.nursery import ROOT
@@ -56,7 +57,7 @@ async def said(home: Path) -> list[tuple[str, Status]]:
 
 
 @pytest.mark.loss("A1", "A6")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), [pytest.param(signal.SIGKILL, -9, marks=only_long), (signal.SIGINT, 130)])
 async def test_struck_on_a_pipe(
     home: Path, variables: dict[str, str], number: signal.Signals, code: int, tally: Tally
 ) -> None:
@@ -75,6 +76,7 @@ async def test_struck_on_a_pipe(
     tally.add("demo", 0, counts(number.name, len(program.output) + len(output)))
 
 
+@only_long
 @pytest.mark.loss("A1", "A6")
 async def test_interrupted_in_a_terminal(home: Path, variables: dict[str, str], tally: Tally) -> None:
     """Ctrl-C in mid-answer: every line that stood on the screen is recorded, and the next question is answered."""
