@@ -22,6 +22,7 @@ from hansard.domain.limits import (
     UNIT_ENTRIES_MAX,
 )
 from hansard.record.locks import FairLock
+from hansard.record.reserve import Reserve
 from hansard.record.store import Wiring
 from tests.record.helpers_facts import (
     SESSION,
@@ -282,3 +283,27 @@ def cpu_seconds(pid: int) -> float:
     """Return the processor time that a process has taken."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize("kind", ["a folder", "a link"])
+def test_a_reserve_is_made_in_place_of_what_is_none(tmp_path: Path, kind: str) -> None:
+    """A folder is moved away and a link is removed; what a link led to is left alone."""
+    path, elsewhere = tmp_path / "reserve", tmp_path / "elsewhere"
+    elsewhere.write_bytes(b"theirs")
+    if kind == "a folder":
+        path.mkdir()
+    else:
+        path.symlink_to(elsewhere)
+    Reserve(tmp_path)
+    assert not path.is_symlink()
+    assert path.stat().st_blocks * 512 >= RESERVE_BYTES
+    assert elsewhere.read_bytes() == b"theirs"
+
+
+def test_a_reserve_that_cannot_be_given_back_is_no_error(tmp_path: Path) -> None:
+    """A folder that was put in its place while it is in use: nothing is given back, and the writer goes on."""
+    reserve = Reserve(tmp_path)
+    (tmp_path / "reserve").unlink()
+    (tmp_path / "reserve").mkdir()
+    reserve.spend()
+    assert reserve.spent

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import secrets
+import stat
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hansard.domain.limits import RESERVE_BYTES
@@ -24,10 +27,8 @@ class Reserve:
     def spend(self) -> None:
         """Give the blocks back: the disk is full, and what runs must be able to end."""
         self.spent = True
-        try:
+        with suppress(OSError):  # without a reserve there is nothing to give back, and what runs is tried again
             os.unlink(self._path)
-        except FileNotFoundError:
-            return
 
     def has_room(self) -> bool:
         """Return whether the disk has room for more than the reserve. A home that cannot be reached has none."""
@@ -42,6 +43,7 @@ class Reserve:
         if not self.has_room():
             return False
         try:
+            self._clear_place()
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError:
             return False
@@ -53,3 +55,12 @@ class Reserve:
             os.close(descriptor)
         self.spent = False
         return True
+
+    def _clear_place(self) -> None:
+        """Move away a folder, and remove a link, that lies in the place of the reserve."""
+        with suppress(FileNotFoundError):
+            mode = os.lstat(self._path).st_mode
+            if stat.S_ISDIR(mode):
+                os.rename(self._path, f"{self._path}.orphan-{secrets.token_hex(4)}")
+            elif not stat.S_ISREG(mode):
+                os.unlink(self._path)
