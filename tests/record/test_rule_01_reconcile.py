@@ -179,3 +179,27 @@ async def test_each_database_makes_itself_known_in_the_home_journal(home: Path) 
         assert len(set(databases)) == 2
         assert databases[-1] == now
         await assert_clean(record)
+
+
+@pytest.mark.parametrize("kind", ["a folder", "a link"])
+async def test_a_tail_that_cannot_be_written_is_set_aside(home: Path, kind: str) -> None:
+    """An unfinished line is kept in a new `.tail`, the session goes on, and what lay there is kept as well."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        await say(record, "a")
+    tail, elsewhere = log_of(home).with_suffix(".tail"), home.parent / "elsewhere"
+    elsewhere.write_bytes(b"theirs")
+    if kind == "a folder":
+        tail.mkdir()
+    else:
+        tail.symlink_to(elsewhere)
+    with log_of(home).open("ab") as log:
+        log.write(b'{"seq":')
+    async with Record.open(home) as record:
+        await say(record, "b")
+        assert await ids_of(record) == ["a", "b"]
+        await assert_clean(record)
+    assert tail.read_bytes() == b'{"seq":\n'
+    (aside,) = tail.parent.glob("*.tail.orphan-*")
+    assert aside.is_dir() if kind == "a folder" else aside.is_symlink()
+    assert elsewhere.read_bytes() == b"theirs"

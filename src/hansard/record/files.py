@@ -315,8 +315,11 @@ class LogFiles:
         """Move what lies in a file's place out of the way, and keep it."""
         self.forget(name)
         aside = f"{name}.orphan-{secrets.token_hex(4)}"
-        os.rename(self.path(name), self.path(aside))
-        logger.warning("%s is not a file; it was set aside as %s", name, aside)
+        try:
+            os.rename(self.path(name), self.path(aside))
+        except OSError as error:
+            raise self.name_error(name, error) from error
+        logger.warning("%s cannot be used; it was set aside as %s", name, aside)
 
     def replace(self, name: str, pieces: Iterable[bytes]) -> int:
         """Write a whole file anew, durably; return its size."""

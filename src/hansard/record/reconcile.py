@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from hansard.domain.entries import MessageSealed, SessionCreated, chain_start, check_kind
 from hansard.domain.limits import KIB, LINE_BYTES_MAX, MIB, READ_ROWS_MAX
 from hansard.domain.sessions import Link
-from hansard.errors import LogForked, RecordDamaged
+from hansard.errors import LogForked, LogUnwritable, RecordDamaged
+from hansard.record.causes import Cause
 from hansard.record.journals import Journal, SessionRow
 from hansard.record.lines import (
     MARK_BYTES,
@@ -46,6 +47,10 @@ PIECE_BYTES = 4 * MIB
 
 BOUNDARY_BYTES = 64 * KIB
 """How much of a log is read, at first, to find the last line before an offset."""
+
+
+MISPLACED = frozenset({Cause.NOT_PERMITTED, Cause.IS_A_FOLDER, Cause.IS_A_LINK})
+"""Why a `.tail` cannot be appended to, when another one can be begun in its place."""
 
 
 class Constraint(NamedTuple):
@@ -358,6 +363,12 @@ def adopt_row(tx: Transaction, journal: Journal, row: Row) -> None:
 def set_aside(files: LogFiles, journal_id: str, start: int, end: int, *, cut: bool = True) -> None:
     """Move what cannot be part of the log into the journal's `.tail`, and keep it there."""
     name = tail_name(journal_id)
+    try:
+        files.open(name, None)
+    except LogUnwritable as error:
+        if error.cause not in MISPLACED:
+            raise
+        files.put_aside(name)  # a folder, a link, or a file of another user: kept as well
     for block in files.read(log_name(journal_id), start, end):
         files.append(name, block, None)
     files.append(name, b"\n", None)
