@@ -281,6 +281,8 @@ class SearchIndex:
         if self._writer is not None and self._identity() != self._written:
             self._close_writer()
         if self._writer is None:
+            if self._identity() is None:  # nothing lies there, or a link or a folder, which readers do not use
+                self._discard()
             connection = open_connection(self._path)
             self._writer = connection
             if fetch(connection, SQL.count_tables)[0][0] == 0:
