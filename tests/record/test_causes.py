@@ -102,6 +102,12 @@ def test_an_error_of_sqlite_has_its_cause(tmp_path: Path, error: apsw.Error, cau
     assert (told.cause, type(told)) == (cause, kind)
 
 
+def test_a_file_that_is_too_short_is_damaged(tmp_path: Path) -> None:
+    """SQLite calls a short read an error of the disk, and the disk has none."""
+    error = apsw.exception_for(apsw.SQLITE_IOERR_SHORT_READ)
+    assert explain(error, tmp_path / "state.db").cause == Cause.DAMAGED
+
+
 def test_what_sqlite_cannot_open_is_looked_at(tmp_path: Path) -> None:
     """SQLite says "unable to open" for many causes; the message names the one that the files show."""
     unclear = apsw.CantOpenError("unable to open database file")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import AsyncIterator
@@ -10,7 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from hansard import Record
+from hansard import Message, Record
 from hansard.errors import HansardError, LegsMixed
 from hansard.record.belonging import Verdict, judge_files
 from hansard.record.sqlite.migrate import MIGRATIONS, create_schema, migrate
@@ -264,6 +265,7 @@ A, B, C = Stamp(b"a", b""), Stamp(b"b", b"a"), Stamp(b"c", b"b")
 KNOWN = DatabaseFile(b"b", is_new=False)
 OLD = DatabaseFile(b"", is_new=False)
 NEW = DatabaseFile(b"", is_new=True)
+SHORT = DatabaseFile(b"b", is_new=False, is_short=True)
 
 
 @pytest.mark.parametrize(
@@ -286,6 +288,8 @@ NEW = DatabaseFile(b"", is_new=True)
         (NEW, WalFile((B,)), True, False, Verdict.SET_WAL_ASIDE),
         (OLD, WalFile((Stamp(b"", b""),)), True, False, Verdict.OPEN_AND_COMPARE),
         (OLD, WalFile((B,)), True, False, Verdict.SET_WAL_ASIDE),
+        (SHORT, None, True, False, Verdict.OPEN_AND_COMPARE),
+        (SHORT, WalFile((C,)), True, False, Verdict.OPEN_AND_COMPARE),
     ],
 )
 def test_the_table_of_belonging(
@@ -293,3 +297,18 @@ def test_the_table_of_belonging(
 ) -> None:
     """What is done with a database and its WAL, by what they hold."""
     assert judge_files(database, wal, has_wal=has_wal, is_lost=is_lost) is verdict
+
+
+async def test_a_database_that_was_cut_off_is_rebuilt(home: Path) -> None:
+    """SQLite opens it as long as the first pages are there, and finds out when it reads the others."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        for number in range(20):
+            await record.append(SESSION, Message.user("x" * 9000, id=f"m{number}"))
+    raw_rows(home, "PRAGMA wal_checkpoint(TRUNCATE)")
+    async with Record.open(home) as record:
+        await say(record, "last")
+    os.truncate(home / "state.db", (home / "state.db").stat().st_size - 30 * 4096)
+    async with Record.open(home) as record:
+        assert await ids_of(record) == [*(f"m{number}" for number in range(20)), "last"]
+        await assert_clean(record)

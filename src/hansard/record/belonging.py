@@ -8,12 +8,14 @@ before SQLite may replay anything, the stamp of `state.db` is looked for in its 
     absent        anything                            -         set the WAL aside
     any           no WAL at all                       no        open; compare all heads
     any           absent, or no WAL at all            yes       set both aside: half a checkpoint may be in state.db
-    any           empty, or begun and without commit  -         open
+    any           empty, or begun and without commit  -         open; compare all heads if state.db is short
     without stamp continues a state without stamp     -         open; compare all heads if state.db is not new
-    stamp         makes or continues that state       -         open
+    stamp         makes or continues that state       -         open; compare all heads if state.db is short
     stamp         makes and continues other states    no        set the WAL aside; compare all heads
     stamp         makes and continues other states    yes       set both aside
 
+*Short*: its header tells of more pages than it has. A checkpoint that was killed leaves it so, and so does a copy that
+was cut off.
 *Lost*: this process was connected to `state.db`, and the WAL or the wal-index that it used is not at the path any more.
 """
 
@@ -52,11 +54,11 @@ def judge_files(database: DatabaseFile | None, wal: WalFile | None, *, has_wal: 
     if not has_wal:
         return Verdict.SET_BOTH_ASIDE if is_lost else Verdict.OPEN_AND_COMPARE
     if wal is None:
-        return Verdict.OPEN
+        return Verdict.OPEN_AND_COMPARE if database.is_short else Verdict.OPEN
     if not wal.is_readable or not does_fit(database, wal):
         return Verdict.SET_BOTH_ASIDE if is_lost else Verdict.SET_WAL_ASIDE
     is_legacy = not database.state and not database.is_new
-    return Verdict.OPEN_AND_COMPARE if is_legacy else Verdict.OPEN
+    return Verdict.OPEN_AND_COMPARE if is_legacy or database.is_short else Verdict.OPEN
 
 
 def does_fit(database: DatabaseFile, wal: WalFile | None) -> bool:

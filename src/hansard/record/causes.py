@@ -209,12 +209,18 @@ def explain(error: Exception, database: Path | str = "state.db", *, writes: bool
         file = error.filename if isinstance(error.filename, str | bytes | os.PathLike) else ""
         detail = "" if cause is not Cause.OTHER else error.strerror or error
         return tell(cause, os.fsdecode(file), detail)
-    if isinstance(error, UNCLEAR) and (found := look_for_cause(str(database), writes=writes)) is not None:
+    is_cut_off = getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHORT_READ
+    if (
+        isinstance(error, UNCLEAR)
+        and not is_cut_off
+        and (found := look_for_cause(str(database), writes=writes)) is not None
+    ):
         return found
     for kind, cause in SQLITE_CAUSES:
         if isinstance(error, kind):
             if cause is Cause.LOCKED_BY_STRANGER:
                 return tell(cause, find_transaction_holder(str(database)) or "")
+            cause = Cause.DAMAGED if is_cut_off else cause  # noqa: PLW2901 - the disk is well, and the file too short
             return tell(cause, database, "" if cause is Cause.DISK_FULL else error)
     return tell(Cause.OTHER, f"{type(error).__name__}: {error}")
 

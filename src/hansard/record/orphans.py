@@ -77,7 +77,8 @@ def _judge(path: Path, lost: Identity) -> Verdict:
         is_lost = bool(lost) and database is not None and database == lost[0]
         has_wal = wal is not None and (shm is not None or not is_lost)
         verdict = judge_files(database_file, wal_file, has_wal=has_wal, is_lost=is_lost)
-        if verdict.opens:
+        is_short = database_file is not None and database_file.is_short  # also in the middle of a checkpoint
+        if verdict.opens and not is_short:
             break
     return verdict
 

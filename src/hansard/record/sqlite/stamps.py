@@ -29,6 +29,7 @@ INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0)
 """How many bytes a value of each serial type below 12 takes."""
 
 DATABASE_PAGE_SIZE_AT = 16
+DATABASE_PAGES_AT = 28
 PAGE_BYTES_MAX = 65536
 WAL_HEADER = struct.Struct(">8I")
 WAL_FRAME = struct.Struct(">6I")
@@ -50,6 +51,9 @@ class DatabaseFile(NamedTuple):
 
     is_new: bool
     """Whether it has no tables of ours yet: everything is in its WAL."""
+
+    is_short: bool = False
+    """Whether its header tells of more pages than it has: they are in its WAL, or it was cut off."""
 
 
 class WalFile(NamedTuple):
@@ -76,14 +80,15 @@ def read_database_file(path: Path) -> DatabaseFile | None:
     except apsw.CantOpenError:
         return None
     try:
-        header = file.xRead(DATABASE_PAGE_SIZE_AT + 2, 0)
-        size = int.from_bytes(header[DATABASE_PAGE_SIZE_AT:])
+        header = file.xRead(DATABASE_PAGES_AT + 4, 0)
+        size = int.from_bytes(header[DATABASE_PAGE_SIZE_AT : DATABASE_PAGE_SIZE_AT + 2])
         size = PAGE_BYTES_MAX if size == 1 else size
         page = file.xRead(size, (RECORD_PAGE - 1) * size) if size else b""
+        is_short = file.xFileSize() < int.from_bytes(header[DATABASE_PAGES_AT:]) * size
     finally:
         file.xClose()
     stamp = read_stamp(page)
-    return DatabaseFile(stamp.state if stamp is not None else b"", is_new=stamp is None)
+    return DatabaseFile(stamp.state if stamp is not None else b"", is_new=stamp is None, is_short=is_short)
 
 
 def read_wal_file(path: Path) -> WalFile | None:
