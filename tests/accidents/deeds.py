@@ -42,14 +42,33 @@ ACCIDENTS = (
     "a directory",
     "another owner",
 )
+NOTHING = "nothing"
+"""No accident: how a change of the source is shown to break nothing but what follows an accident."""
+
 MOMENTS = ("idle", "running", "recovering")
 
 NOBODY, STRANGER = 65534, 54321
+KEPT = (".tail", "backups/", "*.orphan-*")
+"""Files that nothing reads: they are kept for people."""
+
+TORN = b'{"seq":99,"id":"torn'
+"""The beginning of a line. The log ends with it where the `.tail` is hit, so that there is something to set aside."""
+
 GARBAGE = b"\x00\xffthis is no file of Hansard's\n" * 400
 
 
 def do_accident(stock: Path, home: Path, row: str, accident: str) -> None:
     """Do an accident to a file of a home; a folder's files are hit one by one. Done as root, as a careless admin."""
+    if accident == NOTHING:
+        return
+    if row == ".tail":
+        with (home / log_name(HIT)).open("ab") as log:
+            log.write(TORN)
+    hit_path(stock, home, row, accident)
+
+
+def hit_path(stock: Path, home: Path, row: str, accident: str) -> None:
+    """Do an accident to what lies at the path of a row."""
     path = home / PATHS[row]
     if accident == "missing":
         remove(path)
@@ -62,9 +81,10 @@ def do_accident(stock: Path, home: Path, row: str, accident: str) -> None:
         for file in files_of(path):
             file.write_bytes(GARBAGE)
     elif accident == "a symlink":
-        aside = home.with_name(f"{home.name}-elsewhere")
-        path.rename(aside)
-        path.symlink_to(aside)
+        elsewhere = home.with_name(f"{home.name}-elsewhere")
+        elsewhere.mkdir()
+        os.chown(elsewhere, home.stat().st_uid, -1)
+        path.symlink_to(path.rename(elsewhere / path.name))
     elif accident == "a directory":
         put_other_kind(path, home.stat().st_uid)
     elif accident == "another owner":
@@ -116,8 +136,8 @@ def remove(path: Path) -> None:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return a file, or the files of a folder."""
-    return [each for each in sorted(path.rglob("*")) if each.is_file()] if path.is_dir() else [path]
+    """Return a file, or the files of a folder; none where nothing lies."""
+    return [each for each in (sorted(path.rglob("*")) if path.is_dir() else [path]) if each.is_file()]
 
 
 def replace_content(path: Path, source: Path) -> None:

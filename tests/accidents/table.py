@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.accidents.deeds import ACCIDENTS, MOMENTS
+from tests.accidents.deeds import ACCIDENTS, MOMENTS, NOTHING
 
 OUTCOMES = {"R": ("repaired",), "A": ("apart",), "X": ("refused",), "?": ("repaired", "apart", "refused")}
 
 #               missing older newer foreign cut garbage unreadable unwritable symlink directory owner
 MARKS = """
-state.db        R   R?R   R?R   R??   X??   X??   X   X   X   X   X
+state.db        R   R?R   R?R   R??   R??   X??   X   X   X   X   X
 state.db-wal    R   R??   R??   R??   R??   R??   X   X   X   X   X
 state.db-shm    R   R??   R??   R??   R??   R??   X   X   X   X   X
 search.db       R   R     R     R     R     R     R   R   R   R   R
@@ -36,6 +36,8 @@ BEGIN, END = "<!-- accidents: written by python -m tests.accidents.table -->", "
 
 def expected(row: str, accident: str, moment: str) -> tuple[str, ...]:
     """Return the outcomes that a cell may have."""
+    if accident == NOTHING:
+        return OUTCOMES["R"]
     mark = ROWS[row][accident]
     return OUTCOMES[mark if len(mark) == 1 else mark[MOMENTS.index(moment)]]
 

@@ -17,6 +17,7 @@ from tests.accidents.deeds import ACCIDENTS, MOMENTS, PATHS
 from tests.accidents.stage import Cell, Play, Stage, open_stage
 from tests.accidents.table import DOCUMENT, expected, render
 from tests.accidents.worker import PATIENCE_SECONDS
+from tests.record.helpers_process import WorkerError
 
 DRAWN = 60
 REFUSED_SECONDS = 2.0
@@ -60,9 +61,9 @@ def play(stage: Stage, cell: Cell) -> str:
     stage.revive()
     try:
         seen = Play(stage, cell, PATIENCE_SECONDS if allowed == ("repaired",) else REFUSED_SECONDS).act()
-    except AssertionError as error:
+    except (AssertionError, WorkerError, EOFError, BrokenPipeError) as error:
         stage.begin_anew()
-        return f"{cell}: {error}"
+        return f"{cell}: {type(error).__name__}: {error}"
     if seen.outcome not in allowed:
         return f"{cell}: {seen.outcome}, not as the table says; {seen.errors}"
     return ""

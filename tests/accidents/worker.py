@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -15,9 +16,11 @@ from typing import Any
 
 import apsw
 
+import hansard
 from hansard import File, HansardError, Message, Record, Text
+from hansard.domain.ids import HOME_JOURNAL
 from hansard.record.store import Wiring
-from tests.accidents.deeds import HIT, NOBODY, OPEN, OTHER, do_accident
+from tests.accidents.deeds import HIT, NOBODY, OPEN, OTHER, SPARE, do_accident
 from tests.record.helpers_worker import Servant, serve_lines
 
 BLOB = b"the bytes of an attachment"
@@ -37,6 +40,10 @@ class Actor(Servant):
     def __init__(self) -> None:
         """Nothing is open."""
         super().__init__(Path(), PATIENCE_SECONDS, None)
+
+    async def do_source(self, _order: dict[str, Any]) -> str:
+        """Return the folder from which this process imported Hansard."""
+        return str(Path(hansard.__file__).parent.parent)
 
     async def do_open(self, order: dict[str, Any]) -> str:
         """Open a home as nobody; with `accident`, that happens when the recovery reaches its first journal."""
@@ -92,43 +99,60 @@ class Actor(Servant):
     async def do_write_all(self, order: dict[str, Any]) -> dict[str, Any]:
         """Write to every journal, one call after the other; tell what was acknowledged and what was refused."""
         name = order["name"]
-        return {
+        reply = {"reply": await self.attempt(self.end_reply)} if self.reply is not None else {}
+        return reply | {
             "home": await self.attempt(lambda: self.here.move_route(f"key-{name}", OTHER)),
             "hit": await self.attempt(lambda: self.here.append(HIT, Message.user("more", id=f"hit-{name}"))),
             "other": await self.attempt(lambda: self.here.append(OTHER, Message.user("more", id=f"other-{name}"))),
-            "reply": await self.attempt(self.end_reply),
             "blob": await self.attempt(lambda: self.here.put_blob(f"blob {name}".encode())),
         }
 
     async def end_reply(self) -> None:
         """Go on with the reply that is open here, and seal it."""
-        if self.reply is not None:
-            await self.reply.write("on")
-            await self.reply_stack.aclose()
-            self.reply = None
-            await self.turn_stack.aclose()
+        assert self.reply is not None
+        await self.reply.write("on")
+        await self.reply_stack.aclose()
+        self.reply = None
+        await self.turn_stack.aclose()
 
-    async def do_read_all(self, _order: dict[str, Any]) -> dict[str, Any]:
-        """Read everything back."""
+    async def do_read_all(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Read everything back: `keys` are routes, `blobs` names of attachments that were acknowledged."""
         return {
-            "hit": await self.attempt(lambda: self.ids(HIT)),
-            "other": await self.attempt(lambda: self.ids(OTHER)),
-            "open": await self.attempt(self.open_texts),
-            "blob": await self.attempt(self.read_blob),
+            HIT: await self.attempt(lambda: self.ids(HIT)),
+            OTHER: await self.attempt(lambda: self.ids(OTHER)),
+            OPEN: await self.attempt(lambda: self.ids(OPEN)),
+            SPARE: await self.attempt(lambda: self.ids(SPARE)),
+            HOME_JOURNAL: await self.attempt(lambda: self.lost_keys(order["keys"])),
+            "texts": await self.attempt(self.open_texts),
+            "blob": await self.attempt(lambda: self.read_blobs(order["blobs"])),
             "search": await self.attempt(self.find),
             "verify": await self.attempt(lambda: self.do_verify({})),
         }
+
+    async def do_is_indexed(self, _order: dict[str, Any]) -> bool:
+        """Index everything; return whether searches then use the index, and it finds every message."""
+        await self.do_index({})
+        index = self.here.store.search_index
+        return index.read(lambda snapshot: snapshot is not None) and not index.finds_drift()
 
     async def ids(self, session_id: str) -> list[str]:
         """Return the ids of a transcript."""
         return [message.id for message in await self.here.load_transcript(session_id)]
 
-    async def open_texts(self) -> list[str]:
-        """Return what was said in the session whose message was open."""
-        return [message.text for message in await self.here.load_transcript(OPEN)]
+    async def open_texts(self) -> list[list[str]]:
+        """Return what was said in the session whose message was open, as [id, text]."""
+        return [[message.id, message.text] for message in await self.here.load_transcript(OPEN)]
 
-    async def read_blob(self) -> bool:
-        """Return whether the attachment is what it was."""
+    async def lost_keys(self, keys: list[str]) -> list[str]:
+        """Return those keys that lead to no session."""
+        return [key for key in keys if await self.here.route(key) is None]
+
+    async def read_blobs(self, names: list[str]) -> bool:
+        """Return whether the attachments are what they were."""
+        for name in names:
+            data = f"blob {name}".encode()
+            if await self.here.read_blob(hashlib.sha256(data).hexdigest()) != data:
+                return False
         for message in await self.here.load_transcript(HIT):
             for part in message.parts:
                 if isinstance(part, File):
@@ -158,7 +182,8 @@ async def warm_up() -> None:
             async with actor.record.turn(HIT) as turn, turn.reply(id="reply") as reply:
                 await reply.write("warm")
             await actor.attempt(lambda: actor.ids("none"))
-            await actor.do_read_all({})
+            await actor.do_read_all({"keys": [], "blobs": []})
+            await actor.do_is_indexed({})
 
 
 async def main() -> None:
