@@ -146,7 +146,7 @@ def test_a_file_that_is_not_there(home: Path) -> None:
     ended = shell(home, "hansard -p hi --file /no/such/file")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == (
-        "hansard: there is no file '/no/such/file'\n"
+        "hansard: '/no/such/file' does not exist\n"
         "Check the path, and whether you may read the file. Nothing was sent or recorded.\n"
     )
     assert (
@@ -198,3 +198,42 @@ def test_colour_is_written_where_it_is_wanted(home: Path, variable: str, setting
         assert ("\x1b[" in ended.stdout) is is_coloured, (command, ended.stdout)
     piped = shell(home, f"unset NO_COLOR; {variable} hansard sessions show 2")
     assert ("\x1b[" in piped.stdout) is (setting == "always")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("hansard --home $'/tmp/h\\xff' sessions", "the path of the home must be UTF-8"),
+        ("hansard --home '~nobody-of-this-name/x' sessions", "nobody knows which folder '~nobody-of-this-name/x' is"),
+        ("hansard export --all -o /dev/full", "/dev/full cannot be written: No space left on device"),
+        ("hansard -p hi --file /", "'/' is a folder"),
+        ("hansard -p hi --file /dev/null", "'/dev/null' is no regular file"),
+        ("hansard sessions --since 99999999999d", "'99999999999d' is longer ago than dates go"),
+    ],
+)
+def test_wrong_input_is_told_in_words(home: Path, line: str, told: str) -> None:
+    """No traceback: one sentence that names what is wrong, one that says what to do."""
+    prepare(home)
+    assert shell(home, "hansard -p hello").returncode == 0
+    done = shell(home, line)
+    assert done.returncode == 2, done
+    assert done.stderr.startswith(f"hansard: {told}"), done.stderr
+    assert len(done.stderr.splitlines()) == 2
+
+
+def test_a_script_that_is_missing_is_told_without_a_contradiction(home: Path) -> None:
+    """The message was recorded, so nothing says that nothing was written."""
+    prepare(home)
+    done = shell(home, "hansard -m scripted:no-such-file -p hi")
+    assert "no-such-file cannot be read" in done.stderr
+    assert "Nothing was written" not in done.stderr
+
+
+def test_a_limit_of_file_sizes_is_named(home: Path) -> None:
+    """Whoever runs into `ulimit -f` is told that, and not to look for errors of the disk."""
+    prepare(home)
+    assert shell(home, "hansard -p hello").returncode == 0
+    done = shell(home, "ulimit -f 1; hansard -p hi")
+    assert done.returncode != 0
+    assert "ulimit -f" in done.stderr
+    assert "errors of the disk" not in done.stderr

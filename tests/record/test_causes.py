@@ -76,7 +76,7 @@ def test_an_error_of_the_system_names_its_file(number: int) -> None:
 
 def test_the_errors_that_the_table_must_know() -> None:
     """Each of these has a cause of its own kind, and an unknown number is not taken for any of them."""
-    wanted = "EACCES EPERM EROFS ENOSPC EDQUOT EMFILE ENFILE EIO ENOENT ENOTDIR EISDIR ELOOP"
+    wanted = "EACCES EPERM EROFS ENOSPC EDQUOT EFBIG EMFILE ENFILE EIO ENOENT ENOTDIR EISDIR ELOOP"
     assert {getattr(errno, name) for name in wanted.split()} <= set(ERRNO_CAUSES)
     assert explain(OSError(errno.EXDEV, "x")).cause == Cause.OTHER
 
@@ -162,6 +162,14 @@ def test_no_other_module_writes_such_sentences() -> None:
         code = re.sub(r'""".*?"""|#.*', "", path.read_text(), flags=re.DOTALL)
         found += [f"{name}: {match.group()}" for match in OWN_WORDS.finditer(code)]
     assert found == []
+
+
+def test_the_file_in_place_of_a_folder_is_named(tmp_path: Path) -> None:
+    """Not the path below it, which does not exist."""
+    (tmp_path / "locks").touch()
+    below = str(tmp_path / "locks" / "owners" / "x")
+    told = explain(NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), below))
+    assert str(told) == f"{WORDS[Cause.NOT_A_FOLDER].says} ({tmp_path / 'locks'})"
 
 
 def test_facts_stand_behind_the_sentence() -> None:

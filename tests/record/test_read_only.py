@@ -195,6 +195,17 @@ async def test_a_database_that_is_not_the_whole_truth(home: Path, loss: str) -> 
     assert fingerprint(home) == before
 
 
+async def test_a_copy_that_cannot_be_made_names_its_folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no room for temporary files, that is said; nobody is told that the record is full."""
+    await make_home(home)
+    (home / "state.db").unlink()
+    monkeypatch.setattr(tempfile, "tempdir", str(home / "no-such-folder"))
+    with pytest.raises(RecordUnavailable, match=r"needs a temporary copy in .*no-such-folder") as refused:
+        async with Record.open(home, read_only=True):
+            pass
+    assert "TMPDIR" in refused.value.hint
+
+
 async def test_no_leg_is_left(home: Path) -> None:
     """A damaged database and no logs: that is said, and no empty record is shown."""
     await make_home(home)

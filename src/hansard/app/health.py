@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from hansard.app.toml_file import closed_folder
 from hansard.errors import StatusUnusable
 
 if TYPE_CHECKING:
@@ -161,7 +162,11 @@ def read_status(home: Path) -> Running | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise StatusUnusable(f"{path} cannot be read: {error.strerror}") from error
+        problem = StatusUnusable(f"{path} cannot be read: {error.strerror}")
+        if isinstance(error, PermissionError):
+            problem = StatusUnusable(f"{closed_folder(path) or path} cannot be read: {error.strerror}")
+            problem.hint = "Run the command as the user who owns the home."
+        raise problem from error
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise StatusUnusable(f"{path} is not what a gateway wrote there") from None
 

@@ -61,10 +61,15 @@ def read_file(path: Path) -> Contents | Finding | None:
     except FileNotFoundError:
         return Finding(place(path), "it is a link that leads nowhere") if path.is_symlink() else None
     except OSError as error:
-        return Finding(place(path), f"it cannot be read: {error.strerror}")
+        return Finding(place(closed_folder(path) or path), f"it cannot be read: {error.strerror}")
     if len(data) > FILE_BYTES_MAX:
         return Finding(place(path), f"it has more than {FILE_BYTES_MAX:,} bytes")
     return Contents(data, look)
+
+
+def closed_folder(path: Path) -> Path | None:
+    """Return the folder of a file if this user may not look into it: then nobody knows whether the file is there."""
+    return None if os.access(path.parent, os.X_OK) else path.parent
 
 
 def parse_toml(path: Path, data: bytes) -> Parsed | Finding:

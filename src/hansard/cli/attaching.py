@@ -46,7 +46,8 @@ def read_file(path: Path) -> bytes:
     try:
         path = path.expanduser()
         if not path.is_file():
-            message = f"there is no file {str(path)!r}"
+            what = "is a folder" if path.is_dir() else "is no regular file" if path.exists() else "does not exist"
+            message = f"{str(path)!r} {what}"
             raise FileUnreadable(message)
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)

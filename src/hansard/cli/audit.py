@@ -19,7 +19,7 @@ from hansard.delivery.audit import Audit, Hearing, audit_chat
 from hansard.domain.access import Action, may
 from hansard.domain.chats import parse_key
 from hansard.domain.settings_channels import Answers
-from hansard.errors import InvalidInput
+from hansard.errors import ChannelDown, InvalidInput
 from hansard.intake.people import People
 from hansard.record.api import Record
 
@@ -91,6 +91,9 @@ async def audit(home: Path, chat: str) -> Audit:
         async with reading(home) as record:
             hearing = hearing_of(record, settings, name, chat)
             return await audit_chat(record, cast("Timeline", channel), channel.name, channel.account, chat, hearing)
+    except ChannelDown as error:
+        error.hint = "Nothing was compared. Repair what the message names, and run the command again."
+        raise
     finally:
         await channel.close()
 

@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 import tempfile
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
@@ -26,7 +26,7 @@ from hansard.interop.markdown import MarkdownExport
 from hansard.interop.transcripts import all_sessions, parents_first, read_notices
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
     from types import TracebackType
 
     from hansard.domain.messages import Message
@@ -68,6 +68,13 @@ class Asked(NamedTuple):
     as_json: bool
 
 
+def unwritable(path: Path, error: OSError) -> InvalidInput:
+    """Return the error of a file that an export cannot be written to."""
+    problem = InvalidInput(f"{path} cannot be written: {error.strerror}")
+    problem.hint = "Name another file with -o, or make room. The record and an older file of that name are unchanged."
+    return problem
+
+
 class Target:
     """Where an export goes. A file appears under its name when it is whole; until then the old one stays."""
 
@@ -91,7 +98,7 @@ class Target:
                 self._temporary = Path(name)
                 self._file = os.fdopen(number, "wb")
         except OSError as error:
-            raise InvalidInput(f"{self._path} cannot be written: {error.strerror}") from None
+            raise unwritable(self._path, error) from None
         return self
 
     def write(self, data: bytes) -> None:
@@ -99,26 +106,37 @@ class Target:
         self.bytes += len(data)
         if self._path is None and sys.stdout.isatty():
             data = safe(data.decode()).encode()
-        self._file.write(data)
+        with self._told():
+            self._file.write(data)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Say which file could not be written. Standard output has errors of its own."""
+        try:
+            yield
+        except OSError as error:
+            if self._path is None:
+                raise
+            raise unwritable(self._path, error) from None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Put a whole file under its name, or remove half of one."""
-        if error is None:
-            self._file.flush()
-        if self._temporary is None or self._path is None:
-            if self._path is not None:
-                self._file.close()
-            return
         try:
-            if error is None:
-                os.fsync(self._file.fileno())
-                self._temporary.replace(self._path)
+            with self._told():
+                if error is None:
+                    self._file.flush()
+                if self._temporary is not None and self._path is not None and error is None:
+                    os.fsync(self._file.fileno())
+                    self._temporary.replace(self._path)
         finally:
-            self._file.close()
-            with suppress(FileNotFoundError):
-                self._temporary.unlink()
+            if self._path is not None:
+                with suppress(OSError):  # what could not be written was told
+                    self._file.close()
+            if self._temporary is not None:
+                with suppress(FileNotFoundError):
+                    self._temporary.unlink()
 
 
 def exporter(asked: Asked, report: Callable[[str], None]) -> Exporter:

@@ -14,7 +14,7 @@ import click
 from hansard.cli.options import Options
 from hansard.cli.process import EXIT_COULD_NOT_RUN, STANDARD_OUTPUT, fill_standard_streams, silence_stdout
 from hansard.cli.table import COMMANDS, TALKS, load
-from hansard.errors import HansardError, OutputClosed
+from hansard.errors import HansardError, InvalidInput, OutputClosed
 
 NEEDS_NO_OUTPUT = "gateway"
 """The one command that runs without standard output: it logs, and services often have none."""
@@ -22,7 +22,23 @@ NEEDS_NO_OUTPUT = "gateway"
 
 def default_home() -> Path:
     """Return where the record lives when nobody says otherwise."""
-    return Path(os.environ.get("HANSARD_HOME") or "~/.hansard").expanduser()
+    return Path(os.environ.get("HANSARD_HOME") or "~/.hansard")
+
+
+def usable(home: Path) -> Path:
+    """Return the path of a home without `~`, or say why it cannot be used."""
+    try:
+        home = home.expanduser()
+    except RuntimeError:
+        raise InvalidInput(f"nobody knows which folder {str(home)!r} is: give the whole path with --home") from None
+    if not is_utf8(str(home)):
+        raise InvalidInput(f"the path of the home must be UTF-8, and {str(home)!r} is not")
+    return home
+
+
+def is_utf8(text: str) -> bool:
+    """Return whether a text has no bytes that UTF-8 does not know."""
+    return text.encode(errors="surrogateescape").decode(errors="replace") == text
 
 
 class Commands(click.Group):
@@ -76,7 +92,7 @@ class Commands(click.Group):
 @click.pass_context
 def cli(ctx: click.Context, /, home: Path | None, **given: Any) -> None:  # noqa: ANN401 - click's values
     """Talk to an agent whose record never loses a word that anyone was shown."""
-    options = Options(home=(home or default_home()).expanduser(), **given)
+    options = Options(home=usable(home or default_home()), **given)
     if ctx.obj is True and ctx.invoked_subcommand != NEEDS_NO_OUTPUT:
         raise OutputClosed("standard output is closed, so nothing could be shown")
     ctx.obj = {"home": options.home, "debug": options.debug}

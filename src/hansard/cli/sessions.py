@@ -34,7 +34,7 @@ LISTED = 50
 OWNER_CHARACTERS = 24
 SOURCE_CHARACTERS = 12
 
-AGE = re.compile(r"(\d{1,6})([mhdw])\Z")
+AGE = re.compile(r"(\d{1,20})([mhdw])\Z")
 AGE_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
@@ -70,7 +70,9 @@ def since_when(text: str, now: datetime) -> datetime:
         if age is not None:
             return now - timedelta(**{AGE_UNITS[age[2]]: int(age[1])})
         return datetime.fromisoformat(text.strip()).astimezone()
-    except (ValueError, OverflowError):
+    except OverflowError:
+        raise InvalidInput(f"{text[:80]!r} is longer ago than dates go") from None
+    except ValueError:
         raise InvalidInput(
             f"{text[:80]!r} is no date (2026-11-15, 2026-11-15T20:12) and no age (90m, 12h, 7d)"
         ) from None

@@ -45,7 +45,7 @@ from hansard.domain.requests import (
     Usage,
     UserSaid,
 )
-from hansard.errors import InvalidInput
+from hansard.errors import ConfigInvalid
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -139,10 +139,10 @@ def read_script(path: Path) -> Script:
         return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Script)
     except OSError as error:
         message = f"the script {path} cannot be read: {error.strerror}"
-        raise InvalidInput(message) from error
+        raise ConfigInvalid(message) from error
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
         message = f"the script {path} is not right: {error}"
-        raise InvalidInput(message) from error
+        raise ConfigInvalid(message) from error
 
 
 class ScriptedModel:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import stat
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -30,6 +31,7 @@ class Cause(StrEnum):
     READ_ONLY = "read_only"
     DISK_FULL = "disk_full"
     QUOTA = "quota"
+    SIZE_LIMIT = "size_limit"
     TOO_MANY_FILES = "too_many_files"
     DISK_FAILS = "disk_fails"
     MISSING = "missing"
@@ -77,6 +79,11 @@ WORDS: Final[dict[Cause, Words]] = {
         "this user's disk quota is used up",
         f"{SAFE} and can be read. Free some space or raise the quota, then try again; "
         "a Hansard that is running goes on by itself.",
+    ),
+    Cause.SIZE_LIMIT: Words(
+        "a file has reached the size that this process may write",
+        f"{SAFE} and can be read. Raise the limit (`ulimit -f`, or LimitFSIZE in a systemd unit) "
+        "and start Hansard again.",
     ),
     Cause.TOO_MANY_FILES: Words(
         "too many files are open",
@@ -136,7 +143,7 @@ WORDS: Final[dict[Cause, Words]] = {
     ),
     Cause.SLOW: Words(
         "the disk has neither answered nor reported an error",
-        f"{SAFE}. The disk or the machine is very slow at the moment. Try again when it is less busy.",
+        f"{SAFE}. The disk or the machine is very slow, or this process was stopped for a while. Try again.",
     ),
     Cause.CLOSED: Words(
         "the record is closed",
@@ -158,6 +165,7 @@ ERRNO_CAUSES: Final[dict[int, Cause]] = {
     errno.EROFS: Cause.READ_ONLY,
     errno.ENOSPC: Cause.DISK_FULL,
     errno.EDQUOT: Cause.QUOTA,
+    errno.EFBIG: Cause.SIZE_LIMIT,
     errno.EMFILE: Cause.TOO_MANY_FILES,
     errno.ENFILE: Cause.TOO_MANY_FILES,
     errno.EIO: Cause.DISK_FAILS,
@@ -183,6 +191,12 @@ SQLITE_CAUSES: Final[tuple[tuple[type[apsw.Error], Cause], ...]] = (
     (apsw.IOError, Cause.DISK_FAILS),
 )
 
+SPARE_BYTES: Final = 64 * 1024
+"""A file that lacks less than this to the limit of its size has reached it: SQLite writes the WAL in pieces."""
+
+SPARE_FILES: Final = 8
+"""A process that may open fewer files than this cannot open a database, its WAL and what belongs to them."""
+
 UNCLEAR: Final = (apsw.CantOpenError, apsw.IOError, apsw.ReadOnlyError, apsw.PermissionsError)
 """SQLite's errors that have several causes: the files are looked at to find which one."""
 
@@ -206,9 +220,11 @@ def explain(error: Exception, database: Path | str = "state.db", *, writes: bool
         return error
     if isinstance(error, OSError):
         cause = ERRNO_CAUSES.get(error.errno or 0, Cause.OTHER)
-        file = error.filename if isinstance(error.filename, str | bytes | os.PathLike) else ""
+        file = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes | os.PathLike) else ""
+        if cause is Cause.NOT_A_FOLDER:
+            file = _first_non_folder(file)
         detail = "" if cause is not Cause.OTHER else error.strerror or error
-        return tell(cause, os.fsdecode(file), detail)
+        return tell(cause, file, detail)
     is_cut_off = getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHORT_READ
     if (
         isinstance(error, UNCLEAR)
@@ -264,10 +280,8 @@ def explain_delay(locks: Path | str) -> HansardError:
 def look_for_cause(database: str, *, writes: bool) -> HansardError | None:
     """Return why a database cannot be used, as far as its names, rights and disk tell. It is never opened here."""
     folder = os.path.dirname(database) or "."
-    try:
-        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-    except OSError as error:
-        return tell(ERRNO_CAUSES.get(error.errno or 0, Cause.OTHER), database)
+    if _lacks_descriptors():
+        return tell(Cause.TOO_MANY_FILES, database)
     try:
         space = os.statvfs(f"{folder}/.")  # fails where a file lies in place of the folder
         for side in ("", "-wal", "-shm"):
@@ -280,7 +294,34 @@ def look_for_cause(database: str, *, writes: bool) -> HansardError | None:
         return None
     if space.f_flag & os.ST_RDONLY:
         return tell(Cause.READ_ONLY, database)
+    if (full := _at_size_limit(database)) is not None:
+        return tell(Cause.SIZE_LIMIT, full)
     return tell(Cause.DISK_FULL, database) if space.f_bavail == 0 else None
+
+
+def _lacks_descriptors() -> bool:
+    """Return whether this process may open too few further files."""
+    try:
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0] - len(os.listdir("/proc/self/fd")) < SPARE_FILES
+    except OSError as error:
+        return error.errno in {errno.EMFILE, errno.ENFILE}
+
+
+def _at_size_limit(database: str) -> str | None:
+    """Return the file of a database that may not grow any more; None when each may."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return None
+    sizes = {path: os.path.getsize(path) for side in ("", "-wal", "-shm") if os.path.exists(path := database + side)}
+    return next((path for path, size in sizes.items() if size + SPARE_BYTES > limit), None)
+
+
+def _first_non_folder(path: str) -> str:
+    """Return the part of a path that lies where a folder must be; the whole path when none is found."""
+    place = path
+    while place and not os.path.lexists(place) and os.path.dirname(place) != place:
+        place = os.path.dirname(place)
+    return place if place and not os.path.isdir(place) else path
 
 
 def _check_file(path: str, rights: int) -> None:

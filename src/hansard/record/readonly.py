@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import apsw
 
 from hansard.domain.entries import check_kind
-from hansard.errors import HansardError, RecordDamaged, RecordReadOnly, UsedAfterFork
+from hansard.errors import HansardError, RecordDamaged, RecordReadOnly, RecordUnavailable, UsedAfterFork
 from hansard.record.blobs import Blobs
-from hansard.record.causes import Cause, explain, explain_delay, framed, tell
+from hansard.record.causes import SAFE, Cause, explain, explain_delay, framed, tell
 from hansard.record.database import find_differences, list_logs
 from hansard.record.files import HomeFolder, LogFiles
 from hansard.record.followers import Followers
@@ -316,17 +316,34 @@ def open_copy(home: Path, wiring: Wiring, judged: Judgement) -> CopiedStore:
     """Make a private copy of a home's database, or none, and let opening repair it from the logs."""
     if not judged.has_database and next(list_logs(LogFiles(home)), None) is None:
         raise cannot_read(home, RecordDamaged(f"{judged.why}, and there are no logs to read instead"))
-    folder = Path(tempfile.mkdtemp(prefix="hansard-read-"))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="hansard-read-"))
+    except OSError as error:
+        raise cannot_copy(home, judged, explain(error)) from error
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         if judged.has_database:
             try:
                 with untouched(home / "state.db") as connection:
                     connection.execute(SQL.vacuum_into, (str(folder / "state.db"),))
+            except apsw.FullError as error:
+                raise cannot_copy(home, judged, explain(error, folder)) from error
             except apsw.Error as error:
                 raise cannot_read(home, explain(error, home / "state.db", writes=False)) from error
         store = CopiedStore(home, folder, wiring, f"{judged.why}, so a temporary copy was read")
         stack.callback(store.abandon)
-        store.open(COPY_PATIENCE_SECONDS)
+        try:
+            store.open(COPY_PATIENCE_SECONDS)
+        except RecordUnavailable as error:
+            problem = tell(Cause(error.cause), folder.parent) if error.cause else error
+            raise cannot_copy(home, judged, problem) from error
         stack.pop_all()
     return store
+
+
+def cannot_copy(home: Path, judged: Judgement, problem: HansardError) -> HansardError:
+    """Return why no temporary copy of a home could be read."""
+    folder = tempfile.gettempdir()
+    error = framed(problem, f"the record at {home} needs a temporary copy in {folder} to be read ({judged.why})")
+    error.hint = f"{SAFE}. Set TMPDIR to a folder with enough room, or repair what the message names, and try again."
+    return error
