@@ -168,7 +168,7 @@ async def read_parts(home: Path) -> list[tuple[File, bytes]]:
         return [(part, await record.read_blob(part.blob)) for part in files if isinstance(part, File)]
 
 
-@pytest.mark.parametrize(("path", "why"), [("/does/not/exist", "there is no file"), ("/proc/self", "there is no file")])
+@pytest.mark.parametrize(("path", "why"), [("/does/not/exist", "does not exist"), ("/proc/self", "is a folder")])
 def test_a_file_that_cannot_be_read_is_named(home: Path, path: str, why: str) -> None:
     """Nothing is said to a model about a file that is not there."""
     (home.parent / "s.toml").write_text('[[answers]]\ntext = "hi"\n')
