@@ -34,6 +34,7 @@
         ├── HomeMoved            the home is not where it was when it was opened
         ├── RecordDamaged        a file is not what it must be
         ├── LogForked            a log and the database tell two different stories
+        ├── PastMissing          a fork's parent does not hold the entries that the fork continues
         ├── LegsMixed            the database and the logs belong to two different homes
         ├── UnsafeFilesystem     WAL cannot be trusted there
         └── UnsupportedSQLite    the SQLite library has a known corruption bug
@@ -256,6 +257,18 @@ class LogForked(RecordRefused):
     hint = (
         "Run `hansard verify` to see both chains. Nothing is written to that session until one of them is moved aside."
     )
+
+
+class PastMissing(RecordRefused):
+    """The entries that a fork continues are not in the record. Its own words are."""
+
+    hint = "Put back the newer log of the session that it is a fork of. `hansard sessions show` gives its own words."
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        """`hint`: with the names of the log and of the fork."""
+        super().__init__(message)
+        if hint:
+            self.hint = hint
 
 
 class LegsMixed(RecordRefused):

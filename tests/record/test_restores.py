@@ -18,7 +18,7 @@ import apsw
 import pytest
 
 from hansard import HansardError, Message, Record
-from hansard.errors import LegsMixed, LogForked
+from hansard.errors import LegsMixed, LogForked, PastMissing
 from tests.record.helpers_facts import ids_of, new_session, raw_rows, say
 
 SHAPES = 200 if os.environ.get("HANSARD_PROVE") else 25
@@ -64,17 +64,32 @@ def draw_shape(dice: random.Random) -> Shape:
     )
 
 
-async def live(home: Path, dice: random.Random, name: str, shape: Shape) -> None:
+class Forked(NamedTuple):
+    """A fork that was made in one of the lives of a home, and the messages that it had."""
+
+    id: str
+    parent_id: str
+    past: list[str]
+    own: list[str]
+
+
+async def live(home: Path, dice: random.Random, name: str, shape: Shape) -> Forked:
     """Let a process say something in the home, and leave the WAL in one of its states."""
     async with Record.open(home) as record:
         for session_id in SESSIONS:
             await new_session(record, session_id)
+        parent_id = dice.choice(SESSIONS)
+        await say(record, f"{name}-before", session_id=parent_id)
+        fork = Forked(f"fork-{name}", parent_id, await ids_of(record, parent_id), [f"{name}-own"])
+        await record.fork(parent_id, id=fork.id)
+        await say(record, *fork.own, session_id=fork.id)
         for number in range(dice.randrange(4, 24)):
             await say(record, f"{name}-{number:02}", session_id=dice.choice(SESSIONS))
             if shape.restart and number == 3:
                 raw_rows(home, "PRAGMA wal_checkpoint(PASSIVE)")
     if shape.checkpoint != "none":
         raw_rows(home, f"PRAGMA wal_checkpoint({shape.checkpoint})")
+    return fork
 
 
 def restore(tool: str, source: Path, target: Path, names: tuple[str, ...]) -> None:
@@ -123,21 +138,52 @@ def stored_words(home: Path) -> Words:
         connection.close()
 
 
-async def read_words(home: Path) -> tuple[Words, set[str]]:
-    """Return what the record holds, and the journals that it refuses to write to because they have two histories."""
-    forked = set()
+class Held(NamedTuple):
+    """What a record holds after a restore."""
+
+    words: Words
+    forked: set[str]
+    """The journals that it refuses to write to because they have two histories."""
+
+    without_past: set[str]
+    """Forks whose past it says is missing."""
+
+
+async def own_words(record: Record, session_id: str) -> list[str]:
+    """Return what was said in a fork itself, which can be read without its past."""
+    parent = (await record.session(session_id)).parent
+    assert parent is not None
+    entries = await record.read_entries(session_id, parent.at)
+    return [entry.id for entry in entries if entry.kind == "message.added"]
+
+
+async def read_words(home: Path, forks: list[Forked]) -> Held:
+    """Return what the record holds. Sessions go on first: their new words must never be the past of a fork."""
+    held = Held(set(), set(), set())
     async with Record.open(home) as record:
-        found = {(session.id, id) for session in await record.sessions() for id in await ids_of(record, session.id)}
+        sessions = {session.id for session in await record.sessions()}
+        for session_id in sessions & set(SESSIONS):
+            held.words.update((session_id, id) for id in await ids_of(record, session_id))
         for session_id in SESSIONS:
             try:
-                await record.append(session_id, Message.user("after", id="after"))
+                for number in range(6):
+                    await record.append(session_id, Message.user("after", id=f"after-{number}"))
             except LogForked as error:
                 assert session_id in str(error)  # noqa: PT017 - the message names it
-                forked.add(session_id)
+                held.forked.add(session_id)
+        for fork in forks:
+            if fork.id in sessions:
+                held.words.update((fork.id, id) for id in await own_words(record, fork.id))
+                try:
+                    assert await ids_of(record, fork.id) == fork.past + fork.own
+                except PastMissing as error:
+                    assert fork.id in str(error)  # noqa: PT017 - the message names both
+                    assert fork.parent_id in str(error)  # noqa: PT017
+                    held.without_past.add(fork.id)
         wrong = {finding.session_id for finding in (await record.verify()).findings}
-        forked |= wrong & {"~home"}
-        assert wrong <= forked
-    return found, forked
+        assert wrong <= held.forked | held.without_past | {"~home"}
+        held.forked.update(wrong & {"~home"})
+    return held
 
 
 async def play(tmp_path: Path, number: int, seed: int) -> None:
@@ -146,27 +192,29 @@ async def play(tmp_path: Path, number: int, seed: int) -> None:
     shape = draw_shape(dice)
     home, backup = tmp_path / f"home-{number}", tmp_path / f"backup-{number}"
     told = f"HANSARD_SEED={seed}, number {number}: {shape}"
+    forks = [await live(home, dice, "a", shape)]
     if shape.direction == "other home":
-        await live(home, dice, "a", shape)
-        await live(backup, dice, "x", shape)
+        forks.append(await live(backup, dice, "x", shape))
     else:
-        await live(home, dice, "a", shape)
         shutil.copytree(home, backup)
-        await live(backup if shape.direction == "newer" else home, dice, "b", shape)
+        forks.append(await live(backup if shape.direction == "newer" else home, dice, "b", shape))
         if shape.direction == "diverged":
-            await live(backup, dice, "c", shape)
+            forks.append(await live(backup, dice, "c", shape))
     restore(shape.tool, backup, home, WHAT[shape.what])
     expected = logged_words(home) | stored_words(home)
     may_refuse = shape.direction in {"diverged", "other home"}
     try:
-        found, forked = await read_words(home)
+        held = await read_words(home, forks)
     except (LegsMixed, LogForked) as error:
         if not may_refuse or "move" not in str(error):
             raise AssertionError(told) from error
         return
-    missing = {word for word in expected - found if word[0] not in forked}
+    missing = {word for word in expected - held.words if word[0] not in held.forked}
     assert not missing, (told, sorted(missing))
-    assert not forked or may_refuse, (told, forked)
+    assert not held.forked or may_refuse, (told, held.forked)
+    for fork in forks:
+        has_past = {(fork.parent_id, id) for id in fork.past} <= expected and fork.parent_id not in held.forked
+        assert fork.id not in held.without_past or not has_past or may_refuse, (told, fork)
 
 
 @pytest.mark.loss("B26")

@@ -23,7 +23,7 @@ from hansard.interop.chat import ChatExport
 from hansard.interop.html import HtmlExport
 from hansard.interop.jsonl import JsonlExport
 from hansard.interop.markdown import MarkdownExport
-from hansard.interop.transcripts import all_sessions, parents_first, read_notices
+from hansard.interop.transcripts import all_sessions, missing_past, parents_first, read_notices
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -167,6 +167,8 @@ async def export(home: Path, asked: Asked) -> int:
         with meter, Target(asked.output) as target:
             target.write(writer.begin(sessions))
             for number, session in enumerate(sessions, 1):
+                if (missing := await missing_past(record, session)) is not None:
+                    findings.append(f"session {session.id} is exported without its past: {missing}. {missing.hint}")
                 async for piece in writer.session(record, session):
                     target.write(piece)
                     meter.show(f"session {number:,} of {len(sessions):,}, {target.bytes:,} bytes")
@@ -215,7 +217,8 @@ def command(options: dict[str, Any], /, **given: Any) -> None:  # noqa: ANN401 -
     jsonl is Hansard's own: `hansard import hansard FILE` takes it in again. markdown and html are for reading. chat has
     one example a line, for fine-tuning. A SESSION is named by its id, a unique beginning of it, or its title.
 
-    Exit code 0: done. 1: done, but an attachment could not be read. 2: it could not run.
+    Exit code 0: done. 1: done, but an attachment could not be read, or the past of a fork is missing: it is exported
+    without. 2: it could not run.
     """
     if given["output"] == Path("-"):
         given["output"] = None

@@ -242,7 +242,10 @@ def list_command(options: dict[str, Any], /, **given: Any) -> None:  # noqa: ANN
 @JSON_OPTION
 @click.pass_obj
 def show(options: dict[str, Any], *, name: str, full: bool, raw: bool, as_json: bool) -> None:
-    """Show what was said in a session, and where it was delivered."""
+    """Show what was said in a session, and where it was delivered.
+
+    Exit code 0: done. 1: the past of a fork is missing; its own words are shown. 2: it could not run.
+    """
     if raw and (full or as_json):
         raise click.UsageError("--raw stands alone: it shows everything, as JSON.")
 
@@ -255,7 +258,7 @@ def show(options: dict[str, Any], *, name: str, full: bool, raw: bool, as_json: 
                 await shown.show_json(record, session, fields_of(session))
             else:
                 await shown.show_for_people(record, session, full=full)
-        return EXIT_DONE
+            return EXIT_DONE if await shown.is_whole(record, session) else EXIT_FAILED
 
     sys.exit(run(main))
 

@@ -20,14 +20,16 @@ from hansard.interop.transcripts import (
     Used,
     earlier_of,
     files_of,
+    first_known,
     marks_of,
+    missing_past,
     read_entries,
     read_items,
     read_transcript,
     reasoning_of,
     says_something,
     session_facts,
-    survey,
+    survey_known,
     tool_facts,
     who,
     words_of,
@@ -66,10 +68,11 @@ async def deliveries_of(record: Record, session: Session) -> Delivered:
             last = page[-1]
             for delivery in page:
                 found.posts.setdefault(delivery.message_id, []).append(delivery)
-        async for entry in read_entries(record, current.id, current.head_seq):
+        after = await first_known(record, current)
+        async for entry in read_entries(record, current.id, current.head_seq, after):
             if isinstance(entry.body, MessageDelivered):
                 found.outcomes.setdefault(entry.body.message_id, {})[entry.body.chat] = entry.body
-        shares = current.parent is not None and current.parent.link == Link.FORK
+        shares = current.parent is not None and current.parent.link == Link.FORK and not after
         current = await record.session(current.parent.session_id) if current.parent and shares else None
     return found
 
@@ -199,14 +202,22 @@ def local_time(at_microseconds: int) -> str:
 
 async def show_raw(record: Record, session: Session) -> None:
     """Print every entry as one line of JSON."""
-    async for entry in read_entries(record, session.id, session.head_seq):
+    async for entry in read_entries(record, session.id, session.head_seq, await first_known(record, session)):
         stdout_line(msgspec.json.encode(entry).decode())
+
+
+async def is_whole(record: Record, session: Session) -> bool:
+    """Return whether all of a session could be shown; say on standard error that the past of a fork is missing."""
+    missing = await missing_past(record, session)
+    if missing is not None:
+        click.echo(f"{safe_line(str(missing))}.\n{safe_line(missing.hint)}", err=True)
+    return missing is None
 
 
 async def show_json(record: Record, session: Session, fields: dict[str, Any]) -> None:
     """Print the session and all its messages as one JSON object, written as it is read."""
     delivered = await deliveries_of(record, session)
-    known = await survey(record, session)
+    known = await survey_known(record, session)
     stdout_line(f'{{"session":{msgspec.json.encode(fields).decode()},"messages":[')
     first = True
     async for item in read_items(record, session, known):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hansard.domain.messages import Role, Status
-from hansard.interop.transcripts import Said, json_line, read_items, survey, words_of
+from hansard.interop.transcripts import Said, json_line, read_items, survey_known, words_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ class ChatExport:
 
     async def session(self, record: Record, session: Session) -> AsyncIterator[bytes]:
         """Yield the line of a session, in pieces: it is written before it is whole."""
-        known = await survey(record, session)
+        known = await survey_known(record, session)
         waiting: list[bytes] = []
         begun = False
         async for role, content in joined(spoken(read_items(record, session, known))):

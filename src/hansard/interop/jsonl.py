@@ -32,7 +32,15 @@ from hansard.interop.jsonl_lines import (
     read_lines,
 )
 from hansard.interop.jsonl_taking import Finding, Taker
-from hansard.interop.transcripts import Change, Said, read_items, shared_beginning, survey, words_of
+from hansard.interop.transcripts import (
+    Change,
+    Said,
+    missing_past,
+    read_items,
+    shared_beginning,
+    survey_known,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -69,7 +77,7 @@ class JsonlExport:
     async def session(self, record: Record, session: Session) -> AsyncIterator[bytes]:
         """Yield the lines of a session."""
         yield encode(await self._describe(record, session))
-        known = await survey(record, session)
+        known = await survey_known(record, session)
         count = 0
         async for item in read_items(record, session, known):
             if isinstance(item, Said):
@@ -94,7 +102,7 @@ class JsonlExport:
         parent = None
         if session.parent is not None:
             parent = ParentLine(session_id=session.parent.session_id, link=session.parent.link)
-            if session.parent.link == Link.FORK:
+            if session.parent.link == Link.FORK and await missing_past(record, session) is None:
                 shared = await shared_beginning(record, session, up_to=session.parent.at)
                 parent = msgspec.structs.replace(parent, messages=shared.messages, digest=shared.digest)
         return SessionLine(

@@ -18,6 +18,7 @@ from hansard.domain.messages import File, Message, Part, Reasoning, Role, Status
 from hansard.domain.sessions import Link
 from hansard.domain.transcript import Changes, retracted, said_message
 from hansard.domain.turns import TurnState
+from hansard.errors import PastMissing
 
 if TYPE_CHECKING:
     from hansard.domain.sessions import Session
@@ -118,6 +119,11 @@ class Survey(NamedTuple):
     settled: frozenset[str]
     ended_once: bool
     archived_once: bool
+    after: int = 0
+    """The entries up to this one are not read: they are a fork's past, and missing."""
+
+    missing: str = ""
+    """Why they are not there."""
 
     @property
     def undone(self) -> frozenset[str]:
@@ -125,9 +131,25 @@ class Survey(NamedTuple):
         return frozenset(self.changes.undone)
 
 
-async def read_entries(record: Record, session_id: str, last_seq: int) -> AsyncIterator[e.Entry]:
-    """Yield a session's entries up to one, a fork's inherited ones first."""
-    after = 0
+async def missing_past(record: Record, session: Session) -> PastMissing | None:
+    """Return why the past of a fork cannot be read; None when it can, or when the session is no fork."""
+    if session.parent is None or session.parent.link != Link.FORK:
+        return None
+    try:
+        await record.read_entries(session.id, 0, 1)
+    except PastMissing as error:
+        return error
+    return None
+
+
+async def first_known(record: Record, session: Session) -> int:
+    """Return the entry after which a session can be read: 0, or where a fork begins whose past is missing."""
+    is_missing = await missing_past(record, session) is not None
+    return session.parent.at if is_missing and session.parent is not None else 0
+
+
+async def read_entries(record: Record, session_id: str, last_seq: int, after: int = 0) -> AsyncIterator[e.Entry]:
+    """Yield a session's entries after one and up to another, a fork's inherited ones first."""
     while after < last_seq:
         page = await record.read_entries(session_id, after, min(PAGE_ENTRIES, last_seq - after))
         if not page:
@@ -148,11 +170,22 @@ async def read_notices(record: Record) -> AsyncIterator[Message]:
 
 async def survey(record: Record, session: Session) -> Survey:
     """Read a session once, for what is said about messages after them."""
+    return await _survey(record, session, 0, "")
+
+
+async def survey_known(record: Record, session: Session) -> Survey:
+    """Read as much of a session as there is: of a fork whose past is missing, its own entries."""
+    missing = await missing_past(record, session)
+    after = session.parent.at if missing is not None and session.parent is not None else 0
+    return await _survey(record, session, after, str(missing or ""))
+
+
+async def _survey(record: Record, session: Session, after: int, missing: str) -> Survey:
     changes = Changes()
     changed: dict[str, int] = {}
     settled: set[str] = set()
     ended = archived = False
-    async for entry in read_entries(record, session.id, session.head_seq):
+    async for entry in read_entries(record, session.id, session.head_seq, after):
         changes.take(entry.body)
         if isinstance(entry.body, e.MessagesUndone | e.MessagesRestored):
             settled.update(entry.body.message_ids)
@@ -163,13 +196,15 @@ async def survey(record: Record, session: Session) -> Survey:
             settled = set()
         ended = ended or isinstance(entry.body, e.SessionEnded)
         archived = archived or isinstance(entry.body, e.SessionArchived)
-    return Survey(session.head_seq, changes, changed, frozenset(settled), ended, archived)
+    return Survey(session.head_seq, changes, changed, frozenset(settled), ended, archived, after, missing)
 
 
 async def read_items(record: Record, session: Session, known: Survey) -> AsyncIterator[Said | Happened]:
     """Yield messages in the order of the transcript, undone ones marked, and what happened between them."""
     held: list[Said | Happened] = []
-    async for entry in read_entries(record, session.id, known.head_seq):
+    if known.missing:
+        yield Happened(known.missing, session.created_at_microseconds, known.after)
+    async for entry in read_entries(record, session.id, known.head_seq, known.after):
         if isinstance(entry.body, e.MessageSealed):
             held = [sealed(each, entry.body, entry.seq) for each in held]
         elif (item := item_of(entry, known)) is not None:
@@ -287,7 +322,7 @@ def results_of(item: Said, waiting: dict[str, Used]) -> list[Used]:
 
 async def read_transcript(record: Record, session: Session, *, full: bool) -> AsyncIterator[Item]:
     """Yield a session for reading; without `full`, what was taken back is left out."""
-    known = await survey(record, session)
+    known = await survey_known(record, session)
     async for item in fold_tools(read_items(record, session, known)):
         if full or isinstance(item, Happened) or not item.undone:
             yield item

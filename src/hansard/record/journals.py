@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from hansard.errors import LogUnwritable
     from hansard.record.files import Look
+    from hansard.record.lineage import Stretch
 
 logger = logging.getLogger("hansard.record")
 
@@ -84,6 +85,7 @@ class Journal:
         "part_look",
         "part_reset",
         "part_seen",
+        "past",
         "running",
         "session",
     )
@@ -104,6 +106,7 @@ class Journal:
             self.messages,
             self.active_at,
         ) = row
+        self.past: list[Stretch] | None = None
         self.forget()
         self.settle()
 

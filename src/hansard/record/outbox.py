@@ -23,6 +23,7 @@ from hansard.domain.transcript import join_chunks, said_message
 from hansard.errors import InvalidInput, NotFound
 from hansard.record.asking import check_delivery
 from hansard.record.journals import SEQ_BITS
+from hansard.record.lineage import Stretch
 from hansard.record.operations.deliveries import (
     RETRIED,
     Settling,
@@ -32,7 +33,7 @@ from hansard.record.operations.deliveries import (
 )
 from hansard.record.operations.turns import close_lost, turn_value
 from hansard.record.sqlite.queries import SQL
-from hansard.record.views import Stretch, lineage, page
+from hansard.record.views import known_lineage, lineage, page
 
 if TYPE_CHECKING:
     from hansard.domain.deliveries import Delivery
@@ -253,7 +254,7 @@ def read_deliveries(snapshot: Snapshot, session_id: str, message_id: str, chat: 
 
 def read_message(snapshot: Snapshot, session_id: str, message_id: str) -> Message:
     """Return a message of a session or of the home, a fork's inherited ones included."""
-    stretches = lineage(snapshot, session_id)
+    stretches = known_lineage(snapshot, session_id)
     found = find_in(snapshot, stretches, message_id)
     if found is not None:
         journal, (_, kind, version, at, data) = found
@@ -272,6 +273,7 @@ def read_message(snapshot: Snapshot, session_id: str, message_id: str) -> Messag
         if isinstance(body, e.MessageOpened):
             sealed = find_in(snapshot, stretches, f"~seal:{message_id}")
             return _streamed(snapshot, Opened(journal, message_id, body, at), None if sealed is None else sealed[1])
+    lineage(snapshot, session_id)  # when a part of it is missing, the message may have been there
     message = f"there is no message {message_id} in session {session_id}"
     raise NotFound(message)
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hansard.record.journals import SEQ_BITS
+from hansard.record.lineage import Stretch
 from hansard.record.search_docs import SEQ_MASK, Scanner, joined
 from hansard.record.sqlite.connection import fetch
 from hansard.record.sqlite.queries import SEARCH, SQL
-from hansard.record.views import Stretch, read_changes
+from hansard.record.views import read_changes
 
 if TYPE_CHECKING:
     import apsw

@@ -13,10 +13,11 @@ from hansard.domain import entries as e
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.messages import Message, Role
 from hansard.record.journals import SEQ_BITS
+from hansard.record.lineage import Stretch
 from hansard.record.reading import ReplacedError
 from hansard.record.search_docs import SEQ_MASK, message_of
 from hansard.record.sqlite.queries import SQL
-from hansard.record.views import Stretch, lineage, read_changes
+from hansard.record.views import known_lineage, read_changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -131,7 +132,7 @@ class Loader:
         session_id, base_id, base_seq, head_seq = row
         start = journal << SEQ_BITS
         own = Stretch(start + base_seq, start + head_seq)
-        stretches = [own] if base_id is None or not self._context else lineage(snapshot, session_id)
+        stretches = [own] if base_id is None or not self._context else known_lineage(snapshot, session_id)
         return Past(session_id, stretches, read_changes(snapshot, stretches))
 
     def _nearest(self, past: Past, rows: Iterable[Row | None]) -> list[Message] | None:

@@ -15,6 +15,7 @@ from hansard.domain.messages import Message, Role
 from hansard.domain.search import Query, is_match, parse_query, tokens
 from hansard.record import views
 from hansard.record.journals import SEQ_BITS
+from hansard.record.lineage import Stretch as Entries
 from hansard.record.search_docs import SEQ_MASK, Doc, Scanner
 from hansard.record.search_index import DELETED, UNDONE, State
 from hansard.record.search_loading import Loader
@@ -223,7 +224,7 @@ def look_again(readers: Readers, stretch: Stretch, changed: list[int], scan: Sca
     if not changed:
         return
     start = stretch.journal << SEQ_BITS
-    own = views.Stretch(start, start + stretch.head_seq)
+    own = Entries(start, start + stretch.head_seq)
     changes = readers.read(lambda snapshot: views.read_changes(snapshot, [own]))
     for first in changed:
         docs = Scanner(readers, stretch.journal).versions(first, changes)

@@ -34,11 +34,13 @@ from hansard.errors import (
     IdConflict,
     LogUnwritable,
     NotFound,
+    PastMissing,
     RecordDamaged,
     TooLarge,
     WrongState,
 )
-from hansard.record.journals import Found, Journal, Kept, MismatchError, SessionRow, Written
+from hansard.record.journals import SEQ_BITS, Found, Journal, Kept, MismatchError, SessionRow, Written
+from hansard.record.lineage import inherited_entries
 from hansard.record.lines import Row, encode_line, encode_part, log_name, part_name, place_mark
 from hansard.record.projections import Place, count_messages, is_projected, project
 from hansard.record.sqlite.queries import SQL
@@ -170,17 +172,16 @@ class Transaction:
     # Entries.
 
     def find(self, journal: Journal, entry_id: str) -> Found | None:
-        """Return an entry by its id, a fork's inherited prefix included (rule 15)."""
+        """Return an entry by its id, a fork's inherited prefix included (rule 15), unless that is missing."""
         row = self.row(SQL.find_entry, (journal.key, entry_id))
-        base_id, base_seq = journal.base_id, journal.base_seq
-        while row is None and base_id is not None:
-            base = self.row(SQL.read_journal, (base_id,))
-            if base is None:
-                break
-            row = self.row(SQL.find_entry, (base[0], entry_id))
-            if row is not None and row[0] > base_seq:
-                row = None
-            base_id, base_seq = base[2], min(base_seq, base[3])
+        if row is None and journal.base_id is not None:
+            with contextlib.suppress(PastMissing):
+                for stretch in reversed(inherited_entries(self.row, journal)):
+                    key = stretch.last >> SEQ_BITS
+                    row = self.row(SQL.find_entry, (key, entry_id))
+                    if row is not None and (key << SEQ_BITS) + row[0] <= stretch.last:
+                        break
+                    row = None
         return None if row is None else Found(*row)
 
     def find_same(self, journal: Journal, entry_id: str, body: Body, data: bytes) -> Found | None:

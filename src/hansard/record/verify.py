@@ -18,10 +18,11 @@ from hansard.domain.entries import Body, MessageAdded, MessageSealed, check_kind
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.messages import File, ToolResult
-from hansard.errors import HansardError, LogUnwritable, RecordDamaged
+from hansard.errors import HansardError, LogUnwritable, PastMissing, RecordDamaged
 from hansard.record.causes import Cause, map_error, tell
 from hansard.record.database import list_logs
 from hansard.record.journals import SEQ_BITS, Journal, SessionRow
+from hansard.record.lineage import trace_entries
 from hansard.record.lines import Line, Row, decode_line, decode_part, log_name, part_name, row_digest, tail_name
 from hansard.record.projections import Place, count_messages, project
 from hansard.record.reading import ReadConnection, ReplacedError, Snapshot
@@ -131,19 +132,10 @@ class JournalCheck:
 
     def _check_base(self, snapshot: Snapshot, journal: Journal) -> None:
         """A fork's chain must continue what its parent holds at that place."""
-        base_id, at = journal.base_id, journal.base_seq
-        while base_id is not None:
-            row = snapshot.row(SQL.read_journal, (base_id,))
-            if row is None:
-                self.find("lineage", f"the parent {base_id} is not in the record")
-                return
-            parent = Journal(row)
-            if at > parent.base_seq:
-                found = snapshot.row(SQL.read_digest, (parent.entry_key(at),))
-                if found is None or found[0] != journal.base_digest:
-                    self.find("lineage", f"the parent {base_id} has another entry {at} than the fork continues")
-                return
-            base_id = parent.base_id
+        try:
+            trace_entries(snapshot.row, journal)
+        except PastMissing as error:
+            self.find("lineage", str(error))
 
     def _check_entry(self, journal: Journal, row: Row) -> None:
         self.entries += 1

@@ -11,8 +11,9 @@ from hansard.domain.positions import Position
 from hansard.domain.sessions import Route, Session
 from hansard.domain.text import INTEGER_MAX
 from hansard.domain.transcript import Changes, fold_transcript, join_chunks, said_message, streamed_pieces
-from hansard.errors import Ambiguous, HansardError, InvalidInput, NotFound
-from hansard.record.journals import SEQ_BITS, SessionRow
+from hansard.errors import Ambiguous, HansardError, InvalidInput, NotFound, PastMissing
+from hansard.record.journals import SEQ_BITS, Journal, SessionRow
+from hansard.record.lineage import Stretch, own_entries, trace_entries
 from hansard.record.operations.deliveries import delivery_value
 from hansard.record.operations.following import owners_text, read_circle
 from hansard.record.operations.sessions import session_value
@@ -37,13 +38,6 @@ CONTINUATION_BYTE = 0x80
 
 ALL_ROWS = -1
 """The limit of a query that gives all it finds."""
-
-
-class Stretch(NamedTuple):
-    """Entries of one journal that belong to a session: after one key, up to another."""
-
-    after: int
-    last: int
 
 
 def find_session(snapshot: Snapshot, session_id: str) -> SessionRow:
@@ -91,25 +85,36 @@ def first_words(snapshot: Snapshot, session_ids: Sequence[str]) -> dict[str, str
     """Return the first that a person said in each session. Most say it at once; nobody reads on for long."""
     found: dict[str, str] = {}
     for session_id in session_ids:
-        seen = 0
-        for limit in FIRST_ENTRIES:
-            rows = page(snapshot, session_id, seen, limit)
-            seen += len(rows)
-            bodies = ((row[1], row[4], row[5]) for row in rows)
-            said = (
-                as_now(snapshot, session_id, said_message(entry_id, at, body))
-                for entry_id, at, body in bodies
-                if isinstance(body, e.MessageAdded) and body.role == Role.USER
-            )
-            if (first := next((each for each in said if not each.is_retracted), None)) is not None:
-                found[session_id] = first.text
-                break
+        try:
+            first = _first_words(snapshot, session_id, 0)
+        except PastMissing:
+            first = _first_words(snapshot, session_id, snapshot.row(SQL.read_journal, (session_id,))[3])
+        if first is not None:
+            found[session_id] = first
     return found
+
+
+def _first_words(snapshot: Snapshot, session_id: str, after: int) -> str | None:
+    """Return the first that a person said in a session after a seq, if it is near."""
+    for limit in FIRST_ENTRIES:
+        rows = page(snapshot, session_id, after, limit)
+        after += len(rows)
+        bodies = ((row[1], row[4], row[5]) for row in rows)
+        said = (
+            as_now(snapshot, session_id, said_message(entry_id, at, body))
+            for entry_id, at, body in bodies
+            if isinstance(body, e.MessageAdded) and body.role == Role.USER
+        )
+        if (first := next((each for each in said if not each.is_retracted), None)) is not None:
+            return first.text
+    return None
 
 
 def as_now(snapshot: Snapshot, session_id: str, message: Message) -> Message:
     """Return a message of a session as it stands, a deleted one marked. What was not said in a chat stays as it is."""
-    return read_changes(snapshot, lineage(snapshot, session_id)).last_words(message) if message.event_id else message
+    return (
+        read_changes(snapshot, known_lineage(snapshot, session_id)).last_words(message) if message.event_id else message
+    )
 
 
 def read_changes(snapshot: Snapshot, stretches: Sequence[Stretch]) -> Changes:
@@ -144,18 +149,18 @@ def resolve(snapshot: Snapshot, text: str, owner: str | None = None) -> Session:
     return read_session(snapshot, found[0])
 
 
-def lineage(snapshot: Snapshot, session_id: str) -> list[Stretch]:
-    """Return where a session's entries lie, a fork's inherited ones first."""
-    stretches: list[Stretch] = []
+def lineage(snapshot: Snapshot, session_id: str, after: int = 0) -> list[Stretch]:
+    """Return where a session's entries after a seq lie, a fork's inherited ones first; PastMissing if some are gone."""
     row = snapshot.row(SQL.read_journal, (session_id,))
-    last = row[5] if row is not None else 0
-    while row is not None:
-        key, base_id, base_seq = row[0] << SEQ_BITS, row[2], row[3]
-        if last > base_seq:
-            stretches.append(Stretch(key + base_seq, key + last))
-        last = min(last, base_seq)
-        row = snapshot.row(SQL.read_journal, (base_id,)) if base_id is not None else None
-    return stretches[::-1]
+    return [] if row is None else trace_entries(snapshot.row, Journal(row), after)
+
+
+def known_lineage(snapshot: Snapshot, session_id: str) -> list[Stretch]:
+    """Return where a session's entries lie; of a fork whose past is missing, its own ones."""
+    try:
+        return lineage(snapshot, session_id)
+    except PastMissing:
+        return own_entries(Journal(snapshot.row(SQL.read_journal, (session_id,))))
 
 
 def page(snapshot: Snapshot, session_id: str, after: int, limit: int) -> list[tuple[int, str, str, int, int, e.Body]]:
@@ -164,7 +169,7 @@ def page(snapshot: Snapshot, session_id: str, after: int, limit: int) -> list[tu
     They follow one another and reach the head, or the limit: a shorter page would be a shorter history, in silence.
     """
     found: list[tuple[int, str, str, int, int, e.Body]] = []
-    for stretch in lineage(snapshot, session_id):
+    for stretch in lineage(snapshot, session_id, after):
         start = max(stretch.after, (stretch.after >> SEQ_BITS << SEQ_BITS) + after)
         if start >= stretch.last or len(found) >= limit:
             continue

@@ -14,6 +14,7 @@ from hansard.domain.positions import Position
 from hansard.domain.sessions import SessionState
 from hansard.domain.text import clean_name
 from hansard.errors import InvalidInput
+from hansard.record.lineage import inherited_entries
 from hansard.record.operations.sessions import check_open
 from hansard.record.transaction import encode_body
 
@@ -78,6 +79,7 @@ def append(tx: Transaction, session_id: str, offered: Offered) -> e.Entry:
             return add_message(tx, journal, offered)
         except apsw.ConstraintError:  # the id is there already: SQLite undid the insert
             pass
+    inherited_entries(tx.row, journal)  # a fork whose past is missing takes no words: nobody can answer them
     found = tx.find_same(journal, offered.id, offered.body, offered.data)
     if found is None:
         check_open(row)

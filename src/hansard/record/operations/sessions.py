@@ -10,8 +10,10 @@ from hansard.domain.messages import Part, Status
 from hansard.domain.sessions import Link, Parent, Session, SessionState
 from hansard.domain.transcript import join_chunks
 from hansard.domain.turns import TurnState
-from hansard.errors import IdConflict, InvalidInput, NotFound
+from hansard.errors import IdConflict, InvalidInput
 from hansard.errors import SessionEnded as SessionEndedError
+from hansard.record.journals import SEQ_BITS
+from hansard.record.lineage import Stretch, trace_entries
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
@@ -212,25 +214,13 @@ def _existing_fork(tx: Transaction, new: Fork) -> Session:
     return session
 
 
-def trace_lineage(tx: Transaction, journal: Journal, at: int) -> list[tuple[int, int]]:
-    """Return the stretches of entry keys (after, up to) that make up a journal up to `at`, oldest first."""
-    stretches = []
-    key, base_id, base_seq = journal.key, journal.base_id, journal.base_seq
-    while True:
-        if at > base_seq:
-            stretches.append(((key << 32) + base_seq, (key << 32) + at))
-        if base_id is None:
-            break
-        base = tx.row(SQL.read_journal, (base_id,))
-        if base is None:
-            message = f"the parent {base_id} of session {journal.id} is not in the record"
-            raise NotFound(message)
-        at = min(at, base_seq)
-        key, base_id, base_seq = base[0], base[2], base[3]
-    return stretches[::-1]
+def trace_lineage(tx: Transaction, journal: Journal, at: int) -> list[Stretch]:
+    """Return where the entries of a journal up to `at` lie, the oldest first."""
+    starts = ((stretch, stretch.after >> SEQ_BITS << SEQ_BITS) for stretch in trace_entries(tx.row, journal))
+    return [Stretch(each.after, min(each.last, start + at)) for each, start in starts if each.after < start + at]
 
 
-def _count_at(tx: Transaction, parent: Journal, lineage: list[tuple[int, int]], at: int) -> int:
+def _count_at(tx: Transaction, parent: Journal, lineage: list[Stretch], at: int) -> int:
     """Return how many messages a journal has up to an entry, counted from its nearer end: none at its head."""
     if at > parent.base_seq and parent.head_seq - at < at:
         after: int = tx.row(SQL.count_messages, (parent.entry_key(at), parent.entry_key(parent.head_seq)))[0]
@@ -238,12 +228,12 @@ def _count_at(tx: Transaction, parent: Journal, lineage: list[tuple[int, int]], 
     return sum(tx.row(SQL.count_messages, stretch)[0] for stretch in lineage)
 
 
-def _digest_at(tx: Transaction, lineage: list[tuple[int, int]], at: int) -> bytes:
+def _digest_at(tx: Transaction, lineage: list[Stretch], at: int) -> bytes:
     digest: bytes = tx.row(SQL.read_digest, ((lineage[-1][1] >> 32 << 32) + at,))[0]
     return digest
 
 
-def _open_at(tx: Transaction, parent: Journal, lineage: list[tuple[int, int]], at: int) -> str | None:
+def _open_at(tx: Transaction, parent: Journal, lineage: list[Stretch], at: int) -> str | None:
     """Return the message that was open at an entry: the last that was opened before it, if it was sealed later."""
     for stretch in reversed(lineage):
         opened = tx.row(SQL.last_opened, stretch)
