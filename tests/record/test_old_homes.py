@@ -8,15 +8,17 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import tarfile
+from contextlib import closing
 from pathlib import Path
 
 import apsw
 import pytest
 
-from hansard import Record
+from hansard import Message, Record
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.record.sqlite.migrate import SCHEMA_VERSION
 from hansard.testing.crash import OPENING_POINTS
@@ -82,6 +84,30 @@ async def test_an_old_home_becomes_one_of_today(home: Path, archive: Path) -> No
     (backup,) = (home / "backups").iterdir()
     assert backup.name.startswith(archive.name.partition(".")[0].replace("schema-", "state-v") + "-")
     assert before.items() == stored(backup).items()
+
+
+@pytest.mark.loss("M4", "B26")
+@pytest.mark.parametrize("words", [0, 1, 20])
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.partition(".")[0])
+async def test_the_backup_of_a_migration_is_put_back_beside_the_new_wal(home: Path, archive: Path, words: int) -> None:
+    """`cp backups/… state.db`: the WAL of the migrated database is set aside, and the logs supply what came since."""
+    before = unpack(archive, home)
+    with closing(apsw.Connection(str(home / "state.db"))) as reader:
+        reader.execute("BEGIN; SELECT count(*) FROM entry").get  # noqa: B018 - while it reads, the WAL is kept
+        async with Record.open(home) as record:
+            for number in range(words):
+                await record.append("trip", Message.user("since", id=f"since-{number}"))
+        reader.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    (backup,) = (home / "backups").iterdir()
+    assert (home / "state.db-wal").stat().st_size
+    shutil.copyfile(backup, home / "state.db")
+    async with Record.open(home) as record:
+        found = [message.id for message in await record.load_transcript("trip")]
+        assert found[len(found) - words :] == [f"since-{number}" for number in range(words)]
+        report = await record.verify()
+        assert report.ok, report.findings
+    assert before.items() <= stored(home / "state.db").items()
+    assert list(home.glob("state.db-wal.orphan-*"))
 
 
 @pytest.mark.loss("M4")

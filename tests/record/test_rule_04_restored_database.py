@@ -258,7 +258,7 @@ def test_stamps_are_on_page_2(tmp_path: Path) -> None:
         assert connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'record'").get == RECORD_PAGE
         stamp = connection.execute("SELECT stamp FROM record").get
         assert len(stamp) == 8
-        assert read_database_file(tmp_path / name) == DatabaseFile(stamp, is_new=False)
+        assert read_database_file(tmp_path / name) == DatabaseFile(stamp, is_new=False, uses_wal=False)
 
 
 A, B, C = Stamp(b"a", b""), Stamp(b"b", b"a"), Stamp(b"c", b"b")
@@ -266,6 +266,7 @@ KNOWN = DatabaseFile(b"b", is_new=False)
 OLD = DatabaseFile(b"", is_new=False)
 NEW = DatabaseFile(b"", is_new=True)
 SHORT = DatabaseFile(b"b", is_new=False, is_short=True)
+COPY = KNOWN._replace(uses_wal=False)
 
 
 @pytest.mark.parametrize(
@@ -290,6 +291,10 @@ SHORT = DatabaseFile(b"b", is_new=False, is_short=True)
         (OLD, WalFile((B,)), True, False, Verdict.SET_WAL_ASIDE),
         (SHORT, None, True, False, Verdict.OPEN_AND_COMPARE),
         (SHORT, WalFile((C,)), True, False, Verdict.OPEN_AND_COMPARE),
+        (COPY, WalFile((C,)), True, False, Verdict.SET_WAL_ASIDE),
+        (COPY, WalFile(()), True, False, Verdict.SET_WAL_ASIDE),
+        (COPY, WalFile((C,)), True, True, Verdict.SET_BOTH_ASIDE),
+        (COPY, None, False, False, Verdict.OPEN_AND_COMPARE),
     ],
 )
 def test_the_table_of_belonging(

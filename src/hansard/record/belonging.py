@@ -8,7 +8,9 @@ before SQLite may replay anything, the stamp of `state.db` is looked for in its 
     absent        anything                            -         set the WAL aside
     any           no WAL at all                       no        open; compare all heads
     any           absent, or no WAL at all            yes       set both aside: half a checkpoint may be in state.db
-    any           empty, or begun and without commit  -         open; compare all heads if state.db is short
+    any           empty                               -         open; compare all heads if state.db is short
+    without WAL   anything                            no        set the WAL aside; compare all heads
+    any           begun and without commit            -         open; compare all heads if state.db is short
     without stamp continues a state without stamp     -         open; compare all heads if state.db is not new
     stamp         makes or continues that state       -         open; compare all heads if state.db is short
     stamp         makes and continues other states    no        set the WAL aside; compare all heads
@@ -16,6 +18,7 @@ before SQLite may replay anything, the stamp of `state.db` is looked for in its 
 
 *Short*: its header tells of more pages than it has. A checkpoint that was killed leaves it so, and so does a copy that
 was cut off.
+*Without WAL*: its header says that it never had one, as in the copies that `VACUUM INTO` makes.
 *Lost*: this process was connected to `state.db`, and the WAL or the wal-index that it used is not at the path any more.
 """
 
@@ -64,8 +67,13 @@ def judge_files(database: DatabaseFile | None, wal: WalFile | None, *, has_wal: 
 def does_fit(database: DatabaseFile, wal: WalFile | None) -> bool:
     """Return whether a WAL continues the state that a database holds, or makes it: a checkpoint copies such a state.
 
-    A WAL without a commit fits every database: it was begun after a complete checkpoint.
+    No WAL fits a database that is marked as one without: it is a copy, such as those in `backups/`. A WAL without a
+    commit fits every other database: it was begun after a complete checkpoint.
     """
-    if wal is None or not wal.stamps:
+    if wal is None:
+        return True
+    if not database.uses_wal:
+        return False
+    if not wal.stamps:
         return True
     return database.state == wal.stamps[0].previous or any(database.state == stamp.state for stamp in wal.stamps)

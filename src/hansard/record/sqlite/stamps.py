@@ -29,7 +29,9 @@ INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0)
 """How many bytes a value of each serial type below 12 takes."""
 
 DATABASE_PAGE_SIZE_AT = 16
+DATABASE_VERSIONS_AT = 18
 DATABASE_PAGES_AT = 28
+WITHOUT_WAL = b"\x01\x01"
 PAGE_BYTES_MAX = 65536
 WAL_HEADER = struct.Struct(">8I")
 WAL_FRAME = struct.Struct(">6I")
@@ -54,6 +56,10 @@ class DatabaseFile(NamedTuple):
 
     is_short: bool = False
     """Whether its header tells of more pages than it has: they are in its WAL, or it was cut off."""
+
+    uses_wal: bool = True
+    """False: its header says that it has no WAL. SQLite marks a database before the first write to its WAL. The copies
+    that `VACUUM INTO` makes are not marked, and their pages lie otherwise than in the database itself."""
 
 
 class WalFile(NamedTuple):
@@ -81,14 +87,15 @@ def read_database_file(path: Path) -> DatabaseFile | None:
         return None
     try:
         header = file.xRead(DATABASE_PAGES_AT + 4, 0)
-        size = int.from_bytes(header[DATABASE_PAGE_SIZE_AT : DATABASE_PAGE_SIZE_AT + 2])
+        size = int.from_bytes(header[DATABASE_PAGE_SIZE_AT:DATABASE_VERSIONS_AT])
         size = PAGE_BYTES_MAX if size == 1 else size
         page = file.xRead(size, (RECORD_PAGE - 1) * size) if size else b""
         is_short = file.xFileSize() < int.from_bytes(header[DATABASE_PAGES_AT:]) * size
     finally:
         file.xClose()
     stamp = read_stamp(page)
-    return DatabaseFile(stamp.state if stamp is not None else b"", is_new=stamp is None, is_short=is_short)
+    uses_wal = header[DATABASE_VERSIONS_AT : DATABASE_VERSIONS_AT + 2] != WITHOUT_WAL
+    return DatabaseFile(stamp.state if stamp else b"", is_new=stamp is None, is_short=is_short, uses_wal=uses_wal)
 
 
 def read_wal_file(path: Path) -> WalFile | None:
