@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,16 @@ def test_an_error_names_the_file(home: Path, name: str, accident: str) -> None:
         path.chmod(0o600)
     with pytest.raises((ConfigInvalid, StatusUnusable), match=str(path)):
         READERS[name](home)
+
+
+@pytest.mark.parametrize("name", ["matrix", "telegram"])
+def test_a_file_in_place_of_a_folder_is_named(home: Path, name: str) -> None:
+    """The folder of a channel, too."""
+    home.mkdir(parents=True, mode=0o700)
+    (home / name).touch(mode=0o600)
+    use = Keeping(home).prepare if name == "matrix" else partial(Leaving(home).begin, 1)
+    with pytest.raises(ConfigInvalid, match=f"{home / name} is no folder"):
+        use()
 
 
 def run_hansard(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -54,7 +54,10 @@ class Keeping:
 
     def prepare(self) -> None:
         """Make the folder, or see that nobody else may look into it. Only then is anything in it read."""
-        self.folder.mkdir(mode=FOLDER_MODE, exist_ok=True)  # never its home: that may have been moved
+        try:
+            self.folder.mkdir(mode=FOLDER_MODE, exist_ok=True)  # never its home: that may have been moved
+        except FileExistsError:
+            raise ConfigInvalid(f"{self.folder} is no folder. Move it away.") from None
         if stat.S_IMODE(self.folder.stat().st_mode) & OTHERS_BITS:
             raise ConfigInvalid(f"{self.folder} may be read by others. Run: chmod -R go-rwx '{self.folder}'")
 

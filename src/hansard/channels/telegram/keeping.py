@@ -130,6 +130,8 @@ def read_kept(path: Path, kind: type[T], missing: T) -> T:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
         return missing
+    except NotADirectoryError:
+        raise ConfigInvalid(f"{path.parent} is no folder. Move it away.") from None
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise ConfigInvalid(f"{path} is not what was written there; move it aside.") from None
     except OSError as error:
