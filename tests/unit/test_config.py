@@ -386,7 +386,7 @@ def test_a_file_in_place_of_the_home(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.write_text("x")
     (finding,) = read_config(home, {}, {})[1]
-    assert finding == (f"{home}/config.toml", f"it cannot be read: {os.strerror(errno.ENOTDIR)}")
+    assert finding == (str(home), f"it cannot be read: {os.strerror(errno.ENOTDIR)}")
 
 
 NUMBERS = ["1", "-1", "0.5", "9" * 30]
