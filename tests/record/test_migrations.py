@@ -129,8 +129,9 @@ async def make_home(home: Path) -> None:
 
 
 def change(home: Path, *statements: str) -> None:
-    """Change a closed home's database as a newer Hansard, or a stranger, would."""
+    """Change a home's database as a newer Hansard, or a stranger, would."""
     connection = apsw.Connection(str(home / "state.db"))
+    connection.set_busy_timeout(60_000)
     for statement in statements:
         connection.execute(statement)
     connection.close()
@@ -178,7 +179,8 @@ async def test_a_migration_by_another_process_stops_this_one(home: Path) -> None
         change(home, f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
         with pytest.raises(RecordTooNew, match="restarted"):
             await record.append("s1", Message.user("late"))
-        change(home, f"PRAGMA user_version = {SCHEMA_VERSION}")
+    change(home, f"PRAGMA user_version = {SCHEMA_VERSION}")
+    async with Record.open(home) as record:
         await record.append("s1", Message.user("in time"))
         assert [message.text for message in await record.load_transcript("s1")] == ["in time"]
 

@@ -176,6 +176,7 @@ def drop_index(home: Path) -> None:
 def change_index(home: Path, *statements: str) -> None:
     """Somebody changes rows of the index by hand."""
     with closing(apsw.Connection(str(home / "search.db"))) as connection:
+        connection.set_busy_timeout(60_000)
         for statement in statements:
             connection.execute(statement)
 
