@@ -85,6 +85,7 @@ def is_within(signs: str, others: str) -> bool:
 @hypothesis.example(text="`" + "a*b*c " * 30 + "`", size_max=100)
 @hypothesis.example(text="> ```\n" + "> a*b*c\n" * 30 + "> ```", size_max=100)
 @hypothesis.example(text="# " + "5 > 3 " * 10 + "\n12) ", size_max=60)
+@hypothesis.example(text="5 > 3 " * 5 + "words of more letters. \n\n    a*b*c ", size_max=60)
 def test_no_sign_is_lost_by_a_cut(platform: object, text: str, size_max: int) -> None:
     """What is seen of the whole text is seen of its posts, in the same order, wherever it had to be cut."""
     show = telegram if platform is telegram else matrix

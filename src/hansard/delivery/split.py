@@ -21,7 +21,7 @@ from hansard.ports.channel import Reading
 FENCE = re.compile(r"^ {0,3}(?P<mark>`{3,}|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)
 SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*\s+|[。！？]")  # noqa: RUF001 - signs of other scripts
 WORD_END = re.compile(r"\s+")
-PARAGRAPH_END = re.compile(r"\n[ \t]*\n\s*")
+PARAGRAPH_END = re.compile(r"\n(?:[ \t]*\n)+")
 LINE_END = re.compile(r"\n")
 SIGNS = re.compile(r"[`*_~\[<\\&|]|^[ \t]*(?:[-+=>#]|\d+[.)])", re.MULTILINE)
 """Without any of these, a text reads the same however it is cut."""
