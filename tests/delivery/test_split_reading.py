@@ -10,6 +10,7 @@ import hypothesis.strategies as st
 import pytest
 
 from hansard.channels.matrix.html import html_of as matrix_html
+from hansard.channels.telegram.html import RULE
 from hansard.channels.telegram.html import html_of as telegram_html
 from hansard.delivery.split import Room, read_as, split
 from hansard.ports.channel import Reading
@@ -53,8 +54,8 @@ def in_characters(size_max: int) -> Room:
 
 
 def telegram(words: str, reading: Reading) -> str:
-    """Return the signs that a reader of Telegram sees of a post; the dots of lists are signs of ours."""
-    return seen(telegram_html(words, reading), words).replace("•", "")
+    """Return the signs that a reader of Telegram sees of a post; dots of lists and rules are ours."""
+    return seen(telegram_html(words, reading), words).replace("•", "").replace(RULE, "")
 
 
 def matrix(words: str, reading: Reading) -> str:
