@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 import msgspec
@@ -14,6 +15,12 @@ from hansard.errors import ChannelDown, ChannelError, ChatGone, NotFound, PostUn
 if TYPE_CHECKING:
     from hansard.channels.matrix.wire import Wire
     from hansard.ports.channel import LocalFile, RemoteFile
+
+ADDRESS: Final = re.compile(
+    r"mxc://(?P<server>(?:[A-Za-z0-9][A-Za-z0-9.-]{0,254}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?)"
+    r"/(?P<media>[A-Za-z0-9_-]{1,255})"
+)
+"""A file's address as the specification has it. Nothing else may become a part of a request's path."""
 
 
 async def upload(wire: Wire, file: LocalFile, *, is_encrypted: bool) -> Json:
@@ -34,8 +41,10 @@ async def fetch(wire: Wire, file: RemoteFile, *, bytes_max: int) -> bytes:
         reference: Json = msgspec.json.decode(file.reference, type=dict)
     except msgspec.DecodeError as unreadable:
         raise NotFound("That is no file of this homeserver.") from unreadable
-    server, _, media_id = text_of(reference, "url").removeprefix("mxc://").partition("/")
-    where = f"{quote(server, safe='')}/{quote(media_id, safe='')}"
+    address = ADDRESS.fullmatch(text_of(reference, "url"))
+    if address is None:
+        raise NotFound("The file's address is not one of Matrix.")
+    where = f"{quote(address['server'], safe='')}/{address['media']}"
     found = await wire.download(f"/_matrix/client/v1/media/download/{where}", bytes_max=bytes_max)
     if isinstance(found, Answer) and found.status == HTTP_NOT_FOUND and found.code in {"", "M_UNRECOGNIZED"}:
         # A homeserver from before media were for members only.

@@ -1,5 +1,6 @@
 """Requests to a homeserver, and what each failure means for what was asked.
 
+Redirects are not followed: what is asked, and the token, are for the homeserver alone.
 A request is made once: waiting and repeating are the business of whoever knows what the request was for.
 """
 
@@ -40,6 +41,9 @@ PASSING_CODES: Final = frozenset(
 )
 """Refusals that are about the account or the server, and pass when somebody puts that right."""
 
+CLIMBING: Final = frozenset({".", ".."})
+"""Parts of a path that name another folder. Quoting leaves them as they are."""
+
 HTTP_OK: Final = 200
 HTTP_REDIRECTED: Final = 300
 HTTP_UNAUTHORISED: Final = 401
@@ -75,7 +79,9 @@ class Answer(NamedTuple):
 
 
 def path(*parts: str) -> str:
-    """Join the parts of a path of the client-server API, each quoted."""
+    """Join the parts of a path of the client-server API, each quoted. None may climb: some come from other people."""
+    if not CLIMBING.isdisjoint(parts):
+        raise PostRefused("an id of the platform is no id")
     return "/".join([CLIENT, *(quote(part, safe="") for part in parts)])
 
 
@@ -197,8 +203,9 @@ class Wire:
             async with self._open().get(
                 self.homeserver + path,
                 headers=self._headers({}),
-                params={"allow_redirect": "true"},
+                params={"allow_redirect": "false"},
                 timeout=timeout,
+                allow_redirects=False,
             ) as response:
                 if response.status != HTTP_OK:
                     return await answer_of(response)
@@ -243,7 +250,7 @@ class Wire:
                 headers=self._headers(headers),
                 params=query,
                 timeout=timeout,
-                allow_redirects=method == "GET",
+                allow_redirects=False,
             ) as response:
                 answer = await answer_of(response)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:

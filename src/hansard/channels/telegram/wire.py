@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hansard.channels.values import Json
@@ -25,8 +26,10 @@ from hansard.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    import ssl
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
+    import httpx
     from telegram import Bot
     from telegram.request import BaseRequest
 
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
 CONNECT_SECONDS_MAX: Final = 10.0
 ANSWER_SECONDS_MAX: Final = 30.0
 UPLOAD_SECONDS_MAX: Final = 300.0
+DOWNLOAD_SECONDS_MAX: Final = 600.0
+ANSWER_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Of one answer of the Bot API: a hundred updates are far smaller."""
 CONNECTIONS_MAX: Final = 64
 """At once. More requests wait for a free one."""
 RETRY_SECONDS: Final = 5.0
@@ -44,8 +50,15 @@ GET_UPDATES: Final = "get_Updates"
 """The library's own method parses all updates at once: a single one that it does not understand would hold up all the
 others for ever. Spelled so, the method counts as one that the library does not know, and its answer comes as it is."""
 
+PLAIN: Final = {"Accept-Encoding": "identity"}
+HTTP_OK: Final = 200
+HTTP_NOT_FOUND: Final = 404
+
 LOGGERS: Final = ("telegram", "httpx", "httpcore")
 """Whose logs hold addresses, and with them the token."""
+
+FILE_PATH: Final = re.compile(r"(?!\.)[A-Za-z0-9_.-]{1,255}(?:/(?!\.)[A-Za-z0-9_.-]{1,255}){0,9}")
+"""Where a file is, below the address of the bot's files. Anything else could name a file of this machine."""
 
 GONE: Final = (
     "chat not found",
@@ -108,6 +121,8 @@ class Wire:
         self._base_url = base_url.rstrip("/")
         self._bot: Bot | None = None
         self._requests: list[BaseRequest] = []
+        self._context: ssl.SSLContext | None = None
+        self._files: httpx.AsyncClient | None = None
         self._me: Me | None = None
         self.trouble = ""
         """What a person has to do before this works again; empty when nothing."""
@@ -160,7 +175,7 @@ class Wire:
             found = await bot.get_file(file_id)
             if (found.file_size or 0) > bytes_max:
                 raise TooLarge(f"The file has {found.file_size} bytes; the limit is {bytes_max}.")
-            return bytes(await found.download_as_bytearray(read_timeout=UPLOAD_SECONDS_MAX))
+            return await self._read_file(bot.base_file_url, found.file_path or "", bytes_max)
 
         try:
             data: bytes = await self.ask(fetch, what)
@@ -168,25 +183,67 @@ class Wire:
             if "too big" in str(error):
                 raise TooLarge("The file is larger than Telegram gives to bots.") from None
             raise NotFound("Telegram does not give the file any more.") from None
-        if len(data) > bytes_max:
-            raise TooLarge(f"The file has {len(data)} bytes; the limit is {bytes_max}.")
         return data
+
+    async def _read_file(self, base_url: str, address: str, bytes_max: int) -> bytes:
+        """Read a file from the bot's own address, up to the limit. The library reads files of this machine, too."""
+        import httpx
+
+        path = address.removeprefix(f"{base_url}/")
+        if FILE_PATH.fullmatch(path) is None:
+            raise NotFound("Telegram does not say where the file is.")
+        if self._files is None:
+            timeout = httpx.Timeout(ANSWER_SECONDS_MAX, connect=CONNECT_SECONDS_MAX)
+            self._files = httpx.AsyncClient(
+                timeout=timeout, verify=self._verify(), headers=PLAIN, follow_redirects=False
+            )
+        read = bytearray()
+        try:
+            async with (
+                asyncio.timeout(DOWNLOAD_SECONDS_MAX),
+                self._files.stream("GET", f"{base_url}/{path}") as response,
+            ):
+                if response.status_code == HTTP_NOT_FOUND:
+                    raise NotFound("Telegram does not give the file any more.")
+                if response.status_code != HTTP_OK or not is_plain(response):
+                    raise ChannelDown(f"fetching a file: the server answered {response.status_code}")
+                async for piece in response.aiter_raw():
+                    read += piece
+                    if len(read) > bytes_max:
+                        raise TooLarge(f"The file has more than {bytes_max} bytes, which is the limit.")
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
+            raise ChannelDown(f"fetching a file: {type(error).__name__}") from None
+        return bytes(read)
 
     async def close(self) -> None:
         """Let go of the connections."""
         requests, self._requests, self._bot = self._requests, [], None
         for request in requests:
             await request.shutdown()
+        files, self._files = self._files, None
+        if files is not None:
+            await files.aclose()
+
+    def _verify(self) -> ssl.SSLContext | bool:
+        """What certificates are checked by: made once, because it takes long; not where nothing is encrypted."""
+        import httpx
+
+        if self._context is None and self._base_url.startswith("https:"):
+            self._context = httpx.create_ssl_context()
+        return self._context or False
 
     def _open(self) -> Bot:
-        import httpx
         from telegram import Bot
         from telegram.request import HTTPXRequest
 
         if self._bot is None:
             silence()
-            # Made once for both, because it takes long; and not where nothing is encrypted: on this machine.
-            verify = httpx.create_ssl_context() if self._base_url.startswith("https:") else False
+            kwargs = {
+                "verify": self._verify(),
+                "headers": PLAIN,
+                "follow_redirects": False,
+                "event_hooks": {"response": [bound_answer]},
+            }
             # Times as times, which the library gives from its next version on, and until then warns of.
             os.environ.setdefault("PTB_TIMEDELTA", "true")
             self._requests = [
@@ -197,7 +254,7 @@ class Wire:
                     write_timeout=ANSWER_SECONDS_MAX,
                     pool_timeout=ANSWER_SECONDS_MAX,
                     media_write_timeout=UPLOAD_SECONDS_MAX,
-                    httpx_kwargs={"verify": verify},
+                    httpx_kwargs=kwargs,
                 )
                 for size in (1, CONNECTIONS_MAX)
             ]
@@ -239,6 +296,39 @@ class Wire:
         """Return what Telegram said, without the token, should that be in there."""
         said = " ".join(str(error).split()).replace(self._token.secret, "…")[:300]
         return said.replace(self._token.secret.partition(":")[2], "…")
+
+
+async def bound_answer(response: httpx.Response) -> None:
+    """See that an answer is read only up to the limit: the library reads whatever comes."""
+    import httpx
+
+    if not is_plain(response):
+        raise httpx.DecodingError("an answer is packed, although nobody asked for that", request=response.request)
+
+    class Bounded(httpx.AsyncByteStream):
+        """The bytes of an answer, counted."""
+
+        def __init__(self, stream: httpx.AsyncByteStream) -> None:
+            self._stream = stream
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            count = 0
+            async for piece in self._stream:
+                count += len(piece)
+                if count > ANSWER_BYTES_MAX:
+                    raise httpx.ReadError("an answer is larger than any should be", request=response.request)
+                yield piece
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    if isinstance(response.stream, httpx.AsyncByteStream):
+        response.stream = Bounded(response.stream)
+
+
+def is_plain(response: httpx.Response) -> bool:
+    """Whether an answer came as it is. A packed one could unpack to more than anybody has room for."""
+    return str(response.headers.get("Content-Encoding", "identity")).casefold() == "identity"
 
 
 def seconds_of(error: Any) -> float:  # noqa: ANN401 - the library's, which is imported late
