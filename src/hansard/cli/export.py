@@ -21,7 +21,7 @@ from hansard.cli.terminal.sanitize import safe, safe_line
 from hansard.errors import InvalidInput
 from hansard.interop.chat import ChatExport
 from hansard.interop.html import HtmlExport
-from hansard.interop.jsonl import JsonlExport
+from hansard.interop.jsonl import JsonlExport, home_facts
 from hansard.interop.markdown import MarkdownExport
 from hansard.interop.transcripts import all_sessions, missing_past, parents_first, read_notices
 
@@ -65,6 +65,7 @@ class Asked(NamedTuple):
     output: Path | None
     full: bool
     blobs: bool
+    facts: bool
     as_json: bool
 
 
@@ -147,7 +148,7 @@ def exporter(asked: Asked, report: Callable[[str], None]) -> Exporter:
         return HtmlExport(full=asked.full)
     if asked.format == "chat":
         return ChatExport()
-    return JsonlExport(report, blobs=asked.blobs)
+    return JsonlExport(report, blobs=asked.blobs, facts=asked.facts)
 
 
 async def choose(record: Record, asked: Asked) -> list[Session]:
@@ -175,6 +176,9 @@ async def export(home: Path, asked: Asked) -> int:
             if asked.everything:
                 async for message in read_notices(record):
                     target.write(writer.notice(message))
+            if asked.everything and asked.facts:
+                async for fact in home_facts(record):
+                    target.write(fact)
             target.write(writer.end())
     for finding in findings:
         click.echo(safe_line(finding), err=True)
@@ -209,6 +213,9 @@ async def export(home: Path, asked: Asked) -> int:
 )
 @click.option("--full", is_flag=True, help="markdown, html: with reasoning, and what was taken back, marked.")
 @click.option("--blobs/--no-blobs", default=True, help="jsonl: with the attachments themselves; the default.")
+@click.option(
+    "--facts", is_flag=True, help="jsonl: with who asked, what was decided, answered and delivered, for an audit."
+)
 @click.option("--json", "as_json", is_flag=True, help="With -o: what was written, as one JSON object.")
 @click.pass_obj
 def command(options: dict[str, Any], /, **given: Any) -> None:  # noqa: ANN401 - click's values
@@ -225,6 +232,8 @@ def command(options: dict[str, Any], /, **given: Any) -> None:  # noqa: ANN401 -
     asked = Asked(**given)
     if bool(asked.names) == asked.everything:
         raise click.UsageError("Name the sessions to export, or say --all.")
+    if asked.facts and asked.format != "jsonl":
+        raise click.UsageError("--facts is for --format jsonl.")
     if asked.as_json and asked.output is None:
         raise click.UsageError("--json says what was written to a file: give one with -o.")
     sys.exit(run(lambda: export(options["home"], asked)))

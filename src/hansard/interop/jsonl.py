@@ -7,7 +7,7 @@ beginning, and a second run takes the rest.
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -21,6 +21,7 @@ from hansard.interop.jsonl_lines import (
     BlobLine,
     ChangeLine,
     EndLine,
+    FactLine,
     FileLine,
     MessageLine,
     NoticeLine,
@@ -46,12 +47,20 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+    from hansard.domain.entries import Entry
     from hansard.domain.messages import Message
     from hansard.domain.sessions import Session
     from hansard.record.api import Record
 
 BLOB_PIECE_BYTES = 1 * MIB
 """An attachment is cut into lines of this size, so that no line is longer than an entry may be."""
+
+
+WORDS: Final = frozenset({"parts", "system", "tools", "summary", "text", "title", "raw", "code"})
+"""Fields of entries that facts leave out: what was said stands in the message lines, and codes are not handed on."""
+
+NOT_FACTS: Final = frozenset({"cursor.moved", "database.created"})
+"""Kinds that say nothing about people."""
 
 
 def blobs_of(item: Said) -> list[str]:
@@ -63,10 +72,11 @@ def blobs_of(item: Said) -> list[str]:
 class JsonlExport:
     """Writes sessions as lines."""
 
-    def __init__(self, report: Callable[[str], None], *, blobs: bool = True) -> None:
+    def __init__(self, report: Callable[[str], None], *, blobs: bool = True, facts: bool = False) -> None:
         """`report` hears of an attachment that cannot be read; the messages are written all the same."""
         self._report = report
         self._blobs = blobs
+        self._facts = facts
         self._written: set[str] = set()
 
     def begin(self, sessions: list[Session]) -> bytes:
@@ -87,6 +97,9 @@ class JsonlExport:
                 yield encode(message_line(session.id, item))
                 count += 1
         yield encode(EndLine(session_id=session.id, messages=count))
+        if self._facts:
+            async for fact in session_facts(record, session):
+                yield fact
 
     def notice(self, message: Message) -> bytes:
         """Return the line of what a chat was told that had no session."""
@@ -133,6 +146,39 @@ class JsonlExport:
             for start in starts:
                 piece = base64.b64encode(data[start : start + BLOB_PIECE_BYTES]).decode("ascii")
                 yield encode(BlobLine(digest=digest, data=piece, last=start == starts[-1]))
+
+
+async def session_facts(record: Record, session: Session) -> AsyncIterator[bytes]:
+    """Yield what happened in a session. Of a fork, its own entries: those that it shares are its parent's facts."""
+    parent = session.parent
+    after = parent.at if parent is not None and parent.link == Link.FORK else 0
+    while page := await record.read_entries(session.id, after):
+        for entry in page:
+            yield encode(fact_line(entry))
+        after = page[-1].seq
+
+
+async def home_facts(record: Record) -> AsyncIterator[bytes]:
+    """Yield what happened in the home: who may talk, who is one person with whom, what events became, routes."""
+    after = 0
+    while page := await record.outbox.home_entries(after):
+        for entry in page:
+            if entry.kind not in NOT_FACTS:
+                yield encode(fact_line(entry))
+        after = page[-1].seq
+
+
+def fact_line(entry: Entry) -> FactLine:
+    """Return the line of an entry."""
+    body = msgspec.to_builtins(entry.body)
+    return FactLine(
+        session_id=entry.session_id,
+        seq=entry.seq,
+        id=entry.id,
+        kind=entry.kind,
+        at_microseconds=entry.at_microseconds,
+        body={name: value for name, value in body.items() if name not in WORDS},
+    )
 
 
 def message_line(session_id: str, item: Said) -> MessageLine:

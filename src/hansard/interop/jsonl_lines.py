@@ -6,6 +6,7 @@
     {"type":"message","session_id":…,"id":…,"role":…,…}   its messages in order, whatever became of them marked
     {"type":"end","session_id":…,"messages":…}            the session is complete
     {"type":"notice","id":…,"chat":…,"text":…,…}          after all sessions: what a chat was told that had none
+    {"type":"fact","session_id":…,"seq":…,"kind":…,…}     with --facts: what happened, without the words; "" is the home
 
 Every line stands alone. The same record gives the same bytes. What another Hansard wrote differently is not guessed at.
 """
@@ -13,7 +14,7 @@ Every line stands alone. The same record gives the same bytes. What another Hans
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -115,7 +116,22 @@ class NoticeLine(Line, frozen=True, tag="notice"):
     at_microseconds: int = 0
 
 
-AnyLine = FileLine | SessionLine | BlobLine | MessageLine | EndLine | NoticeLine
+class FactLine(Line, frozen=True, tag="fact"):
+    """One entry of a journal, for an auditor: who asked, what was decided, delivered and answered, and in which order.
+
+    `body` is without words (the message lines have them) and without one-time codes.
+    """
+
+    session_id: str
+    """Empty: the journal of the home."""
+    seq: int
+    id: str
+    kind: str
+    at_microseconds: int = 0
+    body: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+AnyLine = FileLine | SessionLine | BlobLine | MessageLine | EndLine | NoticeLine | FactLine
 
 DECODER = msgspec.json.Decoder(AnyLine)
 

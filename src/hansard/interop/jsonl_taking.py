@@ -24,6 +24,7 @@ from hansard.interop.jsonl_lines import (
     BlobLine,
     ChangeLine,
     EndLine,
+    FactLine,
     FileLine,
     MessageLine,
     NoticeLine,
@@ -133,8 +134,8 @@ class Taker:
         elif isinstance(line, EndLine):
             await self._end(line)
         else:
-            # Files that were joined; and notices of chats, which another home never showed.
-            assert isinstance(line, FileLine | NoticeLine)
+            # Files that were joined; notices of chats, which another home never showed; facts, which happened there.
+            assert isinstance(line, FileLine | NoticeLine | FactLine)
 
     async def finish(self) -> None:
         """Finish the last session, and link those whose parents came after them."""

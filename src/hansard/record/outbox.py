@@ -33,7 +33,7 @@ from hansard.record.operations.deliveries import (
 )
 from hansard.record.operations.turns import close_lost, turn_value
 from hansard.record.sqlite.queries import SQL
-from hansard.record.views import known_lineage, lineage, page
+from hansard.record.views import entry, known_lineage, lineage, page
 
 if TYPE_CHECKING:
     from hansard.domain.deliveries import Delivery
@@ -193,6 +193,11 @@ class Outbox:
             if found or not rows:
                 return found
             after = rows[-1][0]
+
+    async def home_entries(self, after: int = 0) -> list[e.Entry]:
+        """Return entries of the home journal after a seq, a page at a time."""
+        rows = await self._caller.read(partial(page, session_id=HOME_JOURNAL, after=after, limit=READ_ROWS_MAX))
+        return [entry("", seq, entry_id, kind, at, body) for seq, entry_id, kind, _, at, body in rows]
 
     async def received(self, channel: str, account: str, event_ids: list[str]) -> dict[str, list[tuple[str, str]]]:
         """Return what platform events became, of those that were received: (session, entry) pairs."""
