@@ -8,8 +8,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 BIN := $(VENV)/bin
-# One more than the cores that most have: a good part of the tests waits for processes and servers.
-WORKERS ?= 3
+# Two more than the cores that most have: a good part of the tests waits for processes and servers.
+WORKERS ?= 4
 # Seconds after which the two parts of `make test` count as hanging. A busy machine may take much longer than a quiet one.
 ALONE_SECONDS_MAX ?= 900
 TEST_SECONDS_MAX ?= 3000

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+from collections import defaultdict
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+from tests.counts import LONG, PROVE
 
 SLOW = [hypothesis.HealthCheck.too_slow]
 """A busy machine draws examples slowly. That is no fault of a test."""
@@ -40,6 +43,23 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
     """Print the seed once more beside the failures, where a person looks."""
     if exitstatus == pytest.ExitCode.TESTS_FAILED:
         terminalreporter.write_line(pytest_report_header(config))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip, in `make test`, all but some cases of each test marked `drawn(count, group)`. The run's seed draws them."""
+    if LONG or PROVE:
+        return
+    groups: dict[tuple[int, str], list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if (mark := item.get_closest_marker("drawn")) is not None:
+            name = mark.args[1] if len(mark.args) > 1 else item.nodeid.partition("[")[0]
+            groups[mark.args[0], name].append(item)
+    for (count, name), cases in groups.items():
+        draw = random.Random(f"{config.getoption(SEED_OPTION)} {name}")
+        chosen = draw.sample(range(len(cases)), min(count, len(cases)))
+        for index, item in enumerate(cases):
+            if index not in chosen:
+                item.add_marker(pytest.mark.skip(reason="not drawn by this run's seed: make test-long runs every case"))
 
 
 @pytest.fixture(scope="session")

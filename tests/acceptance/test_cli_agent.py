@@ -51,6 +51,7 @@ def prepare(home: Path, do: str, ran: Path) -> None:
     )
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize(("do", "answer"), [("allow", "It says: hello from the server"), ("deny", "not allowed here")])
 def test_a_tool_of_a_server_by_the_rules(home: Path, tmp_path: Path, do: str, answer: str) -> None:
     """A configured server's tool is run where a rule allows it, and not where one denies it."""

@@ -109,6 +109,7 @@ FROM_HANSARD = (write_export, "long")
 FROM_HERMES = (write_hermes, session_id_of("long"))
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.loss("M4")
 @pytest.mark.parametrize(
     ("write", "session_id", "number", "code"),

@@ -376,6 +376,7 @@ def test_a_process_of_its_own(told: Path) -> None:
     leaving.stderr.close()
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -154,6 +154,7 @@ def rows(home: Path) -> list[tuple[object, ...]]:
         return entries + connection.execute("SELECT head_seq, head_digest FROM journal WHERE id = 's1'").fetchall()
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.loss("D7", "D8", "D9", "B13")
 @pytest.mark.parametrize(("statement", "what"), ROW_CHANGES.items())
 async def test_a_row_that_was_changed(filled: Path, statement: str, what: str) -> None:

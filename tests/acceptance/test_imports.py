@@ -19,6 +19,7 @@ print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 """
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("module", ["hansard.cli.main", *(module for module, _ in COMMANDS.values()), *TALKS.values()])
 def test_no_command_loads_the_libraries_of_a_platform(module: str) -> None:
     """Neither help nor a conversation in a terminal, nor the gateway before it logs in, imports nio or aiohttp."""

@@ -135,6 +135,7 @@ async def rapid(scene: Scene, text: str) -> None:
 KINDS = (plain, with_tools, interrupted, unanswered, cut, rapid)
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("style", ["openai", "anthropic"])
 @pytest.mark.loss("D4", "D5")
 async def test_each_request_begins_with_the_one_before(home: Path, style: str) -> None:

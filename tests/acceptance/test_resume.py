@@ -84,6 +84,7 @@ NAMES = {
 names = pytest.mark.parametrize(("arguments", "session_id"), NAMES.values(), ids=NAMES)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.loss("D4", "D13", "D18", "L6")
 @names
 async def test_resume_and_speak(place: Place, arguments: tuple[str, ...], session_id: str) -> None:
@@ -97,6 +98,7 @@ async def test_resume_and_speak(place: Place, arguments: tuple[str, ...], sessio
     await assert_went_on(place, session_id, "And now?", "And then?")
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.loss("D4", "D13")
 @names
 async def test_resume_for_one_question(place: Place, arguments: tuple[str, ...], session_id: str) -> None:
@@ -130,6 +132,7 @@ async def test_resume_without_a_word(place: Place) -> None:
     await assert_went_on(place, TRIP)
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.loss("H2")
 @pytest.mark.parametrize("way", ["resume", "question", "command"])
 async def test_an_ended_session_is_opened_again(place: Place, way: str) -> None:
@@ -172,6 +175,7 @@ async def test_a_session_that_is_not_there(place: Place, options: tuple[str, ...
     assert "Trip to Mars" in ended.err
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.loss("D13")
 @WAYS
 @pytest.mark.parametrize("name", ["2025", "Twins"])
@@ -216,6 +220,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.loss("D13", "H1", "H9", "J1", "L6")
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 async def test_the_command_resume(place: Place, command: str) -> None:
@@ -317,6 +322,7 @@ async def leave_a_question_waiting(hansard: Hansard) -> str:
     return session_id
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.loss("A1", "A2", "A13", "A14", "F1", "F16")
 @pytest.mark.parametrize("way", ["open", "closed", "question"])
 async def test_a_restart_keeps_the_queue(home: Path, tmp_path: Path, way: str) -> None:
@@ -365,6 +371,7 @@ async def test_a_queue_waits_for_its_own_session(home: Path, tmp_path: Path) -> 
 IN_TERMINAL = pytest.mark.skipif(not tmux.is_there(), reason="tmux is not installed")
 
 
+@pytest.mark.drawn(1)
 @IN_TERMINAL
 @pytest.mark.loss("D4", "D13", "D18")
 @pytest.mark.parametrize("way", ["named", "picked", "command"])

@@ -50,6 +50,7 @@ async def count_sessions(home: Path) -> int:
         return len(await record.sessions())
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(
     ("line", "code", "out", "err"),
     [
@@ -79,6 +80,7 @@ def test_streams_that_are_not_there(home: Path, line: str, code: int, out: str, 
         assert asyncio.run(count_messages(home)) == 0
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("command", ["-p hi", "sessions", "config", "export --all", "--help"])
 def test_a_reader_that_leaves(home: Path, command: str) -> None:
     """Nobody reads the output any more: no traceback, and an exit code that is not 0."""
@@ -175,6 +177,7 @@ def test_an_export_to_standard_output(home: Path, tmp_path: Path) -> None:
     assert shell(home, "hansard export --all -o - --json").returncode == 2
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("variable", "setting", "is_coloured"),
     [
@@ -200,6 +203,7 @@ def test_colour_is_written_where_it_is_wanted(home: Path, variable: str, setting
     assert ("\x1b[" in piped.stdout) is (setting == "always")
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("line", "told"),
     [

@@ -50,6 +50,7 @@ def desk(tmp_path: Path) -> Desk:
     return made
 
 
+@pytest.mark.drawn(1)
 @WIDTHS
 @pytest.mark.loss("A1", "A7")
 async def test_a_first_conversation(desk: Desk, columns: int) -> None:
@@ -116,6 +117,7 @@ async def test_commands(desk: Desk, columns: int) -> None:
     assert ("notice", "There is no command /sesions. Did you mean /sessions?", Status.COMPLETE) in said
 
 
+@pytest.mark.drawn(1)
 @WIDTHS
 @pytest.mark.loss("D13", "D14")
 async def test_resume(desk: Desk, columns: int) -> None:
@@ -152,6 +154,7 @@ async def test_resume(desk: Desk, columns: int) -> None:
     await assert_clean(desk.home)
 
 
+@pytest.mark.drawn(1)
 @WIDTHS
 @pytest.mark.loss("D15", "F5")
 async def test_two_terminals_in_one_conversation(desk: Desk, columns: int) -> None:
@@ -294,6 +297,7 @@ async def test_colour(desk: Desk, no_colour: str) -> None:
     assert bool(found) is not bool(no_colour), found[:5]
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)], ids=str
 )
@@ -400,6 +404,7 @@ async def test_no_model(desk: Desk, columns: int, closed_port: int) -> None:
     await assert_clean(desk.home)
 
 
+@pytest.mark.drawn(1)
 @WIDTHS
 @pytest.mark.loss("A14")
 async def test_an_unavailable_model(desk: Desk, columns: int, closed_port: int) -> None:
@@ -422,6 +427,7 @@ async def test_an_unavailable_model(desk: Desk, columns: int, closed_port: int) 
     await assert_clean(desk.home)
 
 
+@pytest.mark.drawn(1)
 @WIDTHS
 @pytest.mark.loss("B2")
 async def test_a_record_that_a_stranger_holds(desk: Desk, columns: int) -> None:

@@ -24,6 +24,7 @@ from tests.acceptance.fresh_machine import (
     run,
 )
 from tests.acceptance.stories_program import write_script
+from tests.counts import only_long
 from tests.terminal.tmux import ROOT
 
 pytestmark = [needs_git, pytest.mark.slow]
@@ -115,6 +116,7 @@ def test_the_wheel_is_the_package_and_nothing_else(wheel: Path) -> None:
     assert {Path(name).suffix for name in package} == {".py", ".sql", ".toml", ".md", ".txt", ".typed"}
 
 
+@only_long
 async def test_an_installed_wheel(installed: Installed) -> None:
     """It needs nothing that only developers have, it talks and keeps the record, and it says what is missing.
 

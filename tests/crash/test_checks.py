@@ -54,6 +54,7 @@ LIES: dict[str, dict[str, object]] = {
 }
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("what", LIES)
 async def test_an_acknowledgement_that_is_not_borne_out_is_found(seen: Seen, what: str) -> None:
     """Each kind of acknowledgement, changed to something that never happened, is a violation."""

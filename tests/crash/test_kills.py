@@ -6,13 +6,13 @@ the crash left them, with either leg alone, and with the other leg rewritten fro
 
 from __future__ import annotations
 
-import os
 import random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hansard.testing import CRASH_POINTS
+from tests.counts import LONG, PROVE, times
 from tests.crash import script
 from tests.crash.rounds import Kill, examine, random_kill, run_round
 
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
     from tests.crash.tally import Tally
 
-PROVE = bool(os.environ.get("HANSARD_PROVE"))
 REPEATS = 7 if PROVE else 1
 RANDOM_ROUNDS = 21 if PROVE else 1
 CHAIN_ROUNDS = 2 * REPEATS
+STEPS_DRAWN, CHAINS_DRAWN = 3, 1
+"""Rounds of `make test`, drawn by its seed."""
 VICTIMS = 4 if PROVE else 3
 REPORT_CHARACTERS_MAX = 20_000
 
@@ -36,10 +37,14 @@ CHAINS = (
 
 
 def test_the_ring_kills_often_enough() -> None:
-    """The rounds below make at least 60 kills in a test run and 500 in a proof; each round asserts its own number."""
-    planned = REPEATS * len(CRASH_POINTS) * (VICTIMS + 1) + RANDOM_ROUNDS * (VICTIMS + 1)
-    planned += CHAIN_ROUNDS * len(CHAINS[0])
-    assert planned >= (500 if PROVE else 60)
+    """The rounds below make at least 20 kills in a test run, 60 in a long one and 500 in a proof.
+
+    Each round asserts its own number.
+    """
+    step_rounds = REPEATS * len(CRASH_POINTS) if PROVE or LONG else STEPS_DRAWN
+    chain_rounds = CHAIN_ROUNDS if PROVE or LONG else CHAINS_DRAWN
+    planned = (step_rounds + RANDOM_ROUNDS) * (VICTIMS + 1) + chain_rounds * len(CHAINS[0])
+    assert planned >= times(test=20, long=60, prove=500)
 
 
 @pytest.mark.slow
@@ -58,6 +63,7 @@ async def test_nothing_is_lost_when_writers_are_killed_at_random(
     assert not result.violations, "\n".join(result.violations)[:REPORT_CHARACTERS_MAX]
 
 
+@pytest.mark.drawn(STEPS_DRAWN)
 @pytest.mark.slow
 @pytest.mark.loss("A1", "A2", "A3", "A6", "A7", "A13", "A14", "B6", "B12", "B18", "B20", "H3", "H8", "I2", "I12")
 @pytest.mark.parametrize("repeat", range(REPEATS))
@@ -80,6 +86,7 @@ async def test_nothing_is_lost_when_writers_die_at_a_step(
     assert not result.violations, "\n".join(result.violations)[:REPORT_CHARACTERS_MAX]
 
 
+@pytest.mark.drawn(CHAINS_DRAWN)
 @pytest.mark.slow
 @pytest.mark.loss("A1", "A13", "B6", "B18", "D7", "I12")
 @pytest.mark.parametrize("repeat", range(CHAIN_ROUNDS))

@@ -69,6 +69,7 @@ async def test_what_was_committed_and_not_acknowledged_is_there(home: Path, play
         await check_healthy(record, LEFT, RIGHT)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.loss("A1", "I2")
 @legs
 @pytest.mark.parametrize("point", ["begun", "applied"])
@@ -97,6 +98,7 @@ async def expect_event_absent(home: Path) -> None:
         await check_healthy(record, LEFT, RIGHT)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.loss("A1", "I2", "I12")
 @legs
 @pytest.mark.parametrize("kept", [LEFT_LOG, HOME_LOG], ids=["session_only", "home_only"])
@@ -141,6 +143,7 @@ async def test_a_whole_event_is_adopted_whole(home: Path, play: Play, *, databas
         await check_healthy(record, LEFT, RIGHT)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.loss("H1", "H8", "H10")
 @legs
 @pytest.mark.parametrize("point", ["applied", "logging", "logged", "committed"])

@@ -92,6 +92,7 @@ def forget_syncs(home: Path) -> None:
         connection.execute("UPDATE journal SET log_synced = 0")
 
 
+@pytest.mark.drawn(9)
 @pytest.mark.loss("A1", "B17", "B18", "B19", "D8", "D9", "H4")
 @pytest.mark.parametrize("name", [LEFT_LOG, RIGHT_PART, HOME_LOG], ids=["log", "part", "home"])
 @damages

@@ -123,6 +123,7 @@ async def test_everybody_together(home: Path) -> None:
         await day.runner.close()
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("budget", "ran_max"),
     [

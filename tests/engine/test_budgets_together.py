@@ -41,6 +41,7 @@ async def start(home: Path, limit: str, number: int) -> Process:
     return process
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("limit", LIMITS)
 async def test_limits_hold_across_processes(home: Path, limit: str) -> None:
     """Three processes with ten sessions each ask at once: as many turns run as one after the other would."""
@@ -56,6 +57,7 @@ async def test_limits_hold_across_processes(home: Path, limit: str) -> None:
         assert (await record.verify()).ok
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("style", STYLES)
 async def test_a_day_adds_up_to_the_providers_own_figures(home: Path, style: str) -> None:
     """Over answers, tools, refusals and retries, what is counted is what the provider said that it took."""

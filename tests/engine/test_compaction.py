@@ -127,6 +127,7 @@ async def test_it_is_done_before_the_window_is_full(home: Path) -> None:
         await on.check()
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(
     ("summary", "fault"),
     [

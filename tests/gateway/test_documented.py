@@ -68,6 +68,7 @@ async def answered(person: Peer, bot: Bot, room_id: str, text: str) -> str:
             await asyncio.sleep(0.1)
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("with_people", [False, True], ids=["alone", "people"])
 async def test_from_nothing_to_a_talking_bot(synapse: Synapse, tmp_path: Path, *, with_people: bool) -> None:
     """With the settings of the page the gateway starts, and talks in an encrypted room; the commands say what it says.

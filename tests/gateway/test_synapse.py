@@ -65,6 +65,7 @@ async def was_streaming(record: Record, talk: Talk) -> bool:
     return kinds[:2] == [e.MessageOpened, e.MessageAdded]
 
 
+@pytest.mark.drawn(3, "synapse")
 @pytest.mark.loss("F1", "F5", "A6", "A7", "E7", "I1")
 @pytest.mark.timeout(900)
 async def test_three_rapid_messages_while_a_reply_streams(synapse: Synapse, tmp_path: Path) -> None:
@@ -109,6 +110,7 @@ async def check_answers(bot: Bot, talks: list[Talk]) -> None:
         assert report.ok, report.findings
 
 
+@pytest.mark.drawn(3, "synapse")
 @pytest.mark.loss("A1", "A13", "E5", "F8", "F11", "F15", "F16", "H3")
 @pytest.mark.timeout(1800)
 async def test_kills_at_random_moments(synapse: Synapse, tmp_path: Path, seed: int) -> None:

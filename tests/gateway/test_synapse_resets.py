@@ -141,6 +141,7 @@ async def open_rooms(scene: Scene) -> list[Room]:
     return [Room(number, room_id, {}) for number, room_id in enumerate(found)]
 
 
+@pytest.mark.drawn(3, "synapse")
 @pytest.mark.loss("H1", "H2", "H7", "H8", "H10")
 async def test_all_resets_during_turns_and_between_them(synapse: Synapse, home: Path, tmp_path: Path) -> None:
     """Ten rooms are reset by `/new`, a pause and an hour of the day, half of them while an answer streams.

@@ -126,6 +126,7 @@ async def weather(synapse: Synapse, tmp_path_factory: pytest.TempPathFactory) ->
                 yield Weather(synapse, proxy, bot, process, plain, encrypted, clock, no_disk)
 
 
+@pytest.mark.drawn(1, "synapse weather")
 @pytest.mark.loss("E4")
 async def test_answers_that_are_lost_on_the_way(weather: Weather) -> None:
     """Connections cut before the answer to a post: what is not known is found out, and nothing is lost or doubled."""
@@ -140,6 +141,7 @@ async def test_answers_that_are_lost_on_the_way(weather: Weather) -> None:
     await weather.check()
 
 
+@pytest.mark.drawn(1, "synapse weather")
 @pytest.mark.loss("E1", "F9")
 async def test_a_dead_homeserver_and_a_storm_of_429(weather: Weather) -> None:
     """The homeserver killed while a reply streams, and back; then rate limits: the reply goes on, and others follow."""
@@ -161,6 +163,7 @@ async def test_a_dead_homeserver_and_a_storm_of_429(weather: Weather) -> None:
     await weather.check()
 
 
+@pytest.mark.drawn(1, "synapse weather")
 @pytest.mark.loss("I4")
 async def test_a_clock_that_is_set_while_a_reply_streams(weather: Weather) -> None:
     """Set forth and back by more than a day: nothing is lost, doubled, late, or in another order."""
@@ -177,6 +180,7 @@ async def test_a_clock_that_is_set_while_a_reply_streams(weather: Weather) -> No
     assert max(times) - min(times) > 59 * HOUR_MICROSECONDS, "the clock was set"
 
 
+@pytest.mark.drawn(1, "synapse weather")
 @pytest.mark.loss("B2")
 async def test_a_disk_that_is_full_for_a_while(weather: Weather) -> None:
     """Full while a reply streams: the gateway says so, shows nothing that is not recorded, and goes on afterwards."""

@@ -40,6 +40,7 @@ async def open_direct(person: Peer, bot: Bot, *, encrypted: bool = False) -> str
     return room_id
 
 
+@pytest.mark.drawn(3, "synapse")
 @pytest.mark.loss("F1")
 async def test_replies_are_recorded_whole(synapse: Synapse, tmp_path: Path) -> None:
     """Lines that a person typed with `>` stay theirs; a client's repetition is recorded, and kept from the model."""
@@ -80,6 +81,7 @@ POLL = {
 }
 
 
+@pytest.mark.drawn(3, "synapse")
 async def test_whatever_a_person_sends_is_recorded(synapse: Synapse, tmp_path: Path) -> None:
     """Notices, empty and HTML messages, stickers, polls, reactions: all recorded, words answered, the audit agrees."""
     bot = Bot(new_account(synapse, "agent"), tmp_path / "home", synapse.url)
@@ -128,6 +130,7 @@ async def test_whatever_a_person_sends_is_recorded(synapse: Synapse, tmp_path: P
         assert audited.returncode == 0, audited.stdout + audited.stderr
 
 
+@pytest.mark.drawn(3, "synapse")
 async def test_what_an_audit_cannot_compare(synapse: Synapse, tmp_path: Path) -> None:
     """A message to the agent that is missing in a room is found; what cannot be decrypted is not called recorded."""
     bot = Bot(new_account(synapse, "agent"), tmp_path / "home", synapse.url)

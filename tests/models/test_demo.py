@@ -137,6 +137,7 @@ async def wait_for_end(pidfd: int) -> None:
         loop.remove_reader(pidfd)
 
 
+@pytest.mark.drawn(1, "demo server")
 async def test_two_who_install_at_once_fetch_once(folder: Path, tmp_path: Path) -> None:
     """The second waits for the first and finds what it made; an older installation is replaced as a whole."""
     place, journal = tmp_path / "demo", tmp_path / "calls"
@@ -183,6 +184,7 @@ async def test_leaving_early_ends_the_request(model: DemoModel) -> None:
     assert pid_of(model) == pid
 
 
+@pytest.mark.drawn(1, "demo server")
 @pytest.mark.loss("A6")
 async def test_death_of_the_server_in_the_middle_is_a_value(model: DemoModel) -> None:
     """A killed server gives a failure as the last event after what had come; the next request starts another."""
@@ -211,6 +213,7 @@ async def test_a_server_that_died_is_started_anew(model: DemoModel) -> None:
     assert pid_of(model) != before
 
 
+@pytest.mark.drawn(1, "demo server")
 async def test_a_long_conversation_is_answered(model: DemoModel) -> None:
     """A conversation of many times the context is trimmed in the request, and goes on."""
     messages: list[UserSaid | AssistantSaid] = []

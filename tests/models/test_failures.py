@@ -186,6 +186,7 @@ async def test_silence_before_the_headers(style: str) -> None:
         assert (await ask(model)).failure.kind is FailureKind.STALLED
 
 
+@pytest.mark.drawn(1)
 async def test_slow_is_not_silent(style: str) -> None:
     """The patience is for each wait, not for the whole answer."""
     behaviour = Behaviour(pieces=("a",) * 4, delay_seconds=0.5)

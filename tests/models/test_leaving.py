@@ -75,6 +75,7 @@ async def test_leaving_one_of_many(style: str) -> None:
     assert len(answers) == 5
 
 
+@pytest.mark.drawn(1)
 async def test_slow_reader_loses_nothing(style: str) -> None:
     """A reader that is slower than the patience is not taken for a stall of the provider."""
     behaviour = Behaviour(pieces=("a", "b"))

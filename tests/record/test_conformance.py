@@ -17,6 +17,7 @@ from hansard.record.store import Wiring
 from hansard.testing.clock import FakeClock
 from hansard.testing.conformance import CONTRACTS, Backend, elsewhere, run_record_conformance
 from hansard.testing.conformance_kit import Contract, ContractBroken, require_error
+from tests.counts import only_long
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -76,6 +77,7 @@ def test_the_suite_needs_no_pytest() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@only_long
 async def test_a_broken_backend_is_found_out(home: Path) -> None:
     """A backend that forgets everything when it is closed breaks contracts; what it lacks is skipped by name."""
 

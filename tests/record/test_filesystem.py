@@ -19,6 +19,7 @@ LACKS = {
 """What strace lets a system call on the probe file do, and what is said then."""
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("injected", LACKS)
 def test_what_a_file_system_lacks_is_found_by_trying(home: Path, injected: str) -> None:
     """A call that pretends: the home is refused, whatever the file system is called, and opens elsewhere."""

@@ -86,6 +86,7 @@ async def test_an_old_home_becomes_one_of_today(home: Path, archive: Path) -> No
     assert before.items() == stored(backup).items()
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.loss("M4", "B26")
 @pytest.mark.parametrize("words", [0, 1, 20])
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.partition(".")[0])
@@ -110,6 +111,7 @@ async def test_the_backup_of_a_migration_is_put_back_beside_the_new_wal(home: Pa
     assert list(home.glob("state.db-wal.orphan-*"))
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.loss("M4")
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.partition(".")[0])
 async def test_a_killed_migration_is_all_or_nothing(home: Path, archive: Path) -> None:

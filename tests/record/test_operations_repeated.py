@@ -72,6 +72,7 @@ async def test_memory_is_changed_once(home: Path) -> None:
         assert (await record.verify()).ok
 
 
+@pytest.mark.drawn(34)
 @pytest.mark.loss("I2", "I1")
 @pytest.mark.parametrize("name", [name for name, contract in CONTRACTS.items() if "elsewhere" not in contract.needs])
 async def test_an_operation_that_is_run_again_gives_its_first_result(name: str, home: Path) -> None:

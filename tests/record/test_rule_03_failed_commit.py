@@ -96,6 +96,7 @@ async def test_a_refused_entry_never_comes_back(home: Path) -> None:
         await assert_clean(record)
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.loss("I2", "B2")
 @pytest.mark.parametrize(
     ("call", "error"), [("fdatasync", "EIO"), ("pwrite64", "EIO"), ("pwrite64", "ENOSPC"), ("fdatasync", "ENOSPC")]
@@ -114,6 +115,7 @@ async def test_no_acknowledgement_while_the_disk_fails_and_one_entry_after(home:
         await assert_clean(record)
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.loss("B2")
 @pytest.mark.parametrize("call", ["fdatasync", "pwrite64"])
 def test_it_heals_by_itself(home: Path, call: str) -> None:

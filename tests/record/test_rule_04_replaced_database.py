@@ -151,6 +151,7 @@ async def test_a_read_first_sees_everything_too(home: Path, deed: Deed) -> None:
         await assert_clean(record)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.loss("B8", "B7")
 @pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.__name__)
 async def test_under_load_of_two_processes(home: Path, deed: Deed) -> None:

@@ -33,6 +33,7 @@ async def check_twice(record: Record, *asked: Asked) -> list[int]:
     return [before, await check(record, asked)]
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.loss("K5")
 @pytest.mark.parametrize("part", range(PARTS))
 async def test_every_word_by_every_beginning(home: Path, part: int) -> None:

@@ -117,6 +117,7 @@ async def test_during_a_rebuild(home: Path) -> None:
         assert indexed_count(home) == len(said)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.loss("K2", "B13", "D8")
 @pytest.mark.parametrize("where", ["header", "all", "middle", "cut", "empty", "text", "folder"])
 async def test_damaged(home: Path, where: str) -> None:
@@ -244,6 +245,7 @@ DRIFTS = {
 }
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.loss("D8", "D9")
 @pytest.mark.parametrize("drift", DRIFTS)
 async def test_drift_is_noticed(home: Path, drift: str) -> None:

@@ -56,6 +56,7 @@ async def said(home: Path) -> list[tuple[str, Status]]:
     return [(message.text, message.status) for message in messages if message.role == Role.ASSISTANT]
 
 
+@pytest.mark.drawn(1, "demo server")
 @pytest.mark.loss("A1", "A6")
 @pytest.mark.parametrize(("number", "code"), [pytest.param(signal.SIGKILL, -9, marks=only_long), (signal.SIGINT, 130)])
 async def test_struck_on_a_pipe(

@@ -46,6 +46,7 @@ async def both(
     return ends
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("arguments", "stdin", "code"),
     [

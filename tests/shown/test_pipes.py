@@ -64,6 +64,7 @@ def test_there_are_enough_runs() -> None:
     assert len(planned) + CHAINS * CHAIN_RUNS >= (240 if PROVE else 32)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.loss("A1", "A6", "A7", "C1", "C2", "D5")
 @pytest.mark.parametrize("turned", range(ROTATIONS))
@@ -78,6 +79,7 @@ async def test_struck_at_every_event_boundary(  # noqa: PLR0917 - fixtures and p
     assert any(shown.output for shown in evidence.shown[:-1])
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.slow
 @pytest.mark.loss("A1", "A6", "A7", "C1", "C2", "D5")
 @pytest.mark.parametrize("chain", range(CHAINS))

@@ -28,6 +28,7 @@ def test_there_are_enough_runs() -> None:
     assert (60 if PROVE else 8) <= CHAINS * CHAIN_RUNS
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.loss("A1", "A6", "A7", "D18")
 @pytest.mark.parametrize("chain", range(CHAINS))

@@ -18,6 +18,7 @@ from tests.unit import tidy_rules
 from tests.unit.tidy_rules import Source
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.xdist_group("tidy")  # the files are parsed once, by one worker
 QUERIES = "src/hansard/record/sqlite/queries.sql"
 
 Rule = Callable[[Source], Iterable[str]]

@@ -87,6 +87,7 @@ def requests(seed: int) -> Iterator[Request]:
         yield msgspec.structs.replace(build_request(conversation, frozen, 1, RULES), output_tokens_max=1)
 
 
+@pytest.mark.drawn(1, "demo server")
 @pytest.mark.timeout(900)
 async def test_a_real_server_accepts_a_sample(demo: DemoFiles, seed: int) -> None:
     """Chat Completions, Responses and Messages: nothing is refused."""
