@@ -116,9 +116,12 @@ class Town:
         return Event(text=text, sender=sender, chat=chat, **{**given, **fields})
 
     async def take(self, *events: Event, cursor: str = "") -> list[Wake]:
-        """A batch comes in."""
+        """A batch comes in, and what it asks for beside is done."""
         async with asyncio.timeout(WAIT_SECONDS_MAX):
-            return await self.intake.take(Batch(cursor=cursor or f"after {events[-1].id}", events=events))
+            wakes = await self.intake.take(Batch(cursor=cursor or f"after {events[-1].id}", events=events))
+            for job in self.intake.jobs():
+                await job.settle()
+            return wakes
 
     async def say(self, text: str, sender: str = ANN, chat: str = HOME_OF_ANN, **fields: Any) -> list[Wake]:  # noqa: ANN401
         """Somebody says something."""

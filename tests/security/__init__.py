@@ -1,0 +1,1 @@
+"""Every entry of the security findings, as a test that failed first."""

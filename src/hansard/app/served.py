@@ -139,7 +139,7 @@ class Served:
     def start(self) -> None:
         """Begin to receive and to show."""
         self._receiving = asyncio.create_task(self.receive())
-        showing = (self.dispatcher.run(), self.typing.run(), self.tend())
+        showing = (self.dispatcher.run(), self.typing.run(), self.tend(), *(job.run() for job in self.intake.jobs()))
         self.tasks = [self._receiving, *(asyncio.create_task(each) for each in showing)]
 
     async def stop_receiving(self) -> None:

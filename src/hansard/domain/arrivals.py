@@ -149,6 +149,21 @@ class Invited(NamedTuple):
     standing: Standing
 
 
+class Invitation(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody asks the agent into a chat, or gave a chat up for another one."""
+
+    channel: str
+    account: str
+    event_id: str
+    chat: str
+    """Where the agent is to come to."""
+    identity: str
+    standing: Standing = Standing.UNLISTED
+    replaces: str = ""
+    """The chat that was given up for it; empty when somebody just invites."""
+    cursor: str = ""
+
+
 class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a command: its reply, and where the chat leads afterwards."""
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from hansard.domain import entries_agent as agent
+from hansard.domain import entries_intake as intake
 from hansard.domain import entries_people as people
 from hansard.domain.deliveries import DeliveryState, Operation
 from hansard.domain.entry_body import Body as Body  # noqa: PLC0414 - everybody knows it from here
@@ -367,6 +368,8 @@ KINDS: dict[str, tuple[int, type[Body]]] = {
     "cursor.moved": (1, CursorMoved),
     "intake.accepted": (1, IntakeAccepted),
     "intake.held": (1, IntakeHeld),
+    "invitation.received": (1, intake.InvitationReceived),
+    "invitation.answered": (1, intake.InvitationAnswered),
     "access.asked": (1, AccessAsked),
     "access.tried": (1, AccessTried),
     "access.changed": (1, AccessChanged),

@@ -1,7 +1,9 @@
 """Where the agent comes to: invitations that it accepts or declines, and chats that are replaced by others.
 
-Reads: who may invite; routes. Writes: why an invitation is declined; where a replaced chat's conversation goes on.
-On crash: the event comes again, and each step looks first at what is done.
+Reads: invitations that wait in the record. Writes: that one came, with the cursor; that it was answered.
+Invariants: what an invitation is answered with is decided when it is received; the platform is asked beside the
+receiving loop, some at once, so that an answer that hangs holds up nobody.
+On crash: what was not answered is open in the record, and is answered at the next start.
 """
 
 from __future__ import annotations
@@ -9,25 +11,30 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from hansard.domain.access import Action
-from hansard.domain.arrivals import Invited
-from hansard.domain.people import is_person
-from hansard.errors import ChannelError
+from hansard.domain.arrivals import Invitation
+from hansard.domain.entries_intake import InvitationAnswered
+from hansard.errors import ChannelBusy, ChannelError
+from hansard.intake.beside import Beside
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from hansard.domain.arrivals import Rules
+    from hansard.domain.entries_intake import InvitationReceived
     from hansard.domain.notices import Notices
     from hansard.intake.people import People
     from hansard.ports.channel import Channel, Event
     from hansard.record.api import Record
 
-    May = Callable[[Event, Action], Awaitable[bool]]
-    """Whether whoever caused an event may do something."""
-
 ANSWER_ATTEMPTS_MAX = 3
 ANSWER_PAUSE_SECONDS = 1.0
+ANSWER_PAUSE_SECONDS_MAX = 60.0
+ANSWER_SECONDS_MAX = 180.0
+"""How long one try may take: a homeserver may have to fetch a large room from others."""
+
+ANSWERS_TOGETHER_MAX = 16
+SOURCE_TOGETHER_MAX = 2
+"""Invitations that are answered at once: in all, and of one person or of all strangers."""
 
 
 class Comings:
@@ -35,56 +42,75 @@ class Comings:
 
     def __init__(self, record: Record, channel: Channel, report: Callable[[str, BaseException], None]) -> None:
         self._record, self._channel, self._report = record, channel, report
+        self.beside: Beside[InvitationReceived] = Beside(
+            self._list_due,
+            self._answer,
+            name=lambda received: received.event_id,
+            together_max=ANSWERS_TOGETHER_MAX,
+            report=report,
+        )
 
     def use(self, people: People, rules: Rules, notices: Notices) -> None:
         """Go by these settings from the next event on."""
         self._people, self._rules, self._notices = people, rules, notices
 
-    async def answer_invitation(self, event: Event, *, may: May) -> None:
-        """Come when the person who asks may ask the agent. A stranger is told how to be allowed."""
-        accept = await may(event, Action.INVITE)
-        reason = "" if accept else await self._why_declined(event)
-        await self._answer(event, event.chat, accept=accept, reason=reason)
-
-    async def follow(self, event: Event, *, may: May) -> tuple[str, str]:
-        """Follow into the chat that replaces another, if whoever replaced it may invite; return what to say, and where.
-
-        A person's session goes on in the new chat. A room's session belongs to that room: the new room begins its own.
-        """
-        if not await may(event, Action.INVITE):
-            return event.chat, ""
-        led = await self._record.route(event.chat)
-        if led is not None and await self._record.route(event.about) is None:
-            owner = (await self._record.session(led.session_id)).owner
-            if is_person(owner):
-                await self._record.move_route(event.about, led.session_id, reason="replaced")
-        why = await self._answer(event, event.about, accept=True)
-        if why:
-            return event.chat, self._notices.not_followed.format(why=why)
-        return event.about, self._notices.replaced_here.format(room=event.chat)
+    async def take(self, event: Event, cursor: str, *, replaces: str = "") -> None:
+        """Record that the agent is asked into a chat, or that a chat was replaced; it is answered beside this."""
+        invitation = Invitation(
+            channel=self._channel.name,
+            account=self._channel.account,
+            event_id=event.id,
+            chat=event.about if replaces else event.chat,
+            identity=event.sender,
+            standing=self._people.standing(event.sender, event.chat),
+            replaces=replaces,
+            cursor=cursor,
+        )
+        if await self._record.books.invitations.receive(invitation, self._rules):
+            self.beside.wake()
 
     def company_text(self, event: Event) -> str:
         """Return what people are told when others come into a direct chat."""
         name = self._channel.account.removeprefix("@").partition(":")[0]
         return self._notices.company.format(who=event.text, name=name)
 
-    async def _answer(self, event: Event, chat: str, *, accept: bool, reason: str = "") -> str:
-        """Come into a chat, or decline to; return why that failed, empty when it did not."""
+    async def _list_due(self) -> list[InvitationReceived]:
+        return await self._record.books.invitations.list_due(
+            self._channel.name, self._channel.account, source_max=SOURCE_TOGETHER_MAX, limit=ANSWERS_TOGETHER_MAX
+        )
+
+    async def _answer(self, received: InvitationReceived) -> None:
+        """Come into a chat, or decline to; record what became of it, and tell those whose chat was replaced."""
+        failure = await self._try(received)
+        chat, text = "", ""
+        if received.replaces and failure:
+            chat, text = received.replaces, self._notices.not_followed.format(why=failure)
+        elif received.replaces:
+            chat, text = received.chat, self._notices.replaced_here.format(room=received.replaces)
+        answered = InvitationAnswered(
+            channel=received.channel, account=received.account, event_id=received.event_id, failure=failure
+        )
+        await self._record.books.invitations.settle(answered, chat, text)
+
+    async def _try(self, received: InvitationReceived) -> str:
+        """Ask the platform, several times; return why that failed, empty when it did not."""
         why = ""
         for attempt in range(1, ANSWER_ATTEMPTS_MAX + 1):
+            pause = ANSWER_PAUSE_SECONDS * attempt
             try:
-                await self._channel.answer(chat, accept=accept, reason=reason)
+                async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                    await self._channel.answer(received.chat, accept=received.accept, reason=received.reason)
+            except TimeoutError as error:
+                self._report(received.event_id, error)
+                why = f"no answer in {ANSWER_SECONDS_MAX:g} seconds"
             except ChannelError as error:
-                self._report(event.id, error)
+                self._report(received.event_id, error)
                 why = str(error)
                 if not error.retryable:
                     break
-                await asyncio.sleep(ANSWER_PAUSE_SECONDS * attempt)
+                pause = max(pause, error.seconds) if isinstance(error, ChannelBusy) else pause
             else:
                 return ""
+            if attempt < ANSWER_ATTEMPTS_MAX:
+                await asyncio.sleep(min(pause, ANSWER_PAUSE_SECONDS_MAX))
         return why
-
-    async def _why_declined(self, event: Event) -> str:
-        standing = self._people.standing(event.sender, event.chat)
-        invited = Invited(self._channel.name, event.sender, standing)
-        return await self._record.access.decline(invited, self._rules)

@@ -2,8 +2,8 @@
 
 Reads: batches of a channel; what the record knows of people and chats. Writes: each event in one commit with all that
 it means, the last of a batch with the cursor (L2).
-Invariants: an event is taken once, in its order; who may not talk leaves no word behind; nothing is sent from here but
-answers to invitations: what people are told is a notice in the record.
+Invariants: an event is taken once, in its order; who may not talk leaves no word behind; nothing is sent from here, and
+no other server is waited for: what the platform has to be asked for is a fact in the record, and done beside this.
 On crash: what was not committed comes again with the next batch; a command that was begun says so.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -47,6 +47,7 @@ from hansard.ports.channel import EventKind, Reply
 if TYPE_CHECKING:
     from hansard.domain.notices import Notices
     from hansard.domain.settings import Settings
+    from hansard.intake.beside import Beside
     from hansard.ports.channel import Batch, Channel, Event, Fetches
     from hansard.ports.clock import Clock
     from hansard.record.api import Record
@@ -131,7 +132,7 @@ class Intake:
         self._report = report
         self._clock = record.store.clock
         self._age = Age(self._clock)
-        self._comings = Comings(record, channel, report)
+        self.comings = Comings(record, channel, report)
         self._commands = ChatCommands(record, channel.name, settings, model)
         self.use(settings, language("en"))
         self._held: set[str] | None = None
@@ -147,7 +148,11 @@ class Intake:
         self._rules = Rules(words_of(notices), settings.resets, settings.pairing)
         self._fetcher = Fetcher(self._record, self._fetches, self._options.attachment_bytes_max, notices)
         self._commands.use(settings, notices)
-        self._comings.use(self._people, self._rules, notices)
+        self.comings.use(self._people, self._rules, notices)
+
+    def jobs(self) -> list[Beside[Any]]:
+        """Return what is done beside receiving: each is run by whoever serves the channel."""
+        return [self.comings.beside]
 
     async def held(self) -> list[str]:
         """Return the events that could not be read yet, for the channel to try again."""
@@ -393,18 +398,15 @@ class Intake:
             self._held.add(event.id)
 
     async def _invitation(self, event: Event, cursor: str) -> None:
-        await self._comings.answer_invitation(event, may=self._may)
-        await self._ignore(event, cursor)
+        await self.comings.take(event, cursor)
 
     async def _company(self, event: Event, cursor: str) -> None:
         """A direct chat has become a room, where the agent may answer only to its name: people have to know that."""
-        text = "" if self._options.answer is Answers.EVERYTHING else self._comings.company_text(event)
+        text = "" if self._options.answer is Answers.EVERYTHING else self.comings.company_text(event)
         await self._record.inbox.let_pass(self._passing(cursor, event, text))
 
     async def _replaced(self, event: Event, cursor: str) -> None:
-        chat, text = await self._comings.follow(event, may=self._may)
-        passing = msgspec.structs.replace(self._passing(cursor, event, text), chat=chat)
-        await self._record.inbox.let_pass(passing)
+        await self.comings.take(event, cursor, replaces=event.chat)
 
 
 async def persist(call: Callable[[], Awaitable[Result]], report: Callable[[str, BaseException], None]) -> Result:

@@ -18,7 +18,6 @@ from hansard.record.views import ALL_ROWS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hansard.domain.arrivals import Invited, Rules
     from hansard.record.calls import Caller
     from hansard.record.reading import Snapshot
 
@@ -43,11 +42,6 @@ class AccessBook:
             return Access(channel=channel, identity=identity) if row is None else operations.access_value(row)
 
         return await self._caller.read(read)
-
-    async def decline(self, invited: Invited, rules: Rules) -> str:
-        """Return the reason that somebody is given whose invitation is declined, once it is recorded; maybe none."""
-        clean_name(invited.identity, "a person", NAME_CHARACTERS_MAX)
-        return await self._caller.write(lambda tx: operations.decline(tx, invited, rules))
 
     async def approve(
         self,

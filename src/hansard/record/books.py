@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hansard.record.invitations import Invitations
 from hansard.record.ledger import Ledger
 from hansard.record.memory import Memory
 from hansard.record.questions import Questions
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Books:
-    """Memory, what a day took, questions about tools, titles, turns that were lost."""
+    """Memory, what a day took, questions about tools, titles, turns that were lost, invitations."""
 
     def __init__(self, caller: Caller) -> None:
         """Use `record.books`."""
@@ -24,3 +25,4 @@ class Books:
         self.questions = Questions(caller)
         self.titles = Titles(caller)
         self.recovery = Recovery(caller)
+        self.invitations = Invitations(caller)

@@ -1,8 +1,8 @@
 """Projections: each entry's effect on the tables that are folds of the entries.
 
 Reads: what earlier entries of the same journal made of turn, turn_chat and person. Writes: session, turn, turn_chat,
-outbox, delivery, route, cursor, intake, held, access, pace, person, link_code. (How many messages a journal has and
-when it was last active stand in its own row, which changes with every entry anyway.)
+outbox, delivery, route, cursor, intake, held, invitation, access, pace, person, link_code. (How many messages a journal
+has and when it was last active stand in its own row, which changes with every entry anyway.)
 Invariants: a fold of one journal's entries; the same code serves commits, adoption, rebuild and verify (L9).
 On crash: nothing to do; projections commit with their entries.
 """
@@ -15,6 +15,7 @@ from hansard.domain import entries as e
 from hansard.domain.access import DAY_MICROSECONDS, HOUR_MICROSECONDS, Grant
 from hansard.domain.chats import person_owner
 from hansard.domain.entries_agent import MemoryEdited, MemoryForgotten, MemoryNoted
+from hansard.domain.entries_intake import InvitationAnswered, InvitationReceived
 from hansard.domain.entries_people import LinkShown, LinkTried, LinkVoided, PeopleDeclared, PersonLinked, PersonUnlinked
 from hansard.domain.messages import Role
 from hansard.domain.turns import TurnState
@@ -221,6 +222,15 @@ def _intake_held(run: Run, place: Place, body: e.IntakeHeld) -> None:
     run(SQL.insert_held, (body.channel, body.account, body.event_id, body.chat, place.seq))
 
 
+def _invitation_received(run: Run, place: Place, body: InvitationReceived) -> None:
+    run(SQL.insert_invitation, (body.channel, body.account, body.event_id, body.source, place.seq))
+    run(SQL.count_pace, (f"invited {body.source}", place.at, HOUR_MICROSECONDS))
+
+
+def _invitation_answered(run: Run, _place: Place, body: InvitationAnswered) -> None:
+    run(SQL.drop_invitation, (body.channel, body.account, body.event_id))
+
+
 def _access_asked(run: Run, place: Place, body: e.AccessAsked) -> None:
     asked = (body.channel, body.identity, body.code, body.expires_at, body.chat)
     run(SQL.ask_access, (*asked, place.at, DAY_MICROSECONDS))
@@ -304,6 +314,8 @@ APPLY: dict[type[e.Body], Callable[[Run, Place, Any], None]] = {
     e.CursorMoved: _cursor_moved,
     e.IntakeAccepted: _intake_accepted,
     e.IntakeHeld: _intake_held,
+    InvitationReceived: _invitation_received,
+    InvitationAnswered: _invitation_answered,
     e.AccessAsked: _access_asked,
     e.AccessTried: _access_tried,
     e.AccessChanged: _access_changed,

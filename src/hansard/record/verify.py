@@ -38,7 +38,7 @@ RECHECKS_MAX = 3
 
 DUMPS_OF_JOURNAL = ("delivery", "outbox")
 DUMPS_OF_SESSION = ("session", "turn", "turn_chat", "turn_person")
-DUMPS_OF_HOME = ("route", "cursor", "intake", "held", "access", "pace", "note", "person", "link_code")
+DUMPS_OF_HOME = ("route", "cursor", "intake", "held", "invitation", "access", "pace", "note", "person", "link_code")
 
 
 class Finding(msgspec.Struct, frozen=True):

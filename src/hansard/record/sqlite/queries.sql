@@ -408,6 +408,10 @@ SELECT * FROM cursor ORDER BY channel, account
 -- The events that cannot be read yet as the home's entries must give them.
 SELECT * FROM held ORDER BY channel, account, event_id
 
+-- name: dump_invitation
+-- The invitations that are not answered yet as the home's entries must give them.
+SELECT * FROM invitation ORDER BY channel, account, event_id
+
 -- name: dump_access
 -- Who may talk as the home's entries must give it.
 SELECT * FROM access ORDER BY channel, identity
@@ -440,6 +444,7 @@ DELETE FROM intake;
 DELETE FROM turn_chat;
 DELETE FROM outbox;
 DELETE FROM held;
+DELETE FROM invitation;
 DELETE FROM access;
 DELETE FROM pace;
 DELETE FROM note;
@@ -630,6 +635,33 @@ SELECT seq FROM held WHERE channel = ? AND account = ? AND chat = ? LIMIT 1
 -- The events that wait to become readable, the oldest first: the bodies of their entries.
 SELECT e.body FROM held h JOIN entry e ON e.key = (?3 << 32) + h.seq
 WHERE h.channel = ?1 AND h.account = ?2 ORDER BY h.seq LIMIT ?4
+
+-- name: insert_invitation
+-- Somebody asked the agent into a chat.
+INSERT OR IGNORE INTO invitation (channel, account, event_id, source, seq) VALUES (?, ?, ?, ?, ?)
+
+-- name: drop_invitation
+-- It is answered.
+DELETE FROM invitation WHERE channel = ? AND account = ? AND event_id = ?
+
+-- name: find_invitation
+-- Whether an invitation waits for an answer.
+SELECT seq FROM invitation WHERE channel = ? AND account = ? AND event_id = ?
+
+-- name: count_invitations
+-- How many invitations wait for an answer, in all and of one source.
+SELECT count(*), coalesce(sum(source = ?3), 0) FROM invitation WHERE channel = ?1 AND account = ?2
+
+-- name: list_invitations
+-- The invitations to answer now, the bodies of their entries: so many of each source, the sources in turn.
+-- All strangers together are one.
+SELECT e.body FROM (
+    SELECT seq, row_number() OVER (
+        PARTITION BY iif(source LIKE 'strangers %', 'strangers', source) ORDER BY seq
+    ) AS place
+    FROM invitation WHERE channel = ?1 AND account = ?2
+) i JOIN entry e ON e.key = (?3 << 32) + i.seq
+WHERE i.place <= ?4 ORDER BY i.place, i.seq LIMIT ?5
 
 -- name: ask_access
 -- Somebody was shown a code; those of a day are counted. Parameters: channel, identity, code, end, chat, time, window.

@@ -181,6 +181,16 @@ CREATE TABLE held (
     PRIMARY KEY (channel, account, event_id)
 ) STRICT, WITHOUT ROWID;
 
+-- Invitations that are not answered yet. The answers of one source never take the place of another's.
+CREATE TABLE invitation (
+    channel  TEXT    NOT NULL,
+    account  TEXT    NOT NULL,
+    event_id TEXT    NOT NULL,
+    source   TEXT    NOT NULL,
+    seq      INTEGER NOT NULL,                        -- of the home entry that tells of it
+    PRIMARY KEY (channel, account, event_id)
+) STRICT, WITHOUT ROWID;
+
 -- Who asked to talk, who may, and who may no longer.
 CREATE TABLE access (
     channel     TEXT    NOT NULL,
