@@ -53,6 +53,7 @@ class Notices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     unreadable: str
     unanswerable: str
     company: str
+    opened: str
     replaced_here: str
     not_followed: str
     recovered: str

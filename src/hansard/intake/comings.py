@@ -70,8 +70,10 @@ class Comings:
             self.beside.wake()
 
     def company_text(self, event: Event) -> str:
-        """Return what people are told when others come into a direct chat."""
+        """Return what people are told when others come into a direct chat, or can come."""
         name = self._channel.account.removeprefix("@").partition(":")[0]
+        if not event.text:
+            return self._notices.opened.format(name=name)
         return self._notices.company.format(who=event.text, name=name)
 
     async def _list_due(self) -> list[InvitationReceived]:

@@ -36,7 +36,8 @@ class EventKind(StrEnum):
     LEFT = "left"
     """The agent is no longer in the chat."""
     COMPANY = "company"
-    """A direct chat is one no longer: others came into it, or are invited. `text` names them."""
+    """A direct chat is one no longer: others came into it, or are invited; `text` names them.
+    Without a text: others can now come in or read without an invitation."""
     REPLACED = "replaced"
     """The chat was given up for another one, which `about` names."""
 
@@ -72,7 +73,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     sent_at_ms: int = 0
     is_direct: bool = False
-    """Whether only this person and the agent are in the chat."""
+    """Whether only this person and the agent are in the chat, and others can come or read only if they are invited."""
     is_for_agent: bool = False
     """Whether it names the agent or replies to it. In a direct chat everything is for the agent."""
     about: str = ""
@@ -257,7 +258,7 @@ class Company(Protocol):
     """What a platform can say about who is in a chat. Optional."""
 
     async def is_direct(self, chat: str) -> bool:
-        """Return whether, now, only one person is in a chat besides the agent; whoever is invited counts."""
+        """Return whether a chat is direct now, as `Event.is_direct` means it. People who are invited count."""
         ...
 
 

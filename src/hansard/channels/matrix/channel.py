@@ -122,7 +122,7 @@ class MatrixChannel:
         await self._account.wire.ask("POST", path("rooms", room_id, "leave"), body, what="declining an invitation")
 
     async def is_direct(self, chat: str) -> bool:
-        """Return whether, now, only one person is in a room besides the agent; whoever is invited counts."""
+        """Return whether, now, one person is in a room besides the agent, where nobody comes or reads uninvited."""
         session = await self._account.ready()
         return (await session.rooms.get(place_of(chat).room_id)).is_direct
 

@@ -21,6 +21,8 @@ ENCRYPTED: Final = "m.room.encrypted"
 REDACTION: Final = "m.room.redaction"
 MEMBER: Final = "m.room.member"
 ENCRYPTION: Final = "m.room.encryption"
+RULES: Final = "m.room.join_rules"
+VISIBILITY: Final = "m.room.history_visibility"
 TOMBSTONE: Final = "m.room.tombstone"
 
 KEY_FIELD: Final = "hansard.key"

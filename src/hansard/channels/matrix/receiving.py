@@ -31,7 +31,7 @@ from hansard.channels.matrix.reading import (
     reply_of,
     unreadable,
 )
-from hansard.channels.matrix.rooms import PRESENT
+from hansard.channels.matrix.rooms import PRESENT, STATE_KINDS, is_opening
 from hansard.channels.matrix.wire import path
 from hansard.channels.values import Json, canonical, list_of, object_of, objects_of, text_of
 from hansard.errors import ChannelBusy, ChannelError, ChatGone, PostRefused
@@ -53,7 +53,7 @@ ANSWER_SECONDS: Final = 30.0
 GATHERED_SECONDS: Final = 300.0
 
 NOTHING: Final[Json] = {"not_types": ["*"]}
-STATE: Final[Json] = {"types": ["m.room.member", "m.room.encryption"]}
+STATE: Final[Json] = {"types": list(STATE_KINDS)}
 
 
 def sync_filter(timeline_events: int, state: Json) -> str:
@@ -283,10 +283,11 @@ class Receiver:
         return events
 
     async def _company(self, session: Session, room_id: str, raws: Sequence[Json]) -> list[Event]:
-        """Tell, once, that a direct chat has become a room: others came, or are merely invited."""
+        """Tell, once, that a direct chat has become a room: others came, are invited, or can come or read uninvited."""
         came = [raw for raw in raws if text_of(raw, "type") == MEMBER and is_arrival(raw)]
         names = {text_of(raw, "state_key") for raw in came}
-        if not names or self._me.user_id in names:
+        changes = came or [raw for raw in raws if "state_key" in raw and is_opening(raw)]
+        if not changes or self._me.user_id in names:
             return []
         try:
             room = await session.rooms.get(room_id)
@@ -297,10 +298,10 @@ class Receiver:
             return []
         return [
             Event(
-                id=text_of(came[0], "event_id"),
+                id=text_of(changes[0], "event_id"),
                 kind=EventKind.COMPANY,
                 chat=Place(room_id).chat,
-                sender=text_of(came[0], "sender"),
+                sender=text_of(changes[0], "sender"),
                 text=", ".join(sorted(names & others)),
             )
         ]

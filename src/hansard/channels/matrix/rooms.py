@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from hansard.channels.matrix.reading import ENCRYPTION, MEMBER
+from hansard.channels.matrix.reading import ENCRYPTION, MEMBER, RULES, VISIBILITY
 from hansard.channels.matrix.wire import HTTP_NOT_FOUND, error_of, path
 from hansard.channels.values import Json, object_of, objects_of, text_of
 from hansard.errors import ChannelDown, PostUnknown
@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from hansard.channels.matrix.wire import Wire
 
 PRESENT: Final = frozenset({"join", "invite"})
+INVITE: Final = "invite"
+"""The only join rule by which nobody comes uninvited; a room without any has it, too."""
+STATE_KINDS: Final = (MEMBER, ENCRYPTION, RULES, VISIBILITY)
+MEMBERS_READ: Final = frozenset({"invited", "joined", "shared"})
+"""The visibilities by which only members read."""
+SHARED: Final = "shared"
+"""The visibility of a room that names none."""
 
 
 class Room(msgspec.Struct, kw_only=True):
@@ -30,6 +37,8 @@ class Room(msgspec.Struct, kw_only=True):
     agent: str
     members: dict[str, str]
     is_encrypted: bool
+    join_rule: str = INVITE
+    history_visibility: str = SHARED
 
     @property
     def is_left(self) -> bool:
@@ -38,12 +47,14 @@ class Room(msgspec.Struct, kw_only=True):
 
     @property
     def is_direct(self) -> bool:
-        """Whether only one person is there besides the agent.
+        """Whether only one person is there besides the agent, and nobody else can come or read uninvited.
 
         The flag that clients set on direct chats is not asked: it stays when a third person is invited, who would then
-        sit in a chat in which the first one's history can be opened.
+        sit in a chat in which the first one's history can be opened. A chat that the person has just left counts, too:
+        what was said in it before was said to the agent alone, and nobody can come who is not invited.
         """
-        return len(self.members.keys() - {self.agent}) <= 1
+        is_private = self.join_rule == INVITE and self.history_visibility in MEMBERS_READ
+        return is_private and len(self.members.keys() - {self.agent}) <= 1
 
 
 class Rooms:
@@ -69,7 +80,7 @@ class Rooms:
         room = self._known.get(room_id)
         for raw in events:
             kind = text_of(raw, "type")
-            if "state_key" not in raw or kind not in {MEMBER, ENCRYPTION}:
+            if "state_key" not in raw or kind not in STATE_KINDS:
                 continue
             if kind == ENCRYPTION:
                 self._crypto.remember_encrypted(room_id)
@@ -87,29 +98,58 @@ class Rooms:
         listed = await self._wire.ask(
             "GET", path("rooms", room_id, "members"), what=what, query={"not_membership": "leave"}
         )
-        is_encrypted = room_id in self._crypto.encrypted_rooms
-        if not is_encrypted:
-            answer = await self._wire.try_ask("GET", path("rooms", room_id, "state", ENCRYPTION, ""), what=what)
-            if answer.is_good:
-                is_encrypted = True
-                self._crypto.remember_encrypted(room_id)
-            elif not (answer.status == HTTP_NOT_FOUND and answer.code == "M_NOT_FOUND"):
-                # Nothing is sent in the clear on a guess.
-                error = error_of(answer, what)
-                raise ChannelDown(str(error)) if isinstance(error, PostUnknown) else error
-        room = Room(agent=self._crypto.user_id, members={}, is_encrypted=is_encrypted)
+        room = Room(agent=self._crypto.user_id, members={}, is_encrypted=room_id in self._crypto.encrypted_rooms)
+        if not room.is_encrypted and await self._state(room_id, ENCRYPTION) is not None:
+            self._crypto.remember_encrypted(room_id)
+            room.is_encrypted = True
+        for kind in (RULES, VISIBILITY):
+            apply(room, {"type": kind, "content": await self._state(room_id, kind) or {}})
         for raw in objects_of(listed, "chunk"):
             apply(room, raw)
         return room
 
+    async def _state(self, room_id: str, kind: str) -> Json | None:
+        """Return what a room's state says; None when it says nothing. A failure is no answer: nobody guesses."""
+        what = "asking about a room"
+        answer = await self._wire.try_ask("GET", path("rooms", room_id, "state", kind, ""), what=what)
+        if answer.is_good:
+            return answer.body
+        if answer.status == HTTP_NOT_FOUND and answer.code == "M_NOT_FOUND":
+            return None
+        error = error_of(answer, what)
+        raise ChannelDown(str(error)) if isinstance(error, PostUnknown) else error
+
 
 def apply(room: Room, raw: Json) -> None:
     """Change a room as a state event says."""
-    if text_of(raw, "type") == ENCRYPTION:
+    kind, content = text_of(raw, "type"), object_of(raw, "content")
+    if kind == ENCRYPTION:
         room.is_encrypted = True
-        return
-    user_id, content = text_of(raw, "state_key"), object_of(raw, "content")
-    if text_of(content, "membership") in PRESENT:
-        room.members[user_id] = text_of(content, "displayname")
+    elif kind == RULES:
+        room.join_rule = rule_of(content)
+    elif kind == VISIBILITY:
+        room.history_visibility = visibility_of(content)
+    elif text_of(content, "membership") in PRESENT:
+        room.members[text_of(raw, "state_key")] = text_of(content, "displayname")
     else:
-        room.members.pop(user_id, None)
+        room.members.pop(text_of(raw, "state_key"), None)
+
+
+def rule_of(content: Json) -> str:
+    """Return who may come, as a state event's content says it."""
+    return text_of(content, "join_rule") or INVITE
+
+
+def visibility_of(content: Json) -> str:
+    """Return who may read, as a state event's content says it."""
+    return text_of(content, "history_visibility") or SHARED
+
+
+def is_opening(raw: Json) -> bool:
+    """Whether a state event lets others come or read uninvited who could not before."""
+    now, before = object_of(raw, "content"), object_of(raw, "unsigned", "prev_content")
+    if text_of(raw, "type") == RULES:
+        return rule_of(now) != INVITE and rule_of(before) == INVITE
+    if text_of(raw, "type") == VISIBILITY:
+        return visibility_of(now) not in MEMBERS_READ and visibility_of(before) in MEMBERS_READ
+    return False
