@@ -91,16 +91,17 @@ async def test_stop_does_not_wait_for_other_chats(home: Path, tmp_path: Path) ->
     platform = Platform()
     script = write_script(tmp_path / "script", "word " * 5000, delay_seconds=0.02)
     async with playing(home, make_settings(script), platform) as play:
-        chats = [platform.create_room(ANN, AGENT) for _ in range(10)]
+        people = [f"@person{number}:example.org" for number in range(10)]
+        chats = [platform.create_room(person, AGENT) for person in people]
         await play.until(lambda: platform.calls["poll"] > 1)
-        for chat in chats:
-            platform.say(chat, ANN, "go")
+        for chat, person in zip(chats, people, strict=True):
+            platform.say(chat, person, "go")
         await play.until(lambda: all(play.texts(chat) for chat in chats))
-        platform.say(chats[3], ANN, "/stop")
+        platform.say(chats[3], people[3], "/stop")
         await until(lambda: play.texts(chats[3])[-1] == WORDS.stopped)
         await until(lambda: play.app.runner.running == 9)
-        for chat in chats:
-            platform.say(chat, ANN, "/stop")
+        for chat, person in zip(chats, people, strict=True):
+            platform.say(chat, person, "/stop")
         await until(lambda: not play.app.runner.busy)
 
 

@@ -37,7 +37,11 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "left_sessions": ("keep", "keep"),
     "system_prompt": ("null", "null"),
     "terminal.colour": ("never", "never"),
-    **{key: (7, "7") for key in SETTINGS if key[:2] in {"li", "tr"} and key.endswith(("s_max", "l_seconds", "ute"))},
+    **{
+        key: (7, "7")
+        for key in SETTINGS
+        if key[:2] in {"li", "tr"} and key.endswith(("s_max", "g_max", "l_seconds", "ute"))
+    },
     "limits.tool_output_bytes_max": (2048, "2048"),
     "compaction.automatic": (False, "false"),
     "compaction.start_percent": (50, "50"),

@@ -176,6 +176,7 @@ class Gateway:
         seconds = self._timing.drain_seconds
         log(logger, logging.INFO, "draining", seconds=seconds)
         await asyncio.gather(*(served.stop_receiving() for served in self._served))
+        self._app.runner.leave_waiting()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._app.runner.idle()

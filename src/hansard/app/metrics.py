@@ -80,7 +80,7 @@ def escaped(value: str) -> str:
 def of_turns(health: Health, readings: Readings) -> Iterator[Family]:
     """Yield what runs, what waits, and how turns ended."""
     running, queued = readings.running_turns, readings.queued_turns
-    yield Family("hansard_turns_running", "gauge", "Sessions in which this process runs a turn.", (Sample(running),))
+    yield Family("hansard_turns_running", "gauge", "Turns that this process runs.", (Sample(running),))
     waiting = () if queued is None else (Sample(queued),)
     yield Family("hansard_turns_queued", "gauge", "Turns that wait to run, in every session.", waiting)
     completed = (Sample(health.turns.completed),)

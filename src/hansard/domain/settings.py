@@ -125,6 +125,14 @@ class TurnLimits(DayLimits, frozen=True, kw_only=True):
             description="How often an answer that the provider cut is continued, in a new message that says so.",
         ),
     ] = 1
+    turns_running_max: Annotated[
+        int,
+        Meta(ge=1, le=1000, description="Turns that run at once in one process. Others wait, and are begun in turn."),
+    ] = 16
+    person_turns_running_max: Annotated[
+        int,
+        Meta(ge=1, le=1000, description="Turns of one person that run at once in one process. Others of theirs wait."),
+    ] = 2
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
 """Which sessions have a turn to run: one task each, in this process.
 
-Reads: queued turns. Writes: nothing; turns write.
-Invariants: what waits is in the record, so a restart, or another process, finds it; this is only who runs it now.
+Reads: queued turns, and who asks for them. Writes: nothing; turns write.
+Invariants: what waits is in the record, so a restart, or another process, finds it; this is only who runs it now. A
+turn is claimed when it has a place: so many run at once in this process, and so many of one person.
 On crash: nothing to do.
 """
 
@@ -12,7 +13,9 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from hansard.domain.entries import Entry, MessageAdded
+from hansard.domain.fairness import Bounds
 from hansard.engine.compaction import FULL_PERCENT, make_room
+from hansard.engine.slots import Slots
 from hansard.engine.tasks import cancel_all
 from hansard.engine.titles import first_exchange, give_title, is_asked
 from hansard.engine.turns import Agent, Ran, models_of, run_turn
@@ -36,6 +39,12 @@ HEAL_SECONDS = 1.0
 TITLED_MAX = 10_000
 """Sessions that are remembered not to be asked for a title again: what a process keeps has a bound."""
 
+CHORES = Bounds(together=4, person=1)
+"""Summaries and titles that are asked for beside the turns: at once, and for one person."""
+
+TITLES_WAITING_MAX = 1000
+"""Sessions that wait for a title. Beyond that none is asked for: a later turn asks again."""
+
 FAILURES_MAX = 5
 """Failures in a row, beyond those of models and tools, after which a session is left alone until somebody speaks."""
 
@@ -53,6 +62,10 @@ class Runner:
         self._titling: dict[str, asyncio.Task[None]] = {}
         self._titled: dict[str, None] = {}
         """Sessions of which a title was asked for, the latest of them."""
+        self._slots = Slots(bounds_of(agent))
+        self._beside = Slots(CHORES)
+        self._bells: dict[str, asyncio.Event] = {}
+        """By session whose turn waits for a place: rung when somebody else may ask for it."""
         self._closed = False
         self._ended: Callable[[str, Ran], None] = lambda _session_id, _ran: None
 
@@ -63,16 +76,27 @@ class Runner:
     def use(self, agent: Agent) -> None:
         """Run the turns that begin from now on with this agent; those that run go on with theirs."""
         self._agent = agent
+        self._slots.use(bounds_of(agent))
 
     @property
     def running(self) -> int:
-        """In how many sessions something runs, or is about to."""
-        return len(self._tasks)
+        """How many turns run."""
+        return self._slots.held
+
+    @property
+    def waiting(self) -> int:
+        """How many turns wait for a place."""
+        return self._slots.waiting
 
     async def outlived(self) -> None:
-        """Wait until whatever runs in this process now has ended."""
-        if tasks := set(self._tasks.values()):
-            await asyncio.wait(tasks)
+        """Wait until whatever asks a model in this process now has ended. What waits for a place begins anew."""
+        await self._slots.outlived()
+        await self._beside.outlived()
+
+    def leave_waiting(self) -> None:
+        """Begin no turn that would have to wait for a place: it stays queued, for whoever serves next."""
+        self._slots.shut()
+        self._beside.shut()
 
     def wake(self, session_id: str, turn_id: str = "") -> None:
         """A turn was queued here; without an id, whichever waits is run, whoever queued it.
@@ -84,6 +108,8 @@ class Runner:
         self._wanted.setdefault(session_id, set()).add(turn_id)
         if session_id not in self._tasks:
             self._tasks[session_id] = asyncio.create_task(self._serve(session_id))
+        elif (bell := self._bells.get(session_id)) is not None:
+            bell.set()
 
     @property
     def busy(self) -> bool:
@@ -109,7 +135,6 @@ class Runner:
         try:
             await self.tidied(session_id)
             while wanted := self._wanted.get(session_id):
-                await self._make_room(session_id, FULL_PERCENT)
                 await self._serve_turn(session_id, wanted.pop())
         finally:
             del self._tasks[session_id]
@@ -129,11 +154,23 @@ class Runner:
             if self._chores.get(session_id) is chore:
                 del self._chores[session_id]
 
-        percent = self._agent.compaction.start_percent
-        chore = asyncio.create_task(self._make_room(session_id, percent, after=True))
+        chore = asyncio.create_task(self._do_chore(session_id))
         self._chores[session_id] = chore
         # Also when it is cancelled before it began.
         chore.add_done_callback(done)
+
+    async def _do_chore(self, session_id: str) -> None:
+        try:
+            async with self._beside.place(lambda: self._askers(session_id), asyncio.Event()) as has_place:
+                if has_place:
+                    await self._make_room(session_id, self._agent.compaction.start_percent, after=True)
+        except HansardError:
+            # The record cannot tell who asks. The turn that comes next meets the same, and tells.
+            return
+
+    async def _askers(self, session_id: str) -> tuple[str, ...]:
+        """Return who asks for the next turn of a session, each person by one name."""
+        return await self._agent.record.books.ledger.askers(session_id)
 
     async def _make_room(self, session_id: str, percent: int, *, after: bool = False) -> None:
         """Sum up where it is due; what goes wrong is reported, and the conversation goes on without."""
@@ -165,27 +202,45 @@ class Runner:
     async def _try_turn(self, session_id: str, turn_id: str) -> bool:
         """Run a turn, or wait for the one that is in its way; return whether nothing is left to run."""
         try:
-            ran = await run_turn(self._agent, session_id, turn_id)
+            ran = await self._run_turn(session_id, turn_id)
         except (NotFound, SessionEnded, LimitReached):
             return True
         except LeaseHeld:
             await self._wait_for_end(session_id)
             return False
+        if ran is None:
+            return True
         self._ended(session_id, ran)
         self._give_title(session_id, ran.turn_id)
         if ran.stopped:
             await self._gather(session_id)
         return bool(turn_id)
 
+    async def _run_turn(self, session_id: str, turn_id: str) -> Ran | None:
+        """Run a turn when there is a place for it. None: it stays queued, for whoever serves next."""
+        bell = self._bells[session_id] = asyncio.Event()
+        try:
+            async with self._slots.place(lambda: self._askers(session_id), bell) as has_place:
+                del self._bells[session_id]
+                if not has_place:
+                    return None
+                await self._make_room(session_id, FULL_PERCENT)
+                return await run_turn(self._agent, session_id, turn_id)
+        finally:
+            self._bells.pop(session_id, None)
+
     def _give_title(self, session_id: str, turn_id: str) -> None:
         """Ask for a session's title, beside everything else: once in this process, after a turn that answered."""
-        if session_id not in self._titling and session_id not in self._titled and not self._closed:
+        is_full = len(self._titling) >= TITLES_WAITING_MAX
+        if not is_full and session_id not in self._titling and session_id not in self._titled and not self._closed:
             self._titling[session_id] = asyncio.create_task(self._try_title(session_id, turn_id))
 
     async def _try_title(self, session_id: str, turn_id: str) -> None:
-        """Ask for a title; what goes wrong is no trouble of anybody's: the session has none."""
+        """Ask the model for a title. On failure the session stays untitled."""
+        asked = False
         try:
-            asked = await title_after(self._agent, session_id, turn_id)
+            async with self._beside.place(lambda: self._askers(session_id), asyncio.Event()) as has_place:
+                asked = has_place and await title_after(self._agent, session_id, turn_id)
         except Exception as error:  # noqa: BLE001  # boundary: process edge
             asked = True
             if not isinstance(error, HansardError):
@@ -227,6 +282,11 @@ class Runner:
         except TimeoutError:
             pass
         return None
+
+
+def bounds_of(agent: Agent) -> Bounds:
+    """Return how many turns may run at once."""
+    return Bounds(agent.limits.turns_running_max, agent.limits.person_turns_running_max)
 
 
 def is_said(entry: Entry) -> bool:

@@ -42,6 +42,9 @@ EXCERPT_CHARACTERS = 120
 COUNT_CHARACTERS_MAX = 6
 """Digits of a number in a command."""
 
+WAITING_SECONDS_MIN = 2
+"""An answer that waits for a shorter time to begin is about to."""
+
 STOP_SECONDS_MAX = 10.0
 """How long a command waits for the turn that it asked to stop."""
 
@@ -287,6 +290,8 @@ async def status(scene: Scene, argument: str) -> Outcome:
     session = await record.session(scene.session_id)
     conversation = await record.conversation(scene.session_id)
     turn = "being summed up" if conversation.is_compacting else "an answer runs" if conversation.running else "idle"
+    if not conversation.running and conversation.queued:
+        turn = await waiting_text(record, scene.session_id) or turn
     lines = [
         f"Session  {session.id}" + (f" “{session.title}”" if session.title else ""),
         f"Messages {session.messages}, {len(conversation.waiting)} waiting; {turn}",
@@ -298,6 +303,18 @@ async def status(scene: Scene, argument: str) -> Outcome:
     if others:
         lines.append(f"Linked   {', '.join(others)}")
     return Outcome("\n".join(lines), scene.session_id)
+
+
+async def waiting_text(record: Record, session_id: str) -> str:
+    """Return for how long an answer has waited to begin; empty when it waits only for a moment, or not at all."""
+    queued = next((turn for turn in await record.turns(session_id) if turn.state == TurnState.QUEUED), None)
+    if queued is None:
+        return ""
+    entries = await record.read_entries(session_id, queued.fence - 1, 1)
+    seconds = (record.store.clock.now_microseconds() - entries[0].at_microseconds) // 1_000_000
+    if seconds < WAITING_SECONDS_MIN:
+        return ""
+    return f"an answer has waited {seconds} s to begin, because others run first"
 
 
 async def usage(scene: Scene, argument: str) -> Outcome:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.budgets import EVERYBODY, Budget, Spent, day_start, reached
 from hansard.record.operations.following import read_circle
-from hansard.record.operations.ledger import spent_by
+from hansard.record.operations.ledger import answered_people, spent_by
 from hansard.record.sqlite.queries import SQL
+from hansard.record.views import read_session
 
 if TYPE_CHECKING:
     from hansard.record.calls import Caller
@@ -35,6 +36,17 @@ class Ledger:
         def read(snapshot: Snapshot) -> Day:
             own = spent_by(snapshot, read_circle(snapshot.rows, person), since)
             return Day(own, spent_by(snapshot, (EVERYBODY,), since))
+
+        return await self._caller.read(read)
+
+    async def askers(self, session_id: str) -> tuple[str, ...]:
+        """Return who asks for the next turn of a session: each person by one of their names, always the same one."""
+
+        def read(snapshot: Snapshot) -> tuple[str, ...]:
+            row = snapshot.row(SQL.read_journal, (session_id,))
+            owner = read_session(snapshot, session_id).owner
+            people = answered_people(snapshot.rows, row[0], owner)
+            return tuple(sorted({read_circle(snapshot.rows, person)[0] for person in people}))
 
         return await self._caller.read(read)
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hansard.record.journals import Journal
+    from hansard.record.operations.following import Rows
     from hansard.record.reading import Snapshot
     from hansard.record.transaction import Transaction
 
@@ -32,18 +33,17 @@ def spent_by(reading: Transaction | Snapshot, identities: Iterable[str], since: 
     return total
 
 
-def answered_people(tx: Transaction, journal: Journal, owner: str) -> list[str]:
+def answered_people(rows: Rows, journal: int, owner: str) -> list[str]:
     """Return whom the next turn of a session answers."""
-    waiting = tx.rows(SQL.list_turn_persons, (journal.key, ""))
-    rows = waiting or tx.rows(SQL.last_turn_persons, (journal.key,))
-    return [person for (person,) in rows] or [owner]
+    found = rows(SQL.list_turn_persons, (journal, "")) or rows(SQL.last_turn_persons, (journal,))
+    return [person for (person,) in found] or [owner]
 
 
 def judge(tx: Transaction, journal: Journal, owner: str, budget: Budget) -> Judgement:
     """Return whether the next turn of a session may begin."""
     now = tx.clock.now_microseconds()
     since, end = day_start(now, budget.time_zone), day_end(now, budget.time_zone)
-    circles = {read_circle(tx.rows, person) for person in answered_people(tx, journal, owner)}
+    circles = {read_circle(tx.rows, person) for person in answered_people(tx.rows, journal.key, owner)}
     looks = [(budget.person, spent_by(tx, circle, since), False) for circle in sorted(circles)]
     looks.append((budget.together, spent_by(tx, (EVERYBODY,), since), True))
     found = [(standing(allowance, spent), allowance, spent, together) for allowance, spent, together in looks]
