@@ -67,11 +67,13 @@ check: setup ## formatting, lint, types and import contracts
 	$(BIN)/python scripts/reference.py --check
 	$(BIN)/python scripts/configuration.py --check
 	$(BIN)/python scripts/guarantees.py --check
+	$(BIN)/python scripts/ranks.py --check
 
-reference: setup ## write docs/reference.md and the loss table of docs/guarantees.md from the code
+reference: setup ## write docs/reference.md and the tables of docs/guarantees.md and docs/security.md from the code
 	$(BIN)/python scripts/reference.py
 	$(BIN)/python scripts/configuration.py
 	$(BIN)/python scripts/guarantees.py
+	$(BIN)/python scripts/ranks.py
 
 format: setup ## let ruff format and repair what it can
 	$(BIN)/ruff format .

@@ -132,7 +132,7 @@ async def test_a_direct_chat_names_nobody_to_the_model(home: Path) -> None:
 
 
 async def test_a_room_may_be_kept_per_person(home: Path) -> None:
-    """Each person's words go to a session of their own, in threads too; all of them are the room's."""
+    """Each person's words go to a session of their own, in threads too, and belong to that person in that room."""
     thread = f"{ROOM}:thread:$t1"
     async with town(home, settings_of(rooms=Rooms.PER_PERSON)) as here:
         for sender in (ANN, BOB):
@@ -141,7 +141,7 @@ async def test_a_room_may_be_kept_per_person(home: Path) -> None:
         ids = {await here.session(f"{chat}:person:{sender}") for sender in (ANN, BOB) for chat in (ROOM, thread)}
         assert len(ids) == 4
         owners = {(await here.record.session(session_id)).owner for session_id in ids}
-        assert owners == {"room:matrix:!room:example.org"}
+        assert owners == {f"room:matrix:!room:example.org:person:{sender}" for sender in (ANN, BOB)}
 
 
 async def test_a_thread_is_a_conversation_of_its_own(home: Path) -> None:

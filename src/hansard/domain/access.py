@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from hansard.domain.ids import ALPHABET
+from hansard.domain.ranks import Rank
 from hansard.domain.settings import Pairing
 
 CODE_CHARACTERS: Final = 8
@@ -44,19 +45,6 @@ class Grant(StrEnum):
     REVOKED = "revoked"
 
 
-class Rank(StrEnum):
-    """What both together make of somebody."""
-
-    MEMBER = "member"
-    """May talk anywhere."""
-    GUEST = "guest"
-    """May talk in this room."""
-    STRANGER = "stranger"
-    """May ask to be allowed."""
-    BARRED = "barred"
-    """Gets no answer at all."""
-
-
 class Action(StrEnum):
     """What somebody may want."""
 
@@ -73,6 +61,7 @@ class Action(StrEnum):
 
 
 MAY: Final = {
+    Rank.ADMIN: frozenset({Action.TALK, Action.COMMAND, Action.CHANGE, Action.BE_OBSERVED, Action.INVITE}),
     Rank.MEMBER: frozenset({Action.TALK, Action.COMMAND, Action.CHANGE, Action.BE_OBSERVED, Action.INVITE}),
     Rank.GUEST: frozenset({Action.TALK, Action.COMMAND, Action.CHANGE, Action.BE_OBSERVED}),
     Rank.STRANGER: frozenset({Action.ASK}),
@@ -88,6 +77,12 @@ def rank(standing: Standing, grant: Grant) -> Rank:
     if standing is Standing.LISTED or grant is Grant.ALLOWED:
         return Rank.MEMBER
     return Rank.GUEST if standing is Standing.ROOM else Rank.STRANGER
+
+
+def rank_of(standing: Standing, grant: Grant, *, is_admin: bool) -> Rank:
+    """Return what somebody is who may be the admin. The admin's other accounts have to be allowed like anybody's."""
+    found = rank(standing, grant)
+    return Rank.ADMIN if is_admin and found in {Rank.MEMBER, Rank.GUEST} else found
 
 
 def may(action: Action, standing: Standing, grant: Grant) -> bool:

@@ -3,7 +3,8 @@
     chat          matrix:room:ID[:thread:ID]              telegram:chat:ID[:topic:ID]
                   NAME:chat:ID[:thread:ID] of any other channel, whose ids have no colons
     session key   the chat, plus :person:ID where a room keeps each person's conversation apart
-    owner         person:NAME, person:matrix:@ann:example.org, room:matrix:!id:example.org
+    owner         person:NAME, person:matrix:@ann:example.org, room:matrix:!id:example.org,
+                  room:matrix:!id:example.org:person:@ann:example.org of one person's conversations in a room
 
 Ids of a platform hold colons themselves. A text is made only of ids with which it can be read back as what it was.
 """
@@ -54,6 +55,18 @@ def grammar_of(channel: str) -> Grammar:
     return GRAMMARS.get(channel, OTHER)
 
 
+ROOM_PREFIX: Final = "room:"
+
+
+@cache
+def owner_pattern_of(channel: str) -> re.Pattern[str]:
+    """Return how a room's owner is read, by the same rule as a key: the shortest ids count."""
+    grammar = grammar_of(channel)
+    return re.compile(
+        f"{ROOM_PREFIX}{channel}:(?P<place>{grammar.place_id})(?::person:(?P<person>{grammar.person_id}))?"
+    )
+
+
 @cache
 def pattern_of(channel: str) -> re.Pattern[str]:
     """Return how a key of a channel is read. The shortest ids count, so that nothing hides in one."""
@@ -86,7 +99,12 @@ class Key(NamedTuple):
     @property
     def room_owner(self) -> str:
         """Whom the sessions of this room belong to. A thread belongs to its room."""
-        return f"room:{self.channel}:{self.place}"
+        return f"{ROOM_PREFIX}{self.channel}:{self.place}"
+
+    @property
+    def person_room_owner(self) -> str:
+        """Whom this person's sessions in this room belong to, where the room keeps them apart."""
+        return f"{self.room_owner}:person:{self.person}" if self.person else self.room_owner
 
 
 def parse_key(text: str) -> Key:
@@ -97,6 +115,17 @@ def parse_key(text: str) -> Key:
         message = f"not a chat: {text[:80]!r}"
         raise InvalidInput(message)
     return Key(channel, found["place"], found["part"] or "", found["person"] or "")
+
+
+def parse_owner(owner: str) -> Key | None:
+    """Return the room, and maybe the one person in it, whose sessions an owner has; None when the owner is no room."""
+    channel = owner.removeprefix(ROOM_PREFIX).partition(":")[0]
+    if not owner.startswith(ROOM_PREFIX) or not is_channel(channel):
+        return None
+    found = owner_pattern_of(channel).fullmatch(owner)
+    if found is None:
+        return Key(channel, owner.removeprefix(f"{ROOM_PREFIX}{channel}:"))
+    return Key(channel, found["place"], "", found["person"] or "")
 
 
 def make_key(channel: str, place: str, part: str = "", person: str = "") -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hansard.domain.budgets import Budget, budget_of
-from hansard.domain.chats import Key
+from hansard.domain.chats import Key, parse_owner
 from hansard.domain.permissions import TERMINAL, Asker, ToolRule
 from hansard.domain.settings import Settings
 from hansard.domain.settings_agent import AutoResume, Choice
@@ -38,8 +38,9 @@ class Policy(NamedTuple):
 
     def choice(self, owner: str) -> Choice:
         """Return what the agent is for the owner of a session."""
-        if owner.startswith("room:"):
-            return self.rooms.get(owner, Choice())
+        room = parse_owner(owner)
+        if room is not None:
+            return self.rooms.get(room.room_owner, Choice())
         channel, _, identity = owner.removeprefix("person:").partition(":")
         name = self.names.get((channel, identity), identity) if identity else channel
         return self.people.get(name, Choice())
@@ -47,7 +48,8 @@ class Policy(NamedTuple):
 
 def room_of(owner: str) -> str:
     """Return the id of the room that a session belongs to; empty when it is a person's."""
-    return owner.split(":", 2)[2] if owner.startswith("room:") and owner.count(":") > 1 else ""
+    room = parse_owner(owner)
+    return "" if room is None else room.place
 
 
 def policy_of(settings: Settings) -> Policy:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.arrivals import Conclusion
+from hansard.domain.arrivals import Outcome as Taken
 from hansard.domain.chats import reply_id_of
 from hansard.domain.notices import language
 from hansard.domain.policy import policy_of
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from hansard.domain.arrivals import Received
     from hansard.domain.notices import Notices
+    from hansard.domain.ranks import Standpoint
     from hansard.domain.settings import Settings
     from hansard.intake.commands import Parsed
     from hansard.record.api import Record
@@ -59,21 +61,22 @@ class ChatCommands:
         self._notices = notices
 
     async def run(
-        self, place: Place, received: Received, parsed: Parsed, cursor: str, *, is_again: bool
+        self, place: Place, received: Received, parsed: Parsed, cursor: str, standpoint: Standpoint
     ) -> tuple[str, str] | None:
         """Run a command that is recorded already; return the turn (session, id) that it asks for."""
+        is_again = received.outcome is Taken.KNOWN
         inbox = self._record.inbox
         if is_again and await inbox.is_concluded(place.channel, place.account, place.event_id):
             outcome = Outcome("", received.session_id)
         elif is_again and parsed.name not in REPEATABLE:
             outcome = Outcome(self._notices.interrupted, received.session_id)
         else:
-            outcome = await perform(self._scene(place, received.session_id), parsed)
+            outcome = await perform(self._scene(place, received.session_id, standpoint), parsed)
         self._remember(place, outcome.listed)
         await inbox.conclude(conclusion_of(place, received, parsed, outcome, cursor))
         return (outcome.session_id, outcome.wake) if outcome.wake is not None else None
 
-    def _scene(self, place: Place, session_id: str) -> Scene:
+    def _scene(self, place: Place, session_id: str, standpoint: Standpoint) -> Scene:
         return Scene(
             self._record,
             session_id,
@@ -87,6 +90,7 @@ class ChatCommands:
             chat=place.chat,
             budget=policy_of(self._settings).budget,
             notices=self._notices,
+            standpoint=standpoint,
         )
 
     def _remember(self, place: Place, listed: tuple[str, ...]) -> None:

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.messages import Message
+from hansard.domain.ranks import Right, deed_of, is_denied, refusal, right
 from hansard.errors import Ambiguous, HansardError, NotFound, OutcomeUnknown, RecordUnavailable, SessionEnded
 from hansard.intake import agent_commands, handlers, linking, model_commands
 from hansard.intake.handlers import Outcome, Scene
@@ -31,6 +32,8 @@ class Command(NamedTuple):
     arguments: str
     summary: str
     run: Callable[[Scene, str], Awaitable[Outcome]]
+    deny: Callable[[Scene, str], Awaitable[Outcome]] | None = None
+    """What is done where the command is denied; None: the person is told so."""
 
 
 COMMANDS: dict[str, Command] = {
@@ -54,10 +57,12 @@ COMMANDS: dict[str, Command] = {
         Command("usage", "", "Show tokens and cost, and what is left today.", agent_commands.usage),
         Command("yes", "", "Let the tool run that asks for it.", agent_commands.yes),
         Command("no", "", "Do not let it run.", agent_commands.no),
-        Command("file", "path [words]", "At the terminal: show the model a file.", agent_commands.file),
+        Command(
+            "file", "path [words]", "At the terminal: show the model a file.", agent_commands.file, agent_commands.file
+        ),
         Command("memory", "[add …]", "Show or change what is remembered here.", agent_commands.memory),
-        Command("link", "[code]", "Be one person here and elsewhere; alone, shows a code.", linking.link),
-        Command("unlink", "", "Part from those whom you were linked to.", linking.unlink),
+        Command("link", "[code]", "Be one person here and elsewhere; alone, shows a code.", linking.link, linking.void),
+        Command("unlink", "", "Part from those whom you were linked to.", linking.unlink, linking.unlink_room),
     )
 }
 """Every command but /help, which lists them."""
@@ -89,10 +94,18 @@ def summaries() -> dict[str, str]:
 def help_text() -> str:
     """Return the one help text."""
     shown = [(f"/{command.name} {command.arguments}".strip(), command.summary) for command in COMMANDS.values()]
-    shown.append(("/help", "Show this."))
+    shown.append((f"/{HELP.name}", HELP.summary))
     width = max(len(name) for name, _ in shown)
     return "\n".join(f"{name:<{width}}  {summary}" for name, summary in shown)
 
+
+async def show_help(scene: Scene, argument: str) -> Outcome:
+    """Show every command."""
+    del argument
+    return Outcome(help_text(), scene.session_id)
+
+
+HELP = Command("help", "", "Show this.", show_help)
 
 MEANT = {
     "clear": "new",
@@ -148,13 +161,11 @@ async def run_command(scene: Scene, text: str, parsed: Parsed) -> Outcome:
 
 async def perform(scene: Scene, parsed: Parsed) -> Outcome:
     """Do what a command asks for, and return its reply; whoever calls records both."""
-    command = COMMANDS.get(parsed.name)
+    command = HELP if parsed.name == HELP.name else COMMANDS.get(parsed.name)
     try:
-        if parsed.name == "help":
-            return Outcome(help_text(), scene.session_id)
         if command is None:
             return Outcome(suggestion(parsed.name), scene.session_id)
-        return await command.run(scene, parsed.argument)
+        return await run_allowed(scene, command, parsed.argument)
     except Ambiguous as error:
         return Outcome(await handlers.candidates(scene, error), scene.session_id)
     except (RecordUnavailable, OutcomeUnknown):
@@ -162,6 +173,17 @@ async def perform(scene: Scene, parsed: Parsed) -> Outcome:
     except HansardError as error:
         hint = "/sessions lists yours." if scene.chat and isinstance(error, NotFound) else error.hint
         return Outcome(f"{error}. {hint}", scene.session_id)
+
+
+async def run_allowed(scene: Scene, command: Command, argument: str) -> Outcome:
+    """Run a command as far as the table of ranks allows it: the one place that asks."""
+    deed = deed_of(command.name, argument)
+    if not is_denied(scene.standpoint, scene.owner, deed):
+        is_own_only = right(scene.standpoint, deed) is Right.OWN
+        return await command.run(scene._replace(is_own_only=is_own_only), argument)
+    if command.deny is not None:
+        return await command.deny(scene, argument)
+    return Outcome(refusal(deed, scene.standpoint), scene.session_id)
 
 
 def asked_by(asked: Message, owner: str) -> Message:

@@ -7,23 +7,27 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.budgets import Budget
+from hansard.domain.chats import person_owner
 from hansard.domain.conversation import add_usage, last_answer, last_exchange
 from hansard.domain.entries import Entry
 from hansard.domain.highlights import excerpt
 from hansard.domain.messages import Message, Role
 from hansard.domain.notices import language
 from hansard.domain.people import begun_in, called
+from hansard.domain.ranks import AT_THE_TERMINAL, Standpoint
 from hansard.domain.requests import Usage
 from hansard.domain.sessions import Link, Parent, SessionState
 from hansard.domain.settings import Busy, LeftSessions
 from hansard.domain.text import shorten
 from hansard.domain.turns import TurnState
 from hansard.errors import LeaseHeld
+from hansard.intake.own_words import Speaker, is_running_own, may_repeat, own_messages
 from hansard.intake.speak import busy_of, speak
 
 if TYPE_CHECKING:
     from hansard.domain.notices import Notices
     from hansard.domain.sessions import Session
+    from hansard.domain.turns import TurnInfo
     from hansard.errors import Ambiguous
     from hansard.record.api import Record
 
@@ -44,6 +48,8 @@ COUNT_CHARACTERS_MAX = 6
 
 WAITING_SECONDS_MIN = 2
 """An answer that waits for a shorter time to begin is about to."""
+
+NOT_YOURS = "Somebody else asked for that answer. Guests of a room may stop, steer and repeat only their own."
 
 STOP_SECONDS_MAX = 10.0
 """How long a command waits for the turn that it asked to stop."""
@@ -71,11 +77,20 @@ class Scene(NamedTuple):
     """Whether the model was named for this run, and so comes before the session's own."""
     notices: Notices | None = None
     """In which words; None: English."""
+    standpoint: Standpoint = AT_THE_TERMINAL
+    """What the person is, and where."""
+    is_own_only: bool = False
+    """Whether the command may concern only what is the person's own."""
 
     @property
     def words(self) -> Notices:
         """The words that a reply is made of."""
         return self.notices or language("en")
+
+    @property
+    def speaker(self) -> Speaker:
+        """The person, as messages name them."""
+        return Speaker(self.chat.partition(":")[0], self.author)
 
 
 class Outcome(NamedTuple):
@@ -209,11 +224,13 @@ async def undo(scene: Scene, argument: str) -> Outcome:
         return Outcome("Say how many exchanges to take back: /undo, or /undo 2.", scene.session_id)
     await end_running(scene)
     conversation = await scene.record.conversation(scene.session_id)
-    taken = last_exchange(conversation, count)
+    own = scene.is_own_only
+    taken = own_messages(conversation, scene.speaker, count) if own else last_exchange(conversation, count)
     await scene.record.undo(scene.session_id, [placed.message.id for placed in taken])
     said = next((placed.message.text for placed in taken if placed.message.role == Role.USER), "")
     if not taken:
-        return Outcome("There is nothing to take back.", scene.session_id)
+        none = "There is nothing of yours to take back." if own else "There is nothing to take back."
+        return Outcome(none, scene.session_id)
     return Outcome(
         f"Taken back: {len(taken)} messages, from “{shorten(said)}” on. They stay in the record.", scene.session_id
     )
@@ -228,6 +245,8 @@ def count_of(text: str) -> int | None:
 async def retry(scene: Scene, argument: str) -> Outcome:
     """Take back the last answer and ask again."""
     del argument
+    if scene.is_own_only and not may_repeat(await scene.record.conversation(scene.session_id), scene.speaker):
+        return Outcome(NOT_YOURS, scene.session_id)
     await end_running(scene)
     conversation = await scene.record.conversation(scene.session_id)
     if not conversation.placed and not conversation.waiting:
@@ -246,8 +265,19 @@ async def fork(scene: Scene, argument: str) -> Outcome:
 async def stop(scene: Scene, argument: str) -> Outcome:
     """Stop what runs and what waits."""
     del argument
-    stopped = await scene.record.stop_turns(scene.session_id, "stopped by the person", queued=True)
+    stopped = await stop_turns(scene)
+    conversation = await scene.record.conversation(scene.session_id)
+    if not stopped and scene.is_own_only and (conversation.running or conversation.queued):
+        return Outcome(NOT_YOURS, scene.session_id)
     return Outcome(scene.words.stopped if stopped else scene.words.nothing_runs, scene.session_id)
+
+
+async def stop_turns(scene: Scene) -> list[TurnInfo]:
+    """Stop what runs and what waits, as far as the person may; return what is stopped."""
+    reason = "stopped by the person"
+    if scene.is_own_only:
+        return [*await scene.record.people.stop_own_turns(person_owner(*scene.speaker), scene.session_id, reason)]
+    return await scene.record.stop_turns(scene.session_id, reason, queued=True)
 
 
 async def queue(scene: Scene, argument: str) -> Outcome:
@@ -263,6 +293,8 @@ async def steer(scene: Scene, argument: str) -> Outcome:
     """Tell the running turn something."""
     if not argument:
         return Outcome("Say what to steer with: /steer TEXT", scene.session_id)
+    if scene.is_own_only and not is_running_own(await scene.record.conversation(scene.session_id), scene.speaker):
+        return Outcome(f"{NOT_YOURS} /queue TEXT says it afterwards.", scene.session_id)
     return await say(scene, argument, Busy.STEER, scene.words.steered)
 
 
@@ -340,7 +372,7 @@ def usage_text(used: Usage) -> str:
 async def end_running(scene: Scene) -> None:
     """Stop what runs and wait until it has ended, so that what it said can be taken back."""
     seq = (await scene.record.conversation(scene.session_id)).seq
-    stopped = await scene.record.stop_turns(scene.session_id, "stopped by the person", queued=True)
+    stopped = await stop_turns(scene)
     running = next((turn for turn in stopped if turn.state == TurnState.RUNNING), None)
     if running is None:
         return

@@ -29,12 +29,11 @@ async def link(scene: Scene, argument: str) -> Outcome:
     """Show a code, or take one that was shown elsewhere."""
     code, _, confirmed = argument.partition(" ")
     if not is_person(scene.owner):
-        await scene.record.people.void_code(code)
-        return Outcome(IN_A_ROOM, scene.session_id)
+        return await void(scene, argument)
     try:
         if not code:
             text = await shown_code(scene)
-        elif confirmed.strip().lower() != YES and await is_admin(scene):
+        elif confirmed.strip().lower() != YES and await sees_terminal(scene):
             text = await question(scene, code)
         else:
             text = await entered(scene, code)
@@ -42,6 +41,12 @@ async def link(scene: Scene, argument: str) -> Outcome:
         why = str(error)
         text = f"{why[:1].upper()}{why[1:]}."
     return Outcome(text, scene.session_id)
+
+
+async def void(scene: Scene, argument: str) -> Outcome:
+    """Let a code count no longer that was said where others could read it."""
+    await scene.record.people.void_code(argument.partition(" ")[0])
+    return Outcome(IN_A_ROOM, scene.session_id)
 
 
 async def entered(scene: Scene, code: str) -> str:
@@ -67,8 +72,8 @@ async def shown_code(scene: Scene) -> str:
     )
 
 
-async def is_admin(scene: Scene) -> bool:
-    """Return whether somebody is one person with the terminal: what they have is more than anybody else's."""
+async def sees_terminal(scene: Scene) -> bool:
+    """Return whether somebody sees the terminal's sessions. A link gives that history, and never the admin's rank."""
     return not scene.chat or ADMIN in await scene.record.people.circle(scene.owner)
 
 
@@ -81,11 +86,16 @@ async def question(scene: Scene, code: str) -> str:
     )
 
 
+async def unlink_room(scene: Scene, argument: str) -> Outcome:
+    """A room has nobody to part from."""
+    del argument
+    return Outcome("A room is linked to nobody. Say this in a direct chat with me.", scene.session_id)
+
+
 async def unlink(scene: Scene, argument: str) -> Outcome:
     """Part from everybody whom this person was linked to. A chat that is in another's session begins its own."""
-    del argument
     if not is_person(scene.owner):
-        return Outcome("A room is linked to nobody. Say this in a direct chat with me.", scene.session_id)
+        return await unlink_room(scene, argument)
     parted = await scene.record.people.unlink(scene.owner, by=scene.owner)
     still = ", ".join(called(each) for each in parted.still)
     stays = f" config.toml makes you one person with {still}: only whoever runs me can change that." if still else ""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hansard.domain.access import Standing
+from hansard.domain.access import Standing, rank_of
 from hansard.domain.chats import parse_key, person_owner
 from hansard.domain.people import ADMIN
+from hansard.domain.ranks import Standpoint, Where
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hansard.domain.access import Grant
     from hansard.domain.settings import Person, Settings
 
 
@@ -25,6 +27,7 @@ class People:
             for where, identity in person.places()
             if where == channel
         }
+        self._admins = frozenset(name for name, person in settings.people.items() if person.terminal)
         self._listed: frozenset[str] = frozenset(settings.channels.section(channel).allow)
 
     def name(self, identity: str) -> str:
@@ -38,10 +41,18 @@ class People:
             return Standing.LISTED
         return Standing.ROOM if parse_key(chat).place in self._listed else Standing.UNLISTED
 
-    def owner(self, identity: str, chat: str, *, is_direct: bool) -> str:
-        """Return whom a session belongs to that begins in a chat: the person, or the room."""
-        key = parse_key(chat)
-        return person_owner(key.channel, identity, self.name(identity)) if is_direct else key.room_owner
+    def standpoint(self, identity: str, chat: str, grant: Grant, *, is_direct: bool) -> Standpoint:
+        """Return what somebody is in a chat, and what kind of a place that is."""
+        found = rank_of(self.standing(identity, chat), grant, is_admin=self.name(identity) in self._admins)
+        where = Where.DIRECT if is_direct else Where.THREAD if parse_key(chat).part else Where.ROOM
+        return Standpoint(found, where)
+
+    def owner(self, identity: str, key: str, *, is_direct: bool) -> str:
+        """Return whom a session belongs to that begins in a chat: the person, the room, or the person in that room."""
+        found = parse_key(key)
+        if is_direct:
+            return person_owner(found.channel, identity, self.name(identity))
+        return found.person_room_owner
 
 
 def terminal_owner(people: Mapping[str, Person]) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from hansard.domain.access import Action, may
+from hansard.domain.access import MAY, Action
 from hansard.domain.arrivals import Arrival, Change, Held, Manner, Outcome, Passing, Rules
 from hansard.domain.chats import key_in_chat, message_id_of, parse_key
 from hansard.domain.ids import HOME_JOURNAL, log_path
@@ -24,6 +24,7 @@ from hansard.domain.limits import TITLE_CHARACTERS_MAX
 from hansard.domain.messages import Message, Part, Role, Text, TextForm
 from hansard.domain.notices import language
 from hansard.domain.questions import answer_of
+from hansard.domain.ranks import is_denied
 from hansard.domain.settings import Busy
 from hansard.domain.settings_channels import Answers, Rooms
 from hansard.errors import (
@@ -46,6 +47,7 @@ from hansard.ports.channel import EventKind, Reply
 
 if TYPE_CHECKING:
     from hansard.domain.notices import Notices
+    from hansard.domain.ranks import Standpoint
     from hansard.domain.settings import Settings
     from hansard.intake.beside import Beside
     from hansard.ports.channel import Batch, Channel, Event, Fetches
@@ -255,8 +257,12 @@ class Intake:
 
     async def _may(self, event: Event, action: Action) -> bool:
         """Return whether somebody may do something, as far as that is known before the commit."""
+        return action in MAY[(await self._standpoint(event)).rank]
+
+    async def _standpoint(self, event: Event) -> Standpoint:
+        """Return what somebody is where they speak, as far as that is known before the commit."""
         known = await self._persist(lambda: self._record.access.find(self._channel.name, event.sender))
-        return may(action, self._people.standing(event.sender, event.chat), known.state)
+        return self._people.standpoint(event.sender, event.chat, known.state, is_direct=event.is_direct)
 
     async def may_follow(self, session_id: str, chat: str) -> bool:
         """Return whether a chat is shown, now, what is said elsewhere in its session."""
@@ -290,7 +296,8 @@ class Intake:
     async def _say(self, event: Event, cursor: str, parsed: Parsed | None) -> Wake | None:
         """Record what somebody said, and run it when it is a command."""
         place = self._place(event)
-        manner = self._manner(event, parsed)
+        standpoint = await self._standpoint(event)
+        manner = self._manner(event, parsed, may_begin=not is_denied(standpoint, place.owner, "new"))
         runs = manner is Manner.COMMAND
         arrival = await self._arrival(event, place, manner, parsed, "" if runs else cursor)
         received = await self._record.inbox.receive(arrival, self._rules)
@@ -301,12 +308,11 @@ class Intake:
         if not received.session_id:
             return None
         if runs and parsed is not None:
-            is_again = received.outcome is Outcome.KNOWN
-            wake = await self._commands.run(place, received, parsed, cursor, is_again=is_again)
+            wake = await self._commands.run(place, received, parsed, cursor, standpoint)
             return Wake(*wake) if wake is not None else None
         return Wake(received.session_id, received.turn_id, event.gather_seconds) if received.turn_id else None
 
-    def _manner(self, event: Event, parsed: Parsed | None) -> Manner:
+    def _manner(self, event: Event, parsed: Parsed | None, *, may_begin: bool) -> Manner:
         """Return how something was said. What waited for its keys was said when it was sent, however late it comes."""
         if not self._is_for_agent(event):
             return Manner.OBSERVED
@@ -316,18 +322,19 @@ class Intake:
             return Manner.LATE
         if parsed is None:
             return Manner.ASK
-        return Manner.NEW if parsed.name == "new" else Manner.COMMAND
+        return Manner.NEW if parsed.name == "new" and may_begin else Manner.COMMAND
 
     def _place(self, event: Event) -> Place:
         """Return where an event belongs."""
         is_shared = event.is_direct or self._options.rooms is Rooms.SHARED
+        key = key_in_chat(event.chat, "" if is_shared else event.sender)
         return Place(
             channel=self._channel.name,
             account=self._channel.account,
             event_id=event.id,
-            key=key_in_chat(event.chat, "" if is_shared else event.sender),
+            key=key,
             chat=event.chat,
-            owner=self._people.owner(event.sender, event.chat, is_direct=event.is_direct),
+            owner=self._people.owner(event.sender, key, is_direct=event.is_direct),
             identity=event.sender,
         )
 

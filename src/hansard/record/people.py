@@ -14,12 +14,14 @@ from hansard.errors import InvalidInput
 from hansard.record.operations import people as operations
 from hansard.record.operations.access import access_value
 from hansard.record.operations.following import read_circle
+from hansard.record.operations.talk import stop_turns
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hansard.domain.settings import Person
+    from hansard.domain.turns import TurnInfo
     from hansard.record.calls import Caller
     from hansard.record.operations.people import Parted
     from hansard.record.reading import Snapshot
@@ -107,6 +109,15 @@ class PeopleBook:
             return Follower(row[0], row[1], known.state)
 
         return await self._caller.read(read)
+
+    async def stop_own_turns(self, owner: str, session_id: str, reason: str) -> tuple[TurnInfo, ...]:
+        """Stop the turns of a session that run or wait, and that this person asked for and nobody else."""
+        check_person(owner)
+        is_alive = self._caller.store.is_alive
+        stopped = await self._caller.write(
+            lambda tx: stop_turns(tx, session_id, reason, is_alive, queued=True, asked_by=owner)
+        )
+        return tuple(stopped)
 
     async def others_follow(self, session_id: str, chat: str) -> bool:
         """Return whether another chat of a person leads to a session."""

@@ -19,6 +19,7 @@ from hansard.domain.chats import person_owner
 from hansard.domain.ids import new_id, new_session_id
 from hansard.domain.messages import Message, Role, Text
 from hansard.domain.people import is_person
+from hansard.domain.ranks import is_shared
 from hansard.domain.resets import Began, Resting, due
 from hansard.domain.sessions import Link, Parent, SessionState
 from hansard.domain.turns import TurnState
@@ -144,7 +145,8 @@ def lead(tx: Transaction, arrival: Arrival, rules: Rules) -> tuple[str, Moved | 
         return begin(tx, arrival, "first", 0), None
     _, row = tx.session(route.session_id)
     if not may_go_on(tx, arrival, row.owner):
-        began = Began.PARTED if is_person(row.owner) and is_person(arrival.owner) else Began.OTHERS
+        is_one = is_person(arrival.owner) or not is_shared(arrival.owner)
+        began = Began.PARTED if is_one and is_person(row.owner) == is_person(arrival.owner) else Began.OTHERS
         child_id = begin(tx, arrival, began, route.generation)
         return child_id, Moved(began, "", child_id)
     if arrival.manner not in {Manner.ASK, Manner.LATE}:

@@ -8,6 +8,7 @@ from hansard.domain import entries as e
 from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnInfo, TurnState
 from hansard.errors import LeaseHeld, NotFound
+from hansard.record.operations.following import read_circle
 from hansard.record.operations.questions import take_answers
 from hansard.record.operations.turns import close_lost, end_queued, find_turn, is_chore, turn_value
 from hansard.record.sqlite.queries import SQL
@@ -18,23 +19,35 @@ if TYPE_CHECKING:
     from hansard.record.transaction import Transaction
 
 
-def stop_turns(tx: Transaction, session_id: str, reason: str, is_alive: IsAlive, *, queued: bool) -> list[TurnInfo]:
+def stop_turns(
+    tx: Transaction, session_id: str, reason: str, is_alive: IsAlive, *, queued: bool, asked_by: str = ""
+) -> list[TurnInfo]:
     """Ask the running turn to stop, and end the queued one where that is meant too; return those that it concerns.
 
-    A turn whose owner is dead cannot be asked: it is ended as lost.
+    A turn whose owner is dead cannot be asked: it is ended as lost. `asked_by`: only turns that this person asked for,
+    and nobody else.
     """
     journal, _ = tx.session(session_id)
     close_lost(tx, session_id, is_alive)
     stopped = []
     running = find_turn(tx, journal, TurnState.RUNNING)
-    if running is not None:
+    if running is not None and is_asked_by(tx, journal, running.id, asked_by):
         stopped.append(running)
         if tx.find(journal, f"~stop:{running.id}") is None:
             tx.add(journal, f"~stop:{running.id}", e.TurnStopping(turn_id=running.id, reason=reason))
-    waiting = end_queued(tx, journal, reason) if queued else None
+    may_end = queued and is_asked_by(tx, journal, "", asked_by)
+    waiting = end_queued(tx, journal, reason) if may_end else None
     if waiting is not None:
         stopped.append(waiting)
     return [turn_value(session_id, tx.row(SQL.find_turn, (journal.key, turn.id))) for turn in stopped]
+
+
+def is_asked_by(tx: Transaction, journal: Journal, turn_id: str, person: str) -> bool:
+    """Return whether nobody else asked for a turn; turn '' is the next one. No person: whoever asked."""
+    if not person:
+        return True
+    asked = {each for (each,) in tx.rows(SQL.list_turn_persons, (journal.key, turn_id))}
+    return bool(asked) and asked <= {*read_circle(tx.rows, person)}
 
 
 def meet_running_turn(  # noqa: PLR0917
