@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hansard.domain.access import Access
+    from hansard.domain.settings import Person
 
 EXIT_REFUSED = 1
 
@@ -132,13 +133,35 @@ def allow(options: dict[str, Any], identity: str, *, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 @click.pass_obj
 def revoke(options: dict[str, Any], identity: str, *, as_json: bool) -> None:
-    """Bar IDENTITY from now on, whatever config.toml says. What they said stays in the record.
+    """Bar the person IDENTITY from now on, on every account, whatever config.toml says.
+
+    IDENTITY is @name:server of Matrix, a number of Telegram, CHANNEL:NAME, or a name of [people]. All accounts of that
+    name, and all that are linked by /link, are barred with it. What the person asked for and waits is not answered any
+    more. What they said stays in the record. `hansard pair allow` lets one account in again.
 
     Exit code 0: the person may talk no longer. 2: it could not run.
     """
-    channel, name = read_identity(identity)
-    found = with_record(options["home"], lambda record: one(record.access.revoke(channel, name)))
-    show(found, as_json=as_json or options["json"])
+    home = options["home"]
+    people = load_config(home, os.environ, {}).settings.people
+    name = next((name for name, person in people.items() if identity == name or named(person, identity)), "")
+    first = () if identity in people else (read_identity(identity),)
+    accounts = tuple(dict.fromkeys((*first, *(people[name].places() if name else ()))))
+    if not accounts:
+        message = f"[people.{name}] has no account on any channel"
+        raise InvalidInput(message)
+
+    async def bar(record: Record) -> Book:
+        return [*await record.access.revoke(*accounts[0], also=accounts[1:])]
+
+    show(with_record(home, bar), as_json=as_json or options["json"])
+
+
+def named(person: Person, identity: str) -> bool:
+    """Return whether the settings give an account to a person."""
+    try:
+        return read_identity(identity) in person.places()
+    except InvalidInput:
+        return False
 
 
 async def one(access: Awaitable[Access]) -> Book:

@@ -152,6 +152,12 @@ def person_owner(channel: str, identity: str, name: str = "") -> str:
     return f"person:{name}" if name else f"person:{channel}:{identity}"
 
 
+def identity_of(owner: str) -> tuple[str, str] | None:
+    """Return the channel and the account that a person's owner names; None for a name of the settings, or a room."""
+    channel, _, identity = owner.removeprefix("person:").partition(":")
+    return (channel, identity) if owner.startswith("person:") and identity and is_channel(channel) else None
+
+
 def message_id_of(channel: str, account: str, event_id: str) -> str:
     """Return the id of the message that a platform's event becomes: always the same one."""
     digest = hashlib.sha256(f"{channel}\n{account}\n{event_id}".encode()).hexdigest()

@@ -16,7 +16,7 @@ from hansard.record.sqlite.queries import SQL
 from hansard.record.views import ALL_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from hansard.record.calls import Caller
     from hansard.record.reading import Snapshot
@@ -62,18 +62,26 @@ class AccessBook:
 
     async def allow(self, channel: str, identity: str, *, by: str = "admin") -> Access:
         """Allow somebody by name."""
-        return await self._change(channel, identity, by, allowed=True)
-
-    async def revoke(self, channel: str, identity: str, *, by: str = "admin") -> Access:
-        """Bar somebody, whatever the settings say; what they said stays."""
-        return await self._change(channel, identity, by, allowed=False)
-
-    async def _change(self, channel: str, identity: str, by: str, *, allowed: bool) -> Access:
         changed = AccessChanged(
             channel=clean_name(channel, "a channel", NAME_CHARACTERS_MAX),
             identity=clean_name(identity, "a person", NAME_CHARACTERS_MAX),
-            allowed=allowed,
+            allowed=True,
             by=clean_name(by, "a name", NAME_CHARACTERS_MAX),
         )
         operation_id = new_id()
         return await self._caller.write(lambda tx: operations.change(tx, changed, operation_id))
+
+    async def revoke(
+        self, channel: str, identity: str, *, also: Iterable[tuple[str, str]] = (), by: str = "admin"
+    ) -> tuple[Access, ...]:
+        """Bar a person, whatever the settings say: on this account, on those that are linked to it, and on `also`.
+
+        Turns that this person asked for and nobody else are stopped. What they said stays.
+        """
+        accounts = tuple(
+            (clean_name(where, "a channel", NAME_CHARACTERS_MAX), clean_name(who, "a person", NAME_CHARACTERS_MAX))
+            for where, who in ((channel, identity), *also)
+        )
+        barring = operations.Barring(accounts, clean_name(by, "a name", NAME_CHARACTERS_MAX), new_id())
+        is_alive = self._caller.store.is_alive
+        return await self._caller.write(lambda tx: operations.bar_person(tx, barring, is_alive))

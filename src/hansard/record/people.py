@@ -115,7 +115,7 @@ class PeopleBook:
         check_person(owner)
         is_alive = self._caller.store.is_alive
         stopped = await self._caller.write(
-            lambda tx: stop_turns(tx, session_id, reason, is_alive, queued=True, asked_by=owner)
+            lambda tx: stop_turns(tx, session_id, reason, is_alive, queued=True, asked_by=read_circle(tx.rows, owner))
         )
         return tuple(stopped)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from hansard.domain import entries as e
 from hansard.domain.access import (
     Access,
@@ -16,12 +18,15 @@ from hansard.domain.access import (
     new_code,
     written_code,
 )
+from hansard.domain.chats import identity_of, person_owner
 from hansard.domain.ids import new_id
 from hansard.domain.messages import Message, Role, Text, join_text
 from hansard.domain.sessions import SessionState
 from hansard.domain.settings import Pairing
+from hansard.record.operations.following import read_circle
 from hansard.record.operations.home import find_route, home_journal
 from hansard.record.operations.messages import append, offer
+from hansard.record.operations.talk import stop_turns
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
@@ -29,9 +34,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hansard.domain.arrivals import Invited, Rules
+    from hansard.record.operations.turns import IsAlive
     from hansard.record.transaction import Transaction
 
 MINUTE_MICROSECONDS = 60_000_000
+
+BARRED = "the person may talk no longer"
+"""Why the turns of somebody who is barred end."""
 
 
 def access_value(row: tuple[Any, ...]) -> Access:
@@ -201,6 +210,27 @@ def change(tx: Transaction, changed: e.AccessChanged, operation_id: str) -> Acce
     if grant_of(tx, changed.channel, changed.identity) is not wanted:
         tx.add(home, f"~access:{operation_id}", changed)
     return _read(tx, changed.channel, changed.identity)
+
+
+class Barring(NamedTuple):
+    """Whom the admin bars: every account of one person, the named one first."""
+
+    identities: tuple[tuple[str, str], ...]
+    by: str
+    operation_id: str
+
+
+def bar_person(tx: Transaction, barring: Barring, is_alive: IsAlive) -> tuple[Access, ...]:
+    """Bar a person on all accounts, linked ones included, and stop the turns that only this person asked for."""
+    owners = {each for one in barring.identities for each in read_circle(tx.rows, person_owner(*one))}
+    linked = sorted(found for each in owners if (found := identity_of(each)) is not None)
+    barred = tuple(dict.fromkeys((*barring.identities, *linked)))
+    for number, (channel, identity) in enumerate(barred):
+        changed = e.AccessChanged(channel=channel, identity=identity, allowed=False, by=barring.by)
+        change(tx, changed, f"{barring.operation_id}:{number}" if number else barring.operation_id)
+    for (session_id,) in tx.rows(SQL.list_asked_sessions, (msgspec.json.encode(sorted(owners)).decode(),)):
+        stop_turns(tx, session_id, BARRED, is_alive, queued=True, asked_by=owners)
+    return tuple(_read(tx, *each) for each in barred)
 
 
 def _read(tx: Transaction, channel: str, identity: str) -> Access:

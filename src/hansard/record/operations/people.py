@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain import entries as e
-from hansard.domain.access import new_code
+from hansard.domain.access import Grant, new_code
+from hansard.domain.chats import identity_of
 from hansard.domain.entries_people import LinkShown, LinkTried, LinkVoided, PeopleDeclared, PersonLinked, PersonUnlinked
 from hansard.domain.people import CIRCLE_MAX, CODE_MINUTES, Code, may_be_shown, may_try
 from hansard.errors import InvalidInput, NotFound
-from hansard.record.operations.access import MINUTE_MICROSECONDS, read_pace, tell_in_chat
+from hansard.record.operations.access import MINUTE_MICROSECONDS, grant_of, read_pace, tell_in_chat
 from hansard.record.operations.following import read_circle
 from hansard.record.operations.home import home_journal
 from hansard.record.sqlite.queries import SQL
@@ -104,7 +105,7 @@ def enter_code(tx: Transaction, entered: Entered) -> Found:
         return Found(None, TOO_MANY_TRIES)
     row = tx.row(SQL.find_link_code, (entered.code,)) if entered.code else None
     code = None if row is None else Code(owner=row[0], code=row[1], expires_at=row[2], identity=row[3], chat=row[4])
-    if code is None or not code.is_good(now):
+    if code is None or not code.is_good(now) or is_barred(tx, code.owner):
         if tx.find(home, f"~link-tried:{entered.operation_id}") is None:
             tx.add(home, f"~link-tried:{entered.operation_id}", LinkTried(owner=entered.owner))
         return Found(None, NO_SUCH_CODE)
@@ -116,6 +117,12 @@ def enter_code(tx: Transaction, entered: Entered) -> Found:
     if code.chat and entered.told:
         tell_in_chat(tx, code.chat, entered.told)
     return Found(code)
+
+
+def is_barred(tx: Transaction, owner: str) -> bool:
+    """Return whether an account of a person is barred. A code that was shown to it before counts no longer."""
+    accounts = [found for each in read_circle(tx.rows, owner) if (found := identity_of(each)) is not None]
+    return any(grant_of(tx, *account) is Grant.REVOKED for account in accounts)
 
 
 def why_not(tx: Transaction, one: str, other: str) -> str:

@@ -8,24 +8,25 @@ from hansard.domain import entries as e
 from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnInfo, TurnState
 from hansard.errors import LeaseHeld, NotFound
-from hansard.record.operations.following import read_circle
 from hansard.record.operations.questions import take_answers
 from hansard.record.operations.turns import close_lost, end_queued, find_turn, is_chore, turn_value
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from hansard.record.journals import Journal
     from hansard.record.operations.turns import IsAlive
     from hansard.record.transaction import Transaction
 
 
 def stop_turns(
-    tx: Transaction, session_id: str, reason: str, is_alive: IsAlive, *, queued: bool, asked_by: str = ""
+    tx: Transaction, session_id: str, reason: str, is_alive: IsAlive, *, queued: bool, asked_by: Collection[str] = ()
 ) -> list[TurnInfo]:
     """Ask the running turn to stop, and end the queued one where that is meant too; return those that it concerns.
 
-    A turn whose owner is dead cannot be asked: it is ended as lost. `asked_by`: only turns that this person asked for,
-    and nobody else.
+    A turn whose owner is dead cannot be asked: it is ended as lost. `asked_by`: only turns that these owners, who are
+    one person, asked for, and nobody else.
     """
     journal, _ = tx.session(session_id)
     close_lost(tx, session_id, is_alive)
@@ -42,12 +43,12 @@ def stop_turns(
     return [turn_value(session_id, tx.row(SQL.find_turn, (journal.key, turn.id))) for turn in stopped]
 
 
-def is_asked_by(tx: Transaction, journal: Journal, turn_id: str, person: str) -> bool:
-    """Return whether nobody else asked for a turn; turn '' is the next one. No person: whoever asked."""
-    if not person:
+def is_asked_by(tx: Transaction, journal: Journal, turn_id: str, owners: Collection[str]) -> bool:
+    """Return whether nobody but these owners asked for a turn; turn '' is the next one. No owners: whoever asked."""
+    if not owners:
         return True
     asked = {each for (each,) in tx.rows(SQL.list_turn_persons, (journal.key, turn_id))}
-    return bool(asked) and asked <= {*read_circle(tx.rows, person)}
+    return bool(asked) and asked <= {*owners}
 
 
 def meet_running_turn(  # noqa: PLR0917

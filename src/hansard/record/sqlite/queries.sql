@@ -793,6 +793,12 @@ UPDATE turn_person SET counted = 0 WHERE journal = ? AND turn_id = ? AND request
 -- Whom a turn answers; turn '' is the next one.
 SELECT person FROM turn_person WHERE journal = ? AND turn_id = ? AND person <> '' ORDER BY person
 
+-- name: list_asked_sessions
+-- Sessions in which a turn waits or runs that one of these people asked for.
+SELECT DISTINCT s.id FROM turn_person p JOIN session s ON s.journal = p.journal
+JOIN turn t ON t.journal = p.journal AND t.state IN ('queued', 'running') AND p.turn_id IN ('', t.id)
+WHERE p.person IN (SELECT value FROM json_each(?)) ORDER BY s.id
+
 -- name: last_turn_persons
 -- Whom the last turn of a session answered.
 SELECT person FROM turn_person WHERE journal = ?1 AND person <> '' AND turn_id = (
