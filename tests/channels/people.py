@@ -129,12 +129,12 @@ class QuickStore(nio.store.DefaultStore):  # type: ignore[misc]
 class Peer:
     """A person with a client of their own: matrix-nio's whole client, which shares nothing with the channel."""
 
-    def __init__(self, synapse: Synapse, account: Account, folder: Path) -> None:
+    def __init__(self, synapse: Synapse, account: Account, folder: Path, device_id: str = "PEER") -> None:
         self.account, self.user_id = account, account.user_id
         folder.mkdir(parents=True, exist_ok=True)
         config = nio.AsyncClientConfig(store=QuickStore, max_limit_exceeded=0, max_timeouts=0, store_sync_tokens=True)
         self.client: Any = nio.AsyncClient(
-            synapse.url, account.user_id, device_id="PEER", store_path=str(folder), config=config
+            synapse.url, account.user_id, device_id=device_id, store_path=str(folder), config=config
         )
         self.heard: list[Heard] = []
         """All messages that any sync brought, in its order."""

@@ -226,7 +226,7 @@ class Served:
             name=self.channel.name,
             account=self.channel.account,
             trouble=str(getattr(self.channel, "trouble", "")) or standing.trouble,
-            note=standing.note,
+            note="; ".join(each for each in (str(getattr(self.channel, "note", "")), standing.note) if each),
             waiting=backlog.messages,
             lag_seconds=max(0.0, (now_microseconds - oldest) / 1_000_000) if oldest else 0.0,
             quiet_seconds=round(asyncio.get_running_loop().time() - self.received_at, 3),

@@ -4,6 +4,7 @@
     account         logging in; `identity` and `secret_storage` sign the device and keep the keys restorable
     keeping         the files of the home's folder `matrix`
     crypto          keys of devices and rooms, by nio's `machine`; `rooms` knows who is where
+    pins            the identities of people: which devices are theirs
     receiving       syncs to batches; `gaps` fetches what was missed; `reading` turns one event into the port's
     contents        what an event of a person says, of whatever type it is
     channel         the port; `posting` and `html` make contents, `media` moves files, `history` reads the past

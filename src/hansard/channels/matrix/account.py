@@ -91,6 +91,11 @@ class Account:
             return self._session
 
     @property
+    def note(self) -> str:
+        """What the admin should know about people's identities; empty when nothing."""
+        return self._crypto.pins.note if self._crypto is not None else ""
+
+    @property
     def device_seconds(self) -> float:
         """For how long this device has been logged in. What was posted earlier has another device's transaction ids."""
         return max(0.0, time.time() - self._since_seconds)

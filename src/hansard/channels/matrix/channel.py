@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from hansard.channels.matrix import media
 from hansard.channels.matrix.contents import MESSAGE
 from hansard.channels.matrix.history import history
+from hansard.channels.matrix.pins import Trust
 from hansard.channels.matrix.posting import (
     EVENT_BYTES_MAX,
     TEXT_BYTES_MAX,
@@ -69,6 +70,11 @@ class MatrixChannel:
         return self._account.trouble or self._account.waits_for
 
     @property
+    def note(self) -> str:
+        """What the admin should know although the account works: identities that changed, people who have none."""
+        return self._account.note
+
+    @property
     def capabilities(self) -> Capabilities:
         """What Matrix can do."""
         return Capabilities(
@@ -122,9 +128,13 @@ class MatrixChannel:
         await self._account.wire.ask("POST", path("rooms", room_id, "leave"), body, what="declining an invitation")
 
     async def is_direct(self, chat: str) -> bool:
-        """Return whether, now, one person is in a room besides the agent, where nobody comes or reads uninvited."""
+        """Return whether, now, one person is in a room besides the agent, where nobody comes or reads uninvited.
+
+        While a person's changed identity is not confirmed, nobody knows who that is.
+        """
         session = await self._account.ready()
-        return (await session.rooms.get(place_of(chat).room_id)).is_direct
+        room = await session.rooms.get(place_of(chat).room_id)
+        return room.is_direct and not any(session.crypto.pins.trust(each) is Trust.CHANGED for each in room.members)
 
     async def close(self) -> None:
         """Let go of connections and files."""

@@ -4,8 +4,8 @@ nio's client marks a room's key as shared although sending it failed, and never 
 So the machine is used, and every request whose failure matters is made and checked here.
 
 Invariants: what one to-device message changes is one transaction of the crypto store. A message is encrypted only
-with a key that was sent to every device of every member, as they are known now. What a ratchet encrypted is sent only
-after the stamp of the store changed (see `stamp`).
+with a key that was sent to every device of every member that may have it (see `pins`), as they are known now. What a
+ratchet encrypted is sent only after the stamp of the store changed (see `stamp`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from hansard.channels.matrix.machine import new_machine
+from hansard.channels.matrix.pins import Device, Pins, Trust
 from hansard.channels.matrix.stamp import Stamp
 from hansard.channels.matrix.wire import path
 from hansard.channels.values import Json, list_of, object_of, text_of
-from hansard.errors import ChannelDown, HansardError, PostRefused
+from hansard.errors import ChannelDown, ChannelError, HansardError, PostRefused
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -37,6 +38,13 @@ DEVICE_QUERY_USERS_MAX: Final = 200
 """Asked about in one request."""
 SILENT_SECONDS: Final = 300.0
 """Until somebody is asked about again whose homeserver did not answer. They cannot read what is said meanwhile."""
+WITHHELD_MAX: Final = 1000
+"""Devices that are told why they do not get one key."""
+REASONS: Final = {
+    Trust.OPEN: "",
+    Trust.PINNED: "This device is not verified by its owner, so it gets no keys. Verify it from another device.",
+    Trust.CHANGED: "Your identity changed since this agent first saw it. Its admin has to confirm the new one.",
+}
 UNUSABLE: Final = (
     "{path} cannot be used ({error}). If it is damaged, or pickle-key beside it is another one, move it aside and set "
     "HANSARD_MATRIX_PASSWORD: Hansard then logs in as a new device."
@@ -63,7 +71,8 @@ class Crypto:
             self._stamp = Stamp(self._store.database, keeping, login.device_id)
             if self._stamp.is_current:
                 self._stamp.renew()
-            self._olm: Any = new_machine(login.user_id, login.device_id, self._store)
+            self.pins = Pins(keeping, login.user_id)
+            self._olm: Any = self._new_machine()
             self.encrypted_rooms: set[str] = set(self._store.load_encrypted_rooms())
         except (OSError, HansardError):
             raise
@@ -74,6 +83,7 @@ class Crypto:
         self.is_stranger = self.is_older
         """Whether the keys are older, or not those that others know. Nothing is then published and encrypted."""
         self._shared_with: dict[str, frozenset[tuple[str, str]]] = {}
+        self._withheld_from: dict[str, set[tuple[str, str]]] = {}
         self._room_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._query_lock = asyncio.Lock()
         self._wants_fallback = False
@@ -84,6 +94,9 @@ class Crypto:
         """The public keys of the device: `ed25519` and `curve25519`."""
         keys: dict[str, str] = self._olm.account.identity_keys
         return keys
+
+    def _new_machine(self) -> Any:  # noqa: ANN401  # nio is untyped
+        return new_machine(self.user_id, self.device_id, self._store, self.pins)
 
     def close(self) -> None:
         """Let go of the crypto store."""
@@ -105,7 +118,7 @@ class Crypto:
             for session in sessions:
                 self._store.save_inbound_group_session(session)
         self.encrypted_rooms |= rooms
-        self._olm = new_machine(self.user_id, self.device_id, self._store)
+        self._olm = self._new_machine()
 
     def sign(self, value: Json) -> str:
         """Sign a JSON object with the device's key."""
@@ -138,6 +151,12 @@ class Crypto:
             return None
         # The envelope is the homeserver's; only type and content were encrypted.
         return raw | {"type": source.get("type"), "content": source.get("content")}
+
+    def is_vouched(self, room_id: str, raw: Json) -> bool:
+        """Whether an event that could be decrypted was written by a device of its sender."""
+        sender_key = text_of(raw, "content", "sender_key")
+        session: Any = self._olm.inbound_group_store.get(room_id, sender_key, text_of(raw, "content", "session_id"))
+        return session is not None and self.pins.vouches(text_of(raw, "sender"), Device(session.ed25519, sender_key))
 
     def take(self, body: Json) -> set[str]:
         """Take what a sync brought for this device, all of it or nothing; return the ids of the room keys that came."""
@@ -179,7 +198,7 @@ class Crypto:
         try:
             yield
         except (PeeweeException, OSError) as error:
-            self._olm = new_machine(self.user_id, self.device_id, self._store)
+            self._olm = self._new_machine()
             raise ChannelDown(f"the store of encryption keys cannot be written: {type(error).__name__}") from error
 
     def request_key(self, room_id: str, raw: Json) -> None:
@@ -265,8 +284,9 @@ class Crypto:
                 response: Any = KeysQueryResponse.from_dict(answer)
                 if isinstance(response, ErrorResponse):
                     raise ChannelDown("asking for devices: the homeserver's answer is not as it must be")
-                self._olm.handle_response(response)
                 silent = {user for user in asked if user.partition(":")[2] in object_of(answer, "failures")}
+                self.pins.take(set(asked) - silent, answer)
+                self._olm.handle_response(response)
                 self._ask_again_at.update(dict.fromkeys(silent, time.monotonic() + SILENT_SECONDS))
                 self._olm.tracked_users.update(set(asked) - silent)
                 self._olm.users_for_key_query.difference_update(asked)
@@ -311,19 +331,25 @@ class Crypto:
         return encrypted
 
     async def _share(self, room_id: str, members: Collection[str]) -> None:
-        """See that the room's key is with every device; make a new one when the devices are not those of before."""
-        now = time.monotonic()
-        unknown = {user for user in members if self._is_unknown(user) and self._ask_again_at.get(user, 0.0) <= now}
-        if unknown:
-            await self._query(unknown)
-        devices = frozenset(self._devices_of(members))
+        """See that the room's key is with every device that may have it, and that the others are told why not."""
+        await self.learn_devices(members)
+        known = [(user, device) for user in members for device in self._devices_of(user)]
+        devices = frozenset((user, device.id) for user, device in known if self._may_have_keys(device))
+        await self._share_with(room_id, members, devices)
+        await self._withhold(room_id, [each for each in known if (each[0], each[1].id) not in devices])
+
+    async def _share_with(self, room_id: str, members: Collection[str], devices: frozenset[tuple[str, str]]) -> None:
+        """See that the room's key is with these devices; make a new one when they are not those of before."""
         session = self._olm.outbound_group_sessions.get(room_id)
         if session and session.shared and not session.expired and self._shared_with.get(room_id) == devices:
             return
         self._olm.create_outbound_group_session(room_id)
-        missing = self._olm.get_missing_sessions(list(members))
-        if missing:
-            await self._claim(missing)
+        missing = {
+            user: [device_id for device_id in ids if (user, device_id) in devices]
+            for user, ids in self._olm.get_missing_sessions(list(members)).items()
+        }
+        if any(missing.values()):
+            await self._claim({user: ids for user, ids in missing.items() if ids})
         # All ratchets step before the stamp changes, and it changes before anything is sent.
         parcels = list(self._olm.share_group_session_parallel(room_id, list(members), ignore_unverified_devices=True))
         self._stamp.renew()
@@ -331,14 +357,47 @@ class Crypto:
             await self._send_to_device("m.room.encrypted", body)
         self._olm.outbound_group_sessions[room_id].shared = True
         self._shared_with[room_id] = devices
+        self._withheld_from.pop(room_id, None)
+
+    async def _withhold(self, room_id: str, refused: Iterable[tuple[str, Any]]) -> None:
+        """Tell devices that do not get the room's key why, once. A courtesy, for clients that show it."""
+        told = self._withheld_from.setdefault(room_id, set())
+        withheld = {
+            "algorithm": "m.megolm.v1.aes-sha2",
+            "room_id": room_id,
+            "session_id": self._olm.outbound_group_sessions[room_id].id,
+            "sender_key": self.identity_keys["curve25519"],
+            "code": "m.unverified",
+        }
+        messages: dict[str, Json] = {}
+        for user, device in refused:
+            if (user, device.id) not in told and len(told) < WITHHELD_MAX:
+                told.add((user, device.id))
+                messages.setdefault(user, {})[device.id] = withheld | {"reason": REASONS[self.pins.trust(user)]}
+        if messages:
+            try:
+                await self._send_to_device("m.room_key.withheld", {"messages": messages})
+            except ChannelError as error:
+                logger.warning("devices could not be told why they get no key: %s", error)
+
+    async def learn_devices(self, users: Iterable[str]) -> None:
+        """Ask for the devices of people of whom they are not known, or not any more."""
+        now = time.monotonic()
+        unknown = {user for user in users if self._is_unknown(user) and self._ask_again_at.get(user, 0.0) <= now}
+        if unknown and not self.is_stranger:
+            with self._storing():
+                await self._query(unknown)
 
     def _is_unknown(self, user: str) -> bool:
         return user not in self._olm.tracked_users or user in self._olm.users_for_key_query
 
-    def _devices_of(self, members: Iterable[str]) -> Iterable[tuple[str, str]]:
-        for user in members:
-            for device in self._olm.device_store.active_user_devices(user):
-                yield user, device.id
+    def _devices_of(self, user: str) -> Iterable[Any]:
+        """A person's devices but for this one."""
+        own = (self.user_id, self.device_id)
+        return (each for each in self._olm.device_store.active_user_devices(user) if (user, each.id) != own)
+
+    def _may_have_keys(self, device: Any) -> bool:  # noqa: ANN401  # nio is untyped
+        return self.pins.may_have_keys(device.user_id, device.id, Device(device.ed25519, device.curve25519))
 
     # ----------------------------------------------------------------------------------------------------- identity
 

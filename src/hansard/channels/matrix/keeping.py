@@ -6,6 +6,7 @@ Invariants: the folder is 0700 and its files 0600. A secret is on the disk befor
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import stat
@@ -44,6 +45,27 @@ class CrossSigningSeeds(msgspec.Struct, frozen=True, kw_only=True):
     master: str
     self_signing: str
     user_signing: str
+
+
+class Pin(msgspec.Struct, frozen=True, kw_only=True):
+    """A person's identity: the master key that counts, and the one that the homeserver told last; empty: none."""
+
+    master: str
+    since_seconds: float
+    seen: str
+    seen_seconds: float
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the homeserver tells of another identity than the one that counts."""
+        return self.seen != self.master
+
+
+class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
+    """The admin says that a person's changed identity is theirs; an empty master key: that they have none any more."""
+
+    user_id: str
+    master: str
 
 
 class Keeping:
@@ -94,6 +116,22 @@ class Keeping:
         if self._read_bytes("pickle-key") is None:
             self._write("pickle-key", secrets.token_urlsafe(32).encode())
         return self.given("pickle-key")
+
+    def pins(self) -> dict[str, Pin]:
+        """The identities of people, by user. The gateway alone writes them."""
+        return self._read("identities.json", dict[str, Pin]) or {}
+
+    def keep_pins(self, pins: dict[str, Pin]) -> None:
+        """Keep the identities of people."""
+        self._write("identities.json", msgspec.json.encode(pins))
+
+    def confirmation(self, user_id: str) -> Confirmation | None:
+        """What the admin confirmed last of a person."""
+        return self._read(confirmation_name(user_id), Confirmation)
+
+    def keep_confirmation(self, confirmation: Confirmation) -> None:
+        """Keep what the admin confirms. A file for each person: the gateway reads it when it matters."""
+        self._write(confirmation_name(confirmation.user_id), msgspec.json.encode(confirmation))
 
     def has_store(self, device_id: str) -> bool:
         """Whether a device's keys are here. A device without its keys is a stranger to everybody it wrote to."""
@@ -159,3 +197,8 @@ def stamp_name(device_id: str) -> str:
 def safe_name(device_id: str) -> str:
     """A device's name as a part of a file's name."""
     return "".join(sign if sign.isalnum() else "_" for sign in device_id)
+
+
+def confirmation_name(user_id: str) -> str:
+    """The name of the file that says which changed identity of a person the admin confirmed."""
+    return f"confirmed-{hashlib.sha256(user_id.encode()).hexdigest()[:32]}.json"
