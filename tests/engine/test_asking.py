@@ -12,6 +12,8 @@ from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked
 from hansard.domain.messages import Message, Role, ToolOutcome
 from hansard.domain.permissions import ToolRule, Verdict
 from hansard.domain.policy import Policy
+from hansard.domain.questions import NOTHING_WAITS, read_command
+from hansard.domain.requests import UserSaid
 from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnState
 from hansard.intake.commands import parse, run_command
@@ -32,8 +34,18 @@ def ask_of(on: Stage, policy: Policy = ASKS) -> None:
 
 async def say(on: Stage, text: str, author: str = "", chat: str = "", busy: Busy = Busy.INTERRUPT) -> None:
     """Say something as somebody, and wake the runner."""
-    spoken = await speak(on.record, on.session_id, [Message.user(text, author=author, chat=chat)], busy)
-    on.runner.wake(on.session_id, spoken.turn_id)
+    message = Message.user(text, author=author, chat=chat)
+    spoken = await speak(on.record, on.session_id, [message], busy, answers=True)
+    if spoken.turn_id:
+        on.runner.wake(on.session_id, spoken.turn_id)
+
+
+async def drawn(on: Stage, count: int = 1) -> QuestionAsked:
+    """Wait for a question, and draw it as a terminal does."""
+    body = (await on.until_body(QuestionAsked, count)).body
+    assert isinstance(body, QuestionAsked)
+    await on.record.books.questions.note_shown(on.session_id, body.message_id)
+    return body
 
 
 @pytest.mark.parametrize("busy", list(Busy))
@@ -46,10 +58,10 @@ async def test_an_ordinary_message_answers(home: Path, words: str, runs: int, bu
     async with stage(home, model, tools=tools_by_name(tool)) as on:
         ask_of(on)
         await say(on, "go")
-        await on.until_body(QuestionAsked)
+        await drawn(on)
         (question,) = await on.notices()
         assert "counting" in question
-        assert '{"what":"it"}' in question
+        assert '"what": "it"' in question
         assert tool.count == 0
         await say(on, words, busy=busy)
         await on.settled()
@@ -58,7 +70,7 @@ async def test_an_ordinary_message_answers(home: Path, words: str, runs: int, bu
         (result,) = await on.results()
         assert result.outcome is (ToolOutcome.OK if runs else ToolOutcome.NOT_STARTED)
         assert len(model.requests) == 2
-        assert words in str(model.requests[-1].messages)
+        assert len([said for said in model.requests[-1].messages if isinstance(said, UserSaid)]) == 1
         await on.check()
 
 
@@ -102,19 +114,18 @@ async def test_what_is_denied_is_neither_asked_nor_run(home: Path) -> None:
     ("author", "chat"),
     [("@eve:x.org", ROOM), ("@ann:x.org", "matrix:room:!other:x.org"), ("@ann:x.org", ""), ("", "")],
 )
-async def test_only_who_asked_may_answer_where_they_asked(home: Path, author: str, chat: str) -> None:
-    """A yes by another member, or in another chat, runs nothing; the person who asked can still say it."""
+async def test_what_is_asked_in_a_chat_is_answered_nowhere_else(home: Path, author: str, chat: str) -> None:
+    """What somebody says in another chat, or types at the terminal, is no answer to a question of a chat."""
     tool = Counting()
     async with stage(home, PlayedModel([call("counting")], ["done"]), tools=tools_by_name(tool)) as on:
-        ask_of(on)
+        ask_of(on, ASKS._replace(ask_seconds=1))
         await say(on, "go", "@ann:x.org", ROOM)
-        await on.until_body(QuestionAsked)
+        await drawn(on)
         await say(on, "yes", author, chat, Busy.QUEUE)
-        assert not await on.record.books.questions.answer(on.session_id, yes=True, author=author, chat=chat)
-        assert tool.count == 0
-        await say(on, "yes", "@ann:x.org", ROOM, Busy.QUEUE)
+        told = await on.record.books.questions.answer(on.session_id, read_command("", yes=True), author=author)
+        assert told == NOTHING_WAITS
         await on.settled()
-        assert tool.count == 1
+        assert tool.count == 0
         await on.check()
 
 
@@ -125,7 +136,7 @@ async def test_commands_answer(home: Path, command: str, runs: int) -> None:
     async with stage(home, PlayedModel([call("counting")], ["done"]), tools=tools_by_name(tool)) as on:
         ask_of(on)
         await say(on, "go")
-        await on.until_body(QuestionAsked)
+        await drawn(on)
         parsed = parse(command)
         assert parsed is not None
         scene = Scene(on.record, on.session_id)
@@ -142,10 +153,10 @@ async def test_one_question_at_a_time(home: Path) -> None:
     async with stage(home, PlayedModel(calls, ["done"]), tools=tools_by_name(tool)) as on:
         ask_of(on)
         await say(on, "go")
-        await on.until_body(QuestionAsked)
+        await drawn(on)
         assert len(await on.notices()) == 1
         await say(on, "yes")
-        await on.until_body(QuestionAsked, 2)
+        await drawn(on, 2)
         await say(on, "no")
         await on.settled()
         assert [each["n"] for each in tool.calls] == [1]
@@ -159,7 +170,7 @@ async def test_something_else_is_not_an_answer(home: Path) -> None:
     async with stage(home, PlayedModel([call("counting")], ["I see."]), tools=tools_by_name(tool)) as on:
         ask_of(on)
         await say(on, "go")
-        await on.until_body(QuestionAsked)
+        await drawn(on)
         await say(on, "yes but what does it do?")
         await on.settled()
         assert tool.count == 0
@@ -175,7 +186,7 @@ async def test_a_yes_after_the_turn_is_gone_runs_nothing(home: Path) -> None:
     async with stage(home, PlayedModel([call("counting")], ["What do you mean?"]), tools=tools_by_name(tool)) as on:
         ask_of(on)
         await say(on, "go")
-        await on.until_body(QuestionAsked)
+        await drawn(on)
         await on.stop()
         await on.settled()
         await say(on, "yes")
@@ -194,7 +205,7 @@ async def test_answer_and_time_at_once_agree(home: Path) -> None:
         async with stage(home / str(attempt), model, tools=tools_by_name(tool)) as on:
             ask_of(on, ASKS._replace(ask_seconds=0.03))
             await say(on, "go")
-            await on.until_body(QuestionAsked)
+            await drawn(on)
             await asyncio.sleep(0.02 + attempt / 500)
             await say(on, "yes", busy=Busy.QUEUE)
             await on.settled()

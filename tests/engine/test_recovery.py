@@ -130,19 +130,21 @@ async def test_a_call_that_waited_for_its_yes_asks_again(home: Path) -> None:
     async with after(home, PlayedModel(["done"]), policy, tool) as process:
         await process.start()
         await until_asked(process.record, 2)
-        spoken = await speak(process.record, "s1", [Message.user("yes")], Busy.INTERRUPT)
+        spoken = await speak(process.record, "s1", [Message.user("yes")], Busy.INTERRUPT, answers=True)
         process.runner.wake("s1", spoken.turn_id)
         await process.idle()
         assert tool.count == 1
 
 
 async def until_asked(record: Record, count: int) -> None:
-    """Wait until so many questions were asked in the session."""
+    """Wait until so many questions were asked in the session, and draw the last one as a terminal does."""
     seen = 0
     async with asyncio.timeout(WAIT_SECONDS):
         async for item in record.follow("s1", 0, chunks=False):
-            seen += isinstance(getattr(item, "body", None), QuestionAsked)
-            if seen == count:
+            body = getattr(item, "body", None)
+            seen += isinstance(body, QuestionAsked)
+            if seen == count and isinstance(body, QuestionAsked):
+                await record.books.questions.note_shown("s1", body.message_id)
                 return
 
 
@@ -153,7 +155,7 @@ async def test_ask_waits_for_a_yes(home: Path, words: str, answers: list[str]) -
     async with after(home, PlayedModel(["wer."]), Policy(auto_resume=AutoResume.ASK)) as process:
         await process.start()
         await until_asked(process.record, 1)
-        spoken = await speak(process.record, "s1", [Message.user(words)], Busy.INTERRUPT)
+        spoken = await speak(process.record, "s1", [Message.user(words)], Busy.INTERRUPT, answers=True)
         process.runner.wake("s1", spoken.turn_id)
         await process.idle()
         transcript = await process.record.load_transcript("s1")

@@ -74,6 +74,11 @@ class Room(NamedTuple):
         messages = await self.record.load_transcript(await self.session())
         return [part.outcome for message in messages for part in message.parts if isinstance(part, ToolResult)]
 
+    async def code(self) -> str:
+        """The code of the question that was asked last."""
+        asked = [each.body for each in await entries_of(self.record, await self.session())]
+        return [body for body in asked if isinstance(body, QuestionAsked)][-1].code
+
     def wait_for(self, seconds: float) -> None:
         """Let questions wait so long from now on."""
         agent = self.runner._agent  # noqa: SLF001 - the test's own
@@ -124,15 +129,17 @@ async def test_a_question_in_a_room(synapse: Synapse, home: Path, tmp_path: Path
     async with room_of_two(synapse, home, tmp_path, encrypted=encrypted) as room:
         memory = room.record.books.memory
         await room.ask(0)
-        await room.bob.say(room.room_id, f"{room.agent}: /yes")
-        await room.sees(room.bob, "Nothing waits for your answer here.")
-        await room.bob.say(room.room_id, "yes")
-        assert await memory.list() == []
+        await room.bob.say(room.room_id, f"{room.agent}: /yes {await room.code()}")
+        await room.sees(room.bob, "No question with that code waits for your answer here.")
         await room.ann.say(room.room_id, "Yes!")
+        await room.ann.say(room.room_id, f"{room.agent}: ok")
+        await room.sees(room.ann, "In a room, say which question you mean")
+        assert await memory.list() == []
+        await room.ann.say(room.room_id, f"/yes {await room.code()}")
         await room.sees(room.ann, "Round 0 is over.")
         assert [note.text for note in await memory.list()] == ["note 0"]
         await room.ask(1)
-        await room.ann.say(room.room_id, f"{room.agent}: no")
+        await room.ann.say(room.room_id, f"{room.agent}: /no {await room.code()}")
         await room.sees(room.ann, "Round 1 is over.")
         await room.ask(2)
         await room.ann.say(room.room_id, f"{room.agent}: /stop")

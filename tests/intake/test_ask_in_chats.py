@@ -13,8 +13,10 @@ from hansard.domain.entries_agent import QuestionAsked
 from hansard.domain.messages import Role
 from hansard.domain.permissions import ToolRule, Verdict
 from hansard.domain.policy import Policy
+from hansard.domain.questions import NO_SUCH_QUESTION, WHICH_IN_ROOM
 from hansard.domain.settings import Busy
 from hansard.engine.runner import Runner
+from hansard.ports.channel import EventKind
 from hansard.testing.tools import Counting, tools_by_name
 from tests.engine.stage import WAIT_SECONDS_MAX, PlayedModel, call
 from tests.intake.town import ANN, BOB, EVE, HOME_OF_ANN, ROOM, Town, settings_of, town
@@ -34,12 +36,15 @@ async def say(here: Town, text: str, sender: str, chat: str) -> None:
         here.runner.wake(wake.session_id, wake.turn_id)
 
 
-async def asked(here: Town, session_id: str) -> None:
+async def asked(here: Town, session_id: str, count: int = 1) -> QuestionAsked:
     """Wait until the question is in the record."""
     async with asyncio.timeout(WAIT_SECONDS_MAX), aclosing(here.record.follow(session_id, 0, chunks=False)) as items:
         async for item in items:
             if isinstance(item, Entry) and isinstance(item.body, QuestionAsked):
-                return
+                count -= 1
+                if not count:
+                    return item.body
+    raise AssertionError("a follower never ends")
 
 
 async def settled(here: Town, session_id: str) -> None:
@@ -49,7 +54,7 @@ async def settled(here: Town, session_id: str) -> None:
 
 
 @pytest.mark.parametrize("busy", list(Busy))
-@pytest.mark.parametrize(("words", "runs"), [("@hansard: Yes", 1), ("/yes", 1), ("hansard, no!", 0), ("/no", 0)])
+@pytest.mark.parametrize(("words", "runs"), [("/yes {}", 1), ("/no {}", 0), ("@hansard: /yes {}", 1)])
 async def test_a_yes_in_a_room(home: Path, words: str, runs: int, busy: Busy) -> None:
     """Ann asks in a room; Bob's yes there, hers elsewhere and a stranger's count for nothing; hers there does."""
     tool = Counting()
@@ -58,39 +63,40 @@ async def test_a_yes_in_a_room(home: Path, words: str, runs: int, busy: Busy) ->
         equip(here, tool)
         await say(here, "go", ANN, ROOM)
         room = await here.session(ROOM)
-        await asked(here, room)
+        code = (await asked(here, room)).code
         waiting = [each for each in await here.record.outbox.waiting("matrix") if each.session_id == room]
         assert {each.chat for each in waiting} == {ROOM}
-        await say(here, "/yes", BOB, ROOM)
-        await say(here, "/yes", ANN, HOME_OF_ANN)
+        await here.deliver()
+        await say(here, f"/yes {code}", BOB, ROOM)
+        await say(here, f"/yes {code}", ANN, HOME_OF_ANN)
         await say(here, "yes", EVE, ROOM)
         assert tool.count == 0
-        assert "Nothing waits for your answer here." in await here.notices(room)
-        await say(here, words, ANN, ROOM)
+        assert NO_SUCH_QUESTION in await here.notices(room)
+        await say(here, words.format(code), ANN, ROOM)
         await settled(here, room)
         assert tool.count == runs
         assert (await here.words(room, Role.ASSISTANT))[-1] == "done"
         await here.check()
 
 
-@pytest.mark.parametrize(("words", "runs"), [("yes", 1), ("/yes", 1), ("No.", 0)])
-async def test_an_answer_need_not_name_the_agent(home: Path, words: str, runs: int) -> None:
-    """In a room where the agent listens to its name alone, whom it asks may just say yes; others, and later, not."""
+@pytest.mark.parametrize("words", ["yes", "ok", "@hansard: Yes", "no"])
+async def test_plain_words_in_a_room_answer_nothing(home: Path, words: str) -> None:
+    """Whoever says ok to somebody else in the room approves nothing; who says it to the agent is told how to."""
     tool = Counting()
-    async with town(home, settings_of(ANN, BOB), PlayedModel([call("counting")], ["done"])) as here:
+    async with town(home, settings_of(ANN, BOB, busy=Busy.QUEUE), PlayedModel([call("counting")], ["done"])) as here:
         equip(here, tool)
         await say(here, "go", ANN, ROOM)
         room = await here.session(ROOM)
-        await asked(here, room)
-        assert await here.say(words, BOB, ROOM, is_for_agent=False) == []
-        assert await here.say("well, yes", ANN, ROOM, is_for_agent=False) == []
+        code = (await asked(here, room)).code
+        await here.deliver()
+        is_named = words.startswith("@")
+        assert await here.say(words, ANN, ROOM, is_for_agent=is_named) == []
+        assert (WHICH_IN_ROOM in await here.notices(room)) == is_named
         assert tool.count == 0
-        await here.say(words, ANN, ROOM, is_for_agent=False)
+        await here.say(f"/no {code} use the other one", ANN, ROOM, is_for_agent=False)
         await settled(here, room)
-        assert tool.count == runs
-        said = await here.words(room, Role.USER)
-        assert await here.say(words, ANN, ROOM, is_for_agent=False) == []
-        assert await here.words(room, Role.USER) == said
+        assert tool.count == 0
+        assert "use the other one" in str(here.model.requests[-1].messages)
         await here.check()
 
 
@@ -102,9 +108,10 @@ async def test_an_edited_no_becomes_no_yes(home: Path) -> None:
         await say(here, "hmm, what?", ANN, ROOM)
         room = await here.session(ROOM)
         await asked(here, room)
+        await here.deliver()
         event = here.event("let me think", ANN, ROOM, is_for_agent=True)
         await here.take(event)
-        await here.take(here.event("yes", ANN, ROOM, kind="edit", about=event.id, is_for_agent=True))
+        await here.take(here.event("yes", ANN, ROOM, kind=EventKind.EDIT, about=event.id, is_for_agent=True))
         await settled(here, room)
         assert tool.count == 0
         await here.check()

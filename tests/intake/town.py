@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from hansard.delivery.files import files_of
+from hansard.domain.deliveries import Delivery, Operation, delivery_id
 from hansard.domain.entries import Entry
 from hansard.domain.messages import Message, Role
 from hansard.domain.settings import Channels, Pairing, Person, Resets, Settings
@@ -166,6 +168,31 @@ class Town:
     def told_at_home(self, chat: str) -> list[str]:
         """What people without a session were told in a chat."""
         return [body["parts"][0]["text"] for body in self.at_home("message.added") if body.get("chat", "") == chat]
+
+    async def deliver(self) -> dict[str, str]:
+        """Show everything that waits, as a dispatcher does; return the receipts by what is said."""
+        shown: dict[str, str] = {}
+        for waiting in await self.record.outbox.waiting("matrix"):
+            message = await self.record.outbox.read_message(waiting.session_id, waiting.message_id)
+            files = range(1, len(files_of(message)) + 1)
+            texts = [(0, len(message.text.encode())), *((number, 0) for number in files)]
+            for place, (file, size) in enumerate(texts, 1):
+                delivery = Delivery(
+                    id=delivery_id(message.id, waiting.chat, place),
+                    session_id=waiting.session_id,
+                    channel="matrix",
+                    target=waiting.chat,
+                    message_id=message.id,
+                    operation=Operation.POST,
+                    end_bytes=size,
+                    file=file,
+                )
+                await self.record.outbox.begin(delivery)
+                receipt = f"$post-{message.id}-{place}"
+                await self.record.move_delivery(waiting.session_id, delivery.id, "sent", receipt=receipt)
+                shown.setdefault(message.text, receipt)
+            await self.record.outbox.settle(waiting.session_id, message.id, waiting.chat)
+        return shown
 
     async def count_sessions(self) -> int:
         """How many sessions there are."""

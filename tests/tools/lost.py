@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from hansard.domain.entries_agent import QuestionAsked
 from hansard.domain.messages import Message, ToolCall
 from hansard.record.api import Record
 from tests.tools.servers import ROOT, environment
@@ -58,7 +59,8 @@ async def die(home: Path, words: str, calls: list[tuple[str, str, str]], asked: 
                     await seen(record, words)
                     os._exit(EXIT_CODE)
             if asked:
-                await turn.ask(Message.notice("May I?"), asked, [("", "")])
+                question = QuestionAsked(turn_id="", call_id=asked, message_id="", people=(("", ""),))
+                await turn.ask(Message.notice("May I?"), question)
             os._exit(EXIT_CODE)
 
 

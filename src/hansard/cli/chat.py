@@ -47,19 +47,23 @@ class Chat:
     def __init__(self, app: App, options: Options) -> None:
         """Nothing is on the screen yet."""
         self._app = app
-        self._typed: asyncio.Queue[str] = asyncio.Queue()
+        self._typed: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        """Texts, each with the question that was on the screen when it was typed."""
         self._stopping: set[asyncio.Task[None]] = set()
         self._labelled = False
         self._untaken = 0
         self.screen = Screen(
-            handlers=Handlers(submit=self._typed.put_nowait, interrupt=self._interrupt, leave=self._leave),
+            handlers=Handlers(submit=self._submit, interrupt=self._interrupt, leave=self._leave),
             status=self._status,
             completions=self._complete,
             history_path=options.home / "history",
             colour=wants_colour(app.settings.terminal.colour),
             reasoning=app.settings.terminal.reasoning,
         )
-        self.talk = Talk(app, self.screen.show)
+        self.talk = Talk(app, self.screen.show, self.screen.drawn)
+
+    def _submit(self, text: str) -> None:
+        self._typed.put_nowait((text, self.talk.drawn_question))
 
     async def run(self) -> None:
         """Talk until the person leaves."""
@@ -82,10 +86,10 @@ class Chat:
     async def _work(self) -> None:
         """Take what is typed, one after the other."""
         while True:
-            text = await self._typed.get()
+            text, drawn = await self._typed.get()
             self._untaken += 1
             try:
-                await self.talk.take(text)
+                await self.talk.take(text, drawn)
             except HansardError as error:
                 words = str(error)
                 self.note(f"{words[:1].upper()}{words[1:]}. {NOT_TAKEN}")

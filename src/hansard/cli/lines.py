@@ -125,7 +125,7 @@ async def talk_in_lines(options: Options) -> int:
     """Talk through pipes until the input ends."""
     async with opened(options) as app:
         shown = Shown(Output(json=options.json))
-        talk = Talk(app, shown.put)
+        talk = Talk(app, shown.put, shown.idle)
         tasks: list[asyncio.Task[None]] = [asyncio.create_task(shown.write()), asyncio.create_task(talk.failed())]
         try:
             if options.resume == "":

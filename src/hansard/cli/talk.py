@@ -23,7 +23,7 @@ from hansard.intake.people import terminal_owner
 from hansard.intake.speak import busy_of, speak
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from hansard.app.wiring import App
     from hansard.domain.conversation import Conversation
@@ -71,15 +71,22 @@ async def before_last_exchange(app: App, session_id: str) -> str:
     return str(min(placed.seq for placed in exchange) - 1 if exchange else conversation.seq)
 
 
+async def drawn_at_once() -> None:
+    """Wait for nothing: what was shown is to be seen."""
+
+
 class Talk:
     """Somebody talks: in one session at a time, which a command may change."""
 
-    def __init__(self, app: App, show: Callable[[Entry | Chunk], None]) -> None:
-        """Nobody has said anything, and no session exists for it."""
+    def __init__(
+        self, app: App, show: Callable[[Entry | Chunk], None], drawn: Callable[[], Awaitable[None]] = drawn_at_once
+    ) -> None:
+        """Nobody has said anything, and no session exists for it. `drawn` waits until what was shown is to be seen."""
         self.app = app
         self.session_id = ""
         self.conversation: Conversation | None = None
         self._show = show
+        self._drawn = drawn
         self._listed: tuple[str, ...] = ()
         self._told: list[Message] = []
         self._hidden: set[str] = set()
@@ -88,6 +95,10 @@ class Talk:
         self._moved = asyncio.Event()
         self.asked = asyncio.Event()
         """Set while a turn waits for a yes or a no."""
+        self.drawn_question = ""
+        """The notice of the last question that was drawn."""
+        self._question = ""
+        self._drawing: set[asyncio.Task[None]] = set()
         self._own_turns: set[str] = set()
         self.failed_turns = 0
         """How many of the turns that were asked for here ended otherwise than well."""
@@ -101,18 +112,25 @@ class Talk:
         self.conversation = await self.app.record.conversation(found.session_id)
         self._following = asyncio.create_task(self._follow(found))
 
-    async def take(self, text: str) -> None:
-        """Record what was typed, and do what it asks for."""
+    async def take(self, text: str, drawn: str | None = None) -> None:
+        """Record what was typed, and do what it asks for.
+
+        `drawn` is the question that was to be seen when it was typed: what was typed before answers no question.
+        None: it was typed just now.
+        """
         if not text.strip():
             return
         self.asked.clear()
+        if self._drawing:
+            await asyncio.wait(self._drawing)
+        answers = (self.drawn_question if drawn is None else drawn) == self._question
         if not self.session_id:
             session = await self.app.record.create_session(source=SOURCE, owner=owner_of(self.app))
             await self.enter(Found(session.id, "0"))
         await self._record_told()
         parsed = parse(text)
         if parsed is not None and parsed.name == "file":
-            await self._say(Message.user(await message_parts(self.app.record, parsed.argument)))
+            await self._say(Message.user(await message_parts(self.app.record, parsed.argument)), answers=False)
             return
         if parsed is not None:
             outcome = await run_command(self._scene(), text, parsed)
@@ -125,14 +143,15 @@ class Talk:
                 self._own_turns.add(outcome.wake)
                 self.app.runner.wake(self.session_id, outcome.wake)
             return
-        await self._say(Message.user(unescaped(text)))
+        await self._say(Message.user(unescaped(text)), answers=answers)
 
-    async def _say(self, message: Message) -> None:
+    async def _say(self, message: Message, *, answers: bool) -> None:
         """Record what was said, and let it be answered."""
         busy = await busy_of(self.app.record, self.session_id, self.app.settings.busy)
-        spoken = await speak(self.app.record, self.session_id, [message], busy)
-        self._own_turns.add(spoken.turn_id)
-        self.app.runner.wake(self.session_id, spoken.turn_id)
+        spoken = await speak(self.app.record, self.session_id, [message], busy, answers=answers)
+        if spoken.turn_id:
+            self._own_turns.add(spoken.turn_id)
+            self.app.runner.wake(self.session_id, spoken.turn_id)
 
     def told(self, text: str) -> None:
         """A fixed notice was shown while nothing could be recorded: it is, as soon as something can (L1)."""
@@ -210,8 +229,22 @@ class Talk:
     def _note_question(self, entry: Entry) -> None:
         if isinstance(entry.body, QuestionAsked):
             self.asked.set()
+            self._question = entry.body.message_id
+            task = asyncio.create_task(self._note_shown(entry.session_id, entry.body.message_id))
+            self._drawing.add(task)
+            task.add_done_callback(self._drawing.discard)
         elif isinstance(entry.body, QuestionAnswered | TurnEnded):
             self.asked.clear()
+
+    async def _note_shown(self, session_id: str, message_id: str) -> None:
+        """Note that a question was drawn: from then on it can be answered here."""
+        try:
+            await self._drawn()
+            self.drawn_question = message_id
+            await self.app.record.books.questions.note_shown(session_id, message_id)
+        except Exception as error:  # noqa: BLE001  # boundary: process edge
+            if not self._failed.done():
+                self._failed.set_exception(error)
 
     def _note_end(self, entry: Entry) -> None:
         body = entry.body

@@ -14,6 +14,7 @@ import msgspec
 
 from hansard.domain.access import Standing
 from hansard.domain.messages import Message
+from hansard.domain.questions import Given
 from hansard.domain.resets import Began
 from hansard.domain.settings import Busy, Pairing, Resets
 
@@ -33,6 +34,8 @@ class Manner(StrEnum):
     """To Hansard: what it does follows in other commits."""
     NEW = "new"
     """To Hansard: a new session is to begin, in this commit."""
+    ANSWER = "answer"
+    """To Hansard: what a turn asks is answered, in this commit."""
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +62,12 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """What the person has to know about it, such as that a file was not kept."""
     cursor: str = ""
     """How far the platform's stream is received with this; empty: not yet further."""
+    answer: Given | None = None
+    """What it answers, if a question waits for that; with ANSWER it is nothing else."""
+    is_direct: bool = False
+    """Whether only this person and the agent are in the chat."""
+    otherwise: Manner | None = None
+    """How an ANSWER was said that answers no question; None: nothing of it is kept."""
 
 
 class Moved(NamedTuple):

@@ -42,17 +42,32 @@ class FileTranscribed(Body, frozen=True):
 class QuestionAsked(Body, frozen=True):
     """A turn waits for a yes before it runs a call. `message_id` is the notice that asks.
 
-    `people`: who may answer, and in which chat; both are empty at the terminal.
+    `people`: who may answer, and in which chat; both are empty at the terminal. `call_hash` is of the exact call,
+    `scopes` are the answers that are offered. Questions of older versions have neither.
     """
 
     turn_id: str
     call_id: str
     message_id: str
     people: tuple[tuple[str, str], ...]
+    tool: str = ""
+    call_hash: str = ""
+    code: str = ""
+    scopes: tuple[str, ...] = ()
+
+
+class QuestionShown(Body, frozen=True):
+    """The terminal has drawn a question. In chats its delivery says so."""
+
+    turn_id: str
+    message_id: str
 
 
 class QuestionAnswered(Body, frozen=True):
-    """A question is over. `by` is who answered, in `message_id`; empty when nobody did in time."""
+    """A question is over. `by` is who answered, in `message_id`; empty when nobody did in time.
+
+    `number` counts the questions of the turn. `author` and `chat` are the person's, as the question named them.
+    """
 
     turn_id: str
     call_id: str
@@ -60,3 +75,16 @@ class QuestionAnswered(Body, frozen=True):
     by: str = ""
     message_id: str = ""
     reason: str = ""
+    scope: str = ""
+    number: int = 0
+    tool: str = ""
+    call_hash: str = ""
+    author: str = ""
+    chat: str = ""
+
+
+class QuestionGuessed(Body, frozen=True):
+    """Somebody gave a code that fits no question which waits for them."""
+
+    person: str
+    chat: str = ""

@@ -1,8 +1,8 @@
 """Whether a call may be run: by the rules, or by a yes of those who asked, in the chat in which they asked.
 
 Reads: the rules; who is answered by the turn. Writes: the question, as a notice and as a fact; a no when time is over.
-Invariants: nothing is run before its yes is recorded; one question at a time, so that a yes means one call; only those
-whom the turn answers can say it, where they asked.
+Invariants: nothing is run before its yes is recorded; the yes is for the exact call that was shown, by its hash; one
+question at a time; only those whom the turn answers can say it, where they asked; arguments are shown whole.
 On crash: the call was not begun. The turn is lost, and a yes that comes later answers nothing.
 """
 
@@ -10,14 +10,21 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.conversation import last_exchange
 from hansard.domain.entries import Entry
-from hansard.domain.entries_agent import QuestionAnswered
-from hansard.domain.messages import Message, Role
+from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked
+from hansard.domain.messages import File, Message, Part, Role, Text
 from hansard.domain.permissions import Verdict, decide
-from hansard.domain.questions import Answered
+from hansard.domain.questions import Answered, Scope, hash_call, new_question_code
+from hansard.domain.showing import (
+    FILE_BYTES_MAX,
+    TERMINAL_CHARACTERS_MAX,
+    fits_in_post,
+    show_arguments,
+    show_name,
+)
 from hansard.domain.tools import ToolScene
 
 if TYPE_CHECKING:
@@ -27,11 +34,14 @@ if TYPE_CHECKING:
     from hansard.record.api import Record
     from hansard.record.turn import Turn
 
-ARGUMENTS_CHARACTERS_MAX = 3000
-"""What people are shown of a call's arguments; how much is left out is said."""
-
 Person = tuple[str, str]
 """Somebody, as the platform calls them, and the chat in which they asked; both empty at the terminal."""
+
+FILE_NAME = "arguments.txt"
+
+CHANGED = "The call was changed after people were asked about it. It was not run."
+TOO_LONG = "The arguments of {tool} are too long to be shown to anybody, so nobody can allow it. It was not run."
+NOT_JSON = "The arguments of {tool} are not a JSON object: {why}. Nobody was asked, and it was not run."
 
 
 def people_of(conversation: Conversation, turn_id: str) -> list[Person]:
@@ -42,6 +52,13 @@ def people_of(conversation: Conversation, turn_id: str) -> list[Person]:
         earlier = [placed.message for placed in last_exchange(conversation)]
         said = [message for message in earlier if message.role == Role.USER and not message.is_observed]
     return sorted({(message.author, message.chat) for message in said})
+
+
+class Question(NamedTuple):
+    """What people are asked: the words, what is attached to them, and what the record keeps of it."""
+
+    parts: tuple[Part, ...]
+    asked: QuestionAsked
 
 
 class Permits:
@@ -72,52 +89,98 @@ class Permits:
             return f"The tool {call.name} is not allowed here, by the settings. It was not run."
         if self._policy.ask_seconds <= 0:
             return f"The tool {call.name} needs a yes of the person, and nobody can be asked here. It was not run."
-        answered = await self._ask(question_text(call, self._policy.ask_seconds), call.id)
+        return await self._ask_about(call)
+
+    async def _ask_about(self, call: ToolCall) -> str:
+        """Ask people about a call; return why it is not run, empty when they allow exactly this call."""
+        try:
+            shown = show_arguments(call.arguments)
+        except ValueError as error:
+            return NOT_JSON.format(tool=call.name, why=error)
+        if not self._can_be_shown(shown):
+            return TOO_LONG.format(tool=call.name)
+        answered = await self._ask(await self._question(call, shown))
         if not answered.yes and not answered.by:
-            await self._turn.append(Message.notice(f"Nobody answered in time, so {call.name} was not run."))
+            await self._turn.append(Message.notice(f"Nobody answered in time, so {show_name(call.name)} was not run."))
         if answered.yes:
-            return ""
+            return "" if answered.call_hash == hash_call(call.name, call.arguments) else CHANGED
         why = f": {answered.reason}" if answered.reason else ""
         return f"The person did not allow this call{why}. It was not run."
 
+    def _can_be_shown(self, shown: str) -> bool:
+        if any(chat for _, chat in self._people):
+            return len(shown.encode()) <= FILE_BYTES_MAX
+        return len(shown) <= TERMINAL_CHARACTERS_MAX
+
+    async def _question(self, call: ToolCall, shown: str) -> Question:
+        """Return what people are asked about a call. What is too long for a post is attached to it, whole."""
+        code = new_question_code()
+        is_attached = any(chat for _, chat in self._people) and not fits_in_post(shown)
+        lines = "\n".join(f"    {line}" for line in shown.splitlines())
+        given = f"the arguments in the attached file {FILE_NAME}?" if is_attached else f"this?\n\n{lines}"
+        parts: list[Part] = [
+            Text(f"May I run the tool {show_name(call.name)} with {given}\n\n{self._how_to_answer(code)}")
+        ]
+        if is_attached:
+            data = shown.encode()
+            blob = await self._record.put_blob(data)
+            parts.append(File(blob=blob, name=FILE_NAME, media_type="text/plain", size_bytes=len(data)))
+        asked = QuestionAsked(
+            turn_id="",
+            call_id=call.id,
+            message_id="",
+            people=tuple(self._people),
+            tool=call.name,
+            call_hash=hash_call(call.name, call.arguments),
+            code=code,
+            scopes=(Scope.ONCE, Scope.NO),
+        )
+        return Question(tuple(parts), asked)
+
+    def _how_to_answer(self, code: str) -> str:
+        """Return how a question is answered, where it is asked."""
+        seconds = self._policy.ask_seconds
+        time = f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} seconds"  # noqa: PLR2004
+        late = f"Without an answer within {time} it is a no."
+        if self._owner.startswith("room:"):
+            return (
+                f"Answer with /yes {code} or /no {code}, by a reply to this message (yes or no), or by 👍 or 👎 on it. "
+                f"A reason after /no {code} is given to the model. {late}"
+            )
+        return f"Say yes or no (/yes {code}, /no {code}). A reason after a no is given to the model: no, REASON. {late}"
+
     async def agree(self, text: str, what: str) -> bool:
         """Ask those whom the turn answers something, and return whether they say yes."""
-        return self._policy.ask_seconds > 0 and (await self._ask(text, what)).yes
+        if self._policy.ask_seconds <= 0:
+            return False
+        code = new_question_code()
+        asked = QuestionAsked(
+            turn_id="",
+            call_id=what,
+            message_id="",
+            people=tuple(self._people),
+            call_hash=hash_call("", what),
+            code=code,
+            scopes=(Scope.ONCE, Scope.NO),
+        )
+        return (await self._ask(Question((Text(f"{text}\n\n{self._how_to_answer(code)}"),), asked))).yes
 
-    async def _ask(self, text: str, what: str) -> Answered:
+    async def _ask(self, question: Question) -> Answered:
         """Ask, and wait for the answer, no longer than the settings say."""
         seconds = self._policy.ask_seconds
         async with self._lock:
-            number = await self._turn.ask(Message.notice(text), what, self._people)
+            number = await self._turn.ask(Message.make(Role.NOTICE, question.parts), question.asked)
             try:
                 async with asyncio.timeout(seconds):
-                    return await self._answer(what)
+                    return await self._answer(number)
             except TimeoutError:
                 return await self._turn.settle_question(number, f"nobody answered within {seconds:g} s")
 
-    async def _answer(self, call_id: str) -> Answered:
+    async def _answer(self, number: int) -> Answered:
         session_id, fence = self._turn.session_id, self._turn.fence
         async with aclosing(self._record.follow(session_id, fence, chunks=False)) as items:
             async for item in items:
                 body = item.body if isinstance(item, Entry) else None
-                if isinstance(body, QuestionAnswered) and (body.turn_id, body.call_id) == (self._turn.id, call_id):
-                    return Answered(yes=body.yes, by=body.by, reason=body.reason)
+                if isinstance(body, QuestionAnswered) and (body.turn_id, body.number) == (self._turn.id, number):
+                    return Answered(yes=body.yes, by=body.by, reason=body.reason, call_hash=body.call_hash)
         raise AssertionError("a follower never ends")
-
-
-def question_text(call: ToolCall, seconds: float) -> str:
-    """Return what people are asked: the whole call, as far as it can be read, in lines that nothing can leave."""
-    shown = call.arguments[:ARGUMENTS_CHARACTERS_MAX]
-    lines = "\n".join(f"    {printable(line)}" for line in shown.splitlines() or [""])
-    left_out = len(call.arguments) - len(shown)
-    more = f"\n({left_out} more characters are not shown.)" if left_out else ""
-    minutes = f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} seconds"  # noqa: PLR2004
-    return (
-        f"May I run the tool {printable(call.name)} with this?\n\n{lines}{more}\n\n"
-        f"Say yes or no (/yes, /no). Without an answer within {minutes} it is a no."
-    )
-
-
-def printable(text: str) -> str:
-    """Return a text without signs that change how others are shown."""
-    return "".join(sign if sign.isprintable() else "\ufffd" for sign in text.replace("\t", "  "))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hansard.record.turn import Turn
 
 GOES_ON = "Hansard was stopped in the middle of this answer, and goes on with it now."
-ASKS = "Hansard was stopped in the middle of this answer. Shall it go on?\n\nSay yes or no (/yes, /no)."
+ASKS = "Hansard was stopped in the middle of this answer. Shall it go on?"
 
 
 async def queue_lost(agent: Agent) -> list[TurnInfo]:

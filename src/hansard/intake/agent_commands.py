@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING
 
 from hansard.domain.budgets import left_text
 from hansard.domain.chats import person_owner
+from hansard.domain.questions import NOTHING_WAITS, read_command
 from hansard.intake import handlers
 from hansard.intake.handlers import Outcome
 
 if TYPE_CHECKING:
+    from hansard.domain.questions import Given
     from hansard.intake.handlers import Scene
 
 MEMORY_HELP = "/memory lists; /memory add TEXT, /memory edit ID TEXT, /memory forget ID."
 
 
 async def yes(scene: Scene, argument: str) -> Outcome:
-    """Let the call be run that waits for it."""
-    del argument
-    return Outcome(await answer(scene, yes=True), scene.session_id)
+    """Let the call be run that waits for it: once, or as the argument says."""
+    return Outcome(await answer(scene, read_command(argument, yes=True)), scene.session_id)
 
 
 async def no(scene: Scene, argument: str) -> Outcome:
-    """Let the call not be run that waits for it."""
-    del argument
-    return Outcome(await answer(scene, yes=False), scene.session_id)
+    """Let the call not be run that waits for it; the model is given the reason."""
+    return Outcome(await answer(scene, read_command(argument, yes=False)), scene.session_id)
 
 
 async def memory(scene: Scene, argument: str) -> Outcome:
@@ -44,15 +44,14 @@ async def file(scene: Scene, argument: str) -> Outcome:
     return Outcome("Send the file in this chat itself; /file is for the terminal.", scene.session_id)
 
 
-async def answer(scene: Scene, *, yes: bool) -> str:
-    """Answer the question that waits in this session."""
-    author = scene.author if scene.chat else ""
-    answered = await scene.record.books.questions.answer(
-        scene.session_id, yes=yes, author=author, chat=scene.chat, by=author or scene.owner
-    )
-    if not answered:
-        return "Nothing waits for your answer here."
-    return "It is run." if yes else "It is not run."
+async def answer(scene: Scene, given: Given) -> str:
+    """Answer the question that waits in this session, at the terminal. In chats the record takes answers as they come.
+
+    A command that comes here from a chat is too old to answer anything.
+    """
+    if scene.chat:
+        return NOTHING_WAITS
+    return await scene.record.books.questions.answer(scene.session_id, given, by=scene.owner)
 
 
 async def remember(scene: Scene, argument: str) -> str:

@@ -55,8 +55,8 @@ COMMANDS: dict[str, Command] = {
         Command("model", "[name]", "Ask another model from here on; alone, shows it.", model_commands.model),
         Command("status", "", "Show session, model and the state of the record.", handlers.status),
         Command("usage", "", "Show tokens and cost, and what is left today.", agent_commands.usage),
-        Command("yes", "", "Let the tool run that asks for it.", agent_commands.yes),
-        Command("no", "", "Do not let it run.", agent_commands.no),
+        Command("yes", "[code]", "Let the tool run that asks for it.", agent_commands.yes),
+        Command("no", "[code] [why]", "Do not let it run; the model is told why.", agent_commands.no),
         Command(
             "file", "path [words]", "At the terminal: show the model a file.", agent_commands.file, agent_commands.file
         ),

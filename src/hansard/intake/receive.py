@@ -23,7 +23,6 @@ from hansard.domain.ids import HOME_JOURNAL, log_path
 from hansard.domain.limits import TITLE_CHARACTERS_MAX
 from hansard.domain.messages import Message, Part, Role, Text, TextForm
 from hansard.domain.notices import language
-from hansard.domain.questions import answer_of
 from hansard.domain.ranks import is_denied
 from hansard.domain.settings import Busy
 from hansard.domain.settings_channels import Answers, Rooms
@@ -35,6 +34,7 @@ from hansard.errors import (
     RecordRefused,
     RecordUnavailable,
 )
+from hansard.intake.answers import answers, is_choice, read_answer
 from hansard.intake.chat_commands import ChatCommands, Place
 from hansard.intake.comings import Comings
 from hansard.intake.commands import Parsed, names, parse
@@ -101,12 +101,6 @@ def mention_of(account: str) -> re.Pattern[str]:
     localpart = account.removeprefix("@").partition(":")[0]
     names = "|".join(re.escape(name) for name in (account, localpart) if name)
     return re.compile(rf"\s*@?(?:{names})\s*[:,]?\s+(?=/)", re.IGNORECASE)
-
-
-async def is_asked(record: Record, place: Place) -> bool:
-    """Return whether a turn waits for an answer of this person, in this chat."""
-    session_id = await record.inbox.busy_session(place.key)
-    return bool(session_id) and await record.books.questions.waits(session_id, place.identity, place.chat)
 
 
 async def busy_in(record: Record, key: str, otherwise: Busy) -> Busy:
@@ -274,19 +268,13 @@ class Intake:
         """Somebody said something."""
         wants_answer = event.reply is Reply.ANSWER
         is_meant = self._is_for_agent(event)
-        if wants_answer and not is_meant and (await self._is_answer(event) or await self._is_command(event)):
+        if wants_answer and not is_meant and await self._is_command(event):
             event = msgspec.structs.replace(event, is_for_agent=True)
         if not self._is_for_agent(event) and not self._options.observe:
             await self._ignore(event, cursor)
             return None
         text = event.command or self._mention.sub("", event.words, count=1)
         return await self._say(event, cursor, parse(text) if wants_answer and self._is_for_agent(event) else None)
-
-    async def _is_answer(self, event: Event) -> bool:
-        """Return whether somebody answers what a turn asks them here: they need not name the agent for that."""
-        if answer_of(event.words.strip().removeprefix("/")) is None:
-            return False
-        return await self._persist(lambda: is_asked(self._record, self._place(event)))
 
     async def _is_command(self, event: Event) -> bool:
         """Return whether somebody who may gives one of Hansard's own commands: nobody else is meant by it."""
@@ -314,12 +302,14 @@ class Intake:
 
     def _manner(self, event: Event, parsed: Parsed | None, *, may_begin: bool) -> Manner:
         """Return how something was said. What waited for its keys was said when it was sent, however late it comes."""
-        if not self._is_for_agent(event):
+        if event.kind is not EventKind.ANSWER and not self._is_for_agent(event):
             return Manner.OBSERVED
-        if event.reply is not Reply.ANSWER:
+        if event.kind is not EventKind.ANSWER and event.reply is not Reply.ANSWER:
             return Manner.KEPT
         if self._age.seconds(event.sent_at_ms) > self._options.answer_age_seconds_max:
             return Manner.LATE
+        if answers(event, parsed):
+            return Manner.ANSWER
         if parsed is None:
             return Manner.ASK
         return Manner.NEW if parsed.name == "new" and may_begin else Manner.COMMAND
@@ -347,7 +337,11 @@ class Intake:
             notes = [each.note for each in fetched if each.note]
         if event.reply is Reply.EXPLAIN:
             notes.append(self._notices.unanswerable)
-        message = message_of(event, place, parts, manner, is_command=parsed is not None)
+        kept = Manner.KEPT if self._is_for_agent(event) else Manner.OBSERVED if self._options.observe else None
+        otherwise = kept if manner is Manner.ANSWER else None
+        is_late = event.id in (self._held or ())  # it could be read only now, so it was said before
+        given = None if is_late else read_answer(event, parsed, manner, self._channel.account)
+        message = message_of(event, place, parts, otherwise or manner, is_command=parsed is not None)
         title = " ".join(parsed.argument.split())[:TITLE_CHARACTERS_MAX] if parsed is not None else ""
         return Arrival(
             **place._asdict(),
@@ -358,13 +352,23 @@ class Intake:
             title=title if manner is Manner.NEW and title else None,
             notes=tuple(notes) if manner is not Manner.OBSERVED else (),
             cursor=cursor,
+            answer=given,
+            is_direct=event.is_direct,
+            otherwise=otherwise,
         )
 
     # Other events.
 
+    async def _choice(self, event: Event, cursor: str) -> Wake | None:
+        """Somebody chose an answer beside a post. A sign that is no answer to a question is kept as what it says."""
+        if not is_choice(event):
+            await self._ignore(event, cursor)
+            return None
+        return await self._say(event, cursor, None)
+
     async def _edit(self, event: Event, cursor: str) -> Wake | None:
         """Somebody changed what they had said. What was not known before is new to the agent, and never a command."""
-        if await self._record.inbox.edit_message(self._change(event, cursor)) is not None:
+        if await self._record.inbox.edit_message(change_of(self._channel, self._people, event, cursor)) is not None:
             return None
         if not self._is_for_agent(event) or not event.text:
             await self._ignore(event, cursor)
@@ -373,20 +377,8 @@ class Intake:
 
     async def _deletion(self, event: Event, cursor: str) -> None:
         """Something that was said was deleted."""
-        if await self._record.inbox.retract_message(self._change(event, cursor)) is None:
+        if await self._record.inbox.retract_message(change_of(self._channel, self._people, event, cursor)) is None:
             await self._ignore(event, cursor)
-
-    def _change(self, event: Event, cursor: str) -> Change:
-        return Change(
-            channel=self._channel.name,
-            account=self._channel.account,
-            event_id=event.id,
-            about=event.about,
-            identity=event.sender,
-            standing=self._people.standing(event.sender, event.chat),
-            text=event.text,
-            cursor=cursor,
-        )
 
     async def _unreadable(self, event: Event, cursor: str) -> None:
         """Something was said that cannot be read yet."""
@@ -441,9 +433,24 @@ HANDLERS: dict[EventKind, Handler] = {
     EventKind.UNREADABLE: Intake._unreadable,  # noqa: SLF001
     EventKind.INVITATION: Intake._invitation,  # noqa: SLF001
     EventKind.LEFT: Intake._ignore,  # noqa: SLF001
+    EventKind.ANSWER: Intake._choice,  # noqa: SLF001
     EventKind.COMPANY: Intake._company,  # noqa: SLF001
     EventKind.REPLACED: Intake._replaced,  # noqa: SLF001
 }
+
+
+def change_of(channel: Channel, people: People, event: Event, cursor: str) -> Change:
+    """Return how somebody changed what they had said."""
+    return Change(
+        channel=channel.name,
+        account=channel.account,
+        event_id=event.id,
+        about=event.about,
+        identity=event.sender,
+        standing=people.standing(event.sender, event.chat),
+        text=event.text,
+        cursor=cursor,
+    )
 
 
 def by_room(events: Sequence[Event]) -> list[list[Event]]:

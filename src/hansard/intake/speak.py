@@ -27,7 +27,7 @@ REOPENED = "This session had ended; it is open again."
 class Spoken(NamedTuple):
     """What was said is recorded: the position before it, and the turn that answers it.
 
-    `waits`: another turn ran at that moment.
+    `waits`: another turn ran at that moment. There is no turn when it answered a question of the one that runs.
     """
 
     after: str
@@ -35,27 +35,33 @@ class Spoken(NamedTuple):
     waits: bool = False
 
 
-async def speak(record: Record, session_id: str, messages: Sequence[Message], busy: Busy) -> Spoken:
-    """Record messages and ask for a turn. An ended session is reopened."""
+async def speak(
+    record: Record, session_id: str, messages: Sequence[Message], busy: Busy, *, answers: bool = False
+) -> Spoken:
+    """Record messages and ask for a turn. An ended session is reopened.
+
+    `answers`: whoever speaks sees the session, so that a plain yes answers what its turn asks.
+    """
     try:
-        return await _accept(record, session_id, messages, busy)
+        return await _accept(record, session_id, messages, busy, answers=answers)
     except SessionEnded:
         await record.reopen_session(session_id)
-    return await _accept(record, session_id, [Message.notice(REOPENED), *messages], busy)
+    return await _accept(record, session_id, [Message.notice(REOPENED), *messages], busy, answers=answers)
 
 
-async def _accept(record: Record, session_id: str, messages: Sequence[Message], busy: Busy) -> Spoken:
+async def _accept(record: Record, session_id: str, messages: Sequence[Message], busy: Busy, *, answers: bool) -> Spoken:
     """Record it, once: whether it was written after all is settled by repeating the same ids (L7)."""
     said = [(session_id, message) for message in messages]
     for _ in range(ATTEMPTS_MAX - 1):
         try:
-            accepted = await record.accept(said, queue_turn=True, busy=busy)
+            accepted = await record.accept(said, queue_turn=True, busy=busy, answers=answers)
             break
         except OutcomeUnknown:
             continue
     else:
-        accepted = await record.accept(said, queue_turn=True, busy=busy)
-    return Spoken(str(accepted.entries[0].seq - 1), accepted.turns[0].id, accepted.waits)
+        accepted = await record.accept(said, queue_turn=True, busy=busy, answers=answers)
+    turn_id = accepted.turns[0].id if accepted.turns else ""
+    return Spoken(str(accepted.entries[0].seq - 1), turn_id, accepted.waits)
 
 
 async def busy_of(record: Record, session_id: str, otherwise: Busy) -> Busy:

@@ -38,6 +38,9 @@ class EventKind(StrEnum):
     COMPANY = "company"
     """A direct chat is one no longer: others came into it, or are invited; `text` names them.
     Without a text: others can now come in or read without an invitation."""
+    ANSWER = "answer"
+    """A person chose one of the choices beside a post, by a button or a reaction: `about` is the post's receipt and
+    `choice` the id of the choice. A person's first answer to a post may come several times; `id` tells them apart."""
     REPLACED = "replaced"
     """The chat was given up for another one, which `about` names."""
 
@@ -87,6 +90,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     reply: Reply = Reply.ANSWER
     command: str = ""
     """What is read as a command, where that is not the text itself: `/new` of `/new@bot`. The text is what was said."""
+    choice: str = ""
+    """The id of the choice that was made, of an ANSWER."""
     gather_seconds: float = 0.0
     """For how long more of the same may follow, when a client sends what was said at once in several parts."""
 
@@ -123,6 +128,14 @@ class Reading(StrEnum):
     """As they are: read as Markdown, some of their signs would be missing."""
 
 
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer that people are offered beside a post."""
+
+    id: str
+    """At most 32 letters of ASCII; `yes` and `no` are what thumbs up and down mean where people react to posts."""
+    label: str
+
+
 class Post(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be shown. The same key again shows nothing twice, where the platform can promise that."""
 
@@ -136,6 +149,8 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
     """The receipt of the post that this replaces; empty for a new one."""
     reply_to: str = ""
     files: tuple[LocalFile, ...] = ()
+    choices: tuple[Choice, ...] = ()
+    """Answers that people can choose beside the words, where the channel shows choices."""
 
 
 def file_key(key: str, number: int) -> str:
@@ -172,6 +187,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it can say who is in a chat."""
     file_bytes_max: int = 0
     """Of one file; 0: it shows none."""
+    choices: bool = False
+    """Whether people can choose an answer beside a post, by a button or a reaction."""
     typing_seconds: float = 10.0
     """How often the sign that the agent writes has to be given again."""
 

@@ -239,12 +239,14 @@ class Record:
         cursor: Cursor | None = None,
         queue_turn: bool = False,  # noqa: FBT001, FBT002 - the shape of the design
         busy: Busy = Busy.QUEUE,
+        *,
+        answers: bool = False,
     ) -> home_ops.Accepted:
         """Record an inbound event with what it says, the turn it asks for and the platform's cursor: one commit.
 
-        `busy` says what becomes of a turn that runs meanwhile.
+        `busy` says what becomes of a turn that runs meanwhile. `answers`: a plain yes or no answers what it asks.
         """
-        inbound = describe_inbound(entries, intake, cursor, busy, queue_turn=queue_turn)
+        inbound = describe_inbound(entries, intake, cursor, busy, queue_turn=queue_turn, answers=answers)
         await check_blobs(self._caller, *(each for _, each in inbound.entries))
         cost = sum(len(each.data) for _, each in inbound.entries)
         return await self._caller.write(lambda tx: home_ops.accept(tx, inbound, self._caller.store.is_alive), cost=cost)

@@ -101,6 +101,7 @@ def describe_inbound(
     busy: Busy,
     *,
     queue_turn: bool,
+    answers: bool = False,
 ) -> home_ops.Inbound:
     """Check and clean an inbound event."""
     if len(entries) > UNIT_ENTRIES_MAX:
@@ -109,7 +110,7 @@ def describe_inbound(
     offered = tuple((session_id, messages.offer(each)) for session_id, each in entries)
     cleaned_intake = clean_struct(intake) if intake else None
     cleaned_cursor = clean_struct(cursor) if cursor else None
-    return home_ops.Inbound(offered, cleaned_intake, cleaned_cursor, queue_turn, busy)
+    return home_ops.Inbound(offered, cleaned_intake, cleaned_cursor, queue_turn, busy, answers)
 
 
 def describe_setting(name: str, value: str) -> SessionSet:

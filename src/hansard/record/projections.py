@@ -1,8 +1,8 @@
 """Projections: each entry's effect on the tables that are folds of the entries.
 
 Reads: what earlier entries of the same journal made of turn, turn_chat and person. Writes: session, turn, turn_chat,
-outbox, delivery, route, cursor, intake, held, invitation, access, pace, person, link_code. (How many messages a journal
-has and when it was last active stand in its own row, which changes with every entry anyway.)
+outbox, delivery, question, route, cursor, intake, held, invitation, access, pace, person, link_code. (How many messages
+a journal has and when it was last active stand in its own row, which changes with every entry anyway.)
 Invariants: a fold of one journal's entries; the same code serves commits, adoption, rebuild and verify (L9).
 On crash: nothing to do; projections commit with their entries.
 """
@@ -14,10 +14,18 @@ from typing import TYPE_CHECKING, Any
 from hansard.domain import entries as e
 from hansard.domain.access import DAY_MICROSECONDS, HOUR_MICROSECONDS, Grant
 from hansard.domain.chats import person_owner
-from hansard.domain.entries_agent import MemoryEdited, MemoryForgotten, MemoryNoted
+from hansard.domain.entries_agent import (
+    MemoryEdited,
+    MemoryForgotten,
+    MemoryNoted,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionGuessed,
+)
 from hansard.domain.entries_intake import InvitationAnswered, InvitationReceived
 from hansard.domain.entries_people import LinkShown, LinkTried, LinkVoided, PeopleDeclared, PersonLinked, PersonUnlinked
 from hansard.domain.messages import Role
+from hansard.domain.questions import guess_name
 from hansard.domain.turns import TurnState
 from hansard.record.sqlite.queries import SQL
 
@@ -180,6 +188,20 @@ def _turn_ended(run: Run, place: Place, body: e.TurnEnded) -> None:
     if body.state == TurnState.LOST:
         run(SQL.leave_turn_chats, (place.journal, body.turn_id))
     run(SQL.drop_turn_chats, (place.journal, body.turn_id))
+    run(SQL.drop_question, (place.journal, body.turn_id))
+
+
+def _question_asked(run: Run, place: Place, body: QuestionAsked) -> None:
+    for author, chat in body.people:
+        run(SQL.add_question, (place.journal, body.turn_id, author, chat, body.message_id, " ".join(body.scopes)))
+
+
+def _question_answered(run: Run, place: Place, body: QuestionAnswered) -> None:
+    run(SQL.drop_question, (place.journal, body.turn_id))
+
+
+def _question_guessed(run: Run, place: Place, body: QuestionGuessed) -> None:
+    run(SQL.count_pace, (guess_name(body.person), place.at, HOUR_MICROSECONDS))
 
 
 def _delivery_created(run: Run, place: Place, body: e.DeliveryCreated) -> None:
@@ -319,6 +341,9 @@ APPLY: dict[type[e.Body], Callable[[Run, Place, Any], None]] = {
     e.AccessAsked: _access_asked,
     e.AccessTried: _access_tried,
     e.AccessChanged: _access_changed,
+    QuestionAsked: _question_asked,
+    QuestionAnswered: _question_answered,
+    QuestionGuessed: _question_guessed,
     MemoryNoted: _memory_noted,
     MemoryEdited: _memory_edited,
     MemoryForgotten: _memory_forgotten,

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from hansard.domain.entries import Entry
-    from hansard.domain.entries_agent import FileTranscribed
+    from hansard.domain.entries_agent import FileTranscribed, QuestionAsked
     from hansard.domain.questions import Answered
     from hansard.record.calls import Caller
     from hansard.record.transaction import Transaction
@@ -136,10 +136,13 @@ class Turn:
         """What was kept is recorded; what came since is not."""
         self._kept = Kept(self._kept.abandoned, self._kept.facts[len(kept.facts) :])
 
-    async def ask(self, notice: Message, call_id: str, people: Sequence[tuple[str, str]]) -> int:
+    async def ask(self, notice: Message, asked: QuestionAsked) -> int:
         """Ask people about a call, and let the turn wait for it; return the question's number in this turn."""
-        asking = questions.Asking(offer(notice), call_id, tuple(people))
-        return await self._caller.write(lambda tx: questions.ask(tx, self._lease, asking))
+        offered = offer(notice)
+        await check_blobs(self._caller, offered)
+        body = msgspec.structs.replace(asked, turn_id=self.id, message_id=notice.id)
+        asking = questions.Asking(offered, body)
+        return await self._caller.write(lambda tx: questions.ask(tx, self._lease, asking), cost=len(offered.data))
 
     async def settle_question(self, number: int, reason: str) -> Answered:
         """End a question that nobody answered; return the answer, if it came after all."""

@@ -113,6 +113,7 @@ class Screen:
         self._output = output or Terminal.on(sys.stdout, colour=colour)
         self._view = View(width=self._output.get_size().columns, colour=colour and not self._plain, reasoning=reasoning)
         self._pending: list[str] = []
+        self._written = asyncio.Event()
         self._left = asyncio.Event()
         self._interrupted_at = -LEAVE_SECONDS
         self._timer: asyncio.TimerHandle | None = None
@@ -132,6 +133,12 @@ class Screen:
     def show(self, item: Entry | Chunk) -> None:
         """Take the next item of the record."""
         self._print(self._view.feed(item))
+
+    async def drawn(self) -> None:
+        """Wait until everything that was taken by `show` is on the terminal."""
+        while self._pending:
+            self._written.clear()
+            await self._written.wait()
 
     def note(self, text: str) -> None:
         """Print a fixed notice, dimmed."""
@@ -191,6 +198,7 @@ class Screen:
         text = "".join(self._pending)
         self._pending.clear()
         self._output.write_raw(text.replace("\n", "\r\n") if self._running and not self._plain else text)
+        self._written.set()
 
     def _draw(self) -> None:
         self._timer = None

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain import entries as e
 from hansard.domain.ids import HOME_JOURNAL, new_id
-from hansard.domain.messages import Role
+from hansard.domain.messages import Message, Role, join_own_text
+from hansard.domain.questions import read_words
 from hansard.domain.sessions import Link, Parent, Route
 from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnState
 from hansard.errors import NotFound, WrongState
 from hansard.record.operations.following import tell_followers
-from hansard.record.operations.messages import Offered, append, entry_value
+from hansard.record.operations.messages import Offered, add_message, append, entry_value, offer
+from hansard.record.operations.questions import Reply, judge, record_answer
 from hansard.record.operations.sessions import NewSession, create_session, end_session
 from hansard.record.operations.talk import meet_running_turn
 from hansard.record.operations.turns import find_turn, queue_turn, turn_value
@@ -44,6 +46,8 @@ class Inbound(NamedTuple):
     cursor: Cursor | None
     queue_turn: bool
     busy: Busy = Busy.QUEUE
+    answers: bool = False
+    """Whether a message may answer the question that waits in its session: it is typed by the person who sees it."""
 
 
 def home_journal(tx: Transaction, database_id: str = "", *, rebuilt: bool = False) -> Journal:
@@ -75,8 +79,10 @@ def accept(tx: Transaction, inbound: Inbound, is_alive: IsAlive) -> Accepted:
     if before is not None:
         accepted = _received_before(tx, home, before[0])
     else:
-        entries = tuple(append(tx, session_id, offered) for session_id, offered in inbound.entries)
-        sessions = dict.fromkeys(session_id for session_id, _ in inbound.entries) if inbound.queue_turn else ()
+        answered = [take_answer(tx, *each) if inbound.answers else None for each in inbound.entries]
+        entries = tuple(answer or append(tx, *each) for answer, each in zip(answered, inbound.entries, strict=True))
+        said_in = [entry.session_id for entry, answer in zip(entries, answered, strict=True) if answer is None]
+        sessions = dict.fromkeys(said_in) if inbound.queue_turn else {}
         for session_id in sessions:
             said = tuple(entry.id for entry in entries if entry.session_id == session_id and is_said(entry))
             tell_followers(tx, session_id, said)
@@ -96,6 +102,33 @@ def accept(tx: Transaction, inbound: Inbound, is_alive: IsAlive) -> Accepted:
     if cursor is not None:
         move_cursor(tx, cursor.channel, cursor.account, cursor.value)
     return accepted
+
+
+def take_answer(tx: Transaction, session_id: str, offered: Offered) -> e.Entry | None:
+    """Record a message that answers the question of the turn that runs, as an answer; None when it is none.
+
+    It is a notice of the person: the model is not given it. The same message again is the same answer.
+    """
+    body = offered.body
+    given = read_words(join_own_text(body.parts)) if body.role is Role.USER and not body.chat else None
+    if given is None:
+        return None
+    journal, row = tx.session(session_id)
+    notice = e.MessageAdded(role=Role.NOTICE, parts=body.parts, said_at=body.said_at, author=body.author or row.owner)
+    found = tx.find(journal, offered.id)
+    if found is not None:
+        is_same = found.kind == "message.added" and found.body == e.ENCODER.encode(notice)
+        return entry_value(session_id, offered.id, found, notice) if is_same else None
+    reply = Reply(given, body.author, "", body.author or row.owner, session_id=session_id)
+    judged = judge(tx, reply)
+    if not judged.is_answer:
+        return None
+    entry = add_message(tx, journal, Offered(offered.id, notice, e.ENCODER.encode(notice)))
+    if judged.question is not None:
+        record_answer(tx, reply, judged.question, offered.id)
+    else:
+        append(tx, session_id, offer(Message.notice(judged.told)))
+    return entry
 
 
 def _received_before(tx: Transaction, home: Journal, seq: int) -> Accepted:

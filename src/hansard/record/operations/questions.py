@@ -1,27 +1,47 @@
-"""Questions about tool calls: asked in a turn, answered by a message, a command, or by nobody in time."""
+"""Questions about tool calls: asked in a turn, shown to people, answered by one of them, or by nobody in time.
+
+Reads: open questions, deliveries, what was said since. Writes: question.asked, question.shown, question.answered,
+question.guessed.
+Invariants: an answer is judged in the commit that records it; it counts only from a person whom the question names, in
+the chat that it names, after the whole question was shown there, and once.
+On crash: a question whose turn is gone is answered by nobody.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain import entries as e
-from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked
-from hansard.domain.messages import Role, join_own_text
-from hansard.domain.questions import Answered, answer_of
+from hansard.domain import questions as q
+from hansard.domain.access import Pace
+from hansard.domain.chats import person_owner
+from hansard.domain.deliveries import DeliveryState, delivery_prefix
+from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked, QuestionGuessed, QuestionShown
+from hansard.domain.ids import HOME_JOURNAL
+from hansard.domain.messages import File, Role, join_text
+from hansard.domain.questions import Answered, Given, Scope
 from hansard.domain.turns import TurnState
+from hansard.record.operations.deliveries import delivery_value
 from hansard.record.operations.messages import Offered, add_message
 from hansard.record.operations.turns import Lease, check_fence, find_turn
+from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
+    from hansard.domain.deliveries import Delivery
     from hansard.record.journals import Journal
     from hansard.record.transaction import Transaction
+
+SINCE_ENTRIES_MAX = 10_000
+"""Entries after a question that are looked through; a plain yes after more than that answers nothing."""
 
 
 class Open(NamedTuple):
     """A question that waits for its answer."""
 
+    session_id: str
     number: int
     body: QuestionAsked
+    seq: int
 
 
 def question_id(turn_id: str, number: int) -> str:
@@ -36,11 +56,14 @@ def answer_id(turn_id: str, number: int) -> str:
 
 def last_question(tx: Transaction, journal: Journal, turn_id: str) -> Open | None:
     """Return the last question of a turn, answered or not."""
-    number, body = 0, None
-    while (found := tx.find(journal, question_id(turn_id, number + 1))) is not None:
-        number += 1
+    last = None
+    number = 1
+    while (found := tx.find(journal, question_id(turn_id, number))) is not None:
         body = e.decode_body(found.kind, found.version, found.body)
-    return Open(number, body) if isinstance(body, QuestionAsked) else None
+        if isinstance(body, QuestionAsked):
+            last = Open(journal.id, number, body, found.seq)
+        number += 1
+    return last
 
 
 def open_question(tx: Transaction, journal: Journal, turn_id: str) -> Open | None:
@@ -52,11 +75,10 @@ def open_question(tx: Transaction, journal: Journal, turn_id: str) -> Open | Non
 
 
 class Asking(NamedTuple):
-    """A question: the notice that asks it, and about which call."""
+    """A question: the notice that asks it, and what it is about. Whoever asks fills in the turn and the notice."""
 
     notice: Offered
-    call_id: str
-    people: tuple[tuple[str, str], ...]
+    body: QuestionAsked
 
 
 def ask(tx: Transaction, lease: Lease, asking: Asking) -> int:
@@ -68,11 +90,18 @@ def ask(tx: Transaction, lease: Lease, asking: Asking) -> int:
     check_fence(tx, lease)
     add_message(tx, journal, asking.notice)
     number = 1 if last is None else last.number + 1
-    body = QuestionAsked(
-        turn_id=lease.turn_id, call_id=asking.call_id, message_id=asking.notice.id, people=asking.people
-    )
-    tx.add(journal, question_id(lease.turn_id, number), body)
+    tx.add(journal, question_id(lease.turn_id, number), asking.body)
     return number
+
+
+def note_shown(tx: Transaction, session_id: str, message_id: str) -> None:
+    """Note that the terminal has drawn a question."""
+    journal, _ = tx.session(session_id)
+    running = find_turn(tx, journal, TurnState.RUNNING)
+    waiting = open_question(tx, journal, running.id) if running is not None else None
+    if waiting is None or waiting.body.message_id != message_id or tx.find(journal, f"~shown:{message_id}"):
+        return
+    tx.add(journal, f"~shown:{message_id}", QuestionShown(turn_id=waiting.body.turn_id, message_id=message_id))
 
 
 def settle(tx: Transaction, lease: Lease, number: int, reason: str) -> Answered:
@@ -81,67 +110,194 @@ def settle(tx: Transaction, lease: Lease, number: int, reason: str) -> Answered:
     found = tx.find(journal, answer_id(lease.turn_id, number))
     body = e.decode_body(found.kind, found.version, found.body) if found is not None else None
     if isinstance(body, QuestionAnswered):
-        return Answered(yes=body.yes, by=body.by, reason=body.reason)
+        return answered_value(body)
     check_fence(tx, lease)
     last = last_question(tx, journal, lease.turn_id)
     call_id = last.body.call_id if last is not None else ""
-    answer = QuestionAnswered(turn_id=lease.turn_id, call_id=call_id, yes=False, reason=reason)
+    answer = QuestionAnswered(turn_id=lease.turn_id, call_id=call_id, yes=False, reason=reason, number=number)
     tx.add(journal, answer_id(lease.turn_id, number), answer)
     return Answered(yes=False, reason=reason)
 
 
-class Reply(NamedTuple):
-    """What somebody answers, where; `message_id` when it was said in a message."""
+def answered_value(body: QuestionAnswered) -> Answered:
+    """Return how a question ended."""
+    return Answered(yes=body.yes, by=body.by, reason=body.reason, call_hash=body.call_hash)
 
-    yes: bool
+
+# Answers.
+
+
+class Reply(NamedTuple):
+    """What somebody answers, where. `session_id`: at the terminal, the session that it is said in."""
+
+    given: Given
     author: str
     chat: str
     by: str
-    message_id: str = ""
+    is_direct: bool = True
+    session_id: str = ""
 
 
-def reply(tx: Transaction, session_id: str, given: Reply) -> bool:
-    """Answer the question that waits in a session, if this person may, in this chat; return whether it was answered."""
-    journal, _ = tx.session(session_id)
-    running = find_turn(tx, journal, TurnState.RUNNING)
-    waiting = open_question(tx, journal, running.id) if running is not None else None
-    if running is None or waiting is None or (given.author, given.chat) not in waiting.body.people:
-        return False
+class Judged(NamedTuple):
+    """What an answer is: to a question; to none, with what the person is told; or no answer at all."""
+
+    question: Open | None = None
+    told: str = ""
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether it was meant as an answer, counted or not: it is said to nobody else."""
+        return self.question is not None or bool(self.told)
+
+
+def judge(tx: Transaction, reply: Reply) -> Judged:
+    """Return which question an answer counts for, now. A plain word that fits none says something else."""
+    found, told = find_meant(tx, reply)
+    if len(found) == 1 and not told:
+        return judge_one(tx, reply, found[0])
+    return Judged(told=told or (q.WHICH_OF_TWO if found else ""))
+
+
+def find_meant(tx: Transaction, reply: Reply) -> tuple[list[Open], str]:
+    """Return the questions that an answer may mean, or what the person is told because it says which one wrongly."""
+    given = reply.given
+    waiting = waiting_for(tx, reply)
+    if given.about:
+        return [each for each in waiting if given.about in receipts(tx, each, reply.chat)], ""
+    if not given.code:
+        if not waiting:
+            return [], "" if given.is_plain else q.NOTHING_WAITS
+        return waiting, "" if reply.is_direct else q.WHICH_IN_ROOM
+    if not may_guess(tx, guesser(reply)):
+        return [], q.TOO_MANY_GUESSES
+    found = [each for each in waiting if each.body.code == given.code]
+    if not found:
+        guess(tx, reply)
+    return found, "" if found else q.NO_SUCH_QUESTION
+
+
+def judge_one(tx: Transaction, reply: Reply, question: Open) -> Judged:
+    """Return whether an answer to one question counts."""
+    given = reply.given
+    is_named = bool(given.about or given.code) or not given.is_plain
+    if not is_shown(tx, question, reply.chat):
+        return Judged(told=q.NOT_DELIVERED if is_named else "")
+    if not is_named and not is_next(tx, question, reply):
+        return Judged()
+    if given.scope in {Scope.SESSION, Scope.ALWAYS} and given.scope not in question.body.scopes:
+        return Judged(told=q.NOT_OFFERED[given.scope])
+    return Judged(question)
+
+
+def record_answer(tx: Transaction, reply: Reply, question: Open, message_id: str) -> str:
+    """Record an answer that counts; return what the person is told about it."""
+    journal, _ = tx.session(question.session_id)
+    body, given = question.body, reply.given
     answered = QuestionAnswered(
-        turn_id=running.id, call_id=waiting.body.call_id, yes=given.yes, by=given.by, message_id=given.message_id
+        turn_id=body.turn_id,
+        call_id=body.call_id,
+        yes=given.yes,
+        by=reply.by,
+        message_id=message_id,
+        reason=given.reason,
+        scope=given.scope,
+        number=question.number,
+        tool=body.tool,
+        call_hash=body.call_hash,
+        author=reply.author,
+        chat=reply.chat,
     )
-    tx.add(journal, answer_id(running.id, waiting.number), answered)
-    return True
+    tx.add(journal, answer_id(body.turn_id, question.number), answered)
+    return q.TAKEN[given.scope]
 
 
-def waits(tx: Transaction, session_id: str, author: str, chat: str) -> bool:
-    """Return whether a turn waits for an answer of this person, in this chat."""
-    journal, _ = tx.session(session_id)
-    running = find_turn(tx, journal, TurnState.RUNNING)
-    waiting = open_question(tx, journal, running.id) if running is not None else None
-    return waiting is not None and (author, chat) in waiting.body.people
-
-
-def take_answers(tx: Transaction, session_id: str, message_ids: tuple[str, ...], account: str = "") -> tuple[str, ...]:
-    """Take messages that say yes or no as the answer that a turn waits for; return those that are something else.
-
-    An answer goes into the running turn, with the results, so that the model reads it there and not once more.
-    """
-    journal, row = tx.session(session_id)
-    others = []
-    for message_id in message_ids:
+def waiting_for(tx: Transaction, reply: Reply) -> list[Open]:
+    """Return the questions that wait for an answer of a person in a chat, or at the terminal in a session."""
+    if not reply.chat:
+        journal, _ = tx.session(reply.session_id)
         running = find_turn(tx, journal, TurnState.RUNNING)
-        found = tx.find(journal, message_id) if running is not None else None
-        body = e.decode_body(found.kind, found.version, found.body) if found is not None else None
-        is_said = isinstance(body, e.MessageAdded) and body.role == Role.USER
-        said = answer_of(join_own_text(body.parts), account) if is_said and isinstance(body, e.MessageAdded) else None
-        if running is None or said is None or not isinstance(body, e.MessageAdded):
-            others.append(message_id)
+        waiting = open_question(tx, journal, running.id) if running is not None else None
+        return [waiting] if waiting is not None and (reply.author, "") in waiting.body.people else []
+    found = []
+    for session_id, turn_id in tx.rows(SQL.list_questions, (reply.author, reply.chat)):
+        journal, _ = tx.session(session_id)
+        waiting = open_question(tx, journal, turn_id)
+        if waiting is not None and (reply.author, reply.chat) in waiting.body.people:
+            found.append(waiting)
+    return found
+
+
+def deliveries_of(tx: Transaction, question: Open, chat: str) -> list[Delivery]:
+    """Return the deliveries of a question in a chat."""
+    journal, _ = tx.session(question.session_id)
+    prefix = delivery_prefix(question.body.message_id, chat)
+    rows = tx.rows(SQL.deliveries_between, (journal.key, prefix, f"{prefix}~"))
+    return [delivery_value(question.session_id, row) for row in rows]
+
+
+def receipts(tx: Transaction, question: Open, chat: str) -> set[str]:
+    """Return under which ids people see a question in a chat."""
+    return {each.receipt for each in deliveries_of(tx, question, chat) if each.receipt}
+
+
+def is_shown(tx: Transaction, question: Open, chat: str) -> bool:
+    """Return whether people were shown the whole question: every word and every file is sent, or was drawn."""
+    journal, _ = tx.session(question.session_id)
+    found = tx.find(journal, question.body.message_id)
+    body = e.decode_body(found.kind, found.version, found.body) if found is not None else None
+    if not isinstance(body, e.MessageAdded):
+        return False
+    files = sum(isinstance(part, File) for part in body.parts)
+    if not chat:
+        return not files and tx.find(journal, f"~shown:{question.body.message_id}") is not None
+    sent = deliveries_of(tx, question, chat)
+    if any(each.state is not DeliveryState.SENT for each in sent):
+        return False
+    words = max((each.end_bytes for each in sent if not each.file), default=0)
+    return words == len(join_text(body.parts).encode()) and len({each.file for each in sent} - {0}) == files
+
+
+def is_next(tx: Transaction, question: Open, reply: Reply) -> bool:
+    """Return whether a person has said nothing else to the agent since the question was shown to them."""
+    journal, _ = tx.session(question.session_id)
+    bounds = (journal.entry_key(question.seq), journal.entry_key(journal.head_seq))
+    rows = tx.rows(SQL.read_entries, (*bounds, SINCE_ENTRIES_MAX))
+    prefix = delivery_prefix(question.body.message_id, reply.chat)
+    has_spoken = len(rows) == SINCE_ENTRIES_MAX
+    for _, _, kind, version, _, _, data in rows:
+        if kind not in {"message.added", "delivery.moved", "question.shown"}:
             continue
-        given = Reply(said, body.author, body.chat, body.author or row.owner, message_id)
-        if not reply(tx, session_id, given):
-            others.append(message_id)
-        elif tx.find(journal, f"~steer:{message_id}") is None:
-            chat = body.chat if body.author else ""
-            tx.add(journal, f"~steer:{message_id}", e.TurnSteered(turn_id=running.id, message_id=message_id, chat=chat))
-    return tuple(others)
+        body = e.decode_body(kind, version, data)
+        if isinstance(body, e.MessageAdded):
+            is_theirs = (body.author, body.chat) == (reply.author, reply.chat)
+            has_spoken = has_spoken or (is_theirs and body.role is Role.USER and not body.observed)
+        elif isinstance(body, QuestionShown) or (
+            isinstance(body, e.DeliveryMoved) and body.delivery_id.startswith(prefix)
+        ):
+            has_spoken = False
+    return not has_spoken
+
+
+def guesser(reply: Reply) -> str:
+    """Return under which name a person's wrong codes are recorded."""
+    return person_owner(reply.chat.partition(":")[0], reply.author) if reply.chat else reply.by
+
+
+def may_guess(tx: Transaction, person: str) -> bool:
+    """Return whether another code of a person is looked at."""
+    row = tx.row(SQL.find_pace, (q.guess_name(person),))
+    return q.may_guess(Pace() if row is None else Pace(*row), tx.clock.now_microseconds())
+
+
+def guess(tx: Transaction, reply: Reply) -> None:
+    """Count a code that fits no question."""
+    home = tx.find_journal(HOME_JOURNAL) or tx.create_journal(HOME_JOURNAL)
+    tx.add(home, f"~guessed:{home.head_seq + 1}", QuestionGuessed(person=guesser(reply), chat=reply.chat))
+
+
+def reply_at_terminal(tx: Transaction, reply: Reply, message_id: str) -> str:
+    """Answer by a command at the terminal; return what the person is told."""
+    judged = judge(tx, reply)
+    if judged.question is None:
+        return judged.told or q.NOTHING_WAITS
+    return record_answer(tx, reply, judged.question, message_id)

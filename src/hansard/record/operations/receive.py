@@ -17,8 +17,9 @@ from hansard.domain.access import Action, is_same_owner, may, may_see
 from hansard.domain.arrivals import Manner, Moved, Outcome, Received
 from hansard.domain.chats import person_owner
 from hansard.domain.ids import new_id, new_session_id
-from hansard.domain.messages import Message, Role, Text
+from hansard.domain.messages import Message, Role, Text, join_own_text
 from hansard.domain.people import is_person
+from hansard.domain.questions import NOTHING_WAITS
 from hansard.domain.ranks import is_shared
 from hansard.domain.resets import Began, Resting, due
 from hansard.domain.sessions import Link, Parent, SessionState
@@ -28,6 +29,7 @@ from hansard.record.operations.access import Asking, ask, grant_of, tell_at_home
 from hansard.record.operations.following import read_circle, tell_followers
 from hansard.record.operations.home import RouteMove, find_route, home_journal, move_cursor, move_route
 from hansard.record.operations.messages import Offered, append, offer
+from hansard.record.operations.questions import Judged, Reply, judge, record_answer
 from hansard.record.operations.sessions import NewSession, create_session, end_session, reopen_session
 from hansard.record.operations.talk import meet_running_turn, stop_turns
 from hansard.record.operations.turns import find_turn, is_chore, queue_turn
@@ -35,6 +37,7 @@ from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
     from hansard.domain.arrivals import Arrival, Change, Conclusion, Held, Passing, Rules
+    from hansard.domain.questions import Given
     from hansard.domain.sessions import Route
     from hansard.record.operations.turns import IsAlive
     from hansard.record.transaction import Transaction
@@ -46,6 +49,7 @@ ACTIONS = {
     Manner.OBSERVED: Action.BE_OBSERVED,
     Manner.COMMAND: Action.COMMAND,
     Manner.NEW: Action.COMMAND,
+    Manner.ANSWER: Action.TALK,
 }
 
 
@@ -58,7 +62,7 @@ def receive(tx: Transaction, arrival: Arrival, offered: Offered, rules: Rules, i
     elif not may(ACTIONS[arrival.manner], arrival.standing, grant_of(tx, arrival.channel, arrival.identity)):
         received = refuse(tx, arrival, rules)
     else:
-        received = take(tx, arrival, offered, rules, is_alive)
+        received = take_event(tx, arrival, offered, rules, is_alive)
     move_cursor(tx, arrival.channel, arrival.account, arrival.cursor)
     return received
 
@@ -84,7 +88,7 @@ def refuse(tx: Transaction, arrival: Arrival, rules: Rules) -> Received:
         mark_received(tx, arrival.channel, arrival.account, arrival.event_id)
     may_ask = may(Action.ASK, arrival.standing, grant_of(tx, arrival.channel, arrival.identity))
     asking = Asking(arrival.channel, arrival.identity, arrival.chat)
-    is_silent = arrival.manner in {Manner.OBSERVED, Manner.KEPT}
+    is_silent = arrival.manner in {Manner.OBSERVED, Manner.KEPT, Manner.ANSWER}
     asked = may_ask and not is_silent and ask(tx, asking, rules)
     return Received(Outcome.ASKED if asked else Outcome.REFUSED)
 
@@ -101,6 +105,18 @@ def mark_received(  # noqa: PLR0917
     home = home_journal(tx)
     body = e.IntakeAccepted(channel=channel, account=account, event_id=event_id, entries=entries, turns=turns)
     tx.add(home, f"~intake:{home.head_seq + 1}", body)
+
+
+def take_event(tx: Transaction, arrival: Arrival, offered: Offered, rules: Rules, is_alive: IsAlive) -> Received:
+    """Take in what somebody said who may: the answer to a question, or something else."""
+    if arrival.answer is not None and (answered := take_answer(tx, arrival, arrival.answer, rules)) is not None:
+        return answered
+    if arrival.manner is Manner.ANSWER:
+        if arrival.otherwise is None:
+            mark_received(tx, arrival.channel, arrival.account, arrival.event_id)
+            return Received(Outcome.REFUSED)
+        arrival = msgspec.structs.replace(arrival, manner=arrival.otherwise)
+    return take(tx, arrival, offered, rules, is_alive)
 
 
 def take(tx: Transaction, arrival: Arrival, offered: Offered, rules: Rules, is_alive: IsAlive) -> Received:
@@ -127,11 +143,42 @@ def take(tx: Transaction, arrival: Arrival, offered: Offered, rules: Rules, is_a
     turn_id = ""
     if arrival.manner is Manner.ASK:
         tell_followers(tx, session_id, (entry.id,))
-        meet_running_turn(tx, session_id, (entry.id,), arrival.busy, is_alive, arrival.account)
+        meet_running_turn(tx, session_id, (entry.id,), arrival.busy, is_alive)
         turn_id = queue_turn(tx, session_id, new_id()).id
     turns = ((session_id, turn_id),) if turn_id else ()
     mark_received(tx, arrival.channel, arrival.account, arrival.event_id, ((said_in, entry.id),), turns)
     return Received(Outcome.TAKEN, session_id, entry.id, turn_id, moved)
+
+
+def take_answer(tx: Transaction, arrival: Arrival, given: Given, rules: Rules) -> Received | None:
+    """Record an answer to a question, with what becomes of it; None when it answers none and says something else.
+
+    It is a notice of the person, in the session that asked: the model is not given it.
+    """
+    reply = Reply(given, arrival.identity, arrival.chat, arrival.identity, is_direct=arrival.is_direct)
+    judged = judge(tx, reply)
+    if judged.is_answer:
+        pass
+    elif given.about and arrival.manner is Manner.ANSWER and not join_own_text(arrival.message.parts):
+        judged = Judged(told=NOTHING_WAITS)  # a button of a question that is over
+    else:
+        return None
+    if judged.question is not None:
+        session_id = judged.question.session_id
+    else:
+        session_id, _ = lead(tx, msgspec.structs.replace(arrival, manner=Manner.ANSWER), rules)
+    if tx.session(session_id)[1].state == SessionState.ENDED:
+        reopen_session(tx, session_id)
+    parts = arrival.message.parts or (Text(f"({given.scope})"),)
+    said = msgspec.structs.replace(arrival.message, role=Role.NOTICE, parts=parts, is_observed=False)
+    entry = append(tx, session_id, offer(said))
+    told = judged.told
+    if judged.question is not None:
+        told = record_answer(tx, reply, judged.question, entry.id)
+    if judged.question is None or not given.is_plain:
+        tell(tx, session_id, arrival.chat, told)
+    mark_received(tx, arrival.channel, arrival.account, arrival.event_id, ((session_id, entry.id),))
+    return Received(Outcome.TAKEN, session_id, entry.id)
 
 
 def lead(tx: Transaction, arrival: Arrival, rules: Rules) -> tuple[str, Moved | None]:

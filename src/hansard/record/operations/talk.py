@@ -8,7 +8,6 @@ from hansard.domain import entries as e
 from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnInfo, TurnState
 from hansard.errors import LeaseHeld, NotFound
-from hansard.record.operations.questions import take_answers
 from hansard.record.operations.turns import close_lost, end_queued, find_turn, is_chore, turn_value
 from hansard.record.sqlite.queries import SQL
 
@@ -51,22 +50,15 @@ def is_asked_by(tx: Transaction, journal: Journal, turn_id: str, owners: Collect
     return bool(asked) and asked <= {*owners}
 
 
-def meet_running_turn(  # noqa: PLR0917
-    tx: Transaction,
-    session_id: str,
-    message_ids: tuple[str, ...],
-    busy: Busy,
-    is_alive: IsAlive,
-    account: str = "",
+def meet_running_turn(
+    tx: Transaction, session_id: str, message_ids: tuple[str, ...], busy: Busy, is_alive: IsAlive
 ) -> None:
     """Say what new messages mean for the turn that runs: it is interrupted, or steered, or goes on.
 
-    An answer to what the turn asks is neither: the turn waits for it. A turn that answers nobody is neither, too: it
-    sees by itself that somebody waits.
+    A turn that answers nobody is neither interrupted nor steered: it sees by itself that somebody waits.
     """
-    given, message_ids = message_ids, take_answers(tx, session_id, message_ids, account)
     journal, _ = tx.session(session_id)
-    if (given and not message_ids) or is_chore(tx, journal):
+    if is_chore(tx, journal):
         return
     if busy is Busy.INTERRUPT:
         stop_turns(tx, session_id, "a new message came", is_alive, queued=False)

@@ -442,6 +442,7 @@ DELETE FROM route;
 DELETE FROM cursor;
 DELETE FROM intake;
 DELETE FROM turn_chat;
+DELETE FROM question;
 DELETE FROM outbox;
 DELETE FROM held;
 DELETE FROM invitation;
@@ -893,3 +894,25 @@ SELECT chat FROM turn_chat WHERE journal = ? AND turn_id = '' AND follows = 0
 -- Whose chat leads to a session, and whom the session belongs to.
 SELECT r.owner, r.identity, s.owner FROM route r JOIN session s ON s.id = r.session_id
 WHERE r.key = ?1 AND r.session_id = ?2 AND r.owner >= 'person:' AND r.owner < 'person;'
+
+-- name: add_question
+-- A turn waits for an answer of a person in a chat.
+INSERT INTO question (journal, turn_id, author, chat, message_id, scopes) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (journal, turn_id, author, chat) DO UPDATE SET message_id = excluded.message_id, scopes = excluded.scopes
+
+-- name: drop_question
+-- A turn waits for no answer any more.
+DELETE FROM question WHERE journal = ? AND turn_id = ?
+
+-- name: list_questions
+-- The turns that wait for an answer of a person in a chat.
+SELECT j.id, q.turn_id FROM question q JOIN journal j ON j.key = q.journal
+WHERE q.author = ? AND q.chat = ? ORDER BY q.journal, q.turn_id
+
+-- name: find_scopes
+-- The answers that are offered beside a message that asks, while its question waits.
+SELECT scopes FROM question WHERE message_id = ? LIMIT 1
+
+-- name: dump_question
+-- A journal's open questions as its entries must give them.
+SELECT * FROM question WHERE journal = ? ORDER BY turn_id, author, chat

@@ -260,3 +260,15 @@ CREATE TABLE link_code (
     chat       TEXT    NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX link_code_code ON link_code (code);
+
+-- Questions about tool calls that wait: who may answer each, and in which chat; at the terminal it is ''.
+CREATE TABLE question (
+    journal    INTEGER NOT NULL,
+    turn_id    TEXT    NOT NULL,
+    author     TEXT    NOT NULL,
+    chat       TEXT    NOT NULL,
+    message_id TEXT    NOT NULL,
+    scopes     TEXT    NOT NULL,                      -- the answers that are offered, with spaces between them
+    PRIMARY KEY (journal, turn_id, author, chat)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX question_person ON question (author, chat);

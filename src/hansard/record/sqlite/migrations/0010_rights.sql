@@ -7,3 +7,15 @@ CREATE TABLE invitation (
     seq      INTEGER NOT NULL,
     PRIMARY KEY (channel, account, event_id)
 ) STRICT, WITHOUT ROWID;
+
+-- Questions about tool calls that wait: who may answer each, and in which chat; at the terminal it is ''.
+CREATE TABLE question (
+    journal    INTEGER NOT NULL,
+    turn_id    TEXT    NOT NULL,
+    author     TEXT    NOT NULL,
+    chat       TEXT    NOT NULL,
+    message_id TEXT    NOT NULL,
+    scopes     TEXT    NOT NULL,                      -- the answers that are offered, with spaces between them
+    PRIMARY KEY (journal, turn_id, author, chat)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX question_person ON question (author, chat);

@@ -1,0 +1,90 @@
+"""S3: a yes counts only for the call that was shown, after it was shown, and from a person who means it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked
+from hansard.domain.messages import ToolOutcome
+from hansard.domain.questions import GUESSES_PER_HOUR_MAX, NO_SUCH_QUESTION, TOO_MANY_GUESSES, hash_call
+from hansard.domain.settings import Busy
+from hansard.testing.tools import Counting, tools_by_name
+from tests.engine.stage import PlayedModel, call, stage
+from tests.engine.test_asking import ask_of, drawn, say
+from tests.intake.test_ask_in_chats import ASKS, asked, equip, settled
+from tests.intake.town import ANN, BOB, ROOM, settings_of, town
+
+
+async def test_an_ok_to_somebody_else_in_the_room(home: Path) -> None:
+    """Ann's ok to Bob, in the room where a question of hers waits, runs nothing; nor does one before the question."""
+    tool = Counting()
+    async with town(home, settings_of(ANN, BOB, busy=Busy.QUEUE), PlayedModel([call("counting")], ["done"])) as here:
+        equip(here, tool, ASKS._replace(ask_seconds=30))
+        for wake in await here.say("pay the bill", ANN, ROOM, is_for_agent=True):
+            here.runner.wake(wake.session_id, wake.turn_id)
+        room = await here.session(ROOM)
+        await asked(here, room)
+        await here.say("ok", ANN, ROOM, is_for_agent=False)
+        await here.deliver()
+        await here.say("shall we have lunch?", BOB, ROOM, is_for_agent=False)
+        await here.say("ok", ANN, ROOM, is_for_agent=False)
+        assert not [entry for entry in await here.entries(room) if isinstance(entry.body, QuestionAnswered)]
+        await here.record.stop_turns(room, "the test is over", queued=True)
+        await settled(here, room)
+        assert tool.count == 0
+
+
+async def test_a_yes_typed_before_the_question_is_drawn(home: Path) -> None:
+    """At the terminal, too: what was typed before the question was on the screen is said to the model."""
+    tool = Counting()
+    async with stage(home, PlayedModel([call("counting")], ["done"]), tools=tools_by_name(tool)) as on:
+        ask_of(on)
+        await say(on, "go")
+        await on.until_body(QuestionAsked)
+        await say(on, "yes", busy=Busy.INTERRUPT)
+        await on.settled()
+        assert tool.count == 0
+        assert await on.outcomes() == {"c1": ToolOutcome.NOT_STARTED}
+        await on.check()
+
+
+async def test_two_calls_with_one_id_are_two_questions(home: Path) -> None:
+    """A model that calls twice under one id gets no second run out of one yes."""
+    tool = Counting()
+    calls = [call("counting", '{"n":1}', id="same"), call("counting", '{"n":2}', id="same")]
+    async with stage(home, PlayedModel(calls, ["done"]), tools=tools_by_name(tool)) as on:
+        ask_of(on)
+        await say(on, "go")
+        first = await drawn(on)
+        await say(on, "yes")
+        second = await drawn(on, 2)
+        assert {first.call_hash, second.call_hash} == {hash_call("counting", f'{{"n":{n}}}') for n in (1, 2)}
+        await say(on, "no, once is enough")
+        await on.settled()
+        assert [each["n"] for each in tool.calls] == [1]
+        assert "once is enough" in (await on.results())[-1].text
+        await on.check()
+
+
+async def test_guesses_are_counted(home: Path) -> None:
+    """Wrong codes are recorded, and after some of them the right one is not looked at either."""
+    tool = Counting()
+    async with town(home, settings_of(ANN, BOB), PlayedModel([call("counting")], ["done"])) as here:
+        equip(here, tool, ASKS._replace(ask_seconds=30))
+        for wake in await here.say("go", ANN, ROOM, is_for_agent=True):
+            here.runner.wake(wake.session_id, wake.turn_id)
+        room = await here.session(ROOM)
+        code = (await asked(here, room)).code
+        await here.deliver()
+        for number in range(GUESSES_PER_HOUR_MAX):
+            await here.say(f"/yes z{number:03}", ANN, ROOM)
+        assert (await here.notices(room)).count(NO_SUCH_QUESTION) == GUESSES_PER_HOUR_MAX
+        assert len(here.at_home("question.guessed")) == GUESSES_PER_HOUR_MAX
+        await here.say(f"/yes {code}", ANN, ROOM)
+        assert TOO_MANY_GUESSES in await here.notices(room)
+        assert tool.count == 0
+        here.clock.advance(3700)
+        await here.say(f"/yes {code}", ANN, ROOM)
+        await settled(here, room)
+        assert tool.count == 1
+        await here.check()

@@ -1,0 +1,79 @@
+"""S12: what is approved was shown, all of it: in the question, or attached to it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hansard.delivery.files import files_of
+from hansard.domain.entries_agent import QuestionAsked
+from hansard.domain.showing import TERMINAL_CHARACTERS_MAX, fits_in_post, show_arguments
+from hansard.testing.tools import Counting, tools_by_name
+from tests.engine.stage import PlayedModel, call, stage
+from tests.engine.test_asking import ask_of, say
+from tests.intake.test_ask_in_chats import ASKS, asked, equip, settled
+from tests.intake.town import ANN, HOME_OF_ANN, settings_of, town
+
+LONG = json.dumps({"padding": "harmless " * 600, "then": "pay 10,000 to Eve"})
+
+
+async def test_long_arguments_are_attached_whole(home: Path) -> None:
+    """In a chat a long call is a file beside the question; the yes counts when both are shown."""
+    tool = Counting()
+    async with town(home, settings_of(ANN), PlayedModel([call("counting", LONG)], ["done"])) as here:
+        equip(here, tool, ASKS._replace(ask_seconds=30))
+        for wake in await here.say("go"):
+            here.runner.wake(wake.session_id, wake.turn_id)
+        session_id = await here.session()
+        body = await asked(here, session_id)
+        question = await here.record.outbox.read_message(session_id, body.message_id)
+        (file,) = files_of(question)
+        attached = await here.record.read_blob(file.blob)
+        assert json.loads(attached) == json.loads(LONG)
+        assert "more characters" not in question.text
+        await here.deliver()
+        await here.say("yes", ANN, HOME_OF_ANN)
+        await settled(here, session_id)
+        assert tool.count == 1
+        await here.check()
+
+
+async def test_the_terminal_prints_all_of_it(home: Path) -> None:
+    """At the terminal the question holds everything, however long."""
+    async with stage(home, PlayedModel([call("counting", LONG)], ["done"]), tools=tools_by_name(Counting())) as on:
+        ask_of(on)
+        await say(on, "go")
+        await on.until_body(QuestionAsked)
+        assert "pay 10,000 to Eve" in (await on.notices())[0]
+        await on.stop()
+        await on.settled()
+
+
+@pytest.mark.parametrize("arguments", [json.dumps({"a": "x" * TERMINAL_CHARACTERS_MAX}), "[1, 2]", "{"])
+async def test_what_cannot_be_shown_is_not_asked(home: Path, arguments: str) -> None:
+    """Arguments that nobody could read, or that are no arguments, are refused without a question."""
+    tool = Counting()
+    async with stage(home, PlayedModel([call("counting", arguments)], ["done"]), tools=tools_by_name(tool)) as on:
+        ask_of(on)
+        await on.ask("go")
+        assert tool.count == 0
+        (result,) = await on.results()
+        assert "was not run" in result.text
+        assert await on.notices() == []
+
+
+def test_arguments_are_shown_decoded_and_harmless() -> None:
+    """Keys are sorted, escapes are read, and signs that hide or turn others are written as numbers."""
+    tricky = (
+        '{"b": "caf\\u00e9", "a": "one\\u202egnp.exe\\u200b", "c": {"z": 1, "y": [true, null]}, "d": "x\\ny\\u3164"}'
+    )
+    shown = show_arguments(tricky)
+    assert json.loads(shown) == json.loads(tricky)
+    assert list(json.loads(shown)) == ["a", "b", "c", "d"]
+    assert "café" in shown
+    assert r"one\u202egnp.exe\u200b" in shown
+    assert r"x\ny\u3164" in shown
+    assert all(sign.isprintable() or sign == "\n" for sign in shown)
+    assert fits_in_post(shown)
