@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.sessions import Link
-from hansard.domain.settings import Busy, Channels, Resets, Settings
+from hansard.domain.settings import Busy, Channels, Resets, Settings, TurnLimits
 from hansard.domain.settings_matrix import Matrix
 from hansard.record.api import Record
 from hansard.record.store import Wiring
@@ -41,6 +41,7 @@ async def test_many_chats_are_reset(home: Path) -> None:
         busy=Busy.QUEUE,
         channels=Channels(matrix=Matrix(allow=("*:example.org",))),
         resets=Resets(idle_minutes=30, daily_hour=4),
+        limits=TurnLimits(turns_running_max=CHATS, person_turns_running_max=CHATS),
     )
     async with (
         Record.open(home, wiring=Wiring(clock=clock)) as record,

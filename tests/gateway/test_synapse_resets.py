@@ -20,7 +20,7 @@ from hansard.delivery.audit import audit_chat
 from hansard.domain import entries as e
 from hansard.domain.requests import AssistantSaid, Request, UserSaid
 from hansard.domain.sessions import Link
-from hansard.domain.settings import Busy, Channels, Resets, Settings
+from hansard.domain.settings import Busy, Channels, Resets, Settings, TurnLimits
 from hansard.domain.settings_matrix import Matrix
 from hansard.record.api import Record
 from hansard.record.store import Wiring
@@ -115,6 +115,7 @@ async def staged(synapse: Synapse, home: Path, folder: Path) -> AsyncIterator[Sc
         busy=Busy.QUEUE,
         channels=Channels(matrix=Matrix(allow=(f"*:{SERVER_NAME}",))),
         resets=Resets(idle_minutes=IDLE_MINUTES, daily_hour=DAILY_HOUR, time_zone="UTC"),
+        limits=TurnLimits(person_turns_running_max=16),
     )
     channel = channel_of(account, synapse.url, home)
     async with (

@@ -21,7 +21,9 @@ async def flood(here: Crowd, count: int = THREADS, *, waiting: int | None = None
     threads = here.threads(here.chat(GUEST), count)
     for number, thread in enumerate(threads):
         here.platform.say(thread, GUEST, f"guest {number}")
-    await here.until_queued(count - 2 if waiting is None else waiting)
+    waits = count - 2 if waiting is None else waiting
+    await here.until_queued(waits)
+    await here.until(lambda: len(here.model.begun) == count - waits)
     return threads
 
 
@@ -68,6 +70,7 @@ async def test_linked_accounts_are_one_person(home: Path) -> None:
             for thread in here.threads(here.chat(person), 3):
                 here.platform.say(thread, person, "guest")
         await here.until_queued(4)
+        await here.until(lambda: len(here.model.begun) == 2)
         await here.answered()
         assert here.model.most["guest"] == 2
 

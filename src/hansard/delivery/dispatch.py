@@ -1,7 +1,8 @@
 """From the outbox to a channel: a lane for each chat, in order; lanes do not wait for one another.
 
-Reads: the outbox. Writes: through lanes: deliveries, `message.delivered`.
-Invariants: a chat's messages are begun in the order of the outbox; a chat that is gone stops no other.
+Reads: the outbox; who asked. Writes: through lanes: deliveries, `message.delivered`.
+Invariants: a chat's messages are begun in the order of the outbox; a chat that is gone stops no other. Lanes have the
+platform in turn, by person (`gate.py`), and one person has a part of the lanes. What finds no room waits in the record.
 On crash: what waits is in the record.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hansard.delivery.sending import MayFollow, Report
+    from hansard.domain.fairness import People
     from hansard.domain.notices import Notices
     from hansard.ports.channel import Channel, Timeline
     from hansard.record.api import Record
@@ -48,9 +51,14 @@ class Standing(NamedTuple):
 class Lane:
     """One chat's messages, in order. It ends when nothing waits any more."""
 
-    def __init__(self, sender: Sender, report: Report, chat: str, ended: Callable[[Name], None]) -> None:
-        """Begin empty. `ended` hears of each message that needs nothing more."""
+    def __init__(
+        self, sender: Sender, report: Report, chat: str, people: People, ended: Callable[[Name], None]
+    ) -> None:
+        """Begin empty. `people` are shown something; `ended` hears of each message that needs nothing more."""
         self._ended = ended
+        self.begun_for = people
+        self.people = people
+        """Who asked last for what is shown here."""
         self._sender = sender
         self._report = report
         self._chat = chat
@@ -75,7 +83,8 @@ class Lane:
         try:
             while self.shows:
                 self.woken.clear()
-                async with self._sender.weather.fair():
+                async with self._sender.gate.place(self.people):
+                    self._rhythm.has_posted = False
                     due = await self._try_round()
                 if not self.shows:
                     return
@@ -141,6 +150,12 @@ class Dispatcher:
         self._sender.may_follow = may_follow
         self._lanes: dict[str, tuple[Lane, asyncio.Task[None]]] = {}
         self._known: set[Name] = set()
+        self._own: Counter[str] = Counter()
+        """By person, how many lanes are theirs."""
+        self._left_over: set[str] = set()
+        """Chats of which something waits that no lane has yet, for want of room."""
+        self._has_room = False
+        """Whether something ended since that was found."""
         self._after = 0
         self._woken = asyncio.Event()
         self._looked = asyncio.Event()
@@ -162,17 +177,18 @@ class Dispatcher:
     async def run(self) -> None:
         """Show what waits, and what comes, until cancelled; then wait for the calls that are under way."""
         loop = asyncio.get_running_loop()
-        full_at = 0.0
+        full_at, again_at = 0.0, 0.0
         try:
             with self._record.notify(self._woken):
                 while True:
                     self._woken.clear()
-                    is_full = loop.time() >= full_at
+                    now = loop.time()
+                    is_full = now >= full_at or (self._has_room and (now >= again_at or not self._lanes))
                     if is_full:
-                        full_at = loop.time() + self._pace.full_look_seconds
+                        full_at, again_at = now + self._pace.full_look_seconds, now + self._pace.again_seconds
                     await self._look(is_full=is_full)
                     with suppress(TimeoutError):
-                        async with asyncio.timeout_at(full_at):
+                        async with asyncio.timeout_at(again_at if self._has_room else full_at):
                             await self._woken.wait()
                     await asyncio.sleep(self._pace.look_seconds)
         finally:
@@ -190,7 +206,7 @@ class Dispatcher:
         self._looks += 1
         number = self._looks
         try:
-            seen = await self._read(0 if is_full else self._after)
+            seen = await self._read(is_full=is_full)
         except HansardError as error:
             self._report(self._channel.name, error)
             return
@@ -201,38 +217,73 @@ class Dispatcher:
         self._last_look = number
         self._looked.set()
 
-    async def _read(self, after: int) -> set[Name]:
+    async def _read(self, *, is_full: bool) -> set[Name]:
+        """Give what waits to its lanes; return what of it they have. What comes after it in a chat is not given first.
+
+        A full look begins with the oldest, and gives what was left over, where there is room for it now.
+        """
+        after = 0 if is_full else self._after
+        if is_full:
+            self._left_over, self._has_room = set(), False
         seen: set[Name] = set()
-        left_over = False
         while page := await self._record.outbox.waiting(self._channel.name, after=after):
             for waiting in page:
                 name = name_of(waiting)
-                seen.add(name)
-                left_over = not self._assign(name, waiting) or left_over
-            after = page[-1].number
-            if not left_over:
-                self._after = after
+                if name not in self._known and waiting.chat not in self._left_over:
+                    await self._assign(name, waiting)
+                if name in self._known:
+                    seen.add(name)
+                else:
+                    self._left_over.add(waiting.chat)
+            self._after = after = page[-1].number
         return seen
 
-    def _assign(self, name: Name, waiting: Waiting) -> bool:
-        """Give a message to its chat's lane; return whether there was room."""
-        if name in self._known:
-            return True
+    async def _assign(self, name: Name, waiting: Waiting) -> None:
+        """Give a message to its chat's lane, if there is room."""
+        people = await self._shown_to(waiting)
         lane = self._lanes[waiting.chat][0] if waiting.chat in self._lanes else None
         if lane is None:
-            if len(self._lanes) >= self._pace.lanes_max:
-                return False
-            lane = Lane(self._sender, self._report, waiting.chat, self._known.discard)
+            if not self._has_lane_for(people):
+                return
+            lane = Lane(self._sender, self._report, waiting.chat, people, self._let_go)
             task = asyncio.create_task(lane.run())
             self._lanes[waiting.chat] = (lane, task)
+            self._own.update(lane.begun_for)
             task.add_done_callback(lambda done: self._lane_ended(waiting.chat, done))
-        self._known.add(name)
-        lane.add(waiting)
-        return True
+        if len(lane.shows) < self._pace.lane_messages_max:
+            self._known.add(name)
+            lane.people = people
+            lane.add(waiting)
+
+    def _has_lane_for(self, people: People) -> bool:
+        """Return whether another chat of these people is served now: one person has a part of the lanes."""
+        own_max = max(1, self._pace.lanes_max // self._pace.person_share)
+        return len(self._lanes) < self._pace.lanes_max and any(self._own[person] < own_max for person in people)
+
+    async def _shown_to(self, waiting: Waiting) -> People:
+        """Return who is shown a message: whoever asked in its session; the chat itself where nobody is known."""
+        try:
+            return await self._record.books.ledger.askers(waiting.session_id)
+        except HansardError:
+            return (waiting.chat,)
+
+    def _let_go(self, name: Name) -> None:
+        """A message needs nothing more: there is room for another one."""
+        self._known.discard(name)
+        self._find_room()
+
+    def _find_room(self) -> None:
+        """What was left over may find room now: have it looked at."""
+        if self._left_over:
+            self._has_room = True
+            self._woken.set()
 
     def _lane_ended(self, chat: str, task: asyncio.Task[None]) -> None:
         """Nothing waits in a chat any more, or its lane failed: what it had is looked at again."""
         lane, _ = self._lanes.pop(chat)
+        self._own.subtract(lane.begun_for)
+        self._own += Counter()  # only those who have lanes are kept
+        self._find_room()
         if lane.shows:
             self._known.difference_update(name_of(show.waiting) for show in lane.shows)
             self._after = 0

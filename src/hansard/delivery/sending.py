@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from hansard.delivery.gate import Gate
 from hansard.domain.deliveries import Delivery, DeliveryState
 from hansard.domain.notices import language
 from hansard.errors import (
@@ -30,7 +31,7 @@ from hansard.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
 
     from hansard.ports.channel import Channel, Post, Timeline
     from hansard.record.api import Record
@@ -71,10 +72,16 @@ class Pace(NamedTuple):
     """The shortest pause between two looks at the outbox."""
     full_look_seconds: float = 5.0
     """How often the whole outbox is looked at: what was dropped elsewhere is noticed."""
+    again_seconds: float = 0.1
+    """The shortest pause before the whole outbox is looked at again for what found no room."""
     lanes_max: int = 1000
     """Chats that are served at the same time."""
     calls_max: int = 64
-    """Calls to the platform at the same time."""
+    """Chats for which the platform is talked to at the same time."""
+    person_share: int = 4
+    """One person has at most one in so many of those chats, and of those calls."""
+    lane_messages_max: int = 100
+    """Messages of one chat in memory; what comes after them waits in the record."""
     files_max: int = 2
     """Files in memory at the same time."""
     repeat_margin: float = 0.8
@@ -84,8 +91,8 @@ class Pace(NamedTuple):
 class Weather:
     """Whether the platform takes anything now. Every lane of a channel lives in the same one.
 
-    After trouble one lane at a time tries: a platform that was down is not met by all of them, and each try is two
-    entries of the record.
+    After trouble one lane at a time tries (`gate.py`): a platform that was down is not met by all of them, and each
+    try is two entries of the record.
     """
 
     def __init__(self, pace: Pace) -> None:
@@ -95,7 +102,6 @@ class Weather:
         self._careful_until = 0.0
         self._scarce_until = 0.0
         self._failures = 0
-        self._one = asyncio.Lock()
         self._trouble = ""
 
     @property
@@ -119,7 +125,13 @@ class Weather:
         return asyncio.get_running_loop().time() >= self._until
 
     @property
-    def _is_careful(self) -> bool:
+    def until(self) -> float:
+        """When there is nothing to wait for any more."""
+        return self._until
+
+    @property
+    def is_careful(self) -> bool:
+        """Whether one chat at a time should try."""
         return self._failures > 0 or asyncio.get_running_loop().time() < self._careful_until
 
     def busy(self, seconds: float, trouble: str) -> None:
@@ -146,19 +158,6 @@ class Weather:
         if self.is_fine:
             self._failures = 0
             self._trouble = ""
-
-    @asynccontextmanager
-    async def fair(self) -> AsyncIterator[None]:
-        """Wait until it is worth trying; after trouble, try alone."""
-        while True:
-            await asyncio.sleep(max(self._until - asyncio.get_running_loop().time(), 0))
-            if not self._is_careful:
-                yield
-                return
-            async with self._one:
-                if self.is_fine:
-                    yield
-                    return
 
 
 class Fate(StrEnum):
@@ -198,12 +197,12 @@ class Sender:
         self.timeline = timeline
         self.pace = pace
         self.weather = Weather(pace)
+        self.gate = Gate(self.weather, pace)
         self.notices = language("en")
         self.may_follow: MayFollow = nobody_follows
         self.sent = 0
         """Posts and edits that the platform took from this process."""
         self._report = report
-        self._calls = asyncio.Semaphore(pace.calls_max)
         self.files = asyncio.Semaphore(pace.files_max)
 
     async def follows(self, session_id: str, chat: str) -> bool | None:
@@ -220,8 +219,7 @@ class Sender:
         """Send a post, or an edit, that is new, or was surely not shown, or whose key is still good."""
         begun = await self.record.outbox.begin(delivery)
         try:
-            async with self._calls:
-                receipt = await self.channel.send(post)
+            receipt = await self.channel.send(post)
         except (ChannelBusy, ChannelDown) as error:
             return await self._wait(begun, error)
         except (ChatGone, PostRefused) as error:

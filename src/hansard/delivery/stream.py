@@ -104,6 +104,8 @@ class Rhythm:
         self.edit_at = 0.0
         self.busy_until = 0.0
         """The platform wants nothing in this chat before then."""
+        self.has_posted = False
+        """Whether something was shown since the chat had its turn: then it gives way to chats that wait."""
 
 
 class Showing:
@@ -143,9 +145,16 @@ class Showing:
             return await self._finish("set_aside", self._failed)
         return await self._show(message)
 
+    @property
+    def _gives_way(self) -> bool:
+        """Whether others come first now: something was shown, and they wait."""
+        return self._rhythm.has_posted and self._sender.gate.is_wanted
+
     async def _settle_all(self, message: Message) -> Step | None:
         """Bring to its end what was begun before; return where the message stands if something has to be waited for."""
         while self._unsettled:
+            if self._gives_way:
+                return Step(Kind.HOLDS, 0.0)
             delivery = self._unsettled[0]
             if delivery.state is DeliveryState.PENDING and not delivery.file:
                 is_edit, is_open = delivery.operation is Operation.EDIT, message.status is Status.OPEN
@@ -153,6 +162,7 @@ class Showing:
                     return Step(Kind.GROWS, self._spare_edit())
                 delivery = self._lengthen(delivery, message)
             tried = await self._settle_known(delivery, message)
+            self._rhythm.has_posted = True
             if tried.fate is Fate.BLOCKED:
                 return self._blocked(tried, self._unsettled[1:])
             self._unsettled.pop(0)
@@ -177,13 +187,11 @@ class Showing:
         capabilities = self._sender.channel.capabilities
         text = message.text if whole or capabilities.edits else ""
         while (move := plan(text, self._tail, room_of(capabilities))) is not None:
-            if not whole and self._sender.weather.is_scarce and (wait_until := self._spared(move)):
-                return Step(Kind.GROWS, wait_until)
-            if move.is_edit and asyncio.get_running_loop().time() < self._rhythm.edit_at:
-                more = whole and (not move.is_last or len(self._files) < len(files_of(message)))
-                return Step(Kind.HOLDS if more else Kind.GROWS, self._rhythm.edit_at)
+            if (step := self._put_off(move, message)) is not None:
+                return step
             delivery = self._new(move)
             tried = await self._sender.send(delivery, self._post(delivery, message, move.post.shown))
+            self._rhythm.has_posted = True
             if tried.fate is Fate.BLOCKED:
                 return self._blocked(tried)
             self._take(tried, move.post.shown)
@@ -194,6 +202,18 @@ class Showing:
         if self._failed:
             return await self._finish("set_aside", self._failed)
         return await self._show_files(message) if whole else Step(Kind.GROWS)
+
+    def _put_off(self, move: Move, message: Message) -> Step | None:
+        """Return where the message stands if a post or an edit is not made now; None: it is."""
+        whole = message.status is not Status.OPEN
+        if self._gives_way:
+            return Step(Kind.HOLDS, 0.0)
+        if not whole and self._sender.weather.is_scarce and (wait_until := self._spared(move)):
+            return Step(Kind.GROWS, wait_until)
+        if move.is_edit and asyncio.get_running_loop().time() < self._rhythm.edit_at:
+            more = whole and (not move.is_last or len(self._files) < len(files_of(message)))
+            return Step(Kind.HOLDS if more else Kind.GROWS, self._rhythm.edit_at)
+        return None
 
     def _spared(self, move: Move) -> float:
         """Return until when a post of a growing message is left out while posts are scarce; 0: it is made now.
@@ -226,7 +246,10 @@ class Showing:
         for number in range(1, len(files) + 1):
             if number in self._files:
                 continue
+            if self._gives_way:
+                return Step(Kind.HOLDS, 0.0)
             tried = await self._send_file(self._new(file=number), message)
+            self._rhythm.has_posted = True
             if tried.fate is Fate.BLOCKED:
                 return self._blocked(tried)
             self._take(tried)
