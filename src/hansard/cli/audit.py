@@ -14,6 +14,7 @@ import msgspec
 from hansard.app.config import load_config
 from hansard.app.gateway import open_channels
 from hansard.cli.existing import check_record, reading
+from hansard.cli.printing import stdout_json
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.delivery.audit import Audit, Hearing, audit_chat
 from hansard.domain.access import Action, may
@@ -121,7 +122,7 @@ def command(options: dict[str, Path], chat: str, *, as_json: bool) -> None:
     report = asyncio.run(audit(home, named))
     if as_json:
         is_ok = report.ok and report.is_whole
-        click.echo(msgspec.json.encode({"ok": is_ok, **msgspec.structs.asdict(report)}).decode())
+        stdout_json({"ok": is_ok, **msgspec.structs.asdict(report)})
     else:
         for each in report.differences:
             who = f" by {each.sender}" if each.sender else ""

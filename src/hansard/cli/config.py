@@ -17,6 +17,7 @@ from hansard.app.keys import VARIABLES, check_keys, exposure, find_key
 from hansard.app.notices import read_notices
 from hansard.app.toml_file import Finding, place, printable
 from hansard.cli.existing import has_record, reading
+from hansard.cli.printing import stdout_json
 from hansard.cli.terminal.sanitize import safe, safe_line
 from hansard.domain.entries import SessionFrozen
 from hansard.domain.policy import policy_of
@@ -69,7 +70,7 @@ def check(options: dict[str, Any], *, as_json: bool) -> None:
     findings = [*check_home(home), *findings, *programs, *words, *check_keys(home, os.environ)]
     if as_json or options["json"]:
         fields = [{"where": finding.where, "what": finding.what} for finding in findings]
-        click.echo(json.dumps({"ok": not findings, "findings": fields}))
+        stdout_json({"ok": not findings, "findings": fields})
     else:
         click.echo("\n".join(map(str, findings)) or "ok")
     sys.exit(EXIT_FINDINGS if findings else EXIT_OK)
@@ -96,7 +97,7 @@ def prompt(options: dict[str, Any], session: str | None, *, as_json: bool) -> No
     frozen = asyncio.run(read_prompt(options["home"], session))
     if as_json or options["json"]:
         tools = [{"name": tool.name, "description": tool.description} for tool in frozen.tools]
-        click.echo(json.dumps({"system": frozen.system, "tools": tools}))
+        stdout_json({"system": frozen.system, "tools": tools})
         return
     click.echo(safe(frozen.system))
     names = ", ".join(safe_line(tool.name) for tool in frozen.tools)
@@ -131,7 +132,7 @@ def show_settings(home: Path, *, as_json: bool) -> None:
             value.key: {"value": msgspec.to_builtins(value.value), "source": str(value.source)}
             for value in config.values()
         }
-        click.echo(json.dumps({"path": printable(str(config.path)), "settings": values, "keys": keys}))
+        stdout_json({"path": printable(str(config.path)), "settings": values, "keys": keys})
         return
     rows = [(value.key, written(value.value), str(value.source)) for value in config.values()]
     key_width, value_width = (max(len(row[column]) for row in rows) for column in (0, 1))

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from hansard.cli.existing import existing, reading
+from hansard.cli.printing import stdout_json
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.deliveries import Delivery, DeliveryState
 from hansard.errors import Ambiguous, NotFound, WrongState
@@ -81,7 +81,7 @@ async def drop(record: Record, delivery: Delivery) -> Delivery:
 def show(deliveries: list[Delivery], *, as_json: bool) -> None:
     """Print deliveries, for people or for scripts."""
     if as_json:
-        click.echo(msgspec.json.encode(deliveries).decode())
+        stdout_json(deliveries)
         return
     for each in deliveries:
         attempts = f"{each.attempts} attempts" if each.attempts != 1 else "1 attempt"

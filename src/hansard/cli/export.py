@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import click
-import msgspec
 
 from hansard.cli.existing import reading
-from hansard.cli.printing import Meter, counted, examples
+from hansard.cli.printing import Meter, counted, examples, stdout_json
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.sessions import resolve
-from hansard.cli.terminal.sanitize import safe, safe_line
+from hansard.cli.terminal.sanitize import safe, safe_json, safe_line
 from hansard.errors import InvalidInput
 from hansard.interop.chat import ChatExport
 from hansard.interop.html import HtmlExport
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from hansard.record.api import Record
 
 FORMATS = ("jsonl", "markdown", "html", "chat")
+JSON_FORMATS = ("jsonl", "chat")
 
 
 class Exporter(Protocol):
@@ -79,9 +79,10 @@ def unwritable(path: Path, error: OSError) -> InvalidInput:
 class Target:
     """Where an export goes. A file appears under its name when it is whole; until then the old one stays."""
 
-    def __init__(self, path: Path | None) -> None:
-        """None: standard output."""
+    def __init__(self, path: Path | None, harmless: Callable[[str], str] = safe) -> None:
+        """None: standard output; `harmless` is how a terminal may have it."""
         self._path = path
+        self._harmless = harmless
         self._temporary: Path | None = None
         self._file: Any = None
         self.bytes = 0
@@ -106,7 +107,7 @@ class Target:
         """Write some more. What goes to a terminal cannot command it."""
         self.bytes += len(data)
         if self._path is None and sys.stdout.isatty():
-            data = safe(data.decode()).encode()
+            data = self._harmless(data.decode()).encode()
         with self._told():
             self._file.write(data)
 
@@ -158,6 +159,14 @@ async def choose(record: Record, asked: Asked) -> list[Session]:
     return parents_first([await resolve(record, name) for name in asked.names])
 
 
+def tell(done: dict[str, object], text: str, *, as_json: bool) -> None:
+    """Say what was written to a file, to a script or a person."""
+    if as_json:
+        stdout_json(done)
+    else:
+        click.echo(safe_line(text), err=True)
+
+
 async def export(home: Path, asked: Asked) -> int:
     """Export, and say what was."""
     findings: list[str] = []
@@ -165,7 +174,8 @@ async def export(home: Path, asked: Asked) -> int:
     async with reading(home) as record:
         sessions = await choose(record, asked)
         writer = exporter(asked, findings.append)
-        with meter, Target(asked.output) as target:
+        harmless = safe_json if asked.format in JSON_FORMATS else safe
+        with meter, Target(asked.output, harmless) as target:
             target.write(writer.begin(sessions))
             for number, session in enumerate(sessions, 1):
                 if (missing := await missing_past(record, session)) is not None:
@@ -185,7 +195,7 @@ async def export(home: Path, asked: Asked) -> int:
     if asked.output is not None:
         done = {"sessions": len(sessions), "bytes": target.bytes, "file": str(asked.output), "findings": findings}
         text = f"{counted(len(sessions), 'session')}, {target.bytes:,} bytes: {asked.output}"
-        click.echo(msgspec.json.encode(done).decode() if asked.as_json else safe_line(text), err=not asked.as_json)
+        tell(done, text, as_json=asked.as_json)
     return EXIT_FAILED if findings else EXIT_DONE
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from hansard.app.gateway import Gateway, channel_openers, prefer_promptness
 from hansard.app.health import ask_health
@@ -20,6 +19,7 @@ from hansard.app.logs import error_fields, log, log_as_json
 from hansard.app.reload import Renewal, read_again, read_terms
 from hansard.app.served import Timing
 from hansard.app.wiring import open_app
+from hansard.cli.printing import stdout_json
 from hansard.cli.process import SIGNAL_EXIT_BASE
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.errors import GatewayRuns, RecordMigrated
@@ -129,7 +129,7 @@ def status(options: dict[str, Path], *, as_json: bool) -> None:
     """
     health = asyncio.run(ask_health(options["home"]))
     if as_json:
-        click.echo(msgspec.json.encode(health).decode() if health is not None else '{"status":"not running"}')
+        stdout_json(health if health is not None else {"status": "not running"})
     elif health is None:
         click.echo(f"no gateway runs for {options['home']}")
     else:

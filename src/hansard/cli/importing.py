@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from hansard.cli.existing import opened_record
-from hansard.cli.printing import Meter, counted
+from hansard.cli.printing import Meter, counted, stdout_json
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.interop.hermes import import_hermes
@@ -82,7 +82,7 @@ async def _hermes(home: Path, path: Path, owner: str | None, *, dry_run: bool, a
             )
     if as_json:
         fields = {"complete": report.complete, **msgspec.structs.asdict(report)}
-        click.echo(msgspec.json.encode(fields).decode())
+        stdout_json(fields)
     else:
         show_hermes(report)
     return EXIT_DONE if report.complete else EXIT_FAILED
@@ -134,7 +134,7 @@ async def _hansard(home: Path, path: Path, *, as_json: bool) -> int:
             report = await import_file(record, path, lambda done, of: meter.show(bytes_done(done, of)))
     if as_json:
         fields = {"ok": report.ok, **msgspec.structs.asdict(report)}
-        click.echo(msgspec.json.encode(fields).decode())
+        stdout_json(fields)
     else:
         show_own(report)
     return EXIT_DONE if report.ok else EXIT_FAILED

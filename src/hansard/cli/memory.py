@@ -7,11 +7,10 @@ import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import msgspec
 
 from hansard.app.config import load_config
 from hansard.cli.existing import existing, opened_record, reading
-from hansard.cli.printing import examples
+from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.limits import NOTE_CHARACTERS_MAX, NOTES_MAX
 from hansard.intake.people import terminal_owner
@@ -130,7 +129,7 @@ def show(notes: list[Note], *, as_json: bool) -> None:
             {"id": note.id, "owner": note.owner, "text": note.text, "changed_at": note.changed_at.isoformat()}
             for note in notes
         ]
-        click.echo(msgspec.json.encode({"notes": fields}).decode())
+        stdout_json({"notes": fields})
         return
     if not notes:
         click.echo("Nothing is remembered.")

@@ -8,10 +8,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from hansard.app.config import load_config
 from hansard.app.models import with_keys
+from hansard.cli.printing import stdout_json
 from hansard.models.demo_files import demo_folder, find_demo, install_demo
 from hansard.models.discovery import Discovered, discover, find_local, loopback_of
 
@@ -53,7 +53,7 @@ def show_json(chosen: Discovered | None, found: list[Found], demo: DemoFiles | N
         "servers": servers,
         "demo": None if demo is None else str(demo.model),
     }
-    click.echo(msgspec.json.encode(fields).decode())
+    stdout_json(fields)
 
 
 def show_text(chosen: Discovered | None, found: list[Found], demo: DemoFiles | None) -> None:

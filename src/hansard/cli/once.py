@@ -14,7 +14,7 @@ from hansard.cli.attaching import attach
 from hansard.cli.opening import opened
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run, silence_stdout
 from hansard.cli.talk import SOURCE, find_session, owner_of
-from hansard.cli.terminal.sanitize import safe
+from hansard.cli.terminal.sanitize import safe, safe_json
 from hansard.domain.entries import Chunk, Entry, MessageAdded, MessageOpened, TurnEnded
 from hansard.domain.limits import ENTRY_BYTES_MAX
 from hansard.domain.messages import Message, Role, Text
@@ -63,7 +63,8 @@ class Output:
     async def show(self, item: Entry | Chunk) -> None:
         """Write what a follower was given."""
         if self._json:
-            await self._write(line_of(item))
+            line = line_of(item)
+            await self._write(safe_json(line.decode()).encode() if self._to_terminal else line)
         elif isinstance(item, Chunk):
             if item.part == "text":
                 self._open_line = True

@@ -9,12 +9,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from hansard.app.config import load_config
 from hansard.app.notices import load_notices
 from hansard.cli.existing import check_record, existing, reading
-from hansard.cli.printing import examples
+from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.access import Grant, read_code, written_code
 from hansard.domain.people import read_identity
@@ -174,7 +173,7 @@ def show(found: Book, *, as_json: bool) -> None:
     now = round(datetime.now(UTC).timestamp() * 1_000_000)
     if as_json:
         fields = [fields_of(access, now) for access in found]
-        click.echo(msgspec.json.encode({"people": fields}).decode())
+        stdout_json({"people": fields})
         return
     if not found:
         click.echo("Nobody has asked yet.")

@@ -7,11 +7,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from hansard.app.config import load_config
 from hansard.cli.existing import check_record, existing, reading
-from hansard.cli.printing import examples
+from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.chats import person_owner
 from hansard.domain.people import PERSON, called, is_person, read_identity
@@ -153,7 +152,7 @@ def show(said: str, circles: list[Circle], *, as_json: bool) -> None:
     """Print what happened and who is one person, for a person or for a script."""
     if as_json:
         fields = [{"name": circle.name or None, "owners": list(circle.owners)} for circle in circles]
-        click.echo(msgspec.json.encode({"said": said or None, "people": fields}).decode())
+        stdout_json({"said": said or None, "people": fields})
         return
     if said:
         click.echo(safe_line(said))

@@ -8,9 +8,10 @@ import time
 from typing import TYPE_CHECKING, Final, Self
 
 import click
+import msgspec
 
 from hansard.cli.table import PARTS, load
-from hansard.cli.terminal.sanitize import safe
+from hansard.cli.terminal.sanitize import safe, safe_json
 from hansard.domain.settings import Colour
 
 if TYPE_CHECKING:
@@ -36,6 +37,16 @@ def counted(count: int, noun: str) -> str:
 def stdout_line(text: str) -> None:
     """Write a line that may hold anybody's words: as it is into a pipe, harmless to a terminal."""
     click.echo(safe(text) if sys.stdout.isatty() else text)
+
+
+def stdout_json(value: object) -> None:
+    """Write a value as one line of JSON: every `--json` does it here."""
+    stdout_json_line(msgspec.json.encode(value).decode())
+
+
+def stdout_json_line(line: str) -> None:
+    """Write a line of JSON: as it is into a pipe; to a terminal with escapes for what could command it."""
+    click.echo(safe_json(line) if sys.stdout.isatty() else line)
 
 
 def wants_colour(colour: Colour) -> bool:

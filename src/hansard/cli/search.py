@@ -7,10 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-import msgspec
 
 from hansard.cli.existing import reading
-from hansard.cli.printing import examples, heading, stdout_line
+from hansard.cli.printing import examples, heading, stdout_json
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.sessions import resolve, since_when
 from hansard.cli.terminal.sanitize import safe, safe_line
@@ -97,7 +96,7 @@ def marks_of(message: Message, *, undone: bool) -> list[str]:
     return [mark for mark, is_so in marks if is_so]
 
 
-def json_of(found: Found) -> str:
+def json_of(found: Found) -> dict[str, object]:
     """Return hits for scripts: times as people and programs both read them, marks in characters of the text."""
     hits = [
         {
@@ -112,7 +111,7 @@ def json_of(found: Found) -> str:
         }
         for hit in found.hits
     ]
-    return msgspec.json.encode({"query": found.query, "hits": hits, "hidden": found.hidden}).decode()
+    return {"query": found.query, "hits": hits, "hidden": found.hidden}
 
 
 def message_fields(message: Message, *, undone: bool) -> dict[str, Any]:
@@ -151,7 +150,7 @@ async def print_found(home: Path, query: str, given: dict[str, Any]) -> int:
     if grouped:
         found = found._replace(hits=by_session(found.hits))
     if as_json:
-        stdout_line(json_of(found))
+        stdout_json(json_of(found))
     else:
         show(found)
     if not found.hits:

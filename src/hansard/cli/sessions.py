@@ -9,10 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-import msgspec
 
 from hansard.cli.existing import existing, reading
-from hansard.cli.printing import counted, examples, faint, stdout_line
+from hansard.cli.printing import counted, examples, faint, stdout_json, stdout_line
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.table import PARTS, load
 from hansard.cli.terminal.sanitize import safe_line
@@ -137,7 +136,10 @@ def fields_of(session: Session) -> dict[str, Any]:
 
 def tell(session: Session, text: str, *, as_json: bool, **more: object) -> None:
     """Say what became of a session."""
-    stdout_line(msgspec.json.encode(fields_of(session) | more).decode() if as_json else safe_line(text))
+    if as_json:
+        stdout_json(fields_of(session) | more)
+    else:
+        stdout_line(safe_line(text))
 
 
 async def show_list(home: Path, wanted: Wanted, *, as_json: bool) -> int:
@@ -147,7 +149,7 @@ async def show_list(home: Path, wanted: Wanted, *, as_json: bool) -> int:
         if as_json:
             words = await record.first_words([each.id for each in found])
             rows = [fields_of(each) | {"first_words": shorten(words.get(each.id, ""))} for each in found]
-            stdout_line(msgspec.json.encode({"sessions": rows, "more": more}).decode())
+            stdout_json({"sessions": rows, "more": more})
             return EXIT_DONE
         words = await record.first_words([each.id for each in found if not each.title])
         if sys.stdout.isatty() and found:

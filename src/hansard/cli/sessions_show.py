@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
-from hansard.cli.printing import faint, heading, stdout_line
+from hansard.cli.printing import faint, heading, stdout_json, stdout_json_line
 from hansard.cli.terminal.sanitize import safe, safe_line
 from hansard.domain.deliveries import Operation
 from hansard.domain.entries import MessageDelivered
@@ -203,7 +203,7 @@ def local_time(at_microseconds: int) -> str:
 async def show_raw(record: Record, session: Session) -> None:
     """Print every entry as one line of JSON."""
     async for entry in read_entries(record, session.id, session.head_seq, await first_known(record, session)):
-        stdout_line(msgspec.json.encode(entry).decode())
+        stdout_json(entry)
 
 
 async def is_whole(record: Record, session: Session) -> bool:
@@ -218,14 +218,14 @@ async def show_json(record: Record, session: Session, fields: dict[str, Any]) ->
     """Print the session and all its messages as one JSON object, written as it is read."""
     delivered = await deliveries_of(record, session)
     known = await survey_known(record, session)
-    stdout_line(f'{{"session":{msgspec.json.encode(fields).decode()},"messages":[')
+    stdout_json_line(f'{{"session":{msgspec.json.encode(fields).decode()},"messages":[')
     first = True
     async for item in read_items(record, session, known):
         if isinstance(item, Said):
             line = msgspec.json.encode(message_fields(item, delivered)).decode()
-            stdout_line(line if first else f",{line}")
+            stdout_json_line(line if first else f",{line}")
             first = False
-    stdout_line("]}")
+    stdout_json_line("]}")
 
 
 def message_fields(item: Said, delivered: Delivered) -> dict[str, Any]:

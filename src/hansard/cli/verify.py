@@ -7,9 +7,9 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from hansard.cli.existing import reading
+from hansard.cli.printing import stdout_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +43,7 @@ def command(options: dict[str, Path], *, as_json: bool) -> None:
             "findings": report.findings,
             "notes": report.notes,
         }
-        click.echo(msgspec.json.encode(fields).decode())
+        stdout_json(fields)
     else:
         for finding in report.findings:
             click.echo(f"{finding.session_id or 'database'}: {finding.what}: {finding.detail}")

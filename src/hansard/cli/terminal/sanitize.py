@@ -11,6 +11,7 @@
 | zero-width spaces, fillers and tag letters    | nothing           | words would hide, or hide in other words    |
 | halves of surrogate pairs                     | U+FFFD            | they cannot be encoded                      |
 
+In JSON each of these is written as its escape, so that a program still reads what was said.
 Joiners (U+200C, U+200D) stay: Persian, Indic scripts and emoji are written with them. Each character is judged alone,
 so text that was cut anywhere comes out the same.
 """
@@ -50,6 +51,16 @@ def safe(text: str) -> str:
 def safe_line(text: str) -> str:
     """Return the text on one line: every run of white space is one space."""
     return " ".join(safe(text).split())
+
+
+def safe_json(text: str) -> str:
+    """Return JSON that says the same, and of which a terminal is given nothing unsafe: escapes stand for it."""
+    return text if UNSAFE.search(text) is None else UNSAFE.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[start : start + 2].hex()}" for start in range(0, len(units), 2))
 
 
 def _harmless(found: re.Match[str]) -> str:
