@@ -12,13 +12,15 @@ import sys
 from pathlib import Path
 
 from hansard.intake.receive import Intake
-from hansard.ports.channel import Batch, Event, EventKind
+from hansard.ports.channel import Batch, Event, EventKind, RemoteFile
 from hansard.record.api import Record
 from hansard.record.store import Wiring
 from hansard.testing.crash import CrashPoint
-from tests.intake.town import ANN, EVE, ROOM, Doorman, settings_of
+from tests.intake.town import ANN, EVE, HOME_OF_ANN, ROOM, Doorman, settings_of
 
 EVES = "matrix:room:!eve:elsewhere.net"
+
+BYTES = b"the bytes of a file"
 
 SCENES = {
     "invitations": Batch(
@@ -28,12 +30,28 @@ SCENES = {
             Event(id="$strange", kind=EventKind.INVITATION, chat=EVES, sender=EVE),
         ),
     ),
+    "files": Batch(
+        cursor="c1",
+        events=(
+            Event(
+                id="$file",
+                kind=EventKind.MESSAGE,
+                chat=HOME_OF_ANN,
+                sender=ANN,
+                text="look",
+                is_direct=True,
+                files=(RemoteFile(reference="mxc://file", name="a.txt"),),
+            ),
+        ),
+    ),
 }
 
 
 def doorman() -> Doorman:
     """The platform: it answers, and gives files."""
-    return Doorman()
+    channel = Doorman()
+    channel.files["mxc://file"] = BYTES
+    return channel
 
 
 async def play(home: Path, scene: str, channel: Doorman, reach: CrashPoint | None = None) -> None:

@@ -68,9 +68,9 @@ async def test_a_kill_loses_no_invitation(home: Path, point: str, number: int) -
         assert (
             {body["event_id"] for body in here.at_home("invitation.answered")} == set(facts) == {"$invited", "$strange"}
         )
-        assert here.told_at_home("") == [facts["$strange"]["reason"]]
+        assert here.told_at_home("") == [facts["$strange"]["text"]]
         assert set(channel.answers) <= {(ROOM, True), (EVES, False)}
-        assert {reason for reason in channel.reasons if reason} <= {facts["$strange"]["reason"]}
+        assert {reason for reason in channel.reasons if reason} <= {facts["$strange"]["text"]}
         await here.check()
 
 

@@ -43,6 +43,7 @@ SAMPLES: dict[str, tuple[object, str]] = {
         if key[:2] in {"li", "tr"} and key.endswith(("s_max", "g_max", "l_seconds", "ute"))
     },
     "limits.tool_output_bytes_max": (2048, "2048"),
+    "limits.attachment_wait_seconds": (7, "7"),
     "compaction.automatic": (False, "false"),
     "compaction.start_percent": (50, "50"),
     **{key: (5000, "5000") for key in SETTINGS if key.startswith("compaction.") and "tokens" in key},

@@ -38,6 +38,16 @@ class Manner(StrEnum):
     """To Hansard: what a turn asks is answered, in this commit."""
 
 
+class Awaited(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a message that is still on the platform. `file` is its name in the message's part."""
+
+    file: str
+    reference: str
+    name: str = ""
+    media_type: str = "application/octet-stream"
+    size_bytes: int = 0
+
+
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a person said in a chat."""
 
@@ -60,6 +70,8 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """Of the new session, with NEW."""
     notes: tuple[str, ...] = ()
     """What the person has to know about it, such as that a file was not kept."""
+    files: tuple[Awaited, ...] = ()
+    """Files of the message that are to be fetched."""
     cursor: str = ""
     """How far the platform's stream is received with this; empty: not yet further."""
     answer: Given | None = None
@@ -89,6 +101,8 @@ class Words(NamedTuple):
     """Of a code, and for how many minutes it counts."""
     declined: Callable[[str, int], str]
     """The same, to somebody whose invitation is declined."""
+    too_many_files: Callable[[str], str] = str
+    """Of a file, by its name, that is one too many."""
 
 
 class Rules(NamedTuple):

@@ -15,10 +15,11 @@ import msgspec
 
 from hansard.domain import entries as e
 from hansard.domain.entries_agent import FileTranscribed
-from hansard.domain.messages import Message, Role, Status, Text, ToolCall, ToolResult
+from hansard.domain.entries_intake import FileFetched
+from hansard.domain.messages import File, Message, Role, Status, Text, ToolCall, ToolResult
 from hansard.domain.requests import FailureKind, Usage
 from hansard.domain.sessions import Link
-from hansard.domain.transcript import edited, retracted, said_message, transcribed
+from hansard.domain.transcript import edited, fetched, retracted, said_message, transcribed
 from hansard.domain.turns import TurnState
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ class Conversation:
         self.requests = 0
         self.heard: set[tuple[str, str]] = set()
         """Voice notes that were written down, or tried to be, by message and blob."""
+        self.awaited: set[tuple[str, str]] = set()
+        """Files that are still being fetched, by message and name."""
         self._placed: list[Placed] = []
         self._waiting: list[Placed] = []
         self._there: list[Placed] | None = None
@@ -191,12 +194,14 @@ class Conversation:
     def _session_created(self, _entry: e.Entry, body: e.SessionCreated) -> None:
         """A session begins. If it is a fork, the turns of its parent are not its own, and how that one began stays."""
         self.running = self.queued = ""
+        self.awaited = set()
         self.owner = body.owner
         if body.link is not Link.FORK:
             self.began = body
 
     def _message_added(self, entry: e.Entry, body: e.MessageAdded) -> None:
         message = said_message(entry.id, entry.at_microseconds, body)
+        self.awaited |= {(entry.id, part.fetch) for part in body.parts if isinstance(part, File) and part.fetch}
         if body.role in {Role.USER, Role.SYSTEM}:
             self._waiting.append(Placed(message, "", entry.seq))
         elif body.role == Role.ASSISTANT:
@@ -247,6 +252,11 @@ class Conversation:
                         places[index] = placed._replace(message=change(placed.message))
                     self._touch(seq, {message_id})
                     return
+
+    def _fetched(self, entry: e.Entry, body: FileFetched) -> None:
+        """A file is here, or cannot be had. One that comes late changes what the model was told of its message."""
+        self.awaited.discard((body.message_id, body.file))
+        self._change(entry.seq, body.message_id, partial(fetched, body=body), in_chat=False)
 
     def _transcribed(self, entry: e.Entry, body: FileTranscribed) -> None:
         """A voice note has words from here on. It is asked for before the model is given the message."""
@@ -357,6 +367,7 @@ APPLY: dict[type[e.Body], Callable[[Conversation, e.Entry, Any], None]] = {
     e.MessageSealed: Conversation._message_sealed,  # noqa: SLF001
     e.MessageEdited: Conversation._edited,  # noqa: SLF001
     e.MessageRetracted: Conversation._retracted,  # noqa: SLF001
+    FileFetched: Conversation._fetched,  # noqa: SLF001
     FileTranscribed: Conversation._transcribed,  # noqa: SLF001
     e.MessagesUndone: Conversation._taken_back,  # noqa: SLF001
     e.MessagesRestored: Conversation._restored,  # noqa: SLF001

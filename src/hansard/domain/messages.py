@@ -109,6 +109,9 @@ class File(msgspec.Struct, frozen=True, kw_only=True, tag="file", omit_defaults=
     transcript: str = ""
     """What a voice note says. In the record that is an entry of its own; a conversation has it here."""
     escaped: str = ""
+    fetch: str = ""
+    """The name under which it is being fetched, within its message. That ends with an entry of its own, which gives
+    the blob or says that there is none; transcripts, contexts and exports then have the file without this."""
 
 
 Part = Text | Reasoning | ToolCall | ToolResult | File

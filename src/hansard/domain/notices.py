@@ -72,6 +72,7 @@ class Notices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     file_no_way: str
     file_too_large: str
     file_failed: str
+    file_too_many: str
     queued: str
     steered: str
     stopped: str

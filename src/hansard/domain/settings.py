@@ -117,6 +117,15 @@ class TurnLimits(DayLimits, frozen=True, kw_only=True):
     stall_seconds: Annotated[
         float, Meta(gt=0, le=3600, description="How long a provider may be silent before its stream counts as broken.")
     ] = 90.0
+    attachment_wait_seconds: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=600,
+            description="How long an answer waits for files that are still being fetched. "
+            "Then it goes on without them, and says which are missing.",
+        ),
+    ] = 30.0
     continuations_max: Annotated[
         int,
         Meta(

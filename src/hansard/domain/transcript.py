@@ -18,6 +18,7 @@ from hansard.domain.entries import (
     MessagesRestored,
     MessagesUndone,
 )
+from hansard.domain.entries_intake import FileFetched
 from hansard.domain.messages import RETRACTED, File, Message, Part, Reasoning, Status, Text
 
 if TYPE_CHECKING:
@@ -79,6 +80,22 @@ def transcribed(message: Message, blob: str, text: str) -> Message:
     return msgspec.structs.replace(message, parts=parts)
 
 
+def is_awaited(part: Part) -> bool:
+    """Return whether a part is a file that is still being fetched."""
+    return isinstance(part, File) and bool(part.fetch)
+
+
+def fetched(message: Message, body: FileFetched) -> Message:
+    """Return a message with a file that was fetched, or that cannot be: then it is only named."""
+    parts = tuple(
+        msgspec.structs.replace(part, blob=body.blob, size_bytes=body.size_bytes or part.size_bytes, fetch="")
+        if isinstance(part, File) and part.fetch == body.file
+        else part
+        for part in message.parts
+    )
+    return msgspec.structs.replace(message, parts=parts)
+
+
 class Changes:
     """What became of messages after they were said: a fold of the entries about them."""
 
@@ -88,6 +105,8 @@ class Changes:
         """Messages that are taken back now."""
         self.by_message: dict[str, list[MessageEdited | MessageRetracted]] = {}
         """What people changed in their chats, in order."""
+        self.files: dict[str, list[FileFetched]] = {}
+        """What became of files that were fetched after their messages."""
 
     def take(self, body: Body) -> None:
         """Take the next entry in."""
@@ -97,6 +116,8 @@ class Changes:
             self.undone.difference_update(body.message_ids)
         elif isinstance(body, MessageEdited | MessageRetracted):
             self.by_message.setdefault(body.message_id, []).append(body)
+        elif isinstance(body, FileFetched):
+            self.files.setdefault(body.message_id, []).append(body)
 
     def of(self, message: Message) -> list[MessageEdited | MessageRetracted]:
         """Return the changes of a message. Only what was said in a chat can be changed there."""
@@ -106,8 +127,18 @@ class Changes:
         """Return whether a message was deleted in its chat."""
         return any(isinstance(each, MessageRetracted) for each in self.of(message))
 
+    def with_files(self, message: Message) -> Message:
+        """Return a message with its files as they are now. One that is still being fetched is only named."""
+        for body in self.files.get(message.id, []):
+            message = fetched(message, body)
+        if not any(map(is_awaited, message.parts)):
+            return message
+        parts = [msgspec.structs.replace(part, fetch="") if isinstance(part, File) else part for part in message.parts]
+        return msgspec.structs.replace(message, parts=tuple(parts))
+
     def last_words(self, message: Message) -> Message:
         """Return a message with the words that it has now; one that was deleted, with the last that it had, marked."""
+        message = self.with_files(message)
         for change in self.of(message):
             if isinstance(change, MessageEdited):
                 message = edited(message, change.parts)
@@ -168,6 +199,9 @@ def fold_transcript(entries: Iterable[tuple[str, int, Body]], open_parts: tuple[
                 edited(messages[place], body.parts) if isinstance(body, MessageEdited) else retracted(messages[place])
             )
             messages[place] = changed
+        elif isinstance(body, FileFetched) and body.message_id in said_at:
+            place = said_at[body.message_id]
+            messages[place] = fetched(messages[place], body)
         elif isinstance(body, MessagesUndone):
             undone.update(body.message_ids)
         elif isinstance(body, MessagesRestored):

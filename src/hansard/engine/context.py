@@ -2,9 +2,9 @@
 
 Reads: a folded conversation. Writes: nothing.
 Invariants: the messages of one request begin those of the next, until something is undone, restored, summed up or
-refused; roles alternate, people first; every call has its result in the message after it; no text is empty; reasoning
-goes to the family of models that made it and to no other (L8). What is missing is said in the view, and stays in the
-record.
+refused, or a file comes after its message was told; roles alternate, people first; every call has its result in the
+message after it; no text is empty; reasoning goes to the family of models that made it and to no other (L8). What is
+missing is said in the view, and stays in the record.
 """
 
 from __future__ import annotations
@@ -355,7 +355,8 @@ def image_type(part: File) -> str:
 
 def file_note(part: File) -> str:
     """Return what a model is told of a file."""
-    kept = "" if part.blob else ", which was not kept"
+    gone = prompts.FILE_AWAITED if part.fetch else ", which was not kept"
+    kept = "" if part.blob else gone
     name, media_type = named(part.name) or "unnamed", named(part.media_type)
     note = f"[Hansard: a file: {name}, {media_type}, {part.size_bytes} bytes{kept}]"
     return f"{note}\n{prompts.VOICE}\n{quote(part.transcript)}" if part.transcript.strip() else note

@@ -19,6 +19,7 @@ from hansard.domain.policy import Policy
 from hansard.domain.requests import Failure, FinishReason
 from hansard.domain.settings_compaction import Compaction
 from hansard.engine.asking import Permits, people_of
+from hansard.engine.attachments import Key, await_files
 from hansard.engine.calls import Calls
 from hansard.engine.delimiting import harmless_spec
 from hansard.engine.instructions import system_prompt
@@ -97,8 +98,10 @@ async def converse(agent: Agent, turn: Turn) -> None:
     models = await models_of(agent, conversation)
     requests = Requests(record, turn, frozen, limits.output_tokens_max)
     tokens, continued, step = 0, 0, 0
+    missing: set[Key] = set()
     while True:
         step += 1
+        await await_files(agent, turn, missing)
         await write_down(agent, turn)
         answer = await ask(turn, models, requests, limits)
         tokens += answer.usage.input_tokens + answer.usage.output_tokens

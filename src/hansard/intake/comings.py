@@ -101,7 +101,7 @@ class Comings:
             pause = ANSWER_PAUSE_SECONDS * attempt
             try:
                 async with asyncio.timeout(ANSWER_SECONDS_MAX):
-                    await self._channel.answer(received.chat, accept=received.accept, reason=received.reason)
+                    await self._channel.answer(received.chat, accept=received.accept, reason=received.text)
             except TimeoutError as error:
                 self._report(received.event_id, error)
                 why = f"no answer in {ANSWER_SECONDS_MAX:g} seconds"

@@ -1,5 +1,9 @@
-"""Files that come with messages: fetched and stored before the message is, so that it never names what is not there.
+"""Files that come with messages: named with the message, fetched beside the receiving loop, and then kept.
 
+Reads: files that wait in the record. Writes: their bytes; what became of each.
+Invariants: a message is recorded at once, whatever its files do; a file that is kept is stored before it is said so;
+so many are fetched together, and of one person.
+On crash: what was not settled is open in the record, and is fetched at the next start.
 What is too large or cannot be fetched is recorded by its name, and the person is told.
 """
 
@@ -8,15 +12,19 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from hansard.domain.arrivals import Awaited
 from hansard.domain.messages import File
 from hansard.errors import ChannelBusy, ChannelError, NotFound, TooLarge
+from hansard.intake.beside import Beside
 from hansard.intake.notices import not_kept
+from hansard.ports.channel import RemoteFile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from hansard.domain.entries_intake import FileAwaited
     from hansard.domain.notices import Notices
-    from hansard.ports.channel import Fetches, RemoteFile
+    from hansard.ports.channel import Channel, Fetches
     from hansard.record.api import Record
 
 ATTEMPTS_MAX = 3
@@ -25,64 +33,113 @@ FETCH_SECONDS_MAX = 60.0
 
 PAUSE_SECONDS = 0.5
 PAUSE_SECONDS_MAX = 10.0
-TOGETHER_MAX = 4
-"""Files that are fetched at once."""
+TOGETHER_MAX = 6
+PERSON_TOGETHER_MAX = 2
+"""Files that are fetched at once, in all and of one person: each is in memory until it is stored."""
+
+MESSAGE_FILES_MAX = 20
+"""Files of one message that are fetched. More are only named."""
 
 NAME_CHARACTERS_MAX = 200
 
 
-class Fetched(NamedTuple):
-    """A file as it is recorded, and what the person has to know about it."""
+class Named(NamedTuple):
+    """The files of a message as it is recorded: its parts, what is to be fetched, what the person has to know."""
 
-    part: File
-    note: str = ""
+    parts: tuple[File, ...] = ()
+    awaited: tuple[Awaited, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
-class Fetcher:
+class Files:
     """Fetches files from one channel."""
 
-    def __init__(self, record: Record, fetches: Fetches | None, bytes_max: int, notices: Notices) -> None:
-        """Without that nothing can be fetched."""
-        self._record = record
-        self._fetches = fetches
-        self._bytes_max = bytes_max
-        self._notices = notices
-        self._room = asyncio.Semaphore(TOGETHER_MAX)
+    def __init__(
+        self,
+        record: Record,
+        channel: Channel,
+        fetches: Fetches | None,
+        report: Callable[[str, BaseException], None],
+    ) -> None:
+        """Without `fetches` nothing can be fetched."""
+        self._record, self._channel, self._fetches = record, channel, fetches
+        self.beside: Beside[FileAwaited] = Beside(
+            self._list_due,
+            self._settle,
+            name=lambda awaited: f"{awaited.session_id} {awaited.message_id} {awaited.file}",
+            together_max=TOGETHER_MAX,
+            report=report,
+        )
 
-    async def fetch_all(self, files: Sequence[RemoteFile]) -> list[Fetched]:
-        """Return every file of a message, in order."""
-        return list(await asyncio.gather(*(self._fetch(file) for file in files)))
+    def use(self, bytes_max: int, notices: Notices) -> None:
+        """Go by these settings from the next file on."""
+        self._bytes_max, self._notices = bytes_max, notices
 
-    async def _fetch(self, file: RemoteFile) -> Fetched:
-        name = "".join(sign for sign in file.name if sign.isprintable())[:NAME_CHARACTERS_MAX]
-        named = File(blob="", name=name, media_type=file.media_type, size_bytes=max(0, file.size_bytes))
+    def name_files(self, files: Sequence[RemoteFile]) -> Named:
+        """Return the files of a message as it is recorded."""
+        parts: list[File] = []
+        awaited: list[Awaited] = []
+        notes: list[str] = []
+        for number, file in enumerate(files, 1):
+            name = "".join(sign for sign in file.name if sign.isprintable())[:NAME_CHARACTERS_MAX]
+            size = max(0, file.size_bytes)
+            why = self._why_not(file, number)
+            key = "" if why else str(number)
+            parts.append(File(blob="", name=name, media_type=file.media_type, size_bytes=size, fetch=key))
+            if why:
+                notes.append(not_kept(self._notices, name, why))
+            else:
+                reference, media_type = file.reference, file.media_type
+                awaited.append(
+                    Awaited(file=key, reference=reference, name=name, media_type=media_type, size_bytes=size)
+                )
+        return Named(tuple(parts), tuple(awaited), tuple(notes))
+
+    def _why_not(self, file: RemoteFile, number: int) -> str:
+        """Return why a file is not even asked for; empty when it is."""
         if self._fetches is None:
-            return Fetched(named, not_kept(self._notices, name, self._notices.file_no_way))
-        too_much = not_kept(self._notices, name, self._notices.file_too_large.format(bytes=self._bytes_max))
+            return self._notices.file_no_way
         if file.size_bytes > self._bytes_max:
-            return Fetched(named, too_much)
-        try:
-            async with self._room:
-                data = await self._try(self._fetches, file)
-        except TooLarge:
-            data = None
-            too_large = True
-        else:
-            too_large = data is not None and len(data) > self._bytes_max
-        if too_large:
-            return Fetched(named, too_much)
-        if data is None:
-            return Fetched(named, not_kept(self._notices, name, self._notices.file_failed))
-        blob = await self._record.put_blob(data)
-        return Fetched(File(blob=blob, name=name, media_type=file.media_type, size_bytes=len(data)))
+            return self._notices.file_too_large.format(bytes=self._bytes_max)
+        return self._notices.file_too_many if number > MESSAGE_FILES_MAX else ""
 
-    async def _try(self, fetches: Fetches, file: RemoteFile) -> bytes | None:
+    async def _list_due(self) -> list[FileAwaited]:
+        if self._fetches is None:
+            return []
+        return await self._record.books.fetches.list_due(
+            self._channel.name, self._channel.account, person_max=PERSON_TOGETHER_MAX, limit=TOGETHER_MAX
+        )
+
+    async def _settle(self, awaited: FileAwaited) -> None:
+        """Fetch a file and keep it, or say why not."""
+        book, bytes_max = self._record.books.fetches, self._bytes_max
+        too_large = self._notices.file_too_large.format(bytes=bytes_max)
+        why = self._notices.file_failed
+        try:
+            data = await self._try(awaited, bytes_max)
+        except TooLarge:
+            data, why = None, too_large
+        if data is not None and len(data) > bytes_max:
+            data, why = None, too_large
+        if data is None:
+            await book.give_up(awaited, why, not_kept(self._notices, awaited.name, why))
+        else:
+            await book.keep(awaited, await self._record.put_blob(data), len(data))
+
+    async def _try(self, awaited: FileAwaited, bytes_max: int) -> bytes | None:
         """Return a file's bytes, or None when several tries gave nothing."""
+        assert self._fetches is not None
+        file = RemoteFile(
+            reference=awaited.reference,
+            name=awaited.name,
+            media_type=awaited.media_type,
+            size_bytes=awaited.size_bytes,
+        )
         for attempt in range(ATTEMPTS_MAX):
             pause = PAUSE_SECONDS * 2**attempt
             try:
                 async with asyncio.timeout(FETCH_SECONDS_MAX):
-                    return await fetches.fetch(file, bytes_max=self._bytes_max)
+                    return await self._fetches.fetch(file, bytes_max=bytes_max)
             except TimeoutError:
                 pass
             except (ChannelError, NotFound) as error:

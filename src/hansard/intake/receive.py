@@ -38,7 +38,7 @@ from hansard.intake.answers import answers, is_choice, read_answer
 from hansard.intake.chat_commands import ChatCommands, Place
 from hansard.intake.comings import Comings
 from hansard.intake.commands import Parsed, names, parse
-from hansard.intake.files import Fetcher
+from hansard.intake.files import Files, Named
 from hansard.intake.following import may_follow
 from hansard.intake.notices import words_of
 from hansard.intake.people import People
@@ -124,7 +124,7 @@ class Intake:
         """`report` hears of events that could not be taken, and `model` says which one answers."""
         self._record = record
         self._channel = channel
-        self._fetches = fetches
+        self.files = Files(record, channel, fetches, report)
         self._report = report
         self._clock = record.store.clock
         self._age = Age(self._clock)
@@ -142,13 +142,13 @@ class Intake:
         self._options = settings.channels.section(self._channel.name)
         self._people = People(settings, self._channel.name)
         self._rules = Rules(words_of(notices), settings.resets, settings.pairing)
-        self._fetcher = Fetcher(self._record, self._fetches, self._options.attachment_bytes_max, notices)
+        self.files.use(self._options.attachment_bytes_max, notices)
         self._commands.use(settings, notices)
         self.comings.use(self._people, self._rules, notices)
 
     def jobs(self) -> list[Beside[Any]]:
         """Return what is done beside receiving: each is run by whoever serves the channel."""
-        return [self.comings.beside]
+        return [self.comings.beside, self.files.beside]
 
     async def held(self) -> list[str]:
         """Return the events that could not be read yet, for the channel to try again."""
@@ -289,6 +289,8 @@ class Intake:
         runs = manner is Manner.COMMAND
         arrival = await self._arrival(event, place, manner, parsed, "" if runs else cursor)
         received = await self._record.inbox.receive(arrival, self._rules)
+        if arrival.files:
+            self.files.beside.wake()
         if received.outcome in {Outcome.TAKEN, Outcome.KNOWN}:
             self._forget_held(event)
         elif runs and cursor:
@@ -329,12 +331,10 @@ class Intake:
         )
 
     async def _arrival(self, event: Event, place: Place, manner: Manner, parsed: Parsed | None, cursor: str) -> Arrival:
-        parts = text_parts(event)
-        notes: list[str] = []
-        if event.files and await self._may(event, Action.TALK):
-            fetched = await self._fetcher.fetch_all(event.files)
-            parts += [each.part for each in fetched]
-            notes = [each.note for each in fetched if each.note]
+        may_send = bool(event.files) and await self._may(event, Action.TALK)
+        files = self.files.name_files(event.files) if may_send else Named()
+        parts = [*text_parts(event), *files.parts]
+        notes = [*files.notes]
         if event.reply is Reply.EXPLAIN:
             notes.append(self._notices.unanswerable)
         kept = Manner.KEPT if self._is_for_agent(event) else Manner.OBSERVED if self._options.observe else None
@@ -351,6 +351,7 @@ class Intake:
             busy=await busy_in(self._record, place.key, self._settings.busy),
             title=title if manner is Manner.NEW and title else None,
             notes=tuple(notes) if manner is not Manner.OBSERVED else (),
+            files=files.awaited,
             cursor=cursor,
             answer=given,
             is_direct=event.is_direct,

@@ -56,7 +56,7 @@ BLOB_PIECE_BYTES = 1 * MIB
 """An attachment is cut into lines of this size, so that no line is longer than an entry may be."""
 
 
-WORDS: Final = frozenset({"parts", "system", "tools", "summary", "text", "title", "raw", "code"})
+WORDS: Final = frozenset({"parts", "system", "tools", "summary", "text", "title", "raw", "code", "reference"})
 """Fields of entries that facts leave out: what was said stands in the message lines, and codes are not handed on."""
 
 NOT_FACTS: Final = frozenset({"cursor.moved", "database.created"})

@@ -245,7 +245,7 @@ def item_of(entry: e.Entry, known: Survey) -> Said | Happened | None:
     """Return what an entry means to a reader, or None."""
     body, undone = entry.body, known.changes.undone
     if isinstance(body, e.MessageAdded):
-        said = said_message(entry.id, entry.at_microseconds, body)
+        said = known.changes.with_files(said_message(entry.id, entry.at_microseconds, body))
         message, changes = known.changes.last_words(said), tuple(known.changes.of(said))
         if message.is_retracted:
             message = retracted(message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hansard.record.fetches import Fetches
 from hansard.record.invitations import Invitations
 from hansard.record.ledger import Ledger
 from hansard.record.memory import Memory
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Books:
-    """Memory, what a day took, questions about tools, titles, turns that were lost, invitations."""
+    """Memory, what a day took, questions about tools, titles, turns that were lost, invitations, files to fetch."""
 
     def __init__(self, caller: Caller) -> None:
         """Use `record.books`."""
@@ -26,3 +27,4 @@ class Books:
         self.titles = Titles(caller)
         self.recovery = Recovery(caller)
         self.invitations = Invitations(caller)
+        self.fetches = Fetches(caller)

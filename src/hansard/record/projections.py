@@ -1,8 +1,8 @@
 """Projections: each entry's effect on the tables that are folds of the entries.
 
 Reads: what earlier entries of the same journal made of turn, turn_chat and person. Writes: session, turn, turn_chat,
-outbox, delivery, question, route, cursor, intake, held, invitation, access, pace, person, link_code. (How many messages
-a journal has and when it was last active stand in its own row, which changes with every entry anyway.)
+outbox, delivery, question, route, cursor, intake, held, invitation, fetch, access, pace, person, link_code. (How many
+messages a journal has and when it was last active stand in its own row, which changes with every entry anyway.)
 Invariants: a fold of one journal's entries; the same code serves commits, adoption, rebuild and verify (L9).
 On crash: nothing to do; projections commit with their entries.
 """
@@ -22,7 +22,7 @@ from hansard.domain.entries_agent import (
     QuestionAsked,
     QuestionGuessed,
 )
-from hansard.domain.entries_intake import InvitationAnswered, InvitationReceived
+from hansard.domain.entries_intake import FileAwaited, FileSettled, InvitationAnswered, InvitationReceived
 from hansard.domain.entries_people import LinkShown, LinkTried, LinkVoided, PeopleDeclared, PersonLinked, PersonUnlinked
 from hansard.domain.messages import Role
 from hansard.domain.questions import guess_name
@@ -253,6 +253,15 @@ def _invitation_answered(run: Run, _place: Place, body: InvitationAnswered) -> N
     run(SQL.drop_invitation, (body.channel, body.account, body.event_id))
 
 
+def _file_awaited(run: Run, place: Place, body: FileAwaited) -> None:
+    file = (body.session_id, body.message_id, body.file)
+    run(SQL.insert_fetch, (*file, body.channel, body.account, body.person, place.seq))
+
+
+def _file_settled(run: Run, _place: Place, body: FileSettled) -> None:
+    run(SQL.drop_fetch, (body.session_id, body.message_id, body.file))
+
+
 def _access_asked(run: Run, place: Place, body: e.AccessAsked) -> None:
     asked = (body.channel, body.identity, body.code, body.expires_at, body.chat)
     run(SQL.ask_access, (*asked, place.at, DAY_MICROSECONDS))
@@ -338,6 +347,8 @@ APPLY: dict[type[e.Body], Callable[[Run, Place, Any], None]] = {
     e.IntakeHeld: _intake_held,
     InvitationReceived: _invitation_received,
     InvitationAnswered: _invitation_answered,
+    FileAwaited: _file_awaited,
+    FileSettled: _file_settled,
     e.AccessAsked: _access_asked,
     e.AccessTried: _access_tried,
     e.AccessChanged: _access_changed,

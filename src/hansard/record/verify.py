@@ -15,6 +15,7 @@ import apsw
 import msgspec
 
 from hansard.domain.entries import Body, MessageAdded, MessageSealed, check_kind, decode_body
+from hansard.domain.entries_intake import FileFetched
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.messages import File, ToolResult
@@ -38,7 +39,19 @@ RECHECKS_MAX = 3
 
 DUMPS_OF_JOURNAL = ("delivery", "outbox")
 DUMPS_OF_SESSION = ("session", "turn", "turn_chat", "turn_person", "question")
-DUMPS_OF_HOME = ("route", "cursor", "intake", "held", "invitation", "access", "pace", "note", "person", "link_code")
+DUMPS_OF_HOME = (
+    "route",
+    "cursor",
+    "intake",
+    "held",
+    "invitation",
+    "fetch",
+    "access",
+    "pace",
+    "note",
+    "person",
+    "link_code",
+)
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -158,12 +171,13 @@ class JournalCheck:
 
     def _check_blobs(self, row: Row, body: Body) -> None:
         parts = body.parts if isinstance(body, MessageAdded | MessageSealed) else ()
-        for part in parts:
-            if isinstance(part, File | ToolResult) and part.blob:
-                try:
-                    self._store.blobs.get(part.blob)
-                except HansardError as error:
-                    self.find("blob", f"seq {row.seq}: {error}")
+        blobs = [part.blob for part in parts if isinstance(part, File | ToolResult)]
+        blobs += [body.blob] if isinstance(body, FileFetched) else []
+        for blob in filter(None, blobs):
+            try:
+                self._store.blobs.get(blob)
+            except HansardError as error:
+                self.find("blob", f"seq {row.seq}: {error}")
 
     # The log leg.
 

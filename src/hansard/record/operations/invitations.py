@@ -50,7 +50,7 @@ def receive_invitation(tx: Transaction, invitation: Invitation, rules: Rules) ->
             chat=invitation.chat,
             identity=invitation.identity,
             accept=allowed,
-            reason="" if allowed else decline(tx, invited, rules),
+            text="" if allowed else decline(tx, invited, rules),
             source=source_of(invitation, allowed=allowed),
             replaces=invitation.replaces,
         )

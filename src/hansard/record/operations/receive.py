@@ -26,6 +26,7 @@ from hansard.domain.sessions import Link, Parent, SessionState
 from hansard.domain.turns import TurnState
 from hansard.errors import NotFound
 from hansard.record.operations.access import Asking, ask, grant_of, tell_at_home, tell_in_chat
+from hansard.record.operations.fetches import await_files
 from hansard.record.operations.following import read_circle, tell_followers
 from hansard.record.operations.home import RouteMove, find_route, home_journal, move_cursor, move_route
 from hansard.record.operations.messages import Offered, append, offer
@@ -131,6 +132,7 @@ def take(tx: Transaction, arrival: Arrival, offered: Offered, rules: Rules, is_a
     for text in notices:
         tell(tx, session_id, arrival.chat, text)
     entry = append(tx, session_id, offered)
+    await_files(tx, arrival, session_id, entry.id, rules)
     after, said_in = [*arrival.notes], session_id
     if arrival.manner is Manner.NEW:
         moved = begin_new(tx, arrival, session_id, is_alive)

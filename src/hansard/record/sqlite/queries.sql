@@ -412,6 +412,10 @@ SELECT * FROM held ORDER BY channel, account, event_id
 -- The invitations that are not answered yet as the home's entries must give them.
 SELECT * FROM invitation ORDER BY channel, account, event_id
 
+-- name: dump_fetch
+-- The files that are not fetched yet as the home's entries must give them.
+SELECT * FROM fetch ORDER BY session_id, message_id, file
+
 -- name: dump_access
 -- Who may talk as the home's entries must give it.
 SELECT * FROM access ORDER BY channel, identity
@@ -446,6 +450,7 @@ DELETE FROM question;
 DELETE FROM outbox;
 DELETE FROM held;
 DELETE FROM invitation;
+DELETE FROM fetch;
 DELETE FROM access;
 DELETE FROM pace;
 DELETE FROM note;
@@ -507,7 +512,7 @@ SELECT head_seq FROM journal WHERE key = ?
 -- What became of messages in a stretch of a journal after they were said, in order.
 SELECT kind, version, body FROM entry INDEXED BY entry_changing
 WHERE key > ?1 AND key <= ?2
-  AND kind IN ('messages.undone', 'messages.restored', 'message.edited', 'message.retracted') ORDER BY key
+  AND kind IN ('messages.undone', 'messages.restored', 'message.edited', 'message.retracted', 'file.fetched') ORDER BY key
 
 -- name: add_turn_chat
 -- What a turn answers was said in this chat, too, or it only follows; turn '' is the next one.
@@ -663,6 +668,30 @@ SELECT e.body FROM (
     FROM invitation WHERE channel = ?1 AND account = ?2
 ) i JOIN entry e ON e.key = (?3 << 32) + i.seq
 WHERE i.place <= ?4 ORDER BY i.place, i.seq LIMIT ?5
+
+-- name: insert_fetch
+-- A file is to be fetched.
+INSERT OR IGNORE INTO fetch (session_id, message_id, file, channel, account, person, seq) VALUES (?, ?, ?, ?, ?, ?, ?)
+
+-- name: drop_fetch
+-- It is kept, or cannot be.
+DELETE FROM fetch WHERE session_id = ? AND message_id = ? AND file = ?
+
+-- name: find_fetch
+-- Whether a file is to be fetched.
+SELECT seq FROM fetch WHERE session_id = ? AND message_id = ? AND file = ?
+
+-- name: count_fetches
+-- How many files are to be fetched, in all and of one person.
+SELECT count(*), coalesce(sum(person = ?), 0) FROM fetch
+
+-- name: list_fetches
+-- The files to fetch now, the bodies of their entries: so many of each person, people in turn.
+SELECT e.body FROM (
+    SELECT seq, row_number() OVER (PARTITION BY person ORDER BY seq) AS place
+    FROM fetch WHERE channel = ?1 AND account = ?2
+) f JOIN entry e ON e.key = (?3 << 32) + f.seq
+WHERE f.place <= ?4 ORDER BY f.place, f.seq LIMIT ?5
 
 -- name: ask_access
 -- Somebody was shown a code; those of a day are counted. Parameters: channel, identity, code, end, chat, time, window.

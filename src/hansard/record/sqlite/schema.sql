@@ -48,7 +48,7 @@ CREATE TABLE entry (
 ) STRICT;
 CREATE UNIQUE INDEX entry_id ON entry (journal, id);
 CREATE INDEX entry_changing ON entry (key)
-WHERE kind IN ('messages.undone', 'messages.restored', 'message.edited', 'message.retracted');
+WHERE kind IN ('messages.undone', 'messages.restored', 'message.edited', 'message.retracted', 'file.fetched');
 
 -- The text of open messages. It leaves with the seal, which holds all of it.
 CREATE TABLE chunk (
@@ -189,6 +189,18 @@ CREATE TABLE invitation (
     source   TEXT    NOT NULL,
     seq      INTEGER NOT NULL,                        -- of the home entry that tells of it
     PRIMARY KEY (channel, account, event_id)
+) STRICT, WITHOUT ROWID;
+
+-- Files of messages that are not fetched yet. Those of one person never take the place of another's.
+CREATE TABLE fetch (
+    session_id TEXT    NOT NULL,
+    message_id TEXT    NOT NULL,
+    file       TEXT    NOT NULL,
+    channel    TEXT    NOT NULL,
+    account    TEXT    NOT NULL,
+    person     TEXT    NOT NULL,
+    seq        INTEGER NOT NULL,                      -- of the home entry that tells where it is
+    PRIMARY KEY (session_id, message_id, file)
 ) STRICT, WITHOUT ROWID;
 
 -- Who asked to talk, who may, and who may no longer.

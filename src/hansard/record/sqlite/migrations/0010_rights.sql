@@ -19,3 +19,18 @@ CREATE TABLE question (
     PRIMARY KEY (journal, turn_id, author, chat)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX question_person ON question (author, chat);
+
+-- Files are fetched beside the receiving loop, and folded into their messages as changes are.
+CREATE TABLE fetch (
+    session_id TEXT    NOT NULL,
+    message_id TEXT    NOT NULL,
+    file       TEXT    NOT NULL,
+    channel    TEXT    NOT NULL,
+    account    TEXT    NOT NULL,
+    person     TEXT    NOT NULL,
+    seq        INTEGER NOT NULL,
+    PRIMARY KEY (session_id, message_id, file)
+) STRICT, WITHOUT ROWID;
+DROP INDEX entry_changing;
+CREATE INDEX entry_changing ON entry (key)
+WHERE kind IN ('messages.undone', 'messages.restored', 'message.edited', 'message.retracted', 'file.fetched');
