@@ -47,6 +47,9 @@ QUICK = TurnLimits(retry_seconds_max=0.01)
 
 NO_RULES = Rules()
 
+PERSON = "person:admin"
+"""Who talks at the terminal."""
+
 NOT_COMPACTED = Compaction(automatic=False)
 
 
@@ -167,7 +170,7 @@ class Stage:
 
     async def queue(self, text: str, busy: Busy = Busy.QUEUE, *, id: str | None = None) -> Spoken:
         """Say something; nobody runs the turn yet."""
-        return await speak(self.record, self.session_id, [Message.user(text, id=id)], busy)
+        return await speak(self.record, self.session_id, [Message.user(text, id=id, author=PERSON)], busy)
 
     async def settled(self) -> None:
         """Wait until nothing is left to run."""

@@ -20,7 +20,7 @@ from hansard.intake.commands import parse, run_command
 from hansard.intake.handlers import Scene
 from hansard.intake.speak import speak
 from hansard.testing.tools import Counting, Slow, tools_by_name
-from tests.engine.stage import PlayedModel, Stage, call, stage
+from tests.engine.stage import PERSON, PlayedModel, Stage, call, stage
 
 ASKS = Policy(rules=(ToolRule(do=Verdict.ASK, tool="counting"), ToolRule(do=Verdict.DENY, tool="slow")))
 ROOM = "matrix:room:!den:x.org"
@@ -32,7 +32,7 @@ def ask_of(on: Stage, policy: Policy = ASKS) -> None:
     on.runner._agent = on.agent  # noqa: SLF001 - the stage's own runner
 
 
-async def say(on: Stage, text: str, author: str = "", chat: str = "", busy: Busy = Busy.INTERRUPT) -> None:
+async def say(on: Stage, text: str, author: str = PERSON, chat: str = "", busy: Busy = Busy.INTERRUPT) -> None:
     """Say something as somebody, and wake the runner."""
     message = Message.user(text, author=author, chat=chat)
     spoken = await speak(on.record, on.session_id, [message], busy, answers=True)

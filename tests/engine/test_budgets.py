@@ -13,7 +13,7 @@ from hansard.domain.messages import Message, Role
 from hansard.domain.policy import Policy, policy_of
 from hansard.domain.requests import Usage
 from hansard.domain.settings import Person, Settings, TurnLimits
-from hansard.domain.turns import TurnState
+from hansard.domain.turns import By, How, TurnState
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
 from hansard.intake.commands import parse, run_command
@@ -186,7 +186,8 @@ async def test_members_of_a_room_are_counted_one_by_one(home: Path) -> None:
         assert await day.ask(room, "@ann:y.org", chat) is TurnState.COMPLETED
         assert await day.ask(room, "@ann:x.org", chat) is TurnState.FAILED
         assert await day.ask(await day.session("person:ann")) is TurnState.FAILED
-        queued = await record.queue_turn(room, chat=chat)  # /retry
+        by = [By(person="@ann:y.org", chat=chat, how=How.RETRY)]
+        queued = await record.queue_turn(room, chat=chat, by=by)
         day.runner.wake(room, queued.id)
         await day.idle()
         assert (await record.turns(room))[-1].state is TurnState.FAILED

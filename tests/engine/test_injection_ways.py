@@ -113,7 +113,7 @@ class Walls:
 
     async def ask(self, session_id: str, text: str = "Go on.") -> None:
         """Say something, and let it be answered."""
-        await self.record.accept([(session_id, Message.user(text))], queue_turn=True)
+        await self.record.accept([(session_id, Message.user(text, author="person:admin"))], queue_turn=True)
         async with asyncio.timeout(120):
             await run_turn(self.agent, session_id)
 

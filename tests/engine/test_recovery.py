@@ -23,7 +23,7 @@ from hansard.engine.turns import Agent
 from hansard.intake.speak import speak
 from hansard.record.api import Record
 from hansard.testing.tools import Counting, Echo, tools_by_name
-from tests.engine.stage import QUICK, PlayedModel, fixed
+from tests.engine.stage import PERSON, QUICK, PlayedModel, fixed
 from tests.tools.lost import lose_turn
 
 ON = Policy(auto_resume=AutoResume.ON)
@@ -130,7 +130,7 @@ async def test_a_call_that_waited_for_its_yes_asks_again(home: Path) -> None:
     async with after(home, PlayedModel(["done"]), policy, tool) as process:
         await process.start()
         await until_asked(process.record, 2)
-        spoken = await speak(process.record, "s1", [Message.user("yes")], Busy.INTERRUPT, answers=True)
+        spoken = await speak(process.record, "s1", [Message.user("yes", author=PERSON)], Busy.INTERRUPT, answers=True)
         process.runner.wake("s1", spoken.turn_id)
         await process.idle()
         assert tool.count == 1
@@ -155,7 +155,7 @@ async def test_ask_waits_for_a_yes(home: Path, words: str, answers: list[str]) -
     async with after(home, PlayedModel(["wer."]), Policy(auto_resume=AutoResume.ASK)) as process:
         await process.start()
         await until_asked(process.record, 1)
-        spoken = await speak(process.record, "s1", [Message.user(words)], Busy.INTERRUPT, answers=True)
+        spoken = await speak(process.record, "s1", [Message.user(words, author=PERSON)], Busy.INTERRUPT, answers=True)
         process.runner.wake("s1", spoken.turn_id)
         await process.idle()
         transcript = await process.record.load_transcript("s1")

@@ -46,7 +46,7 @@ async def die(home: Path, words: str, calls: list[tuple[str, str, str]], asked: 
     async with Record.open(home) as record:
         if not claim_only:
             await record.create_session(id="s1", source="test", owner="person:admin")
-            await record.accept([("s1", Message.user("go"))], queue_turn=True)
+            await record.accept([("s1", Message.user("go", author="person:admin"))], queue_turn=True)
         async with record.turn("s1", waiting="") as turn:
             if calls:
                 async with turn.reply() as reply:

@@ -67,7 +67,7 @@ CELLS = {
 def test_each_cell_of_the_table(cell: tuple[str, Asker], verdict: Verdict) -> None:
     """The first rule that fits decides; where none does, own tools may run, memory asks, others' may not."""
     tool, asker = cell
-    assert decide(RULES, tool, [asker]) is verdict
+    assert decide(RULES, tool, [asker]).verdict is verdict
 
 
 PLACES = {
@@ -94,20 +94,22 @@ def test_each_verdict_for_each_kind_of_rule(tool: str, verdict: Verdict, place: 
     """Persons, rooms and channels, allow, ask and deny, own tools and servers': all decide, for whom they are alone."""
     rule, meant, other = PLACES[place]
     rules = (ToolRule(do=verdict, tool=tool, person=rule.person, room=rule.room, channel=rule.channel),)
-    assert decide(rules, tool, [meant]) is verdict
+    assert decide(rules, tool, [meant]).verdict is verdict
     if other is not None:
-        assert decide(rules, tool, [other]) is DEFAULTS[tool]
-        assert decide(rules, tool, [meant, other]) is max(verdict, DEFAULTS[tool], key=STRICTNESS.index)
+        assert decide(rules, tool, [other]).verdict is DEFAULTS[tool]
+        assert decide(rules, tool, [meant, other]).verdict is max(verdict, DEFAULTS[tool], key=STRICTNESS.index)
     for unnamed in DEFAULTS.keys() - {tool}:
-        assert decide(rules, unnamed, [meant]) is DEFAULTS[unnamed]
+        assert decide(rules, unnamed, [meant]).verdict is DEFAULTS[unnamed]
 
 
 def test_people_and_rooms_on_any_channel() -> None:
     """Who somebody is, is said by channel: the same number on another platform is somebody else."""
     policy = Policy(names={("telegram", "5"): "ann", ("matrix", "@ann:x.org"): "ann"})
     room = "room:telegram:-100"
-    assert policy.asker(room, "5", "telegram:chat:-100") == Asker(("ann", "5"), "-100", "telegram")
-    assert policy.asker(room, "@ann:x.org", "telegram:chat:-100") == Asker(("@ann:x.org",), "-100", "telegram")
+    chat = "telegram:chat:-100"
+    assert policy.asker(room, "5", chat) == Asker(("ann", "5"), "-100", "telegram", "5", chat)
+    assert policy.asker(room, "@ann:x.org", chat) == Asker(("@ann:x.org",), "-100", "telegram", "@ann:x.org", chat)
+    assert policy.asker(f"{room}:person:5", "5", chat).room == "-100"
     settings = Settings(people={"ann": Person(matrix=("@ann:x.org",))}, rooms={"den": Room(matrix=("!den:x.org",))})
     assert policy_of(settings).names == {("matrix", "@ann:x.org"): "ann"}
     assert policy_of(settings).rooms == {"room:matrix:!den:x.org": Room(matrix=("!den:x.org",))}
@@ -116,14 +118,14 @@ def test_people_and_rooms_on_any_channel() -> None:
 def test_whoever_is_denied_everything_is_denied_everything() -> None:
     """A rule for a person alone holds for every tool, everywhere."""
     for tool, room, channel in itertools.product(("memory", "mcp__time__now"), ("", "!den:x.org"), "ab"):
-        assert decide(RULES, tool, [Asker(("@eve:x.org",), room, channel)]) is DENY
+        assert decide(RULES, tool, [Asker(("@eve:x.org",), room, channel)]).verdict is DENY
 
 
 def test_of_several_people_the_strictest_counts() -> None:
     """What one of those who ask may not have run is not run for the others with them; for nobody, nothing is."""
-    assert decide(RULES, "mcp__files__read", [ANN_IN_ROOM, BEN_IN_ROOM]) is ASK
-    assert decide(RULES, "mcp__files__read", [ANN, TERMINAL]) is DENY
-    assert decide(RULES, "current_time", []) is DENY
+    assert decide(RULES, "mcp__files__read", [ANN_IN_ROOM, BEN_IN_ROOM]).verdict is ASK
+    assert decide(RULES, "mcp__files__read", [ANN, TERMINAL]).verdict is DENY
+    assert decide(RULES, "current_time", []).verdict is DENY
 
 
 def test_a_model_is_told_of_a_tool_that_anybody_there_may_use() -> None:
@@ -140,4 +142,4 @@ def test_patterns_are_whole_names_with_their_case() -> None:
     """A pattern fits a whole name or nothing: no rule reaches further than it says."""
     rules = (ToolRule(do=ALLOW, tool="mcp__a__read"),)
     for tool in ("mcp__a__read_all", "mcp__A__read", "xmcp__a__read"):
-        assert decide(rules, tool, [TERMINAL]) is (ALLOW if tool.startswith("x") else DENY)
+        assert decide(rules, tool, [TERMINAL]).verdict is (ALLOW if tool.startswith("x") else DENY)

@@ -131,7 +131,7 @@ async def once(options: Options, question: str) -> int:
         else:
             session_id = (await app.record.create_session(source=SOURCE, owner=owner_of(app))).id
         try:
-            code = await answer(app, session_id, Message.user([Text(question), *files]), output)
+            code = await answer(app, session_id, Message.user([Text(question), *files], author=owner_of(app)), output)
             if unnamed and app.models.name == "demo":
                 click.echo(DEMO_ANSWERED, err=True)
             return code  # noqa: TRY300 - the pipe may break at the last word

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hansard.app.wiring import App
     from hansard.domain.conversation import Conversation
     from hansard.domain.entries import Chunk
+    from hansard.domain.messages import Part
 
 SOURCE = "cli"
 
@@ -130,7 +131,7 @@ class Talk:
         await self._record_told()
         parsed = parse(text)
         if parsed is not None and parsed.name == "file":
-            await self._say(Message.user(await message_parts(self.app.record, parsed.argument)), answers=False)
+            await self._say(self._words(await message_parts(self.app.record, parsed.argument)), answers=False)
             return
         if parsed is not None:
             outcome = await run_command(self._scene(), text, parsed)
@@ -143,7 +144,11 @@ class Talk:
                 self._own_turns.add(outcome.wake)
                 self.app.runner.wake(self.session_id, outcome.wake)
             return
-        await self._say(Message.user(unescaped(text)), answers=answers)
+        await self._say(self._words(unescaped(text)), answers=answers)
+
+    def _words(self, content: str | list[Part]) -> Message:
+        """Return what the terminal's person says."""
+        return Message.user(content, author=owner_of(self.app))
 
     async def _say(self, message: Message, *, answers: bool) -> None:
         """Record what was said, and let it be answered."""

@@ -158,6 +158,27 @@ def identity_of(owner: str) -> tuple[str, str] | None:
     return (channel, identity) if owner.startswith("person:") and identity and is_channel(channel) else None
 
 
+PERSON_PREFIX: Final = "person:"
+"""How the author of what is said at the terminal begins: `person:NAME`. No platform's ids do."""
+
+
+def is_terminal_author(author: str) -> bool:
+    """Return whether an author is the terminal's person."""
+    return author.startswith(PERSON_PREFIX)
+
+
+def check_sender(identity: str) -> None:
+    """Refuse a platform's event whose sender passes for the terminal's person, or for a room."""
+    if is_terminal_author(identity) or identity.startswith("room:"):
+        message = f"a platform calls nobody {identity[:80]!r}"
+        raise InvalidInput(message)
+
+
+def asker_owner(person: str, chat: str) -> str:
+    """Return under whose name what somebody asks for is counted; at the terminal that is the author itself."""
+    return person if is_terminal_author(person) else person_owner(chat.partition(":")[0], person)
+
+
 def message_id_of(channel: str, account: str, event_id: str) -> str:
     """Return the id of the message that a platform's event becomes: always the same one."""
     digest = hashlib.sha256(f"{channel}\n{account}\n{event_id}".encode()).hexdigest()

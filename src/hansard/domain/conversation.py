@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from hansard.domain import entries as e
-from hansard.domain.entries_agent import FileTranscribed
+from hansard.domain.entries_agent import FileTranscribed, TurnAsked
 from hansard.domain.entries_intake import FileFetched
 from hansard.domain.messages import File, Message, Role, Status, Text, ToolCall, ToolResult
 from hansard.domain.requests import FailureKind, Usage
 from hansard.domain.sessions import Link
 from hansard.domain.transcript import edited, fetched, retracted, said_message, transcribed
-from hansard.domain.turns import TurnState
+from hansard.domain.turns import By, TurnState, joined
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
 WISHES_LOST_MAX = 2
@@ -84,6 +84,10 @@ class Conversation:
         self.settings: dict[str, str] = {}
         self.running: str = ""
         self.queued: str = ""
+        self.by: dict[str, tuple[By, ...]] = {}
+        """Who asked for each turn, as far as that is recorded."""
+        self.unattributed: set[str] = set()
+        """Turns that were queued before it was recorded who asks."""
         self.ends: dict[str, End] = {}
         self.usage: dict[str, Usage] = {}
         self.requests = 0
@@ -309,11 +313,18 @@ class Conversation:
 
     def _turn_queued(self, _entry: e.Entry, body: e.TurnQueued) -> None:
         self.queued = body.turn_id
+        self.by[body.turn_id] = body.by or ()
+        if body.by is None:
+            self.unattributed.add(body.turn_id)
+
+    def _turn_asked(self, _entry: e.Entry, body: TurnAsked) -> None:
+        self.by[body.turn_id] = joined(self.by.get(body.turn_id, ()), body.by)
 
     def _turn_started(self, _entry: e.Entry, body: e.TurnStarted) -> None:
         if self.queued == body.turn_id:
             self.queued = ""
         self.running = body.turn_id
+        self.by[body.turn_id] = askers_of(each.message for each in self._waiting) if body.by is None else body.by
         if body.purpose:
             self._chores.add(body.turn_id)
             self._wished = body.turn_id if self.wants_compaction else ""
@@ -372,6 +383,7 @@ APPLY: dict[type[e.Body], Callable[[Conversation, e.Entry, Any], None]] = {
     e.MessagesUndone: Conversation._taken_back,  # noqa: SLF001
     e.MessagesRestored: Conversation._restored,  # noqa: SLF001
     e.TurnQueued: Conversation._turn_queued,  # noqa: SLF001
+    TurnAsked: Conversation._turn_asked,  # noqa: SLF001
     e.TurnStarted: Conversation._turn_started,  # noqa: SLF001
     e.TurnSteered: Conversation._turn_steered,  # noqa: SLF001
     e.TurnContinued: Conversation._turn_continued,  # noqa: SLF001
@@ -381,6 +393,12 @@ APPLY: dict[type[e.Body], Callable[[Conversation, e.Entry, Any], None]] = {
     e.SessionSet: Conversation._set,  # noqa: SLF001
     e.SessionCompacted: Conversation._compacted,  # noqa: SLF001
 }
+
+
+def askers_of(messages: Iterable[Message]) -> tuple[By, ...]:
+    """Return who asks by saying these messages. What is overheard or imported asks for nothing; no author is nobody."""
+    said = (each for each in messages if each.role == Role.USER and not each.is_observed and not each.is_imported)
+    return joined((), tuple(By(person=each.author, chat=each.chat) for each in said if each.author))
 
 
 def is_said(message: Message) -> bool:

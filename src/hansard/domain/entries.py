@@ -19,7 +19,7 @@ from hansard.domain.entry_body import Body as Body  # noqa: PLC0414 - everybody 
 from hansard.domain.messages import Part, Role, Status, join_text
 from hansard.domain.requests import ToolSpec, Usage
 from hansard.domain.sessions import Link
-from hansard.domain.turns import TurnState
+from hansard.domain.turns import By, TurnState
 from hansard.errors import RecordTooNew
 
 DIGEST_FORMAT = 1
@@ -182,6 +182,8 @@ class TurnQueued(Body, frozen=True):
     turn_id: str
     chats: tuple[str, ...] = ()
     followers: tuple[str, ...] = ()
+    by: tuple[By, ...] | None = None
+    """Who asked for it. None: it was queued before that was recorded."""
 
 
 class TurnStarted(Body, frozen=True):
@@ -192,6 +194,8 @@ class TurnStarted(Body, frozen=True):
     purpose: str = ""
     refused: bool = False
     """Whether a limit of the day ends it at once: it is not counted."""
+    by: tuple[By, ...] | None = None
+    """Everybody who asked for it. None: it began before that was recorded, and the authors it answers count."""
 
 
 class TurnStopping(Body, frozen=True):
@@ -355,6 +359,7 @@ KINDS: dict[str, tuple[int, type[Body]]] = {
     "messages.undone": (1, MessagesUndone),
     "messages.restored": (1, MessagesRestored),
     "turn.queued": (1, TurnQueued),
+    "turn.asked": (1, agent.TurnAsked),
     "turn.started": (1, TurnStarted),
     "turn.stopping": (1, TurnStopping),
     "turn.steered": (1, TurnSteered),
@@ -380,6 +385,7 @@ KINDS: dict[str, tuple[int, type[Body]]] = {
     "memory.forgotten": (1, agent.MemoryForgotten),
     "file.fetched": (1, intake.FileFetched),
     "file.transcribed": (1, agent.FileTranscribed),
+    "tool.decided": (1, agent.ToolDecided),
     "question.asked": (1, agent.QuestionAsked),
     "question.shown": (1, agent.QuestionShown),
     "question.answered": (1, agent.QuestionAnswered),

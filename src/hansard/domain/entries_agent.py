@@ -1,8 +1,10 @@
-"""Entries about what the agent remembers and asks. A part of `hansard.domain.entries`, which see."""
+"""Entries about what the agent is asked for, may do and remembers. A part of `hansard.domain.entries`, which see."""
 
 from __future__ import annotations
 
 from hansard.domain.entry_body import Body
+from hansard.domain.permissions import Reason, Verdict
+from hansard.domain.turns import By
 
 
 class MemoryNoted(Body, frozen=True):
@@ -39,6 +41,13 @@ class FileTranscribed(Body, frozen=True):
     failure: str = ""
 
 
+class TurnAsked(Body, frozen=True):
+    """More people ask for a turn that waits, or steer the one that runs. Their rights count from here on, too."""
+
+    turn_id: str
+    by: tuple[By, ...]
+
+
 class QuestionAsked(Body, frozen=True):
     """A turn waits for a yes before it runs a call. `message_id` is the notice that asks.
 
@@ -61,6 +70,16 @@ class QuestionShown(Body, frozen=True):
 
     turn_id: str
     message_id: str
+
+
+class ToolDecided(Body, frozen=True):
+    """What becomes of a call, by the rules and askers of that moment, with a reason for each asker."""
+
+    turn_id: str
+    call_id: str
+    tool: str
+    verdict: Verdict
+    reasons: tuple[Reason, ...] = ()
 
 
 class QuestionAnswered(Body, frozen=True):

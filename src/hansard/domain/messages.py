@@ -8,6 +8,7 @@ from typing import Self
 
 import msgspec
 
+from hansard.domain.chats import is_terminal_author
 from hansard.domain.ids import new_id
 from hansard.domain.text import escape_text, join_escapes, restore_text, split_escapes
 from hansard.errors import InvalidInput
@@ -191,6 +192,12 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         """The words of this message."""
         return join_text(self.parts)
+
+    @property
+    def named_author(self) -> str:
+        """Who said it, where readers have to be told; empty at the terminal, where nobody else speaks."""
+        is_terminal = self.role == Role.USER and is_terminal_author(self.author)
+        return "" if is_terminal and not self.is_imported else self.author
 
     @property
     def at(self) -> datetime:

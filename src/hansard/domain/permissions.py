@@ -1,8 +1,11 @@
 """Which tools may be run for whom: a table of rules, of which the first that fits decides.
 
 A rule fits a tool, a person, a room and a channel, each by a pattern with `*`. What no rule speaks of: Hansard's own
-tools may run, but people are asked before anything is remembered; tools of other servers may not. Where several
-people are answered at once, the strictest answer counts.
+tools may run, but people are asked before anything is remembered; tools of other servers may not. A call needs the
+permission of each who asked for the turn: the strictest answer counts, and for nobody nothing is run.
+
+Text is untrusted that none of those who asked wrote: words of other people, imports, results of tools of other
+servers. While a request holds such text, a tool may be asked about although a rule allows it (`must_ask`).
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -49,6 +52,16 @@ class ToolRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The id of a room. In a conversation of one person it is empty, which only `*` fits."""
     channel: Pattern = "*"
     """`cli`, `matrix`."""
+    untrusted: Literal["", "ask"] = ""
+    """`ask`: while the request holds untrusted text, people are asked although this rule allows the tool."""
+    reads_only: bool = False
+    """The tool changes nothing: in rooms, too, it is run without asking while the request holds untrusted text."""
+
+    def __str__(self) -> str:
+        given = {name: getattr(self, name) for name in self.__struct_fields__}
+        shown = [f'{name} = "{value}"' for name, value in given.items() if isinstance(value, str)]
+        told = [text for text in shown if not text.endswith(('= "*"', '= ""'))]
+        return ", ".join([*told, *(["reads_only = true"] if self.reads_only else [])])
 
 
 DEFAULT_RULES: Final = (
@@ -62,11 +75,46 @@ nothing that somebody else put into its mouth may get there unseen.
 
 
 class Asker(NamedTuple):
-    """Somebody whom a turn answers, and where. `names`: whatever that person is called."""
+    """Somebody who asked for a turn, and where. `names`: whatever that person is called; nobody has none."""
 
     names: tuple[str, ...]
     room: str = ""
     channel: str = TERMINAL
+    person: str = ""
+    """As the turn's `by` has it."""
+    chat: str = ""
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a call is allowed, asked about or denied as far as one asker goes."""
+
+    verdict: Verdict
+    rule: str
+    """The rule that decided, in words."""
+    person: str = ""
+    chat: str = ""
+    source: str = ""
+    """The untrusted text because of which a call that the rule allows is asked about."""
+
+    def __str__(self) -> str:
+        who = f"{self.person} in {self.chat}" if self.chat else self.person or "nobody"
+        because = f"; asked because the request holds {self.source}" if self.source else ""
+        return f"{self.verdict} for {who}: {self.rule}{because}"
+
+
+class Decision(NamedTuple):
+    """What becomes of a call, with a reason for each asker. `source`: the untrusted text because of which it asks."""
+
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+
+    @property
+    def source(self) -> str:
+        """The untrusted text because of which people are asked; empty when a rule alone asks."""
+        return next((each.source for each in self.reasons if each.source), "")
+
+
+NOBODY: Final = Reason(verdict=Verdict.DENY, rule="nobody is recorded as having asked for this turn")
 
 
 def fits(rule: ToolRule, tool: str, asker: Asker) -> bool:
@@ -86,11 +134,38 @@ def fits_place(rule: ToolRule, tool: str, asker: Asker) -> bool:
     )
 
 
-def decide(rules: Iterable[ToolRule], tool: str, askers: Iterable[Asker]) -> Verdict:
-    """Return what becomes of a call that a turn makes for these people. For nobody, nothing is run."""
+def must_ask(rule: ToolRule, tool: str, asker: Asker) -> bool:
+    """Return whether people are asked about a tool that a rule allows, while the request holds untrusted text."""
+    if rule.untrusted == "ask":
+        return True
+    return bool(asker.room) and tool.startswith(FOREIGN_PREFIX) and not rule.reads_only
+
+
+def judge_asker(rules: tuple[ToolRule, ...], tool: str, asker: Asker, source: str) -> Reason:
+    """Return what the rules say of a call, as far as one asker goes."""
+    if not asker.names:
+        return msgspec.structs.replace(NOBODY, person=asker.person, chat=asker.chat)
     table = (*rules, *DEFAULT_RULES)
-    verdicts = [next(rule.do for rule in table if fits(rule, tool, asker)) for asker in askers]
-    return max(verdicts, key=STRICTNESS.index, default=Verdict.DENY)
+    number, rule = next((number, rule) for number, rule in enumerate(table, 1) if fits(rule, tool, asker))
+    words = f"rule {number} of [[tools.rules]] ({rule})" if number <= len(rules) else f"the default ({rule})"
+    asks = rule.do is Verdict.ALLOW and bool(source) and must_ask(rule, tool, asker)
+    return Reason(
+        verdict=Verdict.ASK if asks else rule.do,
+        rule=words,
+        person=asker.person or asker.names[0],
+        chat=asker.chat,
+        source=source if asks else "",
+    )
+
+
+def decide(rules: Iterable[ToolRule], tool: str, askers: Iterable[Asker], source: str = "") -> Decision:
+    """Return what becomes of a call of a turn that these people asked for, and why. For nobody, nothing is run.
+
+    `source` names untrusted text in the request; empty when there is none.
+    """
+    table = tuple(rules)
+    reasons = tuple(judge_asker(table, tool, asker, source) for asker in askers) or (NOBODY,)
+    return Decision(max((each.verdict for each in reasons), key=STRICTNESS.index), reasons)
 
 
 def may_be_offered(rules: Iterable[ToolRule], tool: str, asker: Asker) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hansard.domain.budgets import Budget, budget_of
-from hansard.domain.chats import Key, parse_owner
+from hansard.domain.chats import PERSON_PREFIX, Key, is_terminal_author, parse_owner
 from hansard.domain.permissions import TERMINAL, Asker, ToolRule
 from hansard.domain.settings import Settings
 from hansard.domain.settings_agent import AutoResume, Choice
@@ -30,11 +30,17 @@ class Policy(NamedTuple):
     auto_resume: AutoResume = AutoResume.OFF
 
     def asker(self, owner: str, author: str, chat: str) -> Asker:
-        """Return somebody whom a turn answers, as rules speak of people. No author: the terminal's person."""
+        """Return somebody who asked for a turn, as rules speak of people. No author is nobody.
+
+        In a chat nobody is the terminal's person, whatever they are called there.
+        """
         channel = chat.partition(":")[0]
-        name = self.names.get((channel, author), "") if author else self.terminal
-        names = tuple(each for each in (name, author) if each)
-        return Asker(names, room_of(owner), channel or TERMINAL)
+        name = "" if is_terminal_author(author) else self.names.get((channel, author), "")
+        if is_terminal_author(author) and not chat:
+            name = author.removeprefix(PERSON_PREFIX)
+        is_somebody = bool(author) and not (chat and is_terminal_author(author))
+        names = tuple(each for each in (name, author) if each) if is_somebody else ()
+        return Asker(names, room_of(owner), channel or TERMINAL, author, chat)
 
     def choice(self, owner: str) -> Choice:
         """Return what the agent is for the owner of a session."""

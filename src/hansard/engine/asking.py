@@ -1,8 +1,9 @@
 """Whether a call may be run: by the rules, or by a yes of those who asked, in the chat in which they asked.
 
-Reads: the rules; who is answered by the turn. Writes: the question, as a notice and as a fact; a no when time is over.
+Reads: the rules; who asked for the turn. Writes: what was decided and why; the question, as a notice and as a fact; a
+no when time is over.
 Invariants: nothing is run before its yes is recorded; the yes is for the exact call that was shown, by its hash; one
-question at a time; only those whom the turn answers can say it, where they asked; arguments are shown whole.
+question at a time; only those who asked for the turn can say it, where they asked; arguments are shown whole.
 On crash: the call was not begun. The turn is lost, and a yes that comes later answers nothing.
 """
 
@@ -12,11 +13,10 @@ import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.domain.conversation import last_exchange
 from hansard.domain.entries import Entry
-from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked
+from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked, ToolDecided
 from hansard.domain.messages import File, Message, Part, Role, Text
-from hansard.domain.permissions import Verdict, decide
+from hansard.domain.permissions import Decision, Verdict, decide
 from hansard.domain.questions import Answered, Scope, hash_call, new_question_code
 from hansard.domain.showing import (
     FILE_BYTES_MAX,
@@ -34,24 +34,11 @@ if TYPE_CHECKING:
     from hansard.record.api import Record
     from hansard.record.turn import Turn
 
-Person = tuple[str, str]
-"""Somebody, as the platform calls them, and the chat in which they asked; both empty at the terminal."""
-
 FILE_NAME = "arguments.txt"
 
 CHANGED = "The call was changed after people were asked about it. It was not run."
 TOO_LONG = "The arguments of {tool} are too long to be shown to anybody, so nobody can allow it. It was not run."
 NOT_JSON = "The arguments of {tool} are not a JSON object: {why}. Nobody was asked, and it was not run."
-
-
-def people_of(conversation: Conversation, turn_id: str) -> list[Person]:
-    """Return whom a turn answers. One that nobody spoke for answers those who spoke last."""
-    own = [placed.message for placed in conversation.placed if turn_id and placed.turn_id == turn_id]
-    said = [message for message in own if message.role == Role.USER and not message.is_observed]
-    if not said:
-        earlier = [placed.message for placed in last_exchange(conversation)]
-        said = [message for message in earlier if message.role == Role.USER and not message.is_observed]
-    return sorted({(message.author, message.chat) for message in said})
 
 
 class Question(NamedTuple):
@@ -70,22 +57,37 @@ class Permits:
         self._record = record
         self._policy = policy
         self._owner = conversation.owner
-        self._people = people_of(conversation, turn.id)
+        self._people = sorted({each.place for each in conversation.by.get(turn.id, ())})
         self._lock = asyncio.Lock()
 
     @property
     def scene(self) -> ToolScene:
         """Where the calls are made."""
-        people = tuple(author or self._policy.terminal for author, _ in self._people)
+        people = tuple(dict.fromkeys(person for person, _ in self._people))
         return ToolScene(self._turn.session_id, self._owner, people, next((chat for _, chat in self._people), ""))
+
+    async def decide(self, call: ToolCall) -> Decision:
+        """Decide what becomes of a call, and record that with its reasons."""
+        askers = [self._policy.asker(self._owner, person, chat) for person, chat in self._people]
+        decision = decide(self._policy.rules, call.name, askers)
+        decided = ToolDecided(
+            turn_id=self._turn.id,
+            call_id=call.id,
+            tool=call.name,
+            verdict=decision.verdict,
+            reasons=decision.reasons,
+        )
+        await self._turn.note_decision(decided)
+        return decision
 
     async def refusal(self, call: ToolCall) -> str:
         """Return why a call is not run; empty when it may be."""
-        askers = [self._policy.asker(self._owner, author, chat) for author, chat in self._people]
-        verdict = decide(self._policy.rules, call.name, askers)
-        if verdict is Verdict.ALLOW:
+        decision = await self.decide(call)
+        if decision.verdict is Verdict.ALLOW:
             return ""
-        if verdict is Verdict.DENY:
+        if not self._people:
+            return f"It is not recorded who asked for this, so no tool is run. {call.name} was not run."
+        if decision.verdict is Verdict.DENY:
             return f"The tool {call.name} is not allowed here, by the settings. It was not run."
         if self._policy.ask_seconds <= 0:
             return f"The tool {call.name} needs a yes of the person, and nobody can be asked here. It was not run."
@@ -150,8 +152,8 @@ class Permits:
         return f"Say yes or no (/yes {code}, /no {code}). A reason after a no is given to the model: no, REASON. {late}"
 
     async def agree(self, text: str, what: str) -> bool:
-        """Ask those whom the turn answers something, and return whether they say yes."""
-        if self._policy.ask_seconds <= 0:
+        """Ask those who asked for the turn something, and return whether they say yes. Nobody says nothing."""
+        if not self._people or self._policy.ask_seconds <= 0:
             return False
         code = new_question_code()
         asked = QuestionAsked(

@@ -20,6 +20,7 @@ from hansard.domain.entries import Entry, SessionCompacted, SessionEnded, TurnQu
 from hansard.domain.messages import Message, Role
 from hansard.domain.requests import Delta, Failed, Finished, FinishReason, Usage
 from hansard.domain.text import clean_text
+from hansard.domain.turns import By, How
 from hansard.engine.summaries import anchors_of, blocks_of, fault_of, summary_request
 from hansard.engine.tasks import cancel_all
 from hansard.engine.turns import limit_reached, models_of
@@ -66,6 +67,12 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     focus: str = ""
     chat: str = ""
+    person: str = ""
+
+    @property
+    def by(self) -> tuple[By, ...]:
+        """Who asked for it."""
+        return (By(person=self.person, chat=self.chat, how=How.COMPACT),) if self.person else ()
 
 
 def wish_of(text: str) -> Wish:
@@ -183,7 +190,8 @@ async def compact(agent: Agent, session_id: str, wish: Wish | None = None, *, mu
     With a wish a person asked for it, and is told what became of it in the chat where they did. Without one, what was
     said last was said where a failure is told. Unless a turn waits for it (`must`), whoever speaks meanwhile ends it.
     """
-    async with agent.record.turn(session_id, purpose=PURPOSE) as turn:
+    by = wish.by if wish is not None else ()
+    async with agent.record.turn(session_id, purpose=PURPOSE, by=by) as turn:
         chat = wish.chat if wish is not None else ""
         interruption = INTERRUPTED if wish is not None else ""
         if (await agent.record.conversation(session_id)).queued and not must:

@@ -384,8 +384,8 @@ def words_of(message: Message, *, is_private: bool = False) -> str:
     text = "\n".join(pieces)
     if message.role == Role.SYSTEM and not message.id.startswith(DERIVED_PREFIX):
         text = said_by(prompts.INSTRUCTION, text)
-    elif message.author and not (is_private and message.chat):
-        text = said_by(message.author, text) if text.strip() else f"{named(message.author)} says:"
+    elif (author := message.named_author) and not (is_private and message.chat):
+        text = said_by(author, text) if text.strip() else f"{named(author)} says:"
     elif message.role != Role.SYSTEM:
         text = harmless(text)
     text = "\n".join([*([text] if text.strip() else []), *files])

@@ -38,8 +38,7 @@ async def queue_lost(agent: Agent) -> list[TurnInfo]:
     queued = []
     for session_id, lost_id in await agent.record.books.recovery.lost():
         conversation = await agent.record.conversation(session_id)
-        own = [placed.message for placed in conversation.placed if placed.turn_id == lost_id]
-        chats = sorted({message.chat for message in own if message.author and message.chat})
+        chats = sorted({each.chat for each in conversation.by.get(lost_id, ()) if each.chat})
         turn = await agent.record.books.recovery.queue(session_id, lost_id, chats)
         if turn is not None:
             queued.append(turn)

@@ -77,7 +77,7 @@ def told(message: Message) -> str:
             says = f", which says: {part.transcript}" if part.transcript else ""
             pieces.append(f"(a file: {part.name or 'unnamed'}, {part.media_type}{says})")
     text = "\n".join(piece for piece in pieces if piece.strip())
-    who = message.author or SPEAKERS.get(message.role, "Note")
+    who = message.named_author or SPEAKERS.get(message.role, "Note")
     cut = " (interrupted)" if message.status == Status.INTERRUPTED else ""
     return f"{who}{cut}: {cut_middle(text, MESSAGE_CHARACTERS_MAX)}" if text else ""
 

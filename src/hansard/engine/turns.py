@@ -18,7 +18,7 @@ from hansard.domain.permissions import may_be_offered
 from hansard.domain.policy import Policy
 from hansard.domain.requests import Failure, FinishReason
 from hansard.domain.settings_compaction import Compaction
-from hansard.engine.asking import Permits, people_of
+from hansard.engine.asking import Permits
 from hansard.engine.attachments import Key, await_files
 from hansard.engine.calls import Calls
 from hansard.engine.delimiting import harmless_spec
@@ -51,6 +51,10 @@ RECORD_ERRORS = (RecordUnavailable, OutcomeUnknown, StaleLease, RecordRefused)
 
 ASKS_AGAIN = "/retry asks again"
 """What a person is told who may want to ask again, where there are commands."""
+
+
+UNATTRIBUTED = "This was asked before Hansard recorded who asked. Send it again to use tools."
+"""Told once in a session."""
 
 
 class Agent(NamedTuple):
@@ -96,6 +100,8 @@ async def converse(agent: Agent, turn: Turn) -> None:
         return
     frozen = await frozen_of(agent, turn, conversation)
     models = await models_of(agent, conversation)
+    if turn.id in conversation.unattributed and not conversation.by.get(turn.id) and frozen.tools:
+        await turn.append(Message.notice(UNATTRIBUTED, id=f"{turn.session_id}-unattributed"))
     requests = Requests(record, turn, frozen, limits.output_tokens_max)
     tokens, continued, step = 0, 0, 0
     missing: set[Key] = set()
@@ -157,8 +163,8 @@ async def frozen_of(agent: Agent, turn: Turn, conversation: Conversation) -> Ses
         await turn.append(Message.notice("\n".join(troubles)))
     notes = await agent.record.books.memory.list(conversation.owner)
     system = system_prompt(agent.instructions, agent.policy.choice(conversation.owner).persona, notes)
-    people = people_of(conversation, turn.id) or [("", "")]
-    askers = [agent.policy.asker(conversation.owner, author, chat) for author, chat in people]
+    places = {each.place for each in conversation.by.get(turn.id, ())} or {("", "")}
+    askers = [agent.policy.asker(conversation.owner, person, chat) for person, chat in sorted(places)]
     offered = [
         harmless_spec(tool.spec)
         for name, tool in sorted(agent.tools.items())

@@ -51,7 +51,7 @@ async def answer(scene: Scene, given: Given) -> str:
     """
     if scene.chat:
         return NOTHING_WAITS
-    return await scene.record.books.questions.answer(scene.session_id, given, by=scene.owner)
+    return await scene.record.books.questions.answer(scene.session_id, given, author=scene.asker, by=scene.owner)
 
 
 async def remember(scene: Scene, argument: str) -> str:

@@ -19,7 +19,7 @@ from hansard.domain.requests import Usage
 from hansard.domain.sessions import Link, Parent, SessionState
 from hansard.domain.settings import Busy, LeftSessions
 from hansard.domain.text import shorten
-from hansard.domain.turns import TurnState
+from hansard.domain.turns import By, How, TurnState
 from hansard.errors import LeaseHeld
 from hansard.intake.own_words import Speaker, is_running_own, may_repeat, own_messages
 from hansard.intake.speak import busy_of, speak
@@ -81,6 +81,11 @@ class Scene(NamedTuple):
     """What the person is, and where."""
     is_own_only: bool = False
     """Whether the command may concern only what is the person's own."""
+
+    @property
+    def asker(self) -> str:
+        """Who gives it: what the platform calls them, or the terminal's person. Rights come from nobody else."""
+        return self.author if self.chat else self.owner
 
     @property
     def words(self) -> Notices:
@@ -252,7 +257,8 @@ async def retry(scene: Scene, argument: str) -> Outcome:
     if not conversation.placed and not conversation.waiting:
         return Outcome("There is nothing to ask again.", scene.session_id)
     await scene.record.undo(scene.session_id, [placed.message.id for placed in last_answer(conversation)])
-    queued = await scene.record.queue_turn(scene.session_id, chat=scene.chat)
+    by = [By(person=scene.asker, chat=scene.chat, how=How.RETRY)] if scene.asker else []
+    queued = await scene.record.queue_turn(scene.session_id, chat=scene.chat, by=by)
     return Outcome("Asking again.", scene.session_id, wake=queued.id)
 
 
@@ -300,7 +306,7 @@ async def steer(scene: Scene, argument: str) -> Outcome:
 
 async def say(scene: Scene, text: str, mode: Busy, reply: str) -> Outcome:
     """Record a message in a mode of its own; the reply is only given when something ran at that moment."""
-    said = Message.user(text, author=scene.author, chat=scene.chat)
+    said = Message.user(text, author=scene.asker, chat=scene.chat)
     spoken = await speak(scene.record, scene.session_id, [said], mode)
     return Outcome(reply if spoken.waits else "", scene.session_id, wake=spoken.turn_id)
 

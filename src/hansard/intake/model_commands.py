@@ -25,7 +25,8 @@ LOCAL = "scripted:"
 async def compact(scene: Scene, argument: str) -> Outcome:
     """Have what was said summed up for the model. It is done after what runs, and told when it is done."""
     focus = " ".join(argument.split())[:FOCUS_CHARACTERS_MAX]
-    wish = {name: value for name, value in (("focus", focus), ("chat", scene.chat)) if value}
+    given = (("focus", focus), ("chat", scene.chat), ("person", scene.asker))
+    wish = {name: value for name, value in given if value}
     await scene.record.set_setting(scene.session_id, "compact", msgspec.json.encode(wish).decode())
     return Outcome("Summing up what was said. The record keeps every word.", scene.session_id, wake="")
 

@@ -18,7 +18,7 @@ import msgspec
 
 from hansard.domain.access import MAY, Action
 from hansard.domain.arrivals import Arrival, Change, Held, Manner, Outcome, Passing, Rules
-from hansard.domain.chats import key_in_chat, message_id_of, parse_key
+from hansard.domain.chats import check_sender, key_in_chat, message_id_of, parse_key
 from hansard.domain.ids import HOME_JOURNAL, log_path
 from hansard.domain.limits import TITLE_CHARACTERS_MAX
 from hansard.domain.messages import Message, Part, Role, Text, TextForm
@@ -211,6 +211,7 @@ class Intake:
         handle = HANDLERS[event.kind]
         try:
             parse_key(event.chat)
+            check_sender(event.sender)
             return await self._persist(lambda: handle(self, event, cursor))
         except MUST_END:
             raise  # it is not taken, and comes again to whoever serves next

@@ -464,7 +464,7 @@ def utc(at_microseconds: int) -> str:
 def who(message: Message) -> str:
     """Return who speaks, for readers."""
     name = ROLE_NAMES[message.role]
-    return f"{name} ({message.author})" if message.author else name
+    return f"{name} ({message.named_author})" if message.named_author else name
 
 
 def tool_facts(item: Used) -> tuple[str, str]:

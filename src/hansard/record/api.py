@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from hansard.domain.entries import Chunk, Entry
     from hansard.domain.messages import Message
     from hansard.domain.sessions import Route, Session
-    from hansard.domain.turns import TurnInfo
+    from hansard.domain.turns import By, TurnInfo
     from hansard.record.asking import Filters
     from hansard.record.progress import Progress
     from hansard.record.turn import Turn
@@ -291,17 +291,22 @@ class Record:
         waiting: str | None = None,
         purpose: str = "",
         budget: Budget | None = None,
+        by: Sequence[By] = (),
     ) -> AbstractAsyncContextManager[Turn]:
         """Hold a session for one turn: its queued one, or a new one. Leaving ends the turn, whatever happened.
 
-        `waiting`: only a queued one, of this id or (empty) any. `purpose`: a new one. LimitReached by the `budget`.
+        `waiting`: only a queued one, of this id or (empty) any. `purpose`: a new one, asked for `by` these
+        people. LimitReached by the `budget`.
         """
-        return hold(self._caller, session_id, wait_seconds, waiting, purpose, budget)
+        return hold(self._caller, session_id, wait_seconds, waiting, purpose, budget, tuple(by))
 
-    async def queue_turn(self, session_id: str, *, chat: str = "") -> TurnInfo:
-        """Queue a turn, to be shown in a chat as well; the one that waits already is returned."""
-        turn_id = new_id()
-        return await self._caller.write(lambda tx: turns.queue_turn(tx, session_id, turn_id, chat))
+    async def queue_turn(self, session_id: str, *, chat: str = "", by: Sequence[By] = ()) -> TurnInfo:
+        """Queue a turn, to be shown in a chat as well; the one that waits already is returned.
+
+        `by`: who asks for it. Without anybody it uses no tools.
+        """
+        turn_id, askers = new_id(), tuple(by)
+        return await self._caller.write(lambda tx: turns.queue_turn(tx, session_id, turn_id, chat, askers))
 
     async def stop_turns(self, session_id: str, reason: str, *, queued: bool = False) -> list[TurnInfo]:
         """Ask the running turn to stop, in whichever process it runs; `queued` ends the one that waits as well."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.budgets import EVERYBODY, Budget, Spent, day_start, reached
 from hansard.record.operations.following import read_circle
-from hansard.record.operations.ledger import answered_people, spent_by
+from hansard.record.operations.ledger import next_askers, spent_by
 from hansard.record.sqlite.queries import SQL
 from hansard.record.views import read_session
 
@@ -45,7 +45,7 @@ class Ledger:
         def read(snapshot: Snapshot) -> tuple[str, ...]:
             row = snapshot.row(SQL.read_journal, (session_id,))
             owner = read_session(snapshot, session_id).owner
-            people = answered_people(snapshot.rows, row[0], owner)
+            people = next_askers(snapshot.rows, row[0]) or {owner}
             return tuple(sorted({read_circle(snapshot.rows, person)[0] for person in people}))
 
         return await self._caller.read(read)

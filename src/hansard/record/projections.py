@@ -1,8 +1,8 @@
 """Projections: each entry's effect on the tables that are folds of the entries.
 
-Reads: what earlier entries of the same journal made of turn, turn_chat and person. Writes: session, turn, turn_chat,
-outbox, delivery, question, route, cursor, intake, held, invitation, fetch, access, pace, person, link_code. (How many
-messages a journal has and when it was last active stand in its own row, which changes with every entry anyway.)
+Reads: what earlier entries of the same journal made of turn, turn_chat, turn_by and person. Writes: session, turn,
+turn_chat, turn_by, turn_person, outbox, delivery, question, route, cursor, intake, held, invitation, fetch, access,
+pace, person, link_code. (How many messages a journal has and when it was last active stand in its own row.)
 Invariants: a fold of one journal's entries; the same code serves commits, adoption, rebuild and verify (L9).
 On crash: nothing to do; projections commit with their entries.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hansard.domain import entries as e
 from hansard.domain.access import DAY_MICROSECONDS, HOUR_MICROSECONDS, Grant
-from hansard.domain.chats import person_owner
+from hansard.domain.chats import asker_owner, person_owner
 from hansard.domain.entries_agent import (
     MemoryEdited,
     MemoryForgotten,
@@ -21,12 +21,13 @@ from hansard.domain.entries_agent import (
     QuestionAnswered,
     QuestionAsked,
     QuestionGuessed,
+    TurnAsked,
 )
 from hansard.domain.entries_intake import FileAwaited, FileSettled, InvitationAnswered, InvitationReceived
 from hansard.domain.entries_people import LinkShown, LinkTried, LinkVoided, PeopleDeclared, PersonLinked, PersonUnlinked
 from hansard.domain.messages import Role
 from hansard.domain.questions import guess_name
-from hansard.domain.turns import TurnState
+from hansard.domain.turns import How, TurnState
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _session_archived(run: Run, place: Place, body: e.SessionArchived) -> None:
 
 def is_projected(body: e.MessageAdded) -> bool:
     """Return whether a whole message changes a table: most have no chat, and nothing runs for them."""
-    return not body.imported and (bool(body.chat) or body.role in SHOWN_ROLES)
+    return not body.imported and (bool(body.chat) or bool(body.author) or body.role in SHOWN_ROLES)
 
 
 def _message_added(run: Run, place: Place, body: e.MessageAdded) -> None:
@@ -117,11 +118,12 @@ def _message_added(run: Run, place: Place, body: e.MessageAdded) -> None:
     """
     if body.imported:
         return
-    if body.author:
-        if body.chat and body.role == Role.USER and not body.observed:
+    if body.author and body.role == Role.USER and not body.observed:
+        run(SQL.add_turn_by, (place.journal, "", body.author, body.chat, How.MESSAGE))
+        if body.chat:
             run(SQL.add_turn_chat, (place.journal, "", body.chat, 0))
             run(SQL.add_turn_person, (place.journal, person_owner(body.chat.partition(":")[0], body.author)))
-    elif body.role in SHOWN_ROLES:
+    if not body.author and body.role in SHOWN_ROLES:
         if body.chat:
             run(SQL.add_outbox, (place.journal, place.entry_id, body.chat, place.seq, int(body.follows)))
         else:
@@ -149,6 +151,13 @@ def _turn_queued(run: Run, place: Place, body: e.TurnQueued) -> None:
     for follows, chats in enumerate((body.chats, body.followers)):
         for chat in chats:
             run(SQL.add_turn_chat, (place.journal, "", chat, follows))
+    for each in body.by or ():
+        run(SQL.add_turn_by, (place.journal, body.turn_id, each.person, each.chat, each.how))
+
+
+def _turn_asked(run: Run, place: Place, body: TurnAsked) -> None:
+    for each in body.by:
+        run(SQL.add_turn_by, (place.journal, body.turn_id, each.person, each.chat, each.how))
 
 
 def _turn_started(run: Run, place: Place, body: e.TurnStarted) -> None:
@@ -156,13 +165,28 @@ def _turn_started(run: Run, place: Place, body: e.TurnStarted) -> None:
     run(SQL.put_turn, (place.journal, body.turn_id, TurnState.RUNNING, place.seq, body.owner, body.purpose))
     if not body.purpose:
         run(SQL.take_turn_chats, (place.journal, body.turn_id))
+        if body.by is None:
+            run(SQL.take_turn_by, (place.journal, body.turn_id))
+        run(SQL.drop_next_by, (place.journal,))
+    for each in body.by or ():
+        run(SQL.add_turn_by, (place.journal, body.turn_id, each.person, each.chat, each.how))
     _count_turn(run, place, body)
 
 
 def _count_turn(run: Run, place: Place, body: e.TurnStarted) -> None:
-    """Whom a turn answers, and so whose day it counts to."""
+    """Who asked for a turn, and so whose day it counts to.
+
+    One that nobody asked for counts to its session's owner. One that answers nobody, and that nobody asked for, counts
+    to those whom the turn before it answered. So does one that began before it was recorded who asks.
+    """
     counted = (place.journal, body.turn_id, place.at, int(not body.purpose and not body.refused))
-    if not body.purpose:
+    if body.by is not None and not body.purpose:
+        run(SQL.drop_turn_persons, (place.journal,))
+    for person in sorted({asker_owner(*each.place) for each in body.by or ()}):
+        run(SQL.count_turn_person, (*counted, person))
+    if body.by is not None and not body.purpose:
+        run(SQL.take_turn_owner, counted)
+    elif not body.purpose:
         run(SQL.take_turn_persons, counted)
     run(SQL.repeat_turn_persons, counted)
     run(SQL.take_turn_owner, counted)
@@ -335,6 +359,7 @@ APPLY: dict[type[e.Body], Callable[[Run, Place, Any], None]] = {
     e.MessageSealed: _message_sealed,
     e.MessageDelivered: _message_delivered,
     e.TurnQueued: _turn_queued,
+    TurnAsked: _turn_asked,
     e.TurnStarted: _turn_started,
     e.TurnSteered: _turn_steered,
     e.TurnUsed: _turn_used,

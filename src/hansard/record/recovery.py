@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hansard.domain.entries import TurnQueued
 from hansard.domain.turns import RESUMED_SUFFIX, TurnInfo, TurnState
-from hansard.record.operations.turns import find_turn, turn_value
+from hansard.record.operations.turns import find_turn, inherited_by, turn_value
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
@@ -47,5 +47,6 @@ def queue_resumption(tx: Transaction, session_id: str, lost_id: str, chats: tupl
         return None
     if lost_id.endswith(RESUMED_SUFFIX) or tx.find(journal, f"~queued:{turn_id}") is not None:
         return None
-    tx.add(journal, f"~queued:{turn_id}", TurnQueued(turn_id=turn_id, chats=chats))
+    by = inherited_by(tx, journal, lost_id)
+    tx.add(journal, f"~queued:{turn_id}", TurnQueued(turn_id=turn_id, chats=chats, by=by))
     return turn_value(session_id, tx.row(SQL.find_turn, (journal.key, turn_id)))

@@ -33,6 +33,7 @@ from hansard.record.operations.turns import (
     append_in_turn,
     claim_turn,
     end_turn,
+    note_decision,
     open_message,
     release_claim,
     seal_message,
@@ -45,8 +46,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from hansard.domain.entries import Entry
-    from hansard.domain.entries_agent import FileTranscribed, QuestionAsked
+    from hansard.domain.entries_agent import FileTranscribed, QuestionAsked, ToolDecided
     from hansard.domain.questions import Answered
+    from hansard.domain.turns import By
     from hansard.record.calls import Caller
     from hansard.record.transaction import Transaction
 
@@ -136,6 +138,11 @@ class Turn:
         """What was kept is recorded; what came since is not."""
         self._kept = Kept(self._kept.abandoned, self._kept.facts[len(kept.facts) :])
 
+    async def note_decision(self, decided: ToolDecided) -> None:
+        """Record what becomes of a call and why, before anything does."""
+        token = new_id()
+        await self._caller.write(lambda tx: note_decision(tx, self._lease, decided, token))
+
     async def ask(self, notice: Message, asked: QuestionAsked) -> int:
         """Ask people about a call, and let the turn wait for it; return the question's number in this turn."""
         offered = offer(notice)
@@ -183,6 +190,7 @@ async def claim(  # noqa: PLR0917
     waiting: str | None = None,
     purpose: str = "",
     budget: Budget | None = None,
+    by: tuple[By, ...] = (),
 ) -> Turn:
     """Claim a session's queued turn, or a new one; wait for the one that runs, no longer than told.
 
@@ -191,7 +199,7 @@ async def claim(  # noqa: PLR0917
     loop = asyncio.get_running_loop()
     store = caller.store
     turn_id = new_id()
-    wanted = Claim(session_id, turn_id, store.owner, waiting, purpose, budget or Budget())
+    wanted = Claim(session_id, turn_id, store.owner, waiting, purpose, budget or Budget(), by)
     deadline = loop.time() + wait_seconds
     while True:
         try:
@@ -218,9 +226,10 @@ async def hold(  # noqa: PLR0917 - what a claim is made of
     waiting: str | None = None,
     purpose: str = "",
     budget: Budget | None = None,
+    by: tuple[By, ...] = (),
 ) -> AsyncIterator[Turn]:
     """Hold a session for one turn. Leaving ends it, whatever happened."""
-    turn = await claim(caller, session_id, wait_seconds, waiting, purpose, budget)
+    turn = await claim(caller, session_id, wait_seconds, waiting, purpose, budget, by)
     try:
         yield turn
     except BaseException as error:

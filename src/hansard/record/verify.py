@@ -38,7 +38,7 @@ RECHECKS_MAX = 3
 """How often a difference is looked at again. The lock settles it the first time; reading only, there is none."""
 
 DUMPS_OF_JOURNAL = ("delivery", "outbox")
-DUMPS_OF_SESSION = ("session", "turn", "turn_chat", "turn_person", "question")
+DUMPS_OF_SESSION = ("session", "turn", "turn_chat", "turn_person", "turn_by", "question")
 DUMPS_OF_HOME = (
     "route",
     "cursor",

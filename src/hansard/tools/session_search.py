@@ -121,7 +121,8 @@ class SessionSearch:
 
 def head_of(message: Message) -> str:
     """Return when a message was said, by whom, and whether these are later words."""
-    who = f"{message.role} {message.author}" if message.author and message.role == Role.USER else str(message.role)
+    author = message.named_author if message.role == Role.USER else ""
+    who = f"{message.role} {author}" if author else str(message.role)
     return f"{message.at:%Y-%m-%d %H:%M} {who}{' (edited)' if message.is_edited else ''}"
 
 

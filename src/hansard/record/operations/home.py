@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain import entries as e
+from hansard.domain.conversation import askers_of
 from hansard.domain.ids import HOME_JOURNAL, new_id
 from hansard.domain.messages import Message, Role, join_own_text
 from hansard.domain.questions import read_words
 from hansard.domain.sessions import Link, Parent, Route
 from hansard.domain.settings import Busy
+from hansard.domain.transcript import said_message
 from hansard.domain.turns import TurnState
 from hansard.errors import NotFound, WrongState
 from hansard.record.operations.following import tell_followers
@@ -22,7 +24,7 @@ from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
     from hansard.domain.deliveries import Cursor, Intake
-    from hansard.domain.turns import TurnInfo
+    from hansard.domain.turns import By, TurnInfo
     from hansard.record.journals import Journal
     from hansard.record.operations.turns import IsAlive
     from hansard.record.transaction import Transaction
@@ -64,6 +66,13 @@ def is_said(entry: e.Entry) -> bool:
     return isinstance(entry.body, e.MessageAdded) and entry.body.role == Role.USER
 
 
+def askers_in(entries: tuple[e.Entry, ...], session_id: str) -> tuple[By, ...]:
+    """Return who asks for a turn of a session by what they said."""
+    own = [(entry, entry.body) for entry in entries if entry.session_id == session_id]
+    said = [said_message(entry.id, 0, body) for entry, body in own if isinstance(body, e.MessageAdded)]
+    return askers_of(said)
+
+
 def runs(tx: Transaction, session_id: str, is_alive: IsAlive) -> bool:
     """Return whether a turn runs in a session, in a process that lives."""
     journal, _ = tx.session(session_id)
@@ -87,7 +96,7 @@ def accept(tx: Transaction, inbound: Inbound, is_alive: IsAlive) -> Accepted:
             said = tuple(entry.id for entry in entries if entry.session_id == session_id and is_said(entry))
             tell_followers(tx, session_id, said)
             meet_running_turn(tx, session_id, said, inbound.busy, is_alive)
-        turns = tuple(queue_turn(tx, session_id, new_id()) for session_id in sessions)
+        turns = tuple(queue_turn(tx, each, new_id(), by=askers_in(entries, each)) for each in sessions)
         waits = any(runs(tx, session_id, is_alive) for session_id in sessions)
         accepted = Accepted(entries, turns, duplicate=False, waits=waits)
     if intake is not None and before is None:

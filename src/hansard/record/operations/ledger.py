@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.budgets import EVERYBODY, Budget, Spent, Standing, day_end, day_start, reached, refusal, standing
+from hansard.domain.chats import asker_owner
 from hansard.record.operations.following import read_circle
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hansard.record.journals import Journal
+    from hansard.domain.turns import By
     from hansard.record.operations.following import Rows
     from hansard.record.reading import Snapshot
     from hansard.record.transaction import Transaction
@@ -33,17 +34,17 @@ def spent_by(reading: Transaction | Snapshot, identities: Iterable[str], since: 
     return total
 
 
-def answered_people(rows: Rows, journal: int, owner: str) -> list[str]:
-    """Return whom the next turn of a session answers."""
-    found = rows(SQL.list_turn_persons, (journal, "")) or rows(SQL.last_turn_persons, (journal,))
-    return [person for (person,) in found] or [owner]
+def next_askers(rows: Rows, journal: int) -> set[str]:
+    """Return under whose names the next turn of a session is asked for; nobody's when nobody does."""
+    return {asker_owner(person, chat) for person, chat in rows(SQL.list_next_by, (journal,))}
 
 
-def judge(tx: Transaction, journal: Journal, owner: str, budget: Budget) -> Judgement:
-    """Return whether the next turn of a session may begin."""
+def judge(tx: Transaction, by: tuple[By, ...], owner: str, budget: Budget) -> Judgement:
+    """Return whether a turn may begin that these people ask for; one that nobody asks for is the session owner's."""
     now = tx.clock.now_microseconds()
     since, end = day_start(now, budget.time_zone), day_end(now, budget.time_zone)
-    circles = {read_circle(tx.rows, person) for person in answered_people(tx.rows, journal.key, owner)}
+    people = {asker_owner(*each.place) for each in by} or {owner}
+    circles = {read_circle(tx.rows, person) for person in people}
     looks = [(budget.person, spent_by(tx, circle, since), False) for circle in sorted(circles)]
     looks.append((budget.together, spent_by(tx, (EVERYBODY,), since), True))
     found = [(standing(allowance, spent), allowance, spent, together) for allowance, spent, together in looks]

@@ -15,7 +15,7 @@ import msgspec
 from hansard.domain import entries as e
 from hansard.domain.access import Action, is_same_owner, may, may_see
 from hansard.domain.arrivals import Manner, Moved, Outcome, Received
-from hansard.domain.chats import person_owner
+from hansard.domain.chats import check_sender, person_owner
 from hansard.domain.ids import new_id, new_session_id
 from hansard.domain.messages import Message, Role, Text, join_own_text
 from hansard.domain.people import is_person
@@ -23,7 +23,7 @@ from hansard.domain.questions import NOTHING_WAITS
 from hansard.domain.ranks import is_shared
 from hansard.domain.resets import Began, Resting, due
 from hansard.domain.sessions import Link, Parent, SessionState
-from hansard.domain.turns import TurnState
+from hansard.domain.turns import By, TurnState
 from hansard.errors import NotFound
 from hansard.record.operations.access import Asking, ask, grant_of, tell_at_home, tell_in_chat
 from hansard.record.operations.fetches import await_files
@@ -56,6 +56,7 @@ ACTIONS = {
 
 def receive(tx: Transaction, arrival: Arrival, offered: Offered, rules: Rules, is_alive: IsAlive) -> Received:
     """Take an event in."""
+    check_sender(arrival.identity)
     event = (arrival.channel, arrival.account, arrival.event_id)
     before = tx.row(SQL.find_intake, event)
     if before is not None:
@@ -146,7 +147,8 @@ def take(tx: Transaction, arrival: Arrival, offered: Offered, rules: Rules, is_a
     if arrival.manner is Manner.ASK:
         tell_followers(tx, session_id, (entry.id,))
         meet_running_turn(tx, session_id, (entry.id,), arrival.busy, is_alive)
-        turn_id = queue_turn(tx, session_id, new_id()).id
+        by = (By(person=arrival.identity, chat=arrival.chat),)
+        turn_id = queue_turn(tx, session_id, new_id(), by=by).id
     turns = ((session_id, turn_id),) if turn_id else ()
     mark_received(tx, arrival.channel, arrival.account, arrival.event_id, ((said_in, entry.id),), turns)
     return Received(Outcome.TAKEN, session_id, entry.id, turn_id, moved)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hansard.domain import entries as e
+from hansard.domain.chats import asker_owner
 from hansard.domain.settings import Busy
-from hansard.domain.turns import TurnInfo, TurnState
+from hansard.domain.turns import By, How, TurnInfo, TurnState
 from hansard.errors import LeaseHeld, NotFound
-from hansard.record.operations.turns import close_lost, end_queued, find_turn, is_chore, turn_value
+from hansard.record.operations.ledger import next_askers
+from hansard.record.operations.turns import add_askers, close_lost, end_queued, find_turn, is_chore, read_by, turn_value
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
@@ -31,23 +33,25 @@ def stop_turns(
     close_lost(tx, session_id, is_alive)
     stopped = []
     running = find_turn(tx, journal, TurnState.RUNNING)
-    if running is not None and is_asked_by(tx, journal, running.id, asked_by):
+    if running is not None and is_asked_by(turn_askers(tx, journal, running.id), asked_by):
         stopped.append(running)
         if tx.find(journal, f"~stop:{running.id}") is None:
             tx.add(journal, f"~stop:{running.id}", e.TurnStopping(turn_id=running.id, reason=reason))
-    may_end = queued and is_asked_by(tx, journal, "", asked_by)
+    may_end = queued and is_asked_by(next_askers(tx.rows, journal.key), asked_by)
     waiting = end_queued(tx, journal, reason) if may_end else None
     if waiting is not None:
         stopped.append(waiting)
     return [turn_value(session_id, tx.row(SQL.find_turn, (journal.key, turn.id))) for turn in stopped]
 
 
-def is_asked_by(tx: Transaction, journal: Journal, turn_id: str, owners: Collection[str]) -> bool:
-    """Return whether nobody but these owners asked for a turn; turn '' is the next one. No owners: whoever asked."""
-    if not owners:
-        return True
-    asked = {each for (each,) in tx.rows(SQL.list_turn_persons, (journal.key, turn_id))}
-    return bool(asked) and asked <= {*owners}
+def turn_askers(tx: Transaction, journal: Journal, turn_id: str) -> set[str]:
+    """Return under whose names a turn was asked for."""
+    return {asker_owner(*each.place) for each in read_by(tx, journal, turn_id)}
+
+
+def is_asked_by(asked: set[str], owners: Collection[str]) -> bool:
+    """Return whether nobody but these owners asked. No owners: whoever asked."""
+    return not owners or (bool(asked) and asked <= {*owners})
 
 
 def meet_running_turn(
@@ -66,16 +70,19 @@ def meet_running_turn(
         running = find_turn(tx, journal, TurnState.RUNNING)
         for message_id in message_ids if running is not None else ():
             if running is not None and tx.find(journal, f"~steer:{message_id}") is None:
-                chat = chat_of(tx, journal, message_id)
+                person, chat = said_in(tx, journal, message_id)
                 steered = e.TurnSteered(turn_id=running.id, message_id=message_id, chat=chat)
                 tx.add(journal, f"~steer:{message_id}", steered)
+                if person:
+                    by = By(person=person, chat=chat, how=How.STEERING)
+                    add_askers(tx, journal, running.id, (by,))
 
 
-def chat_of(tx: Transaction, journal: Journal, message_id: str) -> str:
-    """Return where a person said a message; empty when that was not in a chat."""
+def said_in(tx: Transaction, journal: Journal, message_id: str) -> tuple[str, str]:
+    """Return who said a message, and in which chat; both are empty when nobody knows."""
     found = tx.find(journal, message_id)
     body = e.decode_body(found.kind, found.version, found.body) if found is not None else None
-    return body.chat if isinstance(body, e.MessageAdded) and body.author else ""
+    return (body.author, body.chat) if isinstance(body, e.MessageAdded) and body.author else ("", "")
 
 
 def undo(tx: Transaction, session_id: str, undone: e.MessagesUndone | e.MessagesRestored, token: str) -> None:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hansard.domain import entries as e
 from hansard.domain.budgets import Budget, Standing
+from hansard.domain.entries_agent import TurnAsked
 from hansard.domain.messages import Part, Role, Status, Text, ToolCall, ToolResult
 from hansard.domain.sessions import SessionState
 from hansard.domain.transcript import same_words, streamed_pieces
-from hansard.domain.turns import TURN_ENDS, TurnInfo, TurnState
+from hansard.domain.turns import TURN_ENDS, By, How, TurnInfo, TurnState, joined, recovered
 from hansard.errors import IdConflict, InvalidInput, LeaseHeld, NotFound, StaleLease
 from hansard.record.operations.following import followers_of
 from hansard.record.operations.ledger import Judgement, judge
@@ -21,6 +22,7 @@ from hansard.record.sqlite.queries import SQL
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hansard.domain.entries_agent import ToolDecided
     from hansard.record.journals import Journal, SessionRow
     from hansard.record.transaction import Transaction
 
@@ -52,15 +54,40 @@ def is_chore(tx: Transaction, journal: Journal) -> bool:
     return tx.row(SQL.find_chore, (journal.key,)) is not None
 
 
-def queue_turn(tx: Transaction, session_id: str, turn_id: str, chat: str = "") -> TurnInfo:
-    """Queue a turn; when one waits already, it will see everything that has come since, and is returned."""
+def read_by(tx: Transaction, journal: Journal, turn_id: str) -> tuple[By, ...]:
+    """Return who asked for a turn; turn "" is the next one."""
+    rows = tx.rows(SQL.list_turn_by, (journal.key, turn_id))
+    return tuple(By(person=person, chat=chat, how=How(how)) for person, chat, how in rows)
+
+
+def add_askers(tx: Transaction, journal: Journal, turn_id: str, by: tuple[By, ...]) -> None:
+    """Note that more people ask for a turn that waits or runs; who asked before is not noted again."""
+    before = read_by(tx, journal, turn_id)
+    if more := tuple(each for each in joined((), by) if each not in before):
+        tx.add(journal, f"~asked:{journal.head_seq + 1}", TurnAsked(turn_id=turn_id, by=more))
+
+
+def inherited_by(tx: Transaction, journal: Journal, lost_id: str) -> tuple[By, ...] | None:
+    """Return who asked for the turn that goes on with a lost one; None when nobody had recorded that."""
+    by = recovered(read_by(tx, journal, lost_id))
+    queued = tx.find(journal, f"~queued:{lost_id}")
+    body = e.decode_body(queued.kind, queued.version, queued.body) if queued is not None else None
+    return None if not by and isinstance(body, e.TurnQueued) and body.by is None else by
+
+
+def queue_turn(tx: Transaction, session_id: str, turn_id: str, chat: str = "", by: tuple[By, ...] = ()) -> TurnInfo:
+    """Queue a turn; when one waits already, it will see everything that has come since, and is returned.
+
+    `by`: who asks for it. Whoever joins a turn that waits is noted with it.
+    """
     journal, row = tx.session(session_id)
     waiting = find_turn(tx, journal, TurnState.QUEUED)
     if waiting is not None:
+        add_askers(tx, journal, waiting.id, by)
         return waiting
     check_open(row)
     followers = followers_of(tx, session_id, chat)
-    body = e.TurnQueued(turn_id=turn_id, chats=(chat,) if chat else (), followers=followers)
+    body = e.TurnQueued(turn_id=turn_id, chats=(chat,) if chat else (), followers=followers, by=joined((), by))
     queued = tx.add(journal, f"~queued:{turn_id}", body)
     return TurnInfo(id=turn_id, session_id=session_id, state=TurnState.QUEUED, fence=queued.seq)
 
@@ -83,11 +110,13 @@ class Claim(NamedTuple):
     waiting: str | None = None
     purpose: str = ""
     budget: Budget = Budget()
+    by: tuple[By, ...] = ()
+    """Who asks for a turn with a purpose, which answers nobody."""
 
 
 def claim_turn(tx: Transaction, claim: Claim, is_alive: IsAlive) -> TurnInfo:
     """Start the session's queued turn, or a new one. The seq of the start entry is the fence."""
-    session_id, turn_id, owner, _, purpose, budget = claim
+    session_id, turn_id, owner, _, purpose, budget, by = claim
     journal, row = tx.session(session_id)
     running = find_turn(tx, journal, TurnState.RUNNING)
     if running is not None and running.owner == owner and tx.find(journal, f"~claim:{turn_id}") is not None:
@@ -102,19 +131,24 @@ def claim_turn(tx: Transaction, claim: Claim, is_alive: IsAlive) -> TurnInfo:
         message = f"no turn {claim.waiting} waits in session {session_id}"
         raise NotFound(message)
     started_id = waiting.id if waiting is not None else turn_id
+    if not purpose:
+        # Also whoever said what is answered, though it asked for no turn: what came too late, or was left by a stop.
+        by = joined(read_by(tx, journal, started_id), read_by(tx, journal, ""))
     if budget.is_set and not purpose:
-        judgement = judge(tx, journal, row.owner, budget)
+        judgement = judge(tx, by, row.owner, budget)
         if judgement.standing is Standing.REACHED:
-            return refuse_turn(tx, journal, claim, started_id, judgement)
+            return refuse_turn(tx, journal, claim._replace(by=by), started_id, judgement)
         if judgement.standing is Standing.NEAR:
             return TurnInfo(id=started_id, session_id=session_id, state=TurnState.QUEUED)
-    started = tx.add(journal, f"~claim:{turn_id}", e.TurnStarted(turn_id=started_id, owner=owner, purpose=purpose))
+    body = e.TurnStarted(turn_id=started_id, owner=owner, purpose=purpose, by=by)
+    started = tx.add(journal, f"~claim:{turn_id}", body)
     return TurnInfo(id=started_id, session_id=session_id, state=TurnState.RUNNING, fence=started.seq, owner=owner)
 
 
 def refuse_turn(tx: Transaction, journal: Journal, claim: Claim, turn_id: str, judgement: Judgement) -> TurnInfo:
     """End a turn at a limit of the day before it asks anything; people are told where it would have been shown."""
-    tx.add(journal, f"~claim:{claim.turn_id}", e.TurnStarted(turn_id=turn_id, owner=claim.owner, refused=True))
+    started = e.TurnStarted(turn_id=turn_id, owner=claim.owner, refused=True, by=claim.by)
+    tx.add(journal, f"~claim:{claim.turn_id}", started)
     told = e.MessageAdded(role=Role.NOTICE, parts=(Text(judgement.told),))
     tx.add(journal, f"~refused:{turn_id}", told)
     reason = f"limit of the day: {judgement.reached}"
@@ -153,7 +187,9 @@ def close_lost(tx: Transaction, session_id: str, is_alive: IsAlive) -> bool:
     if again:
         again_id = f"{running.id}-again"
         followers = tuple(chat for chat, follows in shown if follows)
-        tx.add(journal, f"~queued:{again_id}", e.TurnQueued(turn_id=again_id, chats=chats, followers=followers))
+        by = inherited_by(tx, journal, running.id)
+        queued = e.TurnQueued(turn_id=again_id, chats=chats, followers=followers, by=by)
+        tx.add(journal, f"~queued:{again_id}", queued)
     return True
 
 
@@ -208,6 +244,14 @@ def append_in_turn(tx: Transaction, lease: Lease, offered: Offered, kept: Kept =
     check_fence(tx, lease)
     _write_kept(tx, journal, kept)
     return add_message(tx, journal, offered)
+
+
+def note_decision(tx: Transaction, lease: Lease, decided: ToolDecided, token: str) -> None:
+    """Record what becomes of a call, before anything does."""
+    journal, _ = tx.session(lease.session_id)
+    if tx.find(journal, f"~decided:{token}") is None:
+        check_fence(tx, lease)
+        tx.add(journal, f"~decided:{token}", decided)
 
 
 def open_message(tx: Transaction, lease: Lease, message_id: str, kept: Kept = Kept()) -> None:  # noqa: B008

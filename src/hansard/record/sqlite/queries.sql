@@ -455,6 +455,7 @@ DELETE FROM access;
 DELETE FROM pace;
 DELETE FROM note;
 DELETE FROM turn_person;
+DELETE FROM turn_by;
 DELETE FROM person;
 DELETE FROM link_code
 
@@ -755,6 +756,40 @@ SELECT * FROM note ORDER BY id
 -- Whom a session's turns answered, and what they took, as its entries must give it.
 SELECT * FROM turn_person WHERE journal = ? ORDER BY turn_id, person
 
+-- name: dump_turn_by
+-- Who asked for a session's turns, as its entries must give it.
+SELECT * FROM turn_by WHERE journal = ? ORDER BY turn_id, person, chat, how
+
+-- name: add_turn_by
+-- Somebody asks for a turn; turn '' is the next one.
+INSERT OR IGNORE INTO turn_by (journal, turn_id, person, chat, how) VALUES (?, ?, ?, ?, ?)
+
+-- name: take_turn_by
+-- A turn begins that was recorded without those who asked: the authors of what it answers count.
+UPDATE OR IGNORE turn_by SET turn_id = ?2 WHERE journal = ?1 AND turn_id = ''
+
+-- name: drop_next_by
+-- A turn begins: whoever speaks from now on asks for the turn after it.
+DELETE FROM turn_by WHERE journal = ? AND turn_id = ''
+
+-- name: list_turn_by
+-- Who asked for a turn; turn '' is the next one.
+SELECT person, chat, how FROM turn_by WHERE journal = ? AND turn_id = ? ORDER BY person, chat, how
+
+-- name: list_next_by
+-- Who asks for the next turn of a session, whether it waits already or is only being asked for.
+SELECT DISTINCT person, chat FROM turn_by WHERE journal = ?1 AND turn_id IN (
+    SELECT '' UNION ALL SELECT id FROM turn WHERE journal = ?1 AND state = 'queued') ORDER BY person, chat
+
+-- name: drop_turn_persons
+-- A turn begins whose askers are recorded: they are counted, not those who spoke.
+DELETE FROM turn_person WHERE journal = ? AND turn_id = ''
+
+-- name: count_turn_person
+-- A turn counts to the day of somebody who asked for it.
+INSERT OR IGNORE INTO turn_person (journal, turn_id, person, started_at, counted, requests, input_tokens, output_tokens, cost_micros)
+VALUES (?1, ?2, ?5, ?3, ?4, 0, 0, 0, 0)
+
 -- name: insert_note
 -- Something is to be remembered.
 INSERT INTO note (id, owner, text, seq, noted_at, changed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5)
@@ -825,15 +860,9 @@ SELECT person FROM turn_person WHERE journal = ? AND turn_id = ? AND person <> '
 
 -- name: list_asked_sessions
 -- Sessions in which a turn waits or runs that one of these people asked for.
-SELECT DISTINCT s.id FROM turn_person p JOIN session s ON s.journal = p.journal
-JOIN turn t ON t.journal = p.journal AND t.state IN ('queued', 'running') AND p.turn_id IN ('', t.id)
-WHERE p.person IN (SELECT value FROM json_each(?)) ORDER BY s.id
-
--- name: last_turn_persons
--- Whom the last turn of a session answered.
-SELECT person FROM turn_person WHERE journal = ?1 AND person <> '' AND turn_id = (
-    SELECT turn_id FROM turn_person WHERE journal = ?1 AND turn_id <> '' ORDER BY started_at DESC, turn_id LIMIT 1)
-ORDER BY person
+SELECT DISTINCT s.id FROM turn_by b JOIN session s ON s.journal = b.journal
+JOIN turn t ON t.journal = b.journal AND t.state IN ('queued', 'running') AND b.turn_id IN ('', t.id)
+WHERE CASE WHEN b.chat = '' THEN b.person ELSE 'person:' || substr(b.chat, 1, instr(b.chat, ':')) || b.person END IN (SELECT value FROM json_each(?)) ORDER BY s.id
 
 -- name: spent_since
 -- What was used for a person since a moment: turns, tokens, cost, turns that run, and the dearest of those that are over.

@@ -252,6 +252,16 @@ CREATE TABLE turn_person (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX turn_person_day ON turn_person (person, started_at);
 
+-- Who asked for a turn, where and how. Turn '' is the next one: who said what it will answer.
+CREATE TABLE turn_by (
+    journal INTEGER NOT NULL,
+    turn_id TEXT    NOT NULL,
+    person  TEXT    NOT NULL,
+    chat    TEXT    NOT NULL,
+    how     TEXT    NOT NULL CHECK (how IN ('message', 'retry', 'compact', 'steering', 'recovery')),
+    PRIMARY KEY (journal, turn_id, person, chat, how)
+) STRICT, WITHOUT ROWID;
+
 -- Turns that a crash ended, to be found at a start.
 CREATE INDEX turn_lost ON turn (journal) WHERE state = 'lost';
 

@@ -34,3 +34,13 @@ CREATE TABLE fetch (
 DROP INDEX entry_changing;
 CREATE INDEX entry_changing ON entry (key)
 WHERE kind IN ('messages.undone', 'messages.restored', 'message.edited', 'message.retracted', 'file.fetched');
+
+-- Who asked for a turn: rights and budgets come from that alone. The fold of the entries fills it.
+CREATE TABLE turn_by (
+    journal INTEGER NOT NULL,
+    turn_id TEXT    NOT NULL,
+    person  TEXT    NOT NULL,
+    chat    TEXT    NOT NULL,
+    how     TEXT    NOT NULL CHECK (how IN ('message', 'retry', 'compact', 'steering', 'recovery')),
+    PRIMARY KEY (journal, turn_id, person, chat, how)
+) STRICT, WITHOUT ROWID;

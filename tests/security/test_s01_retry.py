@@ -1,0 +1,129 @@
+"""S1: whoever asks for a turn lends it their rights and their budget, not whoever spoke last.
+
+Ann may pay; Bob, who is in the same room, may not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from hansard.domain.entries import TurnStarted
+from hansard.domain.messages import Role, ToolOutcome, ToolResult
+from hansard.domain.permissions import ToolRule, Verdict
+from hansard.domain.policy import Policy
+from hansard.domain.settings import Busy
+from hansard.engine.runner import Runner
+from hansard.testing.tools import Counting, tools_by_name
+from tests.engine.stage import WAIT_SECONDS_MAX, Gate, PlayedModel, call
+from tests.intake.town import ANN, BOB, ROOM, Town, settings_of, town
+
+PAYS = Policy(
+    rules=(ToolRule(do=Verdict.ALLOW, tool="counting", person=ANN), ToolRule(do=Verdict.DENY, tool="counting"))
+)
+"""Only Ann may pay."""
+
+PAY = [call("counting", '{"what":"100 euros"}')]
+
+
+def equip(here: Town, tool: Counting, policy: Policy = PAYS) -> None:
+    """Give the town's agent the tool that pays."""
+    agent = here.runner._agent._replace(tools=tools_by_name(tool), policy=policy)  # noqa: SLF001 - the town's own
+    here.runner = Runner(agent, lambda _id, error: pytest.fail(str(error)))
+
+
+async def outcomes(here: Town, session_id: str) -> list[ToolOutcome]:
+    """What became of each call that is in the record, those that were taken back included."""
+    entries = await here.entries(session_id)
+    parts = [part for entry in entries for part in getattr(entry.body, "parts", ())]
+    return [part.outcome for part in parts if isinstance(part, ToolResult)]
+
+
+async def wake_all(here: Town, text: str, sender: str) -> None:
+    """Somebody says something in the room; what waits is run, and nobody waits for it."""
+    for wake in await here.say(text, sender, ROOM, is_for_agent=True):
+        here.runner.wake(wake.session_id, wake.turn_id)
+
+
+async def settle(here: Town, session_id: str) -> None:
+    """Wait until nothing is left to run."""
+    async with asyncio.timeout(WAIT_SECONDS_MAX):
+        await here.runner.settled(session_id)
+
+
+async def test_a_retry_has_the_rights_of_whoever_asks_for_it(home: Path) -> None:
+    """Bob's /retry of Ann's payment pays nothing; Ann's own does."""
+    tool = Counting()
+    async with town(home, settings_of(ANN, BOB), PlayedModel(PAY, ["paid"], PAY, ["no"], PAY, ["paid again"])) as here:
+        equip(here, tool)
+        await here.ask("Pay 100 euros", ANN, ROOM, is_for_agent=True)
+        assert tool.count == 1
+        await here.ask("/retry", BOB, ROOM, is_for_agent=True)
+        assert tool.count == 1
+        await here.ask("/retry", ANN, ROOM, is_for_agent=True)
+        assert tool.count == 2
+        room = await here.session(ROOM)
+        assert await outcomes(here, room) == [ToolOutcome.OK, ToolOutcome.NOT_STARTED, ToolOutcome.OK]
+        await here.check()
+
+
+@pytest.mark.parametrize("first", [ANN, BOB])
+async def test_everybody_who_joins_a_queued_turn_is_needed(home: Path, first: str) -> None:
+    """Ann asks for a payment and Bob speaks before it is answered, or the other way round: it is not made."""
+    tool = Counting()
+    gate = Gate()
+    async with town(home, settings_of(ANN, BOB, busy=Busy.QUEUE), PlayedModel([gate, "hello"], PAY, ["no"])) as here:
+        equip(here, tool)
+        await wake_all(here, "hello", ANN)
+        await gate.reached()
+        await wake_all(here, "Pay 100 euros", first)
+        await wake_all(here, "yes, do", BOB if first == ANN else ANN)
+        gate.open()
+        room = await here.session(ROOM)
+        await settle(here, room)
+        assert tool.count == 0
+        assert await outcomes(here, room) == [ToolOutcome.NOT_STARTED]
+        await here.check()
+
+
+async def test_a_retry_that_joins_a_queued_turn_is_needed_too(home: Path) -> None:
+    """A turn of Ann's waits; Bob's /retry ends it and asks for another: Bob alone asked for that one."""
+    tool = Counting()
+    async with town(home, settings_of(ANN, BOB), PlayedModel(PAY, ["no"])) as here:
+        equip(here, tool)
+        await here.say("Pay 100 euros", ANN, ROOM, is_for_agent=True)
+        await here.ask("/retry", BOB, ROOM, is_for_agent=True)
+        assert tool.count == 0
+        await here.check()
+
+
+async def test_whoever_steers_a_turn_is_needed(home: Path) -> None:
+    """Bob steers a turn of Ann's: from then on it makes no payment."""
+    tool = Counting()
+    gate = Gate()
+    settings = settings_of(ANN, BOB, busy=Busy.STEER)
+    async with town(home, settings, PlayedModel([gate, *PAY], ["no"])) as here:
+        equip(here, tool)
+        await wake_all(here, "What do I owe?", ANN)
+        await gate.reached()
+        await wake_all(here, "Pay it!", BOB)
+        gate.open()
+        room = await here.session(ROOM)
+        await settle(here, room)
+        assert tool.count == 0
+        await here.check()
+
+
+async def test_a_turn_records_who_asked(home: Path) -> None:
+    """Person, chat and how stand in the entry that begins the turn, and in verify's comparison."""
+    async with town(home, settings_of(ANN, BOB), PlayedModel(["hello"])) as here:
+        await here.ask("hello", ANN, ROOM, is_for_agent=True)
+        await here.ask("/retry", BOB, ROOM, is_for_agent=True)
+        entries = await here.entries(await here.session(ROOM))
+        started = [entry.body for entry in entries if isinstance(entry.body, TurnStarted)]
+        by = [[(each.person, each.chat, each.how) for each in body.by or ()] for body in started]
+        assert by == [[(ANN, ROOM, "message")], [(BOB, ROOM, "retry")]]
+        assert await here.words(await here.session(ROOM), Role.ASSISTANT) == ["hello"]
+        await here.check()

@@ -1,0 +1,111 @@
+"""S2: an empty author is nobody, and what is imported or overheard gives no rights."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from hansard.domain.messages import Message, Role, ToolOutcome
+from hansard.domain.permissions import ToolRule, Verdict
+from hansard.domain.policy import Policy
+from hansard.domain.settings import Busy
+from hansard.intake.speak import speak
+from hansard.record.importing import Imported
+from hansard.testing.tools import Counting, tools_by_name
+from tests.engine.stage import PERSON, WAIT_SECONDS_MAX, PlayedModel, Stage, call, stage
+from tests.intake.town import ANN, BOB, HOME_OF_ANN, ROOM, settings_of, town
+from tests.security.test_s01_retry import PAY, equip, outcomes
+
+OWNER = Policy(
+    rules=(ToolRule(do=Verdict.ALLOW, tool="counting", person="admin"), ToolRule(do=Verdict.DENY, tool="counting"))
+)
+"""Only the terminal's person may pay."""
+
+
+def use_rules(on: Stage, policy: Policy = OWNER) -> None:
+    """Let the stage's agent keep these rules."""
+    on.agent = on.agent._replace(policy=policy)
+    on.runner._agent = on.agent  # noqa: SLF001 - the stage's own runner
+
+
+async def test_a_message_without_an_author_is_nobodys(home: Path) -> None:
+    """What a program records without an author is answered, and runs no tool; the terminal's person may."""
+    tool = Counting()
+    async with stage(home, PlayedModel(PAY, ["no"], PAY, ["paid"]), tools=tools_by_name(tool)) as on:
+        use_rules(on)
+        await speak(on.record, on.session_id, [Message.user("Pay")], Busy.QUEUE)
+        await on.run_turn()
+        assert tool.count == 0
+        await on.ask("Pay")
+        assert tool.count == 1
+        assert await on.texts(Role.ASSISTANT) == ["", "no", "", "paid"]
+        await on.check()
+
+
+async def test_nobody_may_run_even_what_everybody_may(home: Path) -> None:
+    """Without any rule an own tool may run for anybody; for nobody it may not."""
+    tool = Counting()
+    async with stage(home, PlayedModel([call("counting")], ["no"]), tools=tools_by_name(tool)) as on:
+        await speak(on.record, on.session_id, [Message.user("Pay")], Busy.QUEUE)
+        await on.run_turn()
+        assert tool.count == 0
+        assert list((await on.outcomes()).values()) == [ToolOutcome.NOT_STARTED]
+
+
+@pytest.mark.parametrize("author", ["", PERSON, ANN])
+async def test_a_retry_in_an_imported_session(home: Path, author: str) -> None:
+    """Bob goes on with an import whose messages bear no name, the admin's or Ann's, and asks again: nothing is paid."""
+    tool = Counting()
+    async with town(home, settings_of(ANN, BOB), PlayedModel(PAY, ["no"])) as here:
+        rules = (*OWNER.rules[:1], ToolRule(do=Verdict.ALLOW, tool="counting", person=ANN), OWNER.rules[1])
+        equip(here, tool, Policy(rules=rules))
+        session = await here.record.create_session(source="matrix", owner=f"person:matrix:{BOB}", title="Forged")
+        said = Message.user("Pay", id="m1", author=author, chat=HOME_OF_ANN if author == ANN else "")
+        await here.record.imports.take(session.id, [Imported(said)])
+        await here.ask("/resume Forged", BOB, "matrix:room:!bob:example.org")
+        await here.ask("/retry", BOB, "matrix:room:!bob:example.org")
+        assert tool.count == 0
+        assert await outcomes(here, session.id) == [ToolOutcome.NOT_STARTED]
+        await here.check()
+
+
+async def test_the_admin_spoke_before(home: Path) -> None:
+    """The admin said something in Bob's session from the terminal; Bob's /retry has Bob's rights."""
+    tool = Counting()
+    chat = "matrix:room:!bob:example.org"
+    async with town(home, settings_of(ANN, BOB), PlayedModel(["hello"], PAY, ["paid"], PAY, ["no"])) as here:
+        equip(here, tool, OWNER)
+        await here.ask("hello", BOB, chat)
+        session_id = await here.session(chat)
+        said = Message.user("Pay", author=PERSON)
+        spoken = await speak(here.record, session_id, [said], Busy.QUEUE)
+        here.runner.wake(session_id, spoken.turn_id)
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            await here.runner.settled(session_id)
+        assert tool.count == 1
+        await here.ask("/retry", BOB, chat)
+        assert tool.count == 1
+        await here.check()
+
+
+async def test_what_is_overheard_gives_no_rights(home: Path) -> None:
+    """Ann says something to others in the room; Bob asks the agent: Bob alone asked."""
+    tool = Counting()
+    async with town(home, settings_of(ANN, BOB, observe=True), PlayedModel(PAY, ["no"])) as here:
+        equip(here, tool)
+        await here.say("We should pay", ANN, ROOM)
+        await here.ask("Do as Ann says", BOB, ROOM, is_for_agent=True)
+        assert tool.count == 0
+        await here.check()
+
+
+@pytest.mark.parametrize("sender", ["person:admin", "person:ann", "room:matrix:!x:y"])
+async def test_no_platform_speaks_for_the_terminal(home: Path, sender: str) -> None:
+    """An event whose sender is called like the terminal's person is refused, and leaves no word behind."""
+    async with town(home, settings_of(sender, ANN)) as here:
+        await here.say("Pay", sender, ROOM, is_for_agent=True)
+        assert await here.record.sessions() == []
+        assert len(here.reports) == 1
+        here.reports.clear()
