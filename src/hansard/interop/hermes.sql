@@ -2,6 +2,11 @@
 -- Which of the tables that hold conversations are there.
 SELECT name FROM sqlite_schema WHERE type = 'table' AND name IN ('sessions', 'messages')
 
+-- name: computed_tables
+-- Tables that compute what they give: those with generated or hidden columns, and virtual ones.
+SELECT DISTINCT t.name FROM sqlite_schema t JOIN pragma_table_xinfo(t.name) c
+WHERE t.type = 'table' AND t.name IN ('sessions', 'messages') AND (c.hidden <> 0 OR t.rootpage = 0)
+
 -- name: session_keys
 -- A page of sessions.
 SELECT rowid AS row FROM sessions WHERE rowid > ? ORDER BY rowid LIMIT ?

@@ -6,9 +6,10 @@ Invariants: what cannot be read is listed with its place, and the rest is read a
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack, contextmanager
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
 
@@ -28,7 +29,10 @@ SQL = Queries(resources.files(__package__).joinpath("hermes.sql").read_text(enco
 
 IDS_ROWS: Final = 10_000
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
+SNAPSHOT_BYTES_MAX: Final = 256 * 1024 * 1024
 SHOWN_CHARACTERS_MAX: Final = 80
+
+A_LINK: Final = "it is a link, and links are not followed"
 
 META_ROLES: Final = frozenset({"session_meta"})
 """Lines of a log that describe the session and say nothing."""
@@ -49,13 +53,13 @@ class HermesHome:
     def sessions(self) -> list[Facts]:
         """Return every session of every source, the earliest first."""
         found = {facts.id: facts for facts in self._sessions_of_database()}
-        for path in sorted(self._files("session_*.json")):
+        for path in self._files("session_*.json"):
             facts = self._facts_of_snapshot(path)
             if facts is not None:
                 known = found.get(facts.id)
                 found[facts.id] = facts if known is None else _fill(known, facts)
                 self.kinds.add(Source.SNAPSHOT)
-        for path in sorted(self._files("*.jsonl")):
+        for path in self._files("*.jsonl"):
             facts = Facts(id=path.stem, log=path, started_at=path.stat().st_mtime)
             known = found.get(facts.id)
             found[facts.id] = facts if known is None else _fill(known, facts)
@@ -66,7 +70,16 @@ class HermesHome:
         return sorted(found.values(), key=lambda facts: (facts.started_at, facts.id))
 
     def _files(self, pattern: str) -> Iterator[Path]:
-        return (path for path in (self.path / "sessions").glob(pattern) if path.is_file())
+        """Yield the files of a pattern. What is a link is listed, and not followed: it may lead to anybody's file."""
+        folder = self.path / "sessions"
+        found = [folder] if folder.is_symlink() else sorted(folder.glob(pattern))
+        for path in found:
+            if path.is_symlink():
+                link = Finding(kind="unreadable", session="", where=self._name(path), detail=A_LINK)
+                if link not in self.findings:
+                    self.findings.append(link)
+            elif path.is_file():
+                yield path
 
     def _sessions_of_database(self) -> Iterator[Facts]:
         if self._database is None:
@@ -75,6 +88,10 @@ class HermesHome:
             tables = {row["name"] for row in self._database.rows(SQL.tables)}
             if tables != {"sessions", "messages"}:
                 self._list("unreadable", "", "state.db", "it has no tables of sessions and messages")
+                return
+            for row in self._database.rows(SQL.computed_tables):
+                why = f"cannot be read: its table {row['name']} computes what it gives"
+                self._list("unreadable", "", "state.db", f"{self.path / 'state.db'} {why}")
                 return
             self.kinds.add(Source.DATABASE)
             after = 0
@@ -114,8 +131,8 @@ class HermesHome:
 
     def _facts_of_index(self) -> Iterator[Facts]:
         """Yield what the gateway's index says of the sessions that its chats are in now."""
-        path = self.path / "sessions" / "sessions.json"
-        if not path.is_file():
+        path = next(self._files("sessions.json"), None)
+        if path is None:
             return
         index = self._read_json(path)
         if not isinstance(index, dict):
@@ -189,7 +206,7 @@ class HermesHome:
         copies: list[Copy] = []
         if facts.log is None:
             return copies
-        with facts.log.open("rb") as file:
+        with open_plain(facts.log) as file:
             number = 0
             while line := file.readline(LINE_BYTES_MAX):
                 number += 1
@@ -216,13 +233,20 @@ class HermesHome:
     # Helpers.
 
     def _read_json(self, path: Path) -> Any:  # noqa: ANN401 - JSON
-        return parse_json(path.read_bytes().decode(errors="replace")) if path.is_file() else None
+        with open_plain(path) as file:
+            data = file.read(SNAPSHOT_BYTES_MAX + 1)
+        return parse_json(data.decode(errors="replace")) if len(data) <= SNAPSHOT_BYTES_MAX else None
 
     def _name(self, path: Path) -> str:
         return str(path.relative_to(self.path))
 
     def _list(self, kind: str, session: str, where: str, detail: str) -> None:
         self.findings.append(Finding(kind=kind, session=session, where=where, detail=detail))
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """Open a file of the home for reading, and never what a link leads to."""
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW))
 
 
 def _decode(line: bytes) -> object:
