@@ -157,3 +157,20 @@ async def test_new_limits_count_at_once(home: Path) -> None:
         await here.until(lambda: len(here.model.begun) == 7)
         await here.answered()
         assert here.model.most["guest"] == 5
+
+
+async def test_who_asked_last_is_who_is_shown_the_answer(home: Path) -> None:
+    """In a room the person who asks counts, not the room: before the turn, while it runs, and after it."""
+    async with crowd(home) as here:
+        room = here.chat(OWNER, GUEST)
+        here.platform.say(room, GUEST, "guest", to="agent")
+        await here.until(lambda: here.model.begun != [])
+        route = await here.record.route(room)
+        assert route is not None
+        asked = here.record.books.ledger.askers
+        assert await asked(route.session_id) == (f"person:matrix:{GUEST}",)
+        await here.answered()
+        assert await asked(route.session_id) == (f"person:matrix:{GUEST}",)
+        here.platform.say(room, OWNER, "owner", to="agent")
+        await here.answered()
+        assert await asked(route.session_id) == (f"person:matrix:{OWNER}",)

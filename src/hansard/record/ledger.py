@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.budgets import EVERYBODY, Budget, Spent, day_start, reached
 from hansard.record.operations.following import read_circle
-from hansard.record.operations.ledger import next_askers, spent_by
+from hansard.record.operations.ledger import last_askers, next_askers, spent_by
 from hansard.record.sqlite.queries import SQL
 from hansard.record.views import read_session
 
@@ -40,12 +40,12 @@ class Ledger:
         return await self._caller.read(read)
 
     async def askers(self, session_id: str) -> tuple[str, ...]:
-        """Return who asks for the next turn of a session: each person by one of their names, always the same one."""
+        """Return who asks for the next turn of a session, or asked for the last: each person by one of their names."""
 
         def read(snapshot: Snapshot) -> tuple[str, ...]:
             row = snapshot.row(SQL.read_journal, (session_id,))
             owner = read_session(snapshot, session_id).owner
-            people = next_askers(snapshot.rows, row[0]) or {owner}
+            people = next_askers(snapshot.rows, row[0]) or last_askers(snapshot.rows, row[0]) or {owner}
             return tuple(sorted({read_circle(snapshot.rows, person)[0] for person in people}))
 
         return await self._caller.read(read)

@@ -39,6 +39,11 @@ def next_askers(rows: Rows, journal: int) -> set[str]:
     return {asker_owner(person, chat) for person, chat in rows(SQL.list_next_by, (journal,))}
 
 
+def last_askers(rows: Rows, journal: int) -> set[str]:
+    """Return under whose names the last turn of a session was asked for."""
+    return {asker_owner(person, chat) for person, chat in rows(SQL.list_last_by, (journal,))}
+
+
 def judge(tx: Transaction, by: tuple[By, ...], owner: str, budget: Budget) -> Judgement:
     """Return whether a turn may begin that these people ask for; one that nobody asks for is the session owner's."""
     now = tx.clock.now_microseconds()

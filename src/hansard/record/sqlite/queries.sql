@@ -781,6 +781,12 @@ SELECT person, chat, how FROM turn_by WHERE journal = ? AND turn_id = ? ORDER BY
 SELECT DISTINCT person, chat FROM turn_by WHERE journal = ?1 AND turn_id IN (
     SELECT '' UNION ALL SELECT id FROM turn WHERE journal = ?1 AND state = 'queued') ORDER BY person, chat
 
+-- name: list_last_by
+-- Who asked for the last turn of a session that began.
+SELECT DISTINCT person, chat FROM turn_by WHERE journal = ?1 AND turn_id = (
+    SELECT id FROM turn WHERE journal = ?1 AND purpose = '' AND state <> 'queued' ORDER BY fence DESC LIMIT 1)
+ORDER BY person, chat
+
 -- name: drop_turn_persons
 -- A turn begins whose askers are recorded: they are counted, not those who spoke.
 DELETE FROM turn_person WHERE journal = ? AND turn_id = ''
