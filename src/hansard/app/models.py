@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hansard.app.keys import UNSENDABLE, VARIABLES, find_key, is_sendable, read_keys
+from hansard.app.keys import VARIABLES, find_key, read_keys
 from hansard.app.retiring import Retiring
-from hansard.domain.bounds import origin_of
-from hansard.errors import ConfigInvalid, ModelMissing
-from hansard.models.clients import PLACEHOLDER_KEY, STYLES
+from hansard.errors import ModelMissing
 from hansard.models.demo import DemoModel
 from hansard.models.demo_files import demo_folder
 from hansard.models.discovery import discover
@@ -42,23 +40,9 @@ def open_transcriber(home: Path, settings: Settings, environment: Mapping[str, s
     """Return who writes voice notes down; None when the settings name nobody. Nothing is opened yet."""
     if settings.transcription.model is None:
         return None
-    base_url = settings.providers.openai.base_url or STYLES["openai"].base_url
-    key = transcription_key(home, settings, environment, base_url)
-    return OpenAITranscriber(settings.transcription, key=key, base_url=base_url)
-
-
-def transcription_key(home: Path, settings: Settings, environment: Mapping[str, str], base_url: str) -> str:
-    """Return the key for voice notes: the one that is named for them, or the provider's own for the provider's host."""
-    own = settings.transcription
-    if own.key_variable is not None:
-        secret = environment.get(own.key_variable, "").strip()
-        if not is_sendable(secret):
-            raise ConfigInvalid(f"environment variable {own.key_variable}: {UNSENDABLE}")
-        return secret or PLACEHOLDER_KEY
-    if own.base_url is not None and origin_of(own.base_url) != origin_of(base_url):
-        return PLACEHOLDER_KEY
     key = find_key("openai", home, environment)
-    return PLACEHOLDER_KEY if key is None else key.reveal()
+    base_url = settings.providers.openai.base_url
+    return OpenAITranscriber(settings.transcription, key=key.reveal() if key is not None else None, base_url=base_url)
 
 
 def made_of(home: Path, settings: Settings) -> tuple[object, ...]:
@@ -71,6 +55,10 @@ def made_of(home: Path, settings: Settings) -> tuple[object, ...]:
 def sees_pictures(settings: Settings, model: str) -> bool | None:
     """Return whether a model takes pictures, as the settings say; None: they do not say."""
     return False if model in settings.text_models else True if model in settings.picture_models else None
+
+
+CHOSEN_MAX = 32
+"""Models that sessions chose by name and that stay open: whoever may choose may choose many, one after another."""
 
 
 class Models:
@@ -87,6 +75,7 @@ class Models:
         self._warming: asyncio.Task[None] | None = None
         self._chosen: dict[str, Model] = {}
         self._retiring = Retiring()
+        self._over: Callable[[], Coroutine[Any, Any, object]] = never
         self._made_of = made_of(home, settings)
         self.name = settings.model or ""
         self.is_named = is_named
@@ -103,6 +92,10 @@ class Models:
         self._warming = self._opening = None
         self._retiring.add(lambda: close_opened(left, chosen), over)
         self.warm()
+
+    def close_after(self, over: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Close models that nobody has chosen for long once `over` is: turns may still use them."""
+        self._over = over
 
     async def __call__(self) -> Sequence[Model]:
         """Return the models, opened once; a failure is tried anew the next time."""
@@ -124,10 +117,12 @@ class Models:
         return Chosen(found.name, found.base_url)
 
     async def choose(self, name: str) -> Model:
-        """Return the model of a name, for a session that has one of its own; opened once."""
-        if name not in self._chosen:
-            self._chosen[name] = self._open_one(Chosen(name))
-        return self._chosen[name]
+        """Return the model of a name, for a session that has one of its own. The last chosen ones stay open."""
+        model = self._chosen.pop(name, None) or self._open_one(Chosen(name))
+        self._chosen[name] = model
+        if len(self._chosen) > CHOSEN_MAX:
+            self._retiring.add(self._chosen.pop(next(iter(self._chosen))).close, self._over)
+        return model
 
     def _open_one(self, chosen: Chosen) -> Model:
         prefix, _, rest = chosen.name.partition(":")
@@ -165,6 +160,11 @@ class Models:
         """Let go of connections and processes."""
         await self._retiring.close()
         await close_opened([task for task in (self._warming, self._opening) if task is not None], self._chosen)
+
+
+async def never() -> None:
+    """Wait for ever: what is closed after this is closed when all is left."""
+    await asyncio.Event().wait()
 
 
 async def close_opened(tasks: list[asyncio.Task[Any]], chosen: dict[str, Model]) -> None:

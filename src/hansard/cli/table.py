@@ -33,7 +33,6 @@ PARTS: Final = {
     "show": "hansard.cli.sessions_show",
     "table": "hansard.cli.sessions_table",
     "settings": "hansard.app.config",
-    "secrecy": "hansard.app.secrecy",
 }
 """Parts of commands that only some of their calls need."""
 

@@ -42,8 +42,8 @@ TITLED_MAX = 10_000
 CHORES = Bounds(together=4, person=1)
 """Summaries and titles that are asked for beside the turns: at once, and for one person."""
 
-TITLES_WAITING_MAX = 1000
-"""Sessions that wait for a title. Beyond that none is asked for: a later turn asks again."""
+CHORES_WAITING_MAX = 1000
+"""Sessions that wait for a title, or for a summary. Beyond that none is asked for: a later turn asks again."""
 
 FAILURES_MAX = 5
 """Failures in a row, beyond those of models and tools, after which a session is left alone until somebody speaks."""
@@ -139,7 +139,7 @@ class Runner:
         finally:
             del self._tasks[session_id]
             self._wanted.pop(session_id, None)
-        if not self._closed:
+        if not self._closed and len(self._chores) < CHORES_WAITING_MAX:
             self._tidy(session_id)
 
     async def tidied(self, session_id: str) -> None:
@@ -231,7 +231,7 @@ class Runner:
 
     def _give_title(self, session_id: str, turn_id: str) -> None:
         """Ask for a session's title, beside everything else: once in this process, after a turn that answered."""
-        is_full = len(self._titling) >= TITLES_WAITING_MAX
+        is_full = len(self._titling) >= CHORES_WAITING_MAX
         if not is_full and session_id not in self._titling and session_id not in self._titled and not self._closed:
             self._titling[session_id] = asyncio.create_task(self._try_title(session_id, turn_id))
 

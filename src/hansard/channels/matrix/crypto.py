@@ -38,6 +38,8 @@ DEVICE_QUERY_USERS_MAX: Final = 200
 """Asked about in one request."""
 SILENT_SECONDS: Final = 300.0
 """Until somebody is asked about again whose homeserver did not answer. They cannot read what is said meanwhile."""
+ROOM_KEYS_MAX: Final = 2000
+"""Rooms whose outbound keys are kept between posts, those that were made last."""
 WITHHELD_MAX: Final = 1000
 """Devices that are told why they do not get one key."""
 REASONS: Final = {
@@ -287,7 +289,9 @@ class Crypto:
                 silent = {user for user in asked if user.partition(":")[2] in object_of(answer, "failures")}
                 self.pins.take(set(asked) - silent, answer)
                 self._olm.handle_response(response)
-                self._ask_again_at.update(dict.fromkeys(silent, time.monotonic() + SILENT_SECONDS))
+                now = time.monotonic()
+                due = {user: at for user, at in self._ask_again_at.items() if at > now}
+                self._ask_again_at = due | dict.fromkeys(silent, now + SILENT_SECONDS)
                 self._olm.tracked_users.update(set(asked) - silent)
                 self._olm.users_for_key_query.difference_update(asked)
 
@@ -356,8 +360,19 @@ class Crypto:
         for _, body in parcels:
             await self._send_to_device("m.room.encrypted", body)
         self._olm.outbound_group_sessions[room_id].shared = True
+        self._shared_with.pop(room_id, None)
         self._shared_with[room_id] = devices
         self._withheld_from.pop(room_id, None)
+        self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        """Forget the keys of rooms in which nothing was said for longest: a new one is made when something is."""
+        idle = [room_id for room_id in self._shared_with if not self._room_locks[room_id].locked()]
+        for room_id in idle[: max(0, len(self._shared_with) - ROOM_KEYS_MAX)]:
+            self._olm.outbound_group_sessions.pop(room_id, None)
+            del self._shared_with[room_id]
+            self._withheld_from.pop(room_id, None)
+            del self._room_locks[room_id]
 
     async def _withhold(self, room_id: str, refused: Iterable[tuple[str, Any]]) -> None:
         """Tell devices that do not get the room's key why, once. A courtesy, for clients that show it."""

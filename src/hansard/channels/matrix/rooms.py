@@ -29,6 +29,8 @@ MEMBERS_READ: Final = frozenset({"invited", "joined", "shared"})
 """The visibilities by which only members read."""
 SHARED: Final = "shared"
 """The visibility of a room that names none."""
+KNOWN_MAX: Final = 2000
+"""Rooms that are remembered with their members, the last used ones; others are asked for again."""
 
 
 class Room(msgspec.Struct, kw_only=True):
@@ -57,22 +59,38 @@ class Room(msgspec.Struct, kw_only=True):
         return is_private and len(self.members.keys() - {self.agent}) <= 1
 
 
+class Load:
+    """A room that is asked for. `is_stale`: it has changed since."""
+
+    is_stale = False
+
+
 class Rooms:
-    """The rooms that were needed since the start."""
+    """The rooms that were needed last."""
 
     def __init__(self, wire: Wire, crypto: Crypto) -> None:
         self._wire, self._crypto = wire, crypto
         self._known: dict[str, Room] = {}
-        self._changed: set[str] = set()
+        self._loading: dict[str, list[Load]] = {}
+        """Rooms that are asked for now."""
 
     async def get(self, room_id: str) -> Room:
         """Return a room, asked for when it is not known yet."""
-        while (room := self._known.get(room_id)) is None:
-            self._changed.discard(room_id)
-            loaded = await self._load(room_id)
+        while (room := self._known.pop(room_id, None)) is None:
+            load = Load()
+            self._loading.setdefault(room_id, []).append(load)
+            try:
+                loaded = await self._load(room_id)
+            finally:
+                self._loading[room_id].remove(load)
+                if not self._loading[room_id]:
+                    del self._loading[room_id]
             # A sync that came meanwhile may be newer than what was loaded.
-            if room_id not in self._changed:
+            if not load.is_stale:
                 self._known.setdefault(room_id, loaded)
+        self._known[room_id] = room
+        while len(self._known) > KNOWN_MAX:
+            del self._known[next(iter(self._known))]
         return room
 
     def take(self, room_id: str, events: Iterable[Json]) -> None:
@@ -84,14 +102,19 @@ class Rooms:
                 continue
             if kind == ENCRYPTION:
                 self._crypto.remember_encrypted(room_id)
-            self._changed.add(room_id)
+            self._outdate(room_id)
             if room is not None:
                 apply(room, raw)
 
     def forget(self, room_id: str) -> None:
         """Ask again before the room is next used."""
         self._known.pop(room_id, None)
-        self._changed.add(room_id)
+        self._outdate(room_id)
+
+    def _outdate(self, room_id: str) -> None:
+        """What is being loaded of a room may be older than what is known now."""
+        for load in self._loading.get(room_id, ()):
+            load.is_stale = True
 
     async def _load(self, room_id: str) -> Room:
         what = "asking about a room"

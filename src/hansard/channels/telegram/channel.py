@@ -66,6 +66,10 @@ def forms_of(markdown: str, units_max: int, reading: Reading = Reading.MARKDOWN)
     return [*([Form(html, is_html=True)] if fits else []), Form(markdown)]
 
 
+GONE_MAX: Final = 10_000
+"""Chats of which is remembered that they do not want the agent."""
+
+
 class TelegramChannel:
     """One bot. It implements `Channel` and `Fetches`; Telegram tells bots nothing of the past."""
 
@@ -137,11 +141,16 @@ class TelegramChannel:
             return await self._edit(place, post) if post.edits else await self._post(place, post)
         except ChatGone:
             if not place.topic_id:
-                self._gone.add(self._places.now(place.chat_id))
+                self._note_gone(self._places.now(place.chat_id))
             raise
         except ChannelBusy as busy:
             # Twenty messages a minute are a group's own limit: the other chats need not wait for it.
             raise ChannelBusy(str(busy), busy.seconds, is_of_chat=place.chat_id < 0) from None
+
+    def _note_gone(self, chat_id: int) -> None:
+        if len(self._gone) >= GONE_MAX:
+            self._gone.pop()  # it is tried once more, and refused once more
+        self._gone.add(chat_id)
 
     async def typing(self, chat: str, *, on: bool) -> None:
         """Show that the agent writes. The sign goes by itself, with the next message or after five seconds."""
