@@ -81,12 +81,12 @@ async def seen(here: Places, chat: str, names: dict[str, str]) -> dict[str, set[
     ways["search"] = named(await ask(here, chat, "/search harbour"))
     session_id = await where(here, chat)
     tool = here.tool.at(ToolScene(session_id, (await here.record.session(session_id)).owner))
-    ways["tool search"] = named(await tool.run({"query": "harbour"}))
-    ways["tool list"] = named(await tool.run({}))
+    ways["tool search"] = named((await tool.run({"query": "harbour"})).text)
+    ways["tool list"] = named((await tool.run({})).text)
     ways["tool read"], ways["title"] = set(), set()
     for name in names:
         try:
-            read = await tool.run({"session": f"Title {name}"})
+            read = (await tool.run({"session": f"Title {name}"})).text
         except NotFound:
             continue
         assert f"harbour of {name}" in read

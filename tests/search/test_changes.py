@@ -197,11 +197,11 @@ async def test_the_tool_marks_what_was_edited(home: Path) -> None:
         await say_in_chat(record, SESSION, "a secret about the ferry", "$e2")
         await delete_in_chat(record, "$e2")
         tool = SessionSearch(record, (await record.session(SESSION)).owner)
-        told = await tool.run({"query": "fery"})
+        told = (await tool.run({"query": "fery"})).text
         assert "(edited): the ferry" in told
-        read = await tool.run({"session": SESSION})
+        read = (await tool.run({"session": SESSION})).text
         assert "(edited): the ferry" in read
-        assert "secret" not in told + read + await tool.run({"query": "ferry"})
+        assert "secret" not in told + read + (await tool.run({"query": "ferry"})).text
 
 
 async def test_first_words_of_a_session_are_those_of_now(home: Path) -> None:

@@ -29,7 +29,7 @@ OWNERS = {"ada1": ADA, "ada2": ADA, "bob": BOB, "room": ROOM}
 
 async def run_in(tool: SessionSearch, session_id: str, arguments: dict[str, object]) -> str:
     """Call the tool as it is called in a session."""
-    return await tool.at(ToolScene(session_id, OWNERS.get(session_id, "person:admin"))).run(arguments)
+    return (await tool.at(ToolScene(session_id, OWNERS.get(session_id, "person:admin"))).run(arguments)).text
 
 
 async def fill(record: Record, rng: random.Random) -> None:

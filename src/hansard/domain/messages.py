@@ -98,6 +98,8 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True, tag="tool_result", o
     outcome: ToolOutcome = ToolOutcome.OK
     blob: str = ""
     escaped: str = ""
+    sources: tuple[str, ...] | None = None
+    """Whose words a tool of Hansard's own quotes (see `hansard.domain.trust`). None: it did not say."""
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, tag="file", omit_defaults=True):

@@ -148,8 +148,8 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
             description="Who may have which tool run, and where: the first rule that fits decides. Without one, "
             "Hansard's own tools may be run, after a yes where they change the memory; those of `[mcp.NAME]` may not.",
             extra={
-                "allowed": "sections [[tools.rules]], each with do = allow, ask or deny, and patterns with * for "
-                "tool, person, room and channel"
+                "allowed": "sections [[tools.rules]], each with do = allow, ask or deny, patterns with * for "
+                'tool, person, room and channel, and maybe untrusted = "ask" or reads_only = true'
             },
         ),
     ] = ()

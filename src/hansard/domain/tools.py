@@ -34,3 +34,5 @@ class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[Attachment, ...] = ()
     is_error: bool = False
     is_unknown: bool = False
+    sources: tuple[str, ...] | None = None
+    """Whose words it quotes, where a tool of Hansard's own knows that."""

@@ -13,6 +13,7 @@ import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
+from hansard.domain.chats import asker_owner
 from hansard.domain.entries import Entry
 from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked, ToolDecided
 from hansard.domain.messages import File, Message, Part, Role, Text
@@ -26,6 +27,7 @@ from hansard.domain.showing import (
     show_name,
 )
 from hansard.domain.tools import ToolScene
+from hansard.domain.trust import sources_of, untrusted_text
 
 if TYPE_CHECKING:
     from hansard.domain.conversation import Conversation
@@ -58,6 +60,7 @@ class Permits:
         self._policy = policy
         self._owner = conversation.owner
         self._people = sorted({each.place for each in conversation.by.get(turn.id, ())})
+        self._sources = sources_of(placed.message for placed in conversation.placed)
         self._lock = asyncio.Lock()
 
     @property
@@ -69,7 +72,7 @@ class Permits:
     async def decide(self, call: ToolCall) -> Decision:
         """Decide what becomes of a call, and record that with its reasons."""
         askers = [self._policy.asker(self._owner, person, chat) for person, chat in self._people]
-        decision = decide(self._policy.rules, call.name, askers)
+        decision = decide(self._policy.rules, call.name, askers, await self._untrusted())
         decided = ToolDecided(
             turn_id=self._turn.id,
             call_id=call.id,
@@ -79,6 +82,13 @@ class Permits:
         )
         await self._turn.note_decision(decided)
         return decision
+
+    async def _untrusted(self) -> str:
+        """Return which text of the request none of those who asked wrote; empty when there is none."""
+        trusted: set[str] = set()
+        for place in self._people:
+            trusted |= {*await self._record.people.circle(asker_owner(*place))}
+        return show_name(untrusted_text(self._sources, trusted))
 
     async def refusal(self, call: ToolCall) -> str:
         """Return why a call is not run; empty when it may be."""
@@ -91,17 +101,20 @@ class Permits:
             return f"The tool {call.name} is not allowed here, by the settings. It was not run."
         if self._policy.ask_seconds <= 0:
             return f"The tool {call.name} needs a yes of the person, and nobody can be asked here. It was not run."
-        return await self._ask_about(call)
+        return await self._ask_about(call, decision.source)
 
-    async def _ask_about(self, call: ToolCall) -> str:
-        """Ask people about a call; return why it is not run, empty when they allow exactly this call."""
+    async def _ask_about(self, call: ToolCall, source: str) -> str:
+        """Ask people about a call; return why it is not run, empty when they allow exactly this call.
+
+        `source`: the untrusted text because of which they are asked, if that is why.
+        """
         try:
             shown = show_arguments(call.arguments)
         except ValueError as error:
             return NOT_JSON.format(tool=call.name, why=error)
         if not self._can_be_shown(shown):
             return TOO_LONG.format(tool=call.name)
-        answered = await self._ask(await self._question(call, shown))
+        answered = await self._ask(await self._question(call, shown, source))
         if not answered.yes and not answered.by:
             await self._turn.append(Message.notice(f"Nobody answered in time, so {show_name(call.name)} was not run."))
         if answered.yes:
@@ -114,15 +127,15 @@ class Permits:
             return len(shown.encode()) <= FILE_BYTES_MAX
         return len(shown) <= TERMINAL_CHARACTERS_MAX
 
-    async def _question(self, call: ToolCall, shown: str) -> Question:
+    async def _question(self, call: ToolCall, shown: str, source: str) -> Question:
         """Return what people are asked about a call. What is too long for a post is attached to it, whole."""
         code = new_question_code()
         is_attached = any(chat for _, chat in self._people) and not fits_in_post(shown)
         lines = "\n".join(f"    {line}" for line in shown.splitlines())
         given = f"the arguments in the attached file {FILE_NAME}?" if is_attached else f"this?\n\n{lines}"
-        parts: list[Part] = [
-            Text(f"May I run the tool {show_name(call.name)} with {given}\n\n{self._how_to_answer(code)}")
-        ]
+        why = f"I ask because this conversation holds {source}.\n\n" if source else ""
+        asks = f"May I run the tool {show_name(call.name)} with {given}\n\n{why}{self._how_to_answer(code)}"
+        parts: list[Part] = [Text(asks)]
         if is_attached:
             data = shown.encode()
             blob = await self._record.put_blob(data)

@@ -10,8 +10,12 @@ from hansard.domain.messages import Role
 from hansard.domain.requests import ToolSpec
 from hansard.domain.search import fields_of
 from hansard.domain.text import shorten
+from hansard.domain.tools import ToolOutput
+from hansard.domain.trust import sources_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hansard.domain.conversation import Placed
     from hansard.domain.messages import Message
     from hansard.domain.tools import ToolScene
@@ -63,7 +67,7 @@ class SessionSearch:
         """Return the tool for the owner of a session. In a room, only that room's sessions are seen."""
         return SessionSearch(self._record, scene.owner)
 
-    async def run(self, arguments: dict[str, object]) -> str:
+    async def run(self, arguments: dict[str, object]) -> ToolOutput:
         """Search, read or browse, by what is given."""
         owner = self._owner
         if not owner:
@@ -79,7 +83,7 @@ class SessionSearch:
             return await self._read(within, around if isinstance(around, int) else None)
         return await self._browse(owner)
 
-    async def _search(self, query: str, owner: str, within: str, *, tools: bool) -> str:
+    async def _search(self, query: str, owner: str, within: str, *, tools: bool) -> ToolOutput:
         if within:
             hits = await self._record.search(query, limit=HITS, owner=owner, session_id=within, tools=tools)
         else:
@@ -92,23 +96,23 @@ class SessionSearch:
         nothing = (
             "Nothing was found." if tools else "Nothing was found; tool calls and their results were not looked into."
         )
-        return DATA + "\n\n".join(lines) if lines else nothing
+        text = DATA + "\n\n".join(lines) if lines else nothing
+        return ToolOutput(text=text, sources=quoted_sources(hit.message for hit in hits))
 
-    async def _read(self, session_id: str, around: int | None) -> str:
+    async def _read(self, session_id: str, around: int | None) -> ToolOutput:
         conversation = await self._record.conversation(session_id)
         placed = sorted(conversation.placed + conversation.waiting, key=lambda each: each.seq)
         if not placed:
-            return "Nothing was said there."
+            return ToolOutput(text="Nothing was said there.", sources=())
         middle = len(placed) - 1
         if around is not None:
             middle = max(0, bisect_right([each.seq for each in placed], around) - 1)
-        lines = [
-            line_of(each, MESSAGE_CHARACTERS if each is placed[middle] else EXCERPT_CHARACTERS)
-            for each in placed[max(0, middle - READ_MESSAGES) : middle + READ_MESSAGES + 1]
-        ]
-        return DATA + "\n\n".join(lines)
+        shown = placed[max(0, middle - READ_MESSAGES) : middle + READ_MESSAGES + 1]
+        lines = [line_of(each, MESSAGE_CHARACTERS if each is placed[middle] else EXCERPT_CHARACTERS) for each in shown]
+        sources = quoted_sources(each.message for each in shown)
+        return ToolOutput(text=DATA + "\n\n".join(lines), sources=sources)
 
-    async def _browse(self, owner: str) -> str:
+    async def _browse(self, owner: str) -> ToolOutput:
         sessions = await self._record.sessions(owner=owner, limit=BROWSED, archived=False)
         words = await self._record.first_words([each.id for each in sessions if not each.title])
         lines = [
@@ -116,7 +120,12 @@ class SessionSearch:
             f"{each.messages} messages, {each.active_at:%Y-%m-%d}"
             for each in sessions
         ]
-        return DATA + "\n".join(lines)
+        return ToolOutput(text=DATA + "\n".join(lines))
+
+
+def quoted_sources(messages: Iterable[Message]) -> tuple[str, ...]:
+    """Return whose words the messages hold that are quoted."""
+    return tuple(sorted(sources_of(messages)))
 
 
 def head_of(message: Message) -> str:
