@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import secrets
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
@@ -45,6 +45,8 @@ class Agent:
         self.batches: list[Batch] = []
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self.started = asyncio.Event()
+        self.keep: Callable[[str], object] = lambda _event_id: None
+        """Told of each event before the next batch is asked for."""
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -67,6 +69,7 @@ class Agent:
                 self.cursor = batch.cursor
                 self.started.set()
                 for event in batch.events:
+                    self.keep(event.id)
                     self.events.put_nowait(event)
 
     async def next(self, *, within_seconds: float = WAIT_SECONDS) -> Event:

@@ -29,6 +29,11 @@ class Proxy:
         """Requests that begin with this do not reach the server, and their connection breaks."""
         self.refuse_next = b""
         """The next request that begins with this is answered here: there were too many."""
+        self.hang = b""
+        """Requests that begin with this are not passed on before `let` is set."""
+        self.let = asyncio.Event()
+        self.hung: list[bytes] = []
+        """The first lines of those."""
         self.breaks_left: int | None = None
         """How many requests are dropped and answers lost until all is well again; None: for ever."""
         self.lost = 0
@@ -61,6 +66,7 @@ class Proxy:
 
     def cut(self) -> None:
         """End every connection there is."""
+        self.let.set()
         for writer in list(self._writers):
             writer.close()
 
@@ -93,6 +99,9 @@ class Proxy:
     ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65_536):
+                if self.hang and data.startswith(self.hang):
+                    self.hung.append(data.partition(b"\r\n")[0])
+                    await self.let.wait()
                 if self.refuse_next and data.startswith(self.refuse_next):
                     self.refuse_next = b""
                     client.write(TOO_MANY)

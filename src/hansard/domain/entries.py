@@ -312,6 +312,7 @@ class IntakeHeld(Body, frozen=True):
     event_id: str
     chat: str
     raw: str
+    identity: str = ""
 
 
 class AccessAsked(Body, frozen=True):

@@ -12,13 +12,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from hansard.errors import MUST_END, HansardError
+from hansard.domain.ids import HOME_JOURNAL, log_path
+from hansard.errors import MUST_END, HansardError, LogUnwritable, OutcomeUnknown, RecordUnavailable
 
 Job = TypeVar("Job")
 Report = Callable[[str, BaseException], None]
 
+Result = TypeVar("Result")
+
 HEAL_SECONDS = 1.0
-"""Pause before another look while the record cannot be read or written."""
+"""Pause before another try while the record cannot be read or written."""
+
+HOME_LOG = str(log_path(HOME_JOURNAL))
 
 
 class Beside(Generic[Job]):
@@ -102,3 +107,19 @@ class Beside(Generic[Job]):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def persist(call: Callable[[], Awaitable[Result]], report: Callable[[str, BaseException], None]) -> Result:
+    """Make a call that may be repeated, until the record could be written.
+
+    One session's log that cannot be written must not hold up the other chats: that call is refused. The log of
+    the home is waited for, because without it no event can be taken at all.
+    """
+    while True:
+        try:
+            return await call()
+        except (RecordUnavailable, OutcomeUnknown) as error:
+            if isinstance(error, LogUnwritable) and error.name != HOME_LOG:
+                raise
+            report("", error)
+            await asyncio.sleep(HEAL_SECONDS)

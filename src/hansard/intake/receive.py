@@ -19,7 +19,6 @@ import msgspec
 from hansard.domain.access import MAY, Action
 from hansard.domain.arrivals import Arrival, Change, Held, Manner, Outcome, Passing, Rules
 from hansard.domain.chats import check_sender, key_in_chat, message_id_of, parse_key
-from hansard.domain.ids import HOME_JOURNAL, log_path
 from hansard.domain.limits import TITLE_CHARACTERS_MAX
 from hansard.domain.messages import Message, Part, Role, Text, TextForm
 from hansard.domain.notices import language
@@ -30,11 +29,10 @@ from hansard.errors import (
     MUST_END,
     HansardError,
     LogUnwritable,
-    OutcomeUnknown,
     RecordRefused,
-    RecordUnavailable,
 )
 from hansard.intake.answers import answers, is_choice, read_answer
+from hansard.intake.beside import persist
 from hansard.intake.chat_commands import ChatCommands, Place
 from hansard.intake.comings import Comings
 from hansard.intake.commands import Parsed, names, parse
@@ -53,11 +51,6 @@ if TYPE_CHECKING:
     from hansard.ports.channel import Batch, Channel, Event, Fetches
     from hansard.ports.clock import Clock
     from hansard.record.api import Record
-
-HEAL_SECONDS = 1.0
-"""Pause before another try while the record cannot be written."""
-
-HOME_LOG = str(log_path(HOME_JOURNAL))
 
 UNWRITABLE = "this conversation's log cannot be written; the admin is told why"
 """What a chat is told of a file of this machine; the log of the gateway names it."""
@@ -109,6 +102,15 @@ async def busy_in(record: Record, key: str, otherwise: Busy) -> Busy:
     return await busy_of(record, session_id, otherwise) if session_id else otherwise
 
 
+class HeldEvents(list[str]):
+    """Events that could not be read yet, as they came; it says of later ones whether the record keeps them."""
+
+    def __init__(self, raws: Sequence[str], keeps: Callable[[str], bool]) -> None:
+        """Ask `keeps`, whenever a channel wants to know."""
+        super().__init__(raws)
+        self.keeps = keeps
+
+
 class Intake:
     """Takes in what happens on one channel."""
 
@@ -150,9 +152,10 @@ class Intake:
         """Return what is done beside receiving: each is run by whoever serves the channel."""
         return [self.comings.beside, self.files.beside]
 
-    async def held(self) -> list[str]:
+    async def held(self) -> HeldEvents:
         """Return the events that could not be read yet, for the channel to try again."""
-        return await self._record.inbox.held(self._channel.name, self._channel.account)
+        raws = await self._record.inbox.held(self._channel.name, self._channel.account)
+        return HeldEvents(raws, lambda event_id: event_id in (self._held or ()))
 
     async def take(self, batch: Batch) -> list[Wake]:
         """Take in a batch, and return the turns that it asks for. The same batch again changes nothing.
@@ -408,22 +411,6 @@ class Intake:
 
     async def _replaced(self, event: Event, cursor: str) -> None:
         await self.comings.take(event, cursor, replaces=event.chat)
-
-
-async def persist(call: Callable[[], Awaitable[Result]], report: Callable[[str, BaseException], None]) -> Result:
-    """Make a call that may be repeated, until the record could be written.
-
-    One session's log that cannot be written must not hold up the other chats: that call is refused. The log of
-    the home is waited for, because without it no event can be taken at all.
-    """
-    while True:
-        try:
-            return await call()
-        except (RecordUnavailable, OutcomeUnknown) as error:
-            if isinstance(error, LogUnwritable) and error.name != HOME_LOG:
-                raise
-            report("", error)
-            await asyncio.sleep(HEAL_SECONDS)
 
 
 Handler = Callable[[Intake, "Event", str], Awaitable[Wake | None]]

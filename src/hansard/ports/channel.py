@@ -7,7 +7,7 @@ batch is asked for only when the last one is durable. It sends what it is given,
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
 
@@ -201,6 +201,15 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         return max([self.edit_seconds_min, *(pause for prefix, pause in self.slower_chats if chat.startswith(prefix))])
 
 
+@runtime_checkable
+class Keeps(Protocol):
+    """Says which unreadable events are kept. Only those are tried again, and only their keys are asked for."""
+
+    def keeps(self, event_id: str) -> bool:
+        """Return whether an event is kept; asked when the batch that it came in was taken."""
+        ...
+
+
 class Presence(Protocol):
     """Who the agent is on a platform, and what it can do there."""
 
@@ -225,6 +234,8 @@ class Channel(Presence, Protocol):
 
     def receive(self, cursor: str, held: Sequence[str]) -> AsyncGenerator[Batch, None]:
         """Give what happened since the cursor (empty: from now on), for ever; `held` are unreadable events of before.
+
+        If `held` is a `Keeps` as well, it says after each batch which of its unreadable events are kept.
 
         Lost connections are its own business: it waits, tries again with back-off, and goes on where it was.
         """

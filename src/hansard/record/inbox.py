@@ -14,10 +14,11 @@ import msgspec
 from hansard.domain import entries as e
 from hansard.domain.chats import parse_key
 from hansard.domain.ids import HOME_JOURNAL
-from hansard.domain.limits import NAME_CHARACTERS_MAX, READ_ROWS_MAX, TITLE_CHARACTERS_MAX
+from hansard.domain.limits import NAME_CHARACTERS_MAX, TITLE_CHARACTERS_MAX
 from hansard.domain.messages import Text
 from hansard.domain.text import clean_name, clean_text
 from hansard.record.operations import receive as operations
+from hansard.record.operations.held import DROPPED_MAX, HELD_MAX, drop_old, hold
 from hansard.record.operations.messages import offer
 from hansard.record.sqlite.queries import SQL
 from hansard.record.turn import check_blobs
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from hansard.domain.arrivals import Arrival, Change, Conclusion, Held, Passing, Received, Rules
     from hansard.record.calls import Caller
     from hansard.record.reading import Snapshot
-
-HELD_MAX = READ_ROWS_MAX
-"""Events that are tried again at once; more wait until some of these could be read."""
 
 
 def check_names(*names: str) -> None:
@@ -75,10 +73,12 @@ class Inbox:
         """Keep an event that cannot be read yet, for when its keys come; return whether it is kept."""
         check_names(held.channel, held.account, held.event_id, held.chat)
         cleaned = msgspec.structs.replace(held, raw=clean_text(held.raw))
-        return await self._caller.write(lambda tx: operations.hold(tx, cleaned, rules), cost=len(held.raw))
+        return await self._caller.write(lambda tx: hold(tx, cleaned, rules), cost=len(held.raw))
 
     async def held(self, channel: str, account: str) -> list[str]:
-        """Return the events that wait to become readable, as they came, the oldest first."""
+        """Return the events that wait to become readable, as they came, the oldest first; none that is too old."""
+        while await self._caller.write(lambda tx: drop_old(tx, channel, account)) == DROPPED_MAX:
+            pass
         return [body.raw for body in await self._held(channel, account)]
 
     async def held_ids(self, channel: str, account: str) -> list[str]:

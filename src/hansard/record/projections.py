@@ -265,7 +265,8 @@ def _intake_accepted(run: Run, place: Place, body: e.IntakeAccepted) -> None:
 
 
 def _intake_held(run: Run, place: Place, body: e.IntakeHeld) -> None:
-    run(SQL.insert_held, (body.channel, body.account, body.event_id, body.chat, place.seq))
+    event = (body.channel, body.account, body.event_id, body.chat, place.seq)
+    run(SQL.insert_held, (*event, body.identity, len(body.raw.encode()), place.at))
 
 
 def _invitation_received(run: Run, place: Place, body: InvitationReceived) -> None:

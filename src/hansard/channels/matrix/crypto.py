@@ -26,7 +26,7 @@ from hansard.channels.values import Json, list_of, object_of, text_of
 from hansard.errors import ChannelDown, ChannelError, HansardError, PostRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from hansard.channels.matrix.keeping import Keeping, Login
     from hansard.channels.matrix.wire import Wire
@@ -61,6 +61,18 @@ def open_store(user_id: str, device_id: str, keeping: Keeping) -> Any:  # noqa: 
     return SqliteStore(user_id, device_id, str(keeping.folder), keeping.pickle_key(), name)
 
 
+def parcels_of(messages: Sequence[Any]) -> list[list[Any]]:
+    """Return to-device messages by the requests that carry them: one a recipient, all of one type."""
+    parcels: list[list[Any]] = []
+    for message in messages:
+        last = parcels[-1] if parcels else []
+        if last and last[0].type == message.type and all(each.recipient != message.recipient for each in last):
+            last.append(message)
+        else:
+            parcels.append([message])
+    return parcels
+
+
 class Crypto:
     """One device's keys, and what it does with them."""
 
@@ -88,6 +100,7 @@ class Crypto:
         self._withheld_from: dict[str, set[tuple[str, str]]] = {}
         self._room_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._query_lock = asyncio.Lock()
+        self._changed_meanwhile: set[str] = set()
         self._wants_fallback = False
         self._ask_again_at: dict[str, float] = {}
 
@@ -174,6 +187,7 @@ class Crypto:
         known = set(self._olm.tracked_users)
         changed = {user for user in list_of(body, "device_lists", "changed") if isinstance(user, str) and user in known}
         self._olm.add_changed_users(changed)
+        self._changed_meanwhile |= changed
         return came
 
     def _take_one(self, raw: object) -> set[str]:
@@ -235,9 +249,13 @@ class Crypto:
             due = list(self._olm.outgoing_to_device_messages)
             if due:
                 self._stamp.renew()
-            for message in due:
-                await self._send_to_device(message.type, message.as_dict())
-                self._olm._mark_to_device_message_as_sent(message)  # noqa: SLF001  # as nio's client does
+            for together in parcels_of(due):
+                body = {
+                    user: devices for message in together for user, devices in message.as_dict()["messages"].items()
+                }
+                await self._send_to_device(together[0].type, {"messages": body})
+                for message in together:
+                    self._olm._mark_to_device_message_as_sent(message)  # noqa: SLF001  # as nio's client does
 
     def publish_again(self) -> None:
         """The homeserver no longer knows this device's keys: the next upkeep publishes all of them."""
@@ -282,6 +300,7 @@ class Crypto:
             for start in range(0, len(wanted), DEVICE_QUERY_USERS_MAX):
                 asked = wanted[start : start + DEVICE_QUERY_USERS_MAX]
                 body: Json = {"device_keys": {user: [] for user in asked}}
+                self._changed_meanwhile.clear()
                 answer = await self._wire.ask("POST", path("keys", "query"), body, what="asking for devices")
                 response: Any = KeysQueryResponse.from_dict(answer)
                 if isinstance(response, ErrorResponse):
@@ -294,6 +313,8 @@ class Crypto:
                 self._ask_again_at = due | dict.fromkeys(silent, now + SILENT_SECONDS)
                 self._olm.tracked_users.update(set(asked) - silent)
                 self._olm.users_for_key_query.difference_update(asked)
+                # Whose devices changed while this was being answered is asked about again.
+                self._olm.users_for_key_query.update(self._changed_meanwhile)
 
     async def _claim(self, devices: dict[str, list[str]]) -> None:
         from nio.responses import ErrorResponse, KeysClaimResponse

@@ -1,6 +1,6 @@
 """From the homeserver's syncs to batches.
 
-Reads: /sync, /messages, /rooms/…/event. Writes: the crypto store.
+Reads: /sync, /messages, /rooms/…/event; beside that, keys of devices. Writes: the crypto store.
 Invariants: what came after the cursor is in the batch, however long ago that was: where a sync leaves a gap, the gap is
 fetched. A batch's cursor is used for the next sync only after the batch was taken.
 On crash: the same sync comes again, and with it the same to-device messages.
@@ -9,6 +9,7 @@ On crash: the same sync comes again, and with it the same to-device messages.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import random
@@ -35,7 +36,7 @@ from hansard.channels.matrix.rooms import PRESENT, STATE_KINDS, is_opening
 from hansard.channels.matrix.wire import path
 from hansard.channels.values import Json, canonical, list_of, object_of, objects_of, text_of
 from hansard.errors import ChannelBusy, ChannelError, ChatGone, PostRefused
-from hansard.ports.channel import Batch, Event, EventKind
+from hansard.ports.channel import Batch, Event, EventKind, Keeps
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-HELD_MAX: Final = 10_000
-"""Unreadable events kept in memory for the moment that their keys come. The record keeps all of them."""
+HELD_MAX: Final = 1000
+"""Unreadable events kept in memory for the moment that their keys come: those that the record keeps."""
 SENDERS_MAX: Final = 10_000
 ANSWER_SECONDS: Final = 30.0
 """Granted to the homeserver beyond the time that it is asked to wait."""
@@ -86,24 +87,42 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Held:
-    """Unreadable events that wait for keys, by the id of the key."""
+    """Unreadable events that wait for keys, by the id of the key. Those that just came wait once they are kept."""
 
-    def __init__(self, raws: Iterable[str]) -> None:
+    def __init__(self, raws: Sequence[str]) -> None:
+        self._keeps = raws.keeps if isinstance(raws, Keeps) else lambda _event_id: True
         self._by_key: dict[str, dict[str, Json]] = {}
+        self._fresh: list[Json] = []
         self._count = 0
         self.all_due = True
         for text in raws:
             try:
-                self.add(msgspec.json.decode(text, type=dict))
+                self._add(msgspec.json.decode(text, type=dict))
             except msgspec.MsgspecError:
                 logger.warning("an unreadable event of before is not JSON; it is left where it is")
 
-    def add(self, raw: Json) -> None:
-        """Wait for an event's key."""
-        waiting = self._by_key.setdefault(text_of(raw, "content", "session_id"), {})
-        if self._count < HELD_MAX and text_of(raw, "event_id") not in waiting:
-            waiting[text_of(raw, "event_id")] = raw
-            self._count += 1
+    def _add(self, raw: Json) -> bool:
+        """Wait for an event's key; return whether this is new."""
+        event_id = text_of(raw, "event_id")
+        waiting = self._by_key.get(text_of(raw, "content", "session_id"), {})
+        if self._count >= HELD_MAX or event_id in waiting:
+            return False
+        self._by_key.setdefault(text_of(raw, "content", "session_id"), waiting)[event_id] = raw
+        self._count += 1
+        return True
+
+    def begin(self) -> None:
+        """A sync begins; what came with one that failed comes again."""
+        self._fresh = []
+
+    def came(self, raw: Json) -> None:
+        """An event came that cannot be read."""
+        self._fresh.append(raw)
+
+    def kept(self) -> list[Json]:
+        """The batch was taken: wait for the keys of what is kept of it, and return that. The rest is forgotten."""
+        fresh, self._fresh = self._fresh, []
+        return [raw for raw in fresh if self._keeps(text_of(raw, "event_id")) and self._add(raw)]
 
     def due(self, came: set[str]) -> list[Json]:
         """The events to try again: those whose keys came, and all of them the first time."""
@@ -114,8 +133,46 @@ class Held:
         """These could be read, and whatever was due was tried."""
         self.all_due = False
         for raw in raws:
-            waiting = self._by_key.get(text_of(raw, "content", "session_id"), {})
+            key = text_of(raw, "content", "session_id")
+            waiting = self._by_key.get(key, {})
             self._count -= waiting.pop(text_of(raw, "event_id"), None) is not None
+            if not waiting:
+                self._by_key.pop(key, None)
+
+
+class KeepingUp:
+    """Publishes and asks for keys beside receiving: a homeserver may have to ask others for them."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._due = asyncio.Event()
+        self._session: Session | None = None
+
+    def wake(self, session: Session) -> None:
+        """A sync was taken: something may be due."""
+        self._session = session
+        self._due.set()
+
+    async def run(self) -> None:
+        """Do what is due, until cancelled."""
+        failures = 0
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            assert self._session is not None
+            try:
+                await self._session.crypto.upkeep()
+            except (PostRefused, ChatGone) as error:
+                # Of a kind that repeating does not mend; the next sync asks again.
+                logger.warning("the upkeep of keys failed: %s", error)
+            except ChannelError as error:
+                failures += 1
+                logger.warning("the upkeep of keys waits: %s", error)
+                busy = error.seconds if isinstance(error, ChannelBusy) else 0.0
+                await asyncio.sleep(max(busy, self._pace.retry_seconds(failures)))
+                self._due.set()
+            else:
+                failures = 0
 
 
 class Receiver:
@@ -129,9 +186,20 @@ class Receiver:
         self._taken: dict[bytes, None] = {}
         self._came: set[str] = set()
         self._senders: dict[str, str] = {}
+        self._keeping_up = KeepingUp(pace)
 
     async def run(self, cursor: str, held: Sequence[str]) -> AsyncGenerator[Batch, None]:
-        """Give batches for ever."""
+        """Give batches for ever. Keys are published and asked for beside that."""
+        upkeep = asyncio.create_task(self._keeping_up.run())
+        try:
+            async with contextlib.aclosing(self._batches(cursor, held)) as batches:
+                async for batch in batches:
+                    yield batch
+        finally:
+            upkeep.cancel()
+            await asyncio.gather(upkeep, return_exceptions=True)
+
+    async def _batches(self, cursor: str, held: Sequence[str]) -> AsyncGenerator[Batch, None]:
         waiting, failures, beat_at, is_first = Held(held), 0, 0.0, True
         while True:
             try:
@@ -154,6 +222,9 @@ class Receiver:
                 yield batch
                 beat_at = time.monotonic()
             cursor = batch.cursor
+            for raw in waiting.kept():
+                session.crypto.request_key(text_of(raw, "room_id"), raw)
+            self._keeping_up.wake(session)
 
     async def _settle(self, session: Session) -> None:
         """Once a login: publish keys, learn the own name."""
@@ -165,7 +236,7 @@ class Receiver:
 
     async def _next(self, session: Session, cursor: str, waiting: Held, *, poll: bool) -> Batch:
         """One sync, and everything that belongs to it."""
-        await self._upkeep(session)
+        waiting.begin()
         seconds = self._pace.poll_seconds if poll and cursor else 0.0
         # Of the first sync of all, only the cursor and the invitations are taken.
         told = sync_filter(self._pace.pages.events, STATE) if cursor else sync_filter(1, NOTHING)
@@ -198,13 +269,6 @@ class Receiver:
         waiting.done(read)
         self._came.clear()
         return Batch(cursor=text_of(body, "next_batch"), events=tuple(events), cut=tuple(cut))
-
-    async def _upkeep(self, session: Session) -> None:
-        try:
-            await session.crypto.upkeep()
-        except (PostRefused, ChatGone) as error:
-            # Of a kind that repeating does not mend; receiving goes on, and the next sync asks again.
-            logger.warning("the upkeep of keys failed: %s", error)
 
     def _new_to_device(self, body: Json) -> Json:
         """The sync without to-device messages that this process has taken before, when a sync had to be repeated."""
@@ -268,8 +332,7 @@ class Receiver:
             if text_of(raw, "type") == ENCRYPTED and object_of(raw, "content"):
                 found = session.crypto.decrypt(room_id, raw)
                 if found is None:
-                    session.crypto.request_key(room_id, raw)
-                    waiting.add(raw | {"room_id": room_id})
+                    waiting.came(raw | {"room_id": room_id})
                     seen = await self._seen(session, room_id, raw)
                     events.append(unreadable(raw, seen))
                     continue

@@ -37,7 +37,7 @@ from hansard.record.operations.turns import find_turn, is_chore, queue_turn
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
-    from hansard.domain.arrivals import Arrival, Change, Conclusion, Held, Passing, Rules
+    from hansard.domain.arrivals import Arrival, Change, Conclusion, Passing, Rules
     from hansard.domain.questions import Given
     from hansard.domain.sessions import Route
     from hansard.record.operations.turns import IsAlive
@@ -326,26 +326,6 @@ def apply_change(tx: Transaction, change: Change, body: e.MessageEdited | e.Mess
         received = Received(Outcome.REFUSED)
     move_cursor(tx, change.channel, change.account, change.cursor)
     return received
-
-
-def hold(tx: Transaction, held: Held, rules: Rules) -> bool:
-    """Keep an event that cannot be read yet, if its sender may talk; return whether it is kept, now or before."""
-    event = (held.channel, held.account, held.event_id)
-    kept = tx.row(SQL.find_held, event) is not None
-    received = tx.row(SQL.find_intake, event) is not None
-    allowed = may(Action.TALK, held.standing, grant_of(tx, held.channel, held.identity))
-    if not kept and not received and allowed:
-        first = tx.row(SQL.find_held_in_chat, (held.channel, held.account, held.chat)) is None
-        home = home_journal(tx)
-        body = e.IntakeHeld(
-            channel=held.channel, account=held.account, event_id=held.event_id, chat=held.chat, raw=held.raw
-        )
-        tx.add(home, f"~held:{home.head_seq + 1}", body)
-        if first and held.tells:
-            tell_in_chat(tx, held.chat, rules.words.unreadable)
-        kept = True
-    move_cursor(tx, held.channel, held.account, held.cursor)
-    return kept
 
 
 def let_pass(tx: Transaction, passing: Passing) -> None:

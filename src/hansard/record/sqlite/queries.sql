@@ -624,7 +624,8 @@ SELECT 1 FROM entry WHERE key > ? AND key <= ? AND kind = 'message.opened' LIMIT
 
 -- name: insert_held
 -- An event cannot be read yet.
-INSERT OR IGNORE INTO held (channel, account, event_id, chat, seq) VALUES (?, ?, ?, ?, ?)
+INSERT OR IGNORE INTO held (channel, account, event_id, chat, seq, identity, size_bytes, held_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: drop_held
 -- It was received after all.
@@ -637,6 +638,16 @@ SELECT seq FROM held WHERE channel = ? AND account = ? AND event_id = ?
 -- name: find_held_in_chat
 -- Whether any event of a chat waits to become readable.
 SELECT seq FROM held WHERE channel = ? AND account = ? AND chat = ? LIMIT 1
+
+-- name: count_held
+-- How many events wait to become readable and how many bytes they have: in all, and those of one person.
+SELECT count(*), coalesce(sum(size_bytes), 0),
+       coalesce(sum(identity = ?3), 0), coalesce(sum(iif(identity = ?3, size_bytes, 0)), 0)
+FROM held WHERE channel = ?1 AND account = ?2
+
+-- name: list_old_held
+-- The ids of events that have waited since before a moment, the oldest first.
+SELECT event_id FROM held WHERE channel = ? AND account = ? AND held_at < ? ORDER BY seq LIMIT ?
 
 -- name: list_held
 -- The events that wait to become readable, the oldest first: the bodies of their entries.

@@ -178,6 +178,9 @@ CREATE TABLE held (
     event_id TEXT    NOT NULL,
     chat     TEXT    NOT NULL,
     seq      INTEGER NOT NULL,                        -- of the home entry that holds it
+    identity TEXT    NOT NULL DEFAULT '',             -- who sent it; '' when an older Hansard held it
+    size_bytes INTEGER NOT NULL DEFAULT 0,
+    held_at  INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (channel, account, event_id)
 ) STRICT, WITHOUT ROWID;
 

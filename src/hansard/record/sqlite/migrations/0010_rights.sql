@@ -44,3 +44,8 @@ CREATE TABLE turn_by (
     how     TEXT    NOT NULL CHECK (how IN ('message', 'retry', 'compact', 'steering', 'recovery')),
     PRIMARY KEY (journal, turn_id, person, chat, how)
 ) STRICT, WITHOUT ROWID;
+
+-- Events that cannot be read yet are bounded for each person, by count, bytes and age.
+ALTER TABLE held ADD COLUMN identity TEXT NOT NULL DEFAULT '';
+ALTER TABLE held ADD COLUMN size_bytes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE held ADD COLUMN held_at INTEGER NOT NULL DEFAULT 0;
