@@ -74,6 +74,10 @@ class FolderStage:
         """There are none."""
         raise NotImplementedError
 
+    async def choose(self, chat: str, receipt: str, choice: str, *, second: bool = False) -> None:
+        """There are none."""
+        raise NotImplementedError
+
     async def edit(self, chat: str, event_id: str, text: str) -> None:
         """What was received is not written again."""
         raise NotImplementedError

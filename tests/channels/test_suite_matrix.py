@@ -110,6 +110,13 @@ class MatrixStage:
         content = {"msgtype": "m.file", "body": name, "url": address, "info": {"size": len(data)}}
         await self._ann.send(room_of(chat), content)
 
+    async def choose(self, chat: str, receipt: str, choice: str, *, second: bool = False) -> None:
+        """Let somebody react."""
+        key = {"yes": "👍", "no": "👎"}[choice]
+        related = {"rel_type": "m.annotation", "event_id": receipt, "key": key}
+        person = self._ben if second else self._ann
+        await person.send(room_of(chat), {"m.relates_to": related}, "m.reaction")
+
     async def remove(self, chat: str) -> None:
         """Let Ann send the agent away."""
         await self._ann.client.room_kick(room_of(chat), self._bot.user_id)

@@ -79,6 +79,10 @@ class PlatformStage:
         self.platform.files[name] = data
         self.platform.say(chat, ANN, "", files=(RemoteFile(reference=name, name=name, size_bytes=len(data)),))
 
+    async def choose(self, chat: str, receipt: str, choice: str, *, second: bool = False) -> None:
+        """Let somebody choose an answer."""
+        self.platform.choose(chat, BEN if second else ANN, receipt, choice)
+
     async def remove(self, chat: str) -> None:
         """Take the agent out of a room."""
         self.platform.room(chat).members.discard(ACCOUNT)

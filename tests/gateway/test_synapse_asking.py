@@ -74,10 +74,29 @@ class Room(NamedTuple):
         messages = await self.record.load_transcript(await self.session())
         return [part.outcome for message in messages for part in message.parts if isinstance(part, ToolResult)]
 
-    async def code(self) -> str:
-        """The code of the question that was asked last."""
+    async def question(self) -> QuestionAsked:
+        """The question that was asked last."""
         asked = [each.body for each in await entries_of(self.record, await self.session())]
-        return [body for body in asked if isinstance(body, QuestionAsked)][-1].code
+        return [body for body in asked if isinstance(body, QuestionAsked)][-1]
+
+    async def code(self) -> str:
+        """Its code."""
+        return (await self.question()).code
+
+    async def post(self) -> str:
+        """The event in which everybody sees it, once the record knows of it."""
+        question = await self.question()
+        while True:
+            sent = await self.record.outbox.deliveries_to(f"matrix:room:{self.room_id}")
+            found = [each.receipt for each in sent if each.message_id == question.message_id and each.receipt]
+            if found:
+                return found[0]
+            await asyncio.sleep(0.02)
+
+    async def react(self, person: Peer, key: str) -> None:
+        """Somebody puts a sign beside the question."""
+        related = {"rel_type": "m.annotation", "event_id": await self.post(), "key": key}
+        await person.send(self.room_id, {"m.relates_to": related}, "m.reaction")
 
     def wait_for(self, seconds: float) -> None:
         """Let questions wait so long from now on."""
@@ -150,6 +169,38 @@ async def test_a_question_in_a_room(synapse: Synapse, home: Path, tmp_path: Path
         await room.ann.hears(room.room_id, room.agent, "is over.", after=len(room.ann.heard) - 3)
         assert [note.text for note in await memory.list()] == ["note 0"]
         await check_questions(room)
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
+async def test_reactions_and_replies(synapse: Synapse, home: Path, tmp_path: Path, *, encrypted: bool) -> None:
+    """A reply to the question counts, and so does a thumb beside it; another member's do not.
+
+    Clients send reactions in the clear, so in an encrypted room they could be the homeserver's: there none counts.
+    """
+    async with room_of_two(synapse, home, tmp_path, encrypted=encrypted) as room:
+        memory = room.record.books.memory
+        await room.ask(0)
+        await room.react(room.bob, "👍")
+        reply = {"m.relates_to": {"m.in_reply_to": {"event_id": await room.post()}}}
+        await room.bob.say(room.room_id, "yes", **reply)
+        await room.sees(room.bob, "Nothing waits for your answer here.")
+        await room.ann.say(room.room_id, "hm")
+        assert await memory.list() == []
+        await room.ann.say(room.room_id, "yes", **reply)
+        await room.sees(room.ann, "Round 0 is over.")
+        await room.ask(1)
+        await room.react(room.ann, "👎\U0001f3fd")
+        if encrypted:
+            await room.ann.say(room.room_id, f"/no {await room.code()} thumbs are not encrypted")
+        await room.sees(room.ann, "Round 1 is over.")
+        assert [note.text for note in await memory.list()] == ["note 0"]
+        entries = await entries_of(room.record, await room.session())
+        answered = [entry.body for entry in entries if isinstance(entry.body, QuestionAnswered)]
+        reason = "thumbs are not encrypted" if encrypted else ""
+        assert [(each.yes, each.by, each.reason) for each in answered] == [
+            (True, room.ann.user_id, ""),
+            (False, room.ann.user_id, reason),
+        ]
 
 
 async def check_questions(room: Room) -> None:

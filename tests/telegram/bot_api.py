@@ -25,7 +25,7 @@ from tests.telegram.entities import (
     Rich,
     read_text,
 )
-from tests.telegram.world import Chat, Posted, World, words_json
+from tests.telegram.world import CALLBACK_BYTES_MAX, Chat, Posted, World, words_json
 
 HOST = "127.0.0.1"
 UPDATES_MAX = 100
@@ -253,7 +253,7 @@ class BotApi:
         rich = self._rich(given, "text", "entities", TEXT_UNITS_MAX, "message")
         if not rich.text:
             raise Refused(400, "Bad Request: message text is empty")
-        return self._post(chat, given, words_json(rich, "text"))
+        return self._post(chat, given, words_json(rich, "text") | keyboard_of(given))
 
     async def edit_message_text(self, given: Given) -> Json:
         """Show other words."""
@@ -282,6 +282,14 @@ class BotApi:
         if not self._file(given, "photo")[1].startswith(PICTURES):
             raise Refused(400, "Bad Request: IMAGE_PROCESS_FAILED")
         return self._post_file(given, "photo")
+
+    async def answer_callback_query(self, given: Given) -> bool:
+        """Let a button look released again."""
+        press = given.text("callback_query_id")
+        if press not in self.world.pressing:
+            raise Refused(400, "Bad Request: query is too old and response timeout expired or query ID is invalid")
+        self.world.pressing.discard(press)
+        return True
 
     async def send_chat_action(self, given: Given) -> bool:
         """Show that the bot writes."""
@@ -376,12 +384,25 @@ METHODS = {
     "editMessageText": BotApi.edit_message_text,
     "sendDocument": BotApi.send_document,
     "sendPhoto": BotApi.send_photo,
+    "answerCallbackQuery": BotApi.answer_callback_query,
     "sendChatAction": BotApi.send_chat_action,
     "sendMessageDraft": BotApi.send_message_draft,
     "getFile": BotApi.get_file,
     "getChat": BotApi.get_chat,
     "leaveChat": BotApi.leave_chat,
 }
+
+
+def keyboard_of(given: Given) -> Json:
+    """Return the buttons of a message, as the message tells of them."""
+    markup = given.parsed("reply_markup")
+    if not markup:
+        return {}
+    for button in [button for row in markup.get("inline_keyboard", []) for button in row]:
+        data = button.get("callback_data", "")
+        if not button.get("text") or not 1 <= len(data.encode()) <= CALLBACK_BYTES_MAX:
+            raise Refused(400, "Bad Request: BUTTON_DATA_INVALID")
+    return {"reply_markup": markup}
 
 
 async def read_given(request: web.Request) -> Given:

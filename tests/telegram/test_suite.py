@@ -103,6 +103,11 @@ class TelegramStage:
         chat_id, _, people = self._where(chat)
         self._world.send_file(chat_id, people[0], "document", data, name=name)
 
+    async def choose(self, chat: str, receipt: str, choice: str, *, second: bool = False) -> None:
+        """Let somebody press a button."""
+        chat_id, _, people = self._where(chat)
+        self._world.press(chat_id, people[int(second)], int(receipt.rpartition(":")[2]), choice)
+
     async def remove(self, chat: str) -> None:
         """Let somebody block the bot."""
         self._world.block(self._where(chat)[0])

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from tests.telegram.entities import TEXT_UNITS_MAX, Json, Rich, read_text
 
-UPDATE_KINDS = ("message", "edited_message", "my_chat_member")
+UPDATE_KINDS = ("message", "edited_message", "my_chat_member", "callback_query")
+CALLBACK_BYTES_MAX = 64
 FAR_AHEAD = 10
 """An offset that is further above the last update is taken for a mistake: the queue is given from its head."""
 
@@ -127,6 +128,9 @@ class World:
         self._common_numbers = itertools.count(1)
         """Of messages in private chats and small groups: one count for the whole account."""
         self._file_ids = itertools.count(1)
+        self._press_ids = itertools.count(1)
+        self.pressing: set[str] = set()
+        """Presses that clients still show as under way: nobody has answered them."""
 
     # People and places.
 
@@ -195,6 +199,20 @@ class World:
         rich = read_text(text, "", [], TEXT_UNITS_MAX, "message")
         self.change(self.chats[chat_id], posted, rich)
         self._tell(posted.message["chat"]["id"], "edited_message", posted.message)
+
+    def press(self, chat_id: int, sender: int, message_id: int, data: str) -> str:
+        """Let a member press a button below a message of the bot; return the press's id."""
+        chat = self.chats[chat_id]
+        posted = chat.find(message_id)
+        assert posted is not None, "there is no such message"
+        assert sender in chat.members, "only members see the button"
+        rows = posted.message.get("reply_markup", {}).get("inline_keyboard", [])
+        assert data in [button["callback_data"] for row in rows for button in row], "there is no such button"
+        press = str(4_000_000_000_000 + next(self._press_ids))
+        self.pressing.add(press)
+        content = {"id": press, "from": self.people[sender].json(), "message": posted.message, "data": data}
+        self._tell(chat_id, "callback_query", content | {"chat_instance": str(chat_id)})
+        return press
 
     def send_file(
         self,

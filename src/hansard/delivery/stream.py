@@ -24,8 +24,9 @@ from hansard.delivery.split import Post as Stretch
 from hansard.delivery.split import next_post, read_as, show_bytes
 from hansard.domain.deliveries import Delivery, DeliveryState, Operation, delivery_id
 from hansard.domain.messages import Role, Status
+from hansard.domain.questions import CHOICES, LABELS
 from hansard.errors import PostRefused
-from hansard.ports.channel import Post
+from hansard.ports.channel import Choice, Post
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from hansard.domain.messages import Message
     from hansard.record.outbox import Waiting
 
+
+CHOICE_OF = {scope: choice for choice, scope in CHOICES.items()}
 
 NOT_FOLLOWED = "the chat follows this session no longer"
 
@@ -127,6 +130,7 @@ class Showing:
         self._number = 0
         self._first_at = 0.0
         self._files: dict[int, Delivery] = {}
+        self._choices: tuple[Choice, ...] = ()
 
     async def step(self, *, alone: bool) -> Step:
         """Show what there is to show now. `alone`: nothing else waits in this chat, so nothing has to be decided."""
@@ -281,6 +285,9 @@ class Showing:
         if self._loaded:
             return await outbox.read_message(waiting.session_id, waiting.message_id)
         message, known = await outbox.load(waiting.session_id, waiting.message_id, waiting.chat)
+        if message.role is Role.NOTICE and self._sender.channel.capabilities.choices:
+            scopes = await self._sender.record.books.questions.scopes(waiting.message_id, waiting.chat)
+            self._choices = tuple(Choice(id=CHOICE_OF[scope], label=LABELS[scope]) for scope in scopes)
         self._take_known(known)
         return message
 
@@ -359,6 +366,7 @@ class Showing:
             reading=marked_reading(read_as(message.text, delivery.start_bytes, delivery.end_bytes), delivery.mark),
             notice=message.role is Role.NOTICE,
             edits=edits,
+            choices=self._choices if delivery.end_bytes == len(message.text.encode()) else (),
         )
 
     async def _finish(self, outcome: str, reason: str = "") -> Step:

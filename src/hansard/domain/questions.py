@@ -56,6 +56,15 @@ CHOICES: Final = {"yes": Scope.ONCE, "session": Scope.SESSION, "always": Scope.A
 """What the choices beside a question are called, on every channel."""
 
 
+LABELS: Final = {
+    Scope.ONCE: "👍 Yes",
+    Scope.SESSION: "Yes, for this session",
+    Scope.ALWAYS: "Always",
+    Scope.NO: "👎 No",
+}
+"""What stands on a choice."""
+
+
 class Given(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody answers, and to which question, as far as they say so."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hansard.domain.questions import Scope
 from hansard.record.operations import questions as operations
 from hansard.record.sqlite.queries import SQL
 
@@ -28,7 +29,7 @@ class Questions:
         reply = operations.Reply(given, author, "", by or author, session_id=session_id)
         return await self._caller.write(lambda tx: operations.reply_at_terminal(tx, reply, ""))
 
-    async def choices(self, message_id: str) -> tuple[str, ...]:
-        """Return the answers that are offered beside a message that asks; none when it asks nothing any more."""
-        row = await self._caller.read(lambda snapshot: snapshot.row(SQL.find_scopes, (message_id,)))
-        return tuple(row[0].split()) if row is not None else ()
+    async def scopes(self, message_id: str, chat: str) -> tuple[Scope, ...]:
+        """Return the answers that are offered beside a message in a chat; none when it asks nothing there."""
+        row = await self._caller.read(lambda snapshot: snapshot.row(SQL.find_scopes, (message_id, chat)))
+        return tuple(Scope(each) for each in row[0].split()) if row is not None else ()

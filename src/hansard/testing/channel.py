@@ -23,6 +23,7 @@ RECORDING_CAPABILITIES = Capabilities(
     timeline=True,
     file_bytes_max=1_000_000,
     company=True,
+    choices=True,
 )
 
 

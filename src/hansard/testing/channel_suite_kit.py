@@ -39,7 +39,7 @@ GREET_SECONDS = 0.3
 LEAVE_SECONDS_MAX = 60.0
 WAIT_SECONDS_MAX = 3600.0
 
-WORDS = frozenset({EventKind.MESSAGE, EventKind.EDIT, EventKind.DELETION})
+WORDS = frozenset({EventKind.MESSAGE, EventKind.EDIT, EventKind.DELETION, EventKind.ANSWER})
 
 
 class Ability(StrEnum):
@@ -51,6 +51,7 @@ class Ability(StrEnum):
     EDITS = "edits by people"
     DELETIONS = "deletions"
     FILES = "files from people"
+    CHOICES = "choices made by people"
     REMOVAL = "removal of the agent from a chat"
     OUTAGES = "outages"
     BUSY = "requests to wait"
@@ -108,6 +109,10 @@ class Looking(Protocol):
 
     async def send_file(self, chat: str, name: str, data: bytes) -> None:
         """Let a person send a file; needs `Ability.FILES`."""
+        ...
+
+    async def choose(self, chat: str, receipt: str, choice: str, *, second: bool = False) -> None:
+        """Let a person make a choice beside a post; needs `Ability.CHOICES`."""
         ...
 
     async def remove(self, chat: str) -> None:

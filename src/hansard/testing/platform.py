@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from hansard.errors import ChannelBusy, ChannelDown, ChatGone, NotFound, PostRefused, PostUnknown, TooLarge
-from hansard.ports.channel import Batch, Event, EventKind, LocalFile, Post, RemoteFile, Shown, file_key
+from hansard.ports.channel import Batch, Choice, Event, EventKind, LocalFile, Post, RemoteFile, Shown, file_key
 
 BATCH_EVENTS_MAX = 100
 THREAD = ":thread:"
@@ -74,6 +74,8 @@ class Platform:
         self.files: dict[str, bytes] = {}
         self.shown_files: dict[str, LocalFile] = {}
         """By the event in which anybody sees them."""
+        self.choices: dict[str, tuple[Choice, ...]] = {}
+        """By the event beside which anybody sees them."""
         self.reasons: list[tuple[str, str]] = []
         """Why invitations were declined: (chat, reason)."""
         self._keys: dict[tuple[str, str], str] = {}
@@ -134,6 +136,23 @@ class Platform:
             if shown.id == about:
                 room.timeline[place] = msgspec.structs.replace(shown, text="", is_deleted=True)
         self._tell(room, Event(id=event_id, kind=EventKind.DELETION, chat=chat, sender=sender, about=about))
+        return event_id
+
+    def choose(self, chat: str, sender: str, about: str, choice: str) -> str:
+        """Let a person choose an answer beside a post."""
+        room = self.room(chat)
+        event_id = self._event_id()
+        event = Event(
+            id=event_id,
+            kind=EventKind.ANSWER,
+            chat=chat,
+            sender=sender,
+            about=about,
+            choice=choice,
+            sent_at_ms=now_ms(),
+            is_direct=len(room.members) <= DIRECT_MEMBERS,
+        )
+        self._tell(room, event)
         return event_id
 
     def invite(self, chat: str, sender: str) -> str:
@@ -202,6 +221,8 @@ class Platform:
             room.timeline.append(msgspec.structs.replace(shown, sent_at_ms=now_ms()))
             self.shown_files[shown.id] = file
         self._keys[account, post.key] = room.timeline[first].id
+        if post.choices:
+            self.choices[room.timeline[first].id] = post.choices
         return room.timeline[first].id
 
     async def poll(self, account: str, cursor: str) -> Batch:

@@ -85,6 +85,7 @@ class MatrixChannel:
             timeline=True,
             file_bytes_max=FILE_BYTES_MAX,
             company=True,
+            choices=True,
         )
 
     def receive(self, cursor: str, held: Sequence[str]) -> AsyncGenerator[Batch, None]:

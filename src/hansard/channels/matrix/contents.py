@@ -18,7 +18,11 @@ from hansard.ports.channel import RemoteFile, Reply
 MESSAGE: Final = "m.room.message"
 STICKER: Final = "m.sticker"
 REACTION: Final = "m.reaction"
+SIGNS: Final = {"👍": "yes", "👎": "no"}
+"""Reactions that choose an answer beside a post."""
 POLL_STARTS: Final = ("m.poll.start", "org.matrix.msc3381.poll.start")
+COLOURS: Final = frozenset("\ufe0f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff")
+"""What may follow a sign: that it is a picture, and its colour."""
 HTML: Final = "org.matrix.custom.html"
 
 NOTICES: Final = frozenset({"m.notice", "m.server_notice"})
@@ -76,6 +80,12 @@ def says(kind: str, content: Json) -> Says:
     is_aside = is_aside or bool(text_of(content, "m.relates_to", "event_id"))
     text = text_of(content, "body") or plain_text(content) or f"({kind})"
     return Says(text, reply=Reply.NONE if is_aside else Reply.EXPLAIN)
+
+
+def choice_of(content: Json) -> str:
+    """Return which answer a reaction chooses, in whatever colour; empty when it chooses none."""
+    key = text_of(content, "m.relates_to", "key") if text_of(content, "m.relates_to", "event_id") else ""
+    return SIGNS.get(key[:1], "") if all(sign in COLOURS for sign in key[1:]) else ""
 
 
 def message_says(content: Json) -> Says:

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from hansard.channels.matrix.contents import MESSAGE, says
+from hansard.channels.matrix.contents import MESSAGE, REACTION, choice_of, says
 from hansard.channels.values import Json, list_of, number_of, object_of, text_of
 from hansard.errors import InvalidInput
 from hansard.ports.channel import Event, EventKind, Reply
@@ -109,6 +109,8 @@ class Seen(NamedTuple):
     answers_agent: bool = False
     is_left: bool = False
     """Whether the agent is no longer in the room, so that nothing can be answered there."""
+    is_open: bool = False
+    """Whether it came in the clear to an encrypted room, so that the homeserver may have made it."""
 
 
 def event_of(raw: Json, seen: Seen, me: Self) -> Event | None:
@@ -143,6 +145,10 @@ def event_of(raw: Json, seen: Seen, me: Self) -> Event | None:
             reply=said.reply,
         )
     said = says(kind, content)
+    if kind == REACTION and (choice := choice_of(content)) and not seen.is_open:
+        return msgspec.structs.replace(
+            common, kind=EventKind.ANSWER, text=said.text, about=about, choice=choice, reply=said.reply
+        )
     return msgspec.structs.replace(
         common,
         chat=Place(seen.room_id, thread_of(content)).chat,

@@ -337,7 +337,7 @@ class Receiver:
                     events.append(unreadable(raw, seen))
                     continue
                 plain = found
-            seen = await self._seen(session, room_id, plain)
+            seen = await self._seen(session, room_id, plain, is_clear=plain is raw)
             event = event_of(plain, seen, self._me)
             events += [event] if event else []
         if not is_left:
@@ -369,7 +369,7 @@ class Receiver:
             )
         ]
 
-    async def _seen(self, session: Session, room_id: str, plain: Json) -> Seen:
+    async def _seen(self, session: Session, room_id: str, plain: Json, *, is_clear: bool = False) -> Seen:
         """What has to be known besides the event itself."""
         try:
             room: Room = await session.rooms.get(room_id)
@@ -380,7 +380,13 @@ class Receiver:
         words = says(text_of(plain, "type"), content).words
         about = "" if room.is_direct or names_agent(content, words, self._me) else reply_of(content)
         answers = bool(about) and await self._sender_of(room_id, about) == self._me.user_id
-        return Seen(room_id, is_direct=room.is_direct, answers_agent=answers, is_left=room.is_left)
+        return Seen(
+            room_id,
+            is_direct=room.is_direct,
+            answers_agent=answers,
+            is_left=room.is_left,
+            is_open=is_clear and room.is_encrypted,
+        )
 
     async def _sender_of(self, room_id: str, event_id: str) -> str:
         """Who wrote an event: known, or asked for."""

@@ -111,6 +111,7 @@ class TelegramChannel:
             timeline=False,
             fetches=True,
             company=True,
+            choices=True,
             file_bytes_max=FILE_BYTES_MAX,
             typing_seconds=TYPING_SECONDS,
         )
@@ -208,7 +209,7 @@ class TelegramChannel:
         return receipt
 
     async def _say(self, place: Place, post: Post) -> str:
-        from telegram import LinkPreviewOptions, ReplyParameters
+        from telegram import InlineKeyboardButton, InlineKeyboardMarkup, LinkPreviewOptions, ReplyParameters
 
         options: dict[str, Any] = {
             "message_thread_id": place.topic_id or None,
@@ -217,6 +218,10 @@ class TelegramChannel:
         if post.reply_to:
             answered = message_of(post.reply_to).topic_id
             options["reply_parameters"] = ReplyParameters(answered, allow_sending_without_reply=True)
+
+        if post.choices:
+            buttons = [[InlineKeyboardButton(each.label, callback_data=each.id)] for each in post.choices]
+            options["reply_markup"] = InlineKeyboardMarkup(buttons)
 
         async def say(bot: Bot, chat_id: int, form: Form) -> int:
             shown = await bot.send_message(chat_id, form.text, **options, **form.options())

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 NAME: Final = "telegram"
 CHAT: Final = f"{NAME}:chat:"
 TOPIC: Final = ":topic:"
-KINDS: Final = ["message", "edited_message", "my_chat_member"]
+CHOICE: Final = "callback_query"
+"""Somebody pressed a button below a message."""
+KINDS: Final = ["message", "edited_message", "my_chat_member", CHOICE]
 """What is asked for."""
 
 SPLIT_UNITS_MIN: Final = 4000
@@ -103,6 +105,8 @@ def event_of(update: Json, seen: Seen, me: Me) -> Event | None:
     """Turn an update into the port's event; None for what nobody said."""
     if "my_chat_member" in update:
         return membership_of(update, seen)
+    if CHOICE in update:
+        return choice_of(object_of(update, CHOICE), seen)
     is_edit = "edited_message" in update
     message = object_of(update, "edited_message" if is_edit else "message")
     return edit_of(update, message, seen, me) if is_edit else said_of(message, seen, me)
@@ -149,6 +153,25 @@ def edit_of(update: Json, message: Json, seen: Seen, me: Me) -> Event | None:
         is_direct=is_direct,
         is_for_agent=is_direct or answers_agent(message, me) or names_agent(message, me),
         about=about,
+    )
+
+
+def choice_of(pressed: Json, seen: Seen) -> Event | None:
+    """Return which button somebody pressed, below which message. Telegram says who it was."""
+    message = object_of(pressed, "message")
+    chat_id, message_id = number_of(message, "chat", "id"), number_of(message, "message_id")
+    if not is_spoken(pressed) or not message_id or not text_of(pressed, "data"):
+        return None
+    is_direct = text_of(message, "chat", "type") == "private"
+    return Event(
+        id=f"{event_id_of(chat_id, message_id)}:choice:{text_of(pressed, 'id')}",
+        kind=EventKind.ANSWER,
+        chat=Place(seen.chat_id, topic_of(message)).chat,
+        sender=str(number_of(pressed, "from", "id")),
+        is_direct=is_direct,
+        is_for_agent=is_direct,
+        about=event_id_of(chat_id, message_id),
+        choice=text_of(pressed, "data"),
     )
 
 

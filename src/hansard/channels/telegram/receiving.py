@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from hansard.channels.telegram.reading import (
+    CHOICE,
     KINDS,
     Seen,
     answers_agent,
@@ -38,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 PART_SECONDS_MAX: Final = 3
 """Between the parts of one long text, by Telegram's clock."""
+RELEASES_MAX: Final = 64
+"""Buttons that are released at once; of more, each fades by itself."""
 PARTS_MAX: Final = 1000
 """Texts and albums of which further parts are recognised."""
 
@@ -89,6 +93,8 @@ class Receiver:
         """`gone` are chats that are not written to; whoever writes from one is there again."""
         self._wire, self._places, self._pace, self._gone = wire, places, pace, gone
         self._parts = Parts()
+        self._pressed: tuple[str, ...] = ()
+        self._releasing: set[asyncio.Task[None]] = set()
         self.waits_for = ""
         """Why nothing is received just now; empty when it is."""
 
@@ -111,8 +117,10 @@ class Receiver:
                 await asyncio.sleep(self._pace.retry_seconds(failures))
                 continue
             failures, polls, self.waits_for = 0, True, ""
+            pressed = self._pressed
             yield batch
             cursor = batch.cursor
+            self._release(pressed)
 
     async def _next(self, cursor: str, *, poll: bool) -> Batch:
         me = await self._wire.me()
@@ -120,6 +128,7 @@ class Receiver:
         updates = await self._wire.updates(offset, self._pace.poll_seconds if poll else 0, KINDS)
         self._parts.look_ahead([object_of(update, "message") for update in updates], me)
         events: list[Event] = []
+        self._pressed = tuple(filter(None, (text_of(update, CHOICE, "id") for update in updates)))
         for update in updates:
             if (moved := migrated_of(update)) is not None:
                 self._places.learn(*moved)
@@ -129,9 +138,21 @@ class Receiver:
         last = max((number_of(update, "update_id") for update in updates), default=-1)
         return Batch(cursor=str(last + 1) if updates else cursor, events=tuple(events))
 
+    def _release(self, pressed: tuple[str, ...]) -> None:
+        """Let buttons look released again, beside the loop: the presses are recorded. A courtesy: it fails silently."""
+
+        async def release(press: str) -> None:
+            with suppress(HansardError):
+                await self._wire.ask(lambda bot: bot.answer_callback_query(press), "releasing a button")
+
+        for press in pressed[: RELEASES_MAX - len(self._releasing)]:
+            task = asyncio.create_task(release(press))
+            self._releasing.add(task)
+            task.add_done_callback(self._releasing.discard)
+
     def _event(self, update: Json, me: Me) -> Event | None:
         about = next((object_of(update, kind) for kind in KINDS if kind in update), {})
-        chat_id = number_of(about, "chat", "id")
+        chat_id = number_of(about, "chat", "id") or number_of(about, "message", "chat", "id")
         if not chat_id:
             return None
         if "message" in update or is_back(update):

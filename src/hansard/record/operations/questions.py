@@ -163,7 +163,8 @@ def find_meant(tx: Transaction, reply: Reply) -> tuple[list[Open], str]:
     given = reply.given
     waiting = waiting_for(tx, reply)
     if given.about:
-        return [each for each in waiting if given.about in receipts(tx, each, reply.chat)], ""
+        found = [each for each in waiting if given.about in receipts(tx, each, reply.chat)]
+        return found, q.NOTHING_WAITS if not found and is_of_others(tx, reply) else ""
     if not given.code:
         if not waiting:
             return [], "" if given.is_plain else q.NOTHING_WAITS
@@ -218,13 +219,20 @@ def waiting_for(tx: Transaction, reply: Reply) -> list[Open]:
         running = find_turn(tx, journal, TurnState.RUNNING)
         waiting = open_question(tx, journal, running.id) if running is not None else None
         return [waiting] if waiting is not None and (reply.author, "") in waiting.body.people else []
-    found = []
-    for session_id, turn_id in tx.rows(SQL.list_questions, (reply.author, reply.chat)):
-        journal, _ = tx.session(session_id)
-        waiting = open_question(tx, journal, turn_id)
-        if waiting is not None and (reply.author, reply.chat) in waiting.body.people:
-            found.append(waiting)
-    return found
+    found = read_open(tx, tx.rows(SQL.list_questions, (reply.author, reply.chat)))
+    return [each for each in found if (reply.author, reply.chat) in each.body.people]
+
+
+def read_open(tx: Transaction, rows: list[tuple[str, str]]) -> list[Open]:
+    """Return the questions that turns wait for, of (session, turn) pairs."""
+    found = [open_question(tx, tx.session(session_id)[0], turn_id) for session_id, turn_id in rows]
+    return [each for each in found if each is not None]
+
+
+def is_of_others(tx: Transaction, reply: Reply) -> bool:
+    """Return whether what is answered is a question to somebody else: it is said to nobody, and answers nothing."""
+    others = read_open(tx, tx.rows(SQL.list_chat_questions, (reply.chat,)))
+    return any(reply.given.about in receipts(tx, each, reply.chat) for each in others)
 
 
 def deliveries_of(tx: Transaction, question: Open, chat: str) -> list[Delivery]:

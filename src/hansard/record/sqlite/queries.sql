@@ -984,9 +984,13 @@ DELETE FROM question WHERE journal = ? AND turn_id = ?
 SELECT j.id, q.turn_id FROM question q JOIN journal j ON j.key = q.journal
 WHERE q.author = ? AND q.chat = ? ORDER BY q.journal, q.turn_id
 
+-- name: list_chat_questions
+-- The turns that wait for an answer of anybody in a chat.
+SELECT DISTINCT j.id, q.turn_id FROM question q JOIN journal j ON j.key = q.journal WHERE q.chat = ?
+
 -- name: find_scopes
--- The answers that are offered beside a message that asks, while its question waits.
-SELECT scopes FROM question WHERE message_id = ? LIMIT 1
+-- The answers that are offered beside a message that asks in a chat, while its question waits.
+SELECT scopes FROM question WHERE message_id = ? AND chat = ? LIMIT 1
 
 -- name: dump_question
 -- A journal's open questions as its entries must give them.
