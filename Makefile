@@ -104,6 +104,7 @@ lock: setup ## pin the newest allowed versions again (requirements/*.txt)
 	$(PIP_INSTALL) uv
 	$(LOCK) --upgrade pyproject.toml --output-file requirements/runtime.txt
 	$(LOCK) --upgrade pyproject.toml --group dev --constraints requirements/runtime.txt --output-file requirements/dev.txt
+	$(LOCK) --upgrade --group pyproject.toml:build --constraints requirements/dev.txt --output-file requirements/build.txt
 	$(LOCK) --upgrade --group pyproject.toml:synapse --output-file requirements/synapse.txt
 	$(LOCK) --upgrade --group pyproject.toml:mcp-time --output-file requirements/mcp-time.txt
 
