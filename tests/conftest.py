@@ -12,6 +12,9 @@ import pytest
 
 from tests.counts import LONG, PROVE
 
+# Homes and settings that tests make are not open to a group, whatever the umask of whoever runs them.
+os.umask(0o022)
+
 SLOW = [hypothesis.HealthCheck.too_slow]
 """A busy machine draws examples slowly. That is no fault of a test."""
 

@@ -5,6 +5,7 @@
     │   ├── TooLarge             over a limit of hansard.domain.limits
     │   ├── FileUnreadable       a file that a person named is not there, or cannot be read
     │   └── ConfigInvalid        a setting, or a file of settings, is not as it must be
+    │       └── HomeUnsafe       others can change the home or its settings, or read its keys
     ├── IdConflict               the id is taken by something else
     ├── NotFound                 no such session, entry, blob, route or delivery
     ├── Ambiguous                several sessions match; carries the candidates
@@ -83,6 +84,12 @@ class ConfigInvalid(InvalidInput):
     """A setting is not as it must be; nothing was changed."""
 
     hint = "Correct the setting that the message names; `hansard config check` lists all findings."
+
+
+class HomeUnsafe(ConfigInvalid):
+    """Others can change the home or its settings, or read its keys; nothing was written."""
+
+    hint = "Run the command that the message names. Commands that only read work meanwhile."
 
 
 class IdConflict(HansardError):

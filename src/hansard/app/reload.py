@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hansard.app.config import load_config, value_at
 from hansard.app.keys import check_keys
+from hansard.app.modes import check_modes
 from hansard.app.notices import Voices, load_notices
 from hansard.domain.notices import language
 from hansard.domain.settings import SETTINGS
@@ -69,6 +70,7 @@ def plain_terms(settings: Settings) -> Terms:
 
 def read_terms(home: Path, environment: Mapping[str, str], options: Mapping[str, object]) -> Terms:
     """Return what is configured now, or raise ConfigInvalid with everything that is wrong."""
+    check_modes(home)
     settings = load_config(home, environment, options).settings
     tokens = {name: look_at(home / name / TOKEN_FILE) for name in settings.channels.sections()}
     return Terms(settings, load_notices(home, settings), tokens)

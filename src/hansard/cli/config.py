@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from hansard.app.config import load_config, missing_programs, read_config
+from hansard.app.config import FILE_NAME, load_config, missing_programs, read_config
 from hansard.app.keys import VARIABLES, check_keys, exposure, find_key
+from hansard.app.modes import find_unsafe
 from hansard.app.notices import read_notices
 from hansard.app.toml_file import Finding, place, printable
 from hansard.cli.existing import has_record, reading
@@ -171,4 +172,5 @@ def check_home(home: Path) -> list[Finding]:
     if not stat.S_ISDIR(look.st_mode):
         return [Finding(place(home), "it is not a folder")]
     exposed = exposure(home, look, HOME_MODE)
-    return [Finding(place(home), exposed)] if exposed else []
+    found = [Finding(place(home), exposed)] if exposed else []
+    return found + [Finding(place(each.path), each.what) for each in find_unsafe(home) if each.path.name == FILE_NAME]

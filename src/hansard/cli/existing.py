@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from hansard.app.modes import check_modes, find_unsafe
 from hansard.cli.printing import Meter
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.limits import PATIENCE_SECONDS
@@ -59,6 +60,7 @@ def check_record(home: Path) -> None:
 @asynccontextmanager
 async def opened_record(home: Path, *, patience_seconds: float = PATIENCE_SECONDS) -> AsyncIterator[Record]:
     """Open a record, creating it, and show on standard error how far a migration or a rebuild is."""
+    check_modes(home)
     async with AsyncExitStack() as stack:
         with Meter() as meter:
             opened = Record.open(
@@ -100,4 +102,4 @@ def why_not_ours(home: Path) -> str:
     owner = home.stat().st_uid
     if owner != os.geteuid():
         return f"{home} belongs to another user (user id {owner})"
-    return ""
+    return "; ".join(map(str, find_unsafe(home)))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hansard.app.config import load_config
+from hansard.app.modes import check_modes
 from hansard.app.wiring import App, open_app
 from hansard.cli.existing import check_place
 from hansard.cli.printing import Meter
@@ -62,6 +63,7 @@ async def opened(
 ) -> AsyncIterator[App]:
     """Open what a talk needs, and begin to get the model ready."""
     check_place(options.home)
+    check_modes(options.home)
     settings = load_config(options.home, os.environ, options.settings).settings
     telling = asyncio.get_running_loop().call_later(TELL_SECONDS, tell_waiting, options.home)
     meter = Meter()
