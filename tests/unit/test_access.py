@@ -94,8 +94,8 @@ EVE = Access(
 )
 def test_when_a_code_is_shown(known: Access | None, asked: Pace, *, shown: bool) -> None:
     """One at a time, a few a day for one person, a few an hour for all; a clock that was set back locks nobody out."""
-    assert may_be_shown_code(known, asked, PAIRING, NOW) == shown
-    assert not may_be_shown_code(known, asked, msgspec.structs.replace(PAIRING, enabled=False), NOW)
+    assert may_be_shown_code(known, asked, Pace(), PAIRING, NOW) == shown
+    assert not may_be_shown_code(known, asked, Pace(), msgspec.structs.replace(PAIRING, enabled=False), NOW)
 
 
 def test_wrong_codes_are_counted() -> None:

@@ -133,9 +133,20 @@ class Pace(NamedTuple):
         return self.times if self.since <= now < self.since + window else 0
 
 
-def may_be_shown_code(known: Access | None, asked: Pace, pairing: Pairing, now: int) -> bool:
-    """Return whether a stranger is shown a code now: one at a time, a few a day, and not too many strangers at once."""
+def source_of(channel: str, identity: str, chat: str = "") -> str:
+    """Return where a stranger comes from: their server, or, where people have none, the chat in which they ask."""
+    server = identity.partition(":")[2]
+    return f"{channel} {server or chat or identity}"
+
+
+def may_be_shown_code(known: Access | None, asked: Pace, near: Pace, pairing: Pairing, now: int) -> bool:
+    """Return whether a stranger is shown a code now: one at a time, a few a day, and not too many strangers at once.
+
+    `asked` counts the codes of everybody, `near` those of the same source.
+    """
     if not pairing.enabled or asked.within(now, HOUR_MICROSECONDS) >= pairing.codes_per_hour_max:
+        return False
+    if near.within(now, HOUR_MICROSECONDS) >= pairing.source_codes_per_hour_max:
         return False
     if known is None:
         return True

@@ -275,6 +275,15 @@ class Pairing(msgspec.Struct, frozen=True, kw_only=True):
         int, Meta(ge=1, le=1000, description="Wrong codes in an hour, after which none is approved until it is over.")
     ] = 10
     codes_per_hour_max: Annotated[int, Meta(ge=1, le=1000, description="Codes that are shown in an hour, in all.")] = 20
+    source_codes_per_hour_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1000,
+            description="Codes that people of one source are shown in an hour: of one Matrix server, or of one chat of "
+            "a platform without servers.",
+        ),
+    ] = 5
     person_codes_per_day_max: Annotated[
         int, Meta(ge=1, le=100, description="Codes that one person is shown in a day.")
     ] = 3

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hansard.domain import entries as e
-from hansard.domain.access import DAY_MICROSECONDS, HOUR_MICROSECONDS, Grant
+from hansard.domain.access import DAY_MICROSECONDS, HOUR_MICROSECONDS, Grant, source_of
 from hansard.domain.chats import asker_owner, person_owner
 from hansard.domain.entries_agent import (
     MemoryEdited,
@@ -290,7 +290,8 @@ def _file_settled(run: Run, _place: Place, body: FileSettled) -> None:
 def _access_asked(run: Run, place: Place, body: e.AccessAsked) -> None:
     asked = (body.channel, body.identity, body.code, body.expires_at, body.chat)
     run(SQL.ask_access, (*asked, place.at, DAY_MICROSECONDS))
-    run(SQL.count_pace, ("asked", place.at, HOUR_MICROSECONDS))
+    for name in ("asked", f"asked {source_of(body.channel, body.identity, body.chat)}"):
+        run(SQL.count_pace, (name, place.at, HOUR_MICROSECONDS))
 
 
 def _access_tried(run: Run, place: Place, _body: e.AccessTried) -> None:

@@ -138,7 +138,7 @@ async def an_arrival_is_taken_once(backend: Backend) -> None:
 async def who_may_not_leaves_nothing(backend: Backend) -> None:
     """A stranger's words are not recorded; the one code that they are shown counts once, and only for them."""
     async with backend.open_record() as record:
-        pairing = Pairing(codes_per_hour_max=1000, tries_per_hour_max=1000)
+        pairing = Pairing(codes_per_hour_max=1000, source_codes_per_hour_max=1000, tries_per_hour_max=1000)
         chat = Chat(record, Rules(WORDS, pairing=pairing))
         eve = f"@{fresh('eve')}:elsewhere.net"
         outcomes = [

@@ -16,6 +16,7 @@ from hansard.domain.access import (
     may_be_shown_code,
     may_try_code,
     new_code,
+    source_of,
     written_code,
 )
 from hansard.domain.chats import identity_of, person_owner
@@ -138,7 +139,8 @@ def give_code(tx: Transaction, asking: Asking, rules: Rules) -> str:
     """Return a new code for a stranger, if it is time for one."""
     now = tx.clock.now_microseconds()
     known = find_access(tx, asking.channel, asking.identity)
-    if not may_be_shown_code(known, read_pace(tx, "asked"), rules.pairing, now):
+    source = source_of(asking.channel, asking.identity, asking.chat)
+    if not may_be_shown_code(known, read_pace(tx, "asked"), read_pace(tx, f"asked {source}"), rules.pairing, now):
         return ""
     code = new_code()
     while tx.row(SQL.find_access_by_code, (code,)) is not None:
