@@ -13,10 +13,10 @@ from hansard.domain.settings_agent import Room
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
 
-ANN = Asker(("ann", "@ann:x.org"), "", "matrix")
-ANN_IN_ROOM = Asker(("ann", "@ann:x.org"), "!den:x.org", "matrix")
-BEN_IN_ROOM = Asker(("@ben:x.org",), "!den:x.org", "matrix")
-BEN_ELSEWHERE = Asker(("@ben:x.org",), "!hall:x.org", "matrix")
+ANN = Asker(("ann", "matrix:@ann:x.org"), "", "matrix")
+ANN_IN_ROOM = Asker(("ann", "matrix:@ann:x.org"), "!den:x.org", "matrix")
+BEN_IN_ROOM = Asker(("matrix:@ben:x.org",), "!den:x.org", "matrix")
+BEN_ELSEWHERE = Asker(("matrix:@ben:x.org",), "!hall:x.org", "matrix")
 TERMINAL = Asker(("admin",))
 
 RULES = (
@@ -107,8 +107,10 @@ def test_people_and_rooms_on_any_channel() -> None:
     policy = Policy(names={("telegram", "5"): "ann", ("matrix", "@ann:x.org"): "ann"})
     room = "room:telegram:-100"
     chat = "telegram:chat:-100"
-    assert policy.asker(room, "5", chat) == Asker(("ann", "5"), "-100", "telegram", "5", chat)
-    assert policy.asker(room, "@ann:x.org", chat) == Asker(("@ann:x.org",), "-100", "telegram", "@ann:x.org", chat)
+    assert policy.asker(room, "5", chat) == Asker(("ann", "telegram:5"), "-100", "telegram", "5", chat)
+    assert policy.asker(room, "@ann:x.org", chat) == Asker(
+        ("telegram:@ann:x.org",), "-100", "telegram", "@ann:x.org", chat
+    )
     assert policy.asker(f"{room}:person:5", "5", chat).room == "-100"
     settings = Settings(people={"ann": Person(matrix=("@ann:x.org",))}, rooms={"den": Room(matrix=("!den:x.org",))})
     assert policy_of(settings).names == {("matrix", "@ann:x.org"): "ann"}
@@ -118,7 +120,7 @@ def test_people_and_rooms_on_any_channel() -> None:
 def test_whoever_is_denied_everything_is_denied_everything() -> None:
     """A rule for a person alone holds for every tool, everywhere."""
     for tool, room, channel in itertools.product(("memory", "mcp__time__now"), ("", "!den:x.org"), "ab"):
-        assert decide(RULES, tool, [Asker(("@eve:x.org",), room, channel)]).verdict is DENY
+        assert decide(RULES, tool, [Asker(("matrix:@eve:x.org",), room, channel)]).verdict is DENY
 
 
 def test_of_several_people_the_strictest_counts() -> None:

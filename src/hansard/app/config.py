@@ -145,7 +145,7 @@ def read_config(
         sources=gathered.sources,
         lines=gathered.lines,
     )
-    wrong = (wrong_addresses, wrong_people, wrong_zone, wrong_rooms, wrong_servers)
+    wrong = (wrong_addresses, wrong_people, wrong_rules, wrong_zone, wrong_rooms, wrong_servers)
     for key, what in (found for find in wrong for found in find(config.settings)):
         gathered.find(gathered.source_of(key), what)
     return config, gathered.findings
@@ -275,7 +275,8 @@ def take_table(gathered: Gathered, key: str, given: Mapping[str, object], source
     for name, fields in given.items():
         where = Source(SourceKind.FILE, str(gathered.lines[key, name]))
         if re.fullmatch(pattern, name) is None:
-            gathered.find(where, f"{key}.{short(name)}: a NAME is of a-z, 0-9, _ and -")
+            more = ", without __ and without _ at its end" if kind is McpServer else ""
+            gathered.find(where, f"{key}.{short(name)}: a NAME is of a-z, 0-9, _ and -{more}")
         elif not isinstance(fields, dict):
             gathered.find(where, f"{key} must be {SETTINGS[key].allowed}")
         else:
@@ -372,10 +373,21 @@ def wrong_people(settings: Settings) -> Iterator[tuple[str, str]]:
     for name in matrix.allow:
         if name[0] not in "@*!" and name not in settings.people:
             yield "channels.matrix.allow", "channels.matrix.allow has a name of which there is no section [people.NAME]"
+    key = "channels.telegram.allow"
     for name in settings.channels.telegram.allow:
         if not name.removeprefix("-").isdecimal() and name not in settings.people:
-            key = "channels.telegram.allow"
             yield key, f"{key} has a name of which there is no section [people.NAME]"
+        elif name in settings.people and name.isdecimal():
+            yield key, f"{key} has a number that is also the name of a section [people.NAME]: give that another name"
+
+
+def wrong_rules(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Rules for a name that nobody has. It once could mean an account: then the rule would fit nobody in silence."""
+    known = {"admin", *settings.people}
+    for number, rule in enumerate(settings.tools.rules, 1):
+        if rule.person not in known and not set(rule.person) & set("*?[@:"):
+            what = f"tools.rules[{number}].person is no name of [people]. Write an account with its channel"
+            yield "tools.rules", f"{what}, such as telegram:12345"
 
 
 def wrong_zone(settings: Settings) -> Iterator[tuple[str, str]]:

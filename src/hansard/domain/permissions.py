@@ -47,7 +47,7 @@ class ToolRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     do: Verdict
     tool: Pattern = "*"
     person: Pattern = "*"
-    """A name of `[people]`, or what the platform calls somebody."""
+    """Without a colon, a name of `[people]`; with one an account, CHANNEL:IDENTITY. `@ann:x.org` is Matrix's."""
     room: Pattern = "*"
     """The id of a room. In a conversation of one person it is empty, which only `*` fits."""
     channel: Pattern = "*"
@@ -75,7 +75,11 @@ nothing that somebody else put into its mouth may get there unseen.
 
 
 class Asker(NamedTuple):
-    """Somebody who asked for a turn, and where. `names`: whatever that person is called; nobody has none."""
+    """Somebody who asked for a turn, and where. Nobody has no names.
+
+    `names`: that of the settings, which has no colon, and the account, CHANNEL:IDENTITY, which has one. So neither can
+    be taken for the other, whatever people call themselves on a platform.
+    """
 
     names: tuple[str, ...]
     room: str = ""
@@ -121,8 +125,14 @@ def fits(rule: ToolRule, tool: str, asker: Asker) -> bool:
     """Return whether a rule speaks of this tool and this person."""
     return (
         fits_place(rule, tool, asker)
-        and (rule.person == "*" or any(fnmatchcase(name, rule.person) for name in asker.names))
+        and (rule.person == "*" or any(fits_person(rule.person, name) for name in asker.names))
     )  # fmt: skip
+
+
+def fits_person(pattern: str, name: str) -> bool:
+    """Return whether a pattern fits a name of the settings, or an account: each only patterns of its own kind."""
+    full = f"matrix:{pattern}" if pattern.startswith("@") else pattern
+    return (":" in full) == (":" in name) and fnmatchcase(name, full)
 
 
 def fits_place(rule: ToolRule, tool: str, asker: Asker) -> bool:

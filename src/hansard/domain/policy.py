@@ -39,7 +39,8 @@ class Policy(NamedTuple):
         if is_terminal_author(author) and not chat:
             name = author.removeprefix(PERSON_PREFIX)
         is_somebody = bool(author) and not (chat and is_terminal_author(author))
-        names = tuple(each for each in (name, author) if each) if is_somebody else ()
+        account = f"{channel}:{author}" if channel else ""
+        names = tuple(each for each in (name, account) if each) if is_somebody else ()
         return Asker(names, room_of(owner), channel or TERMINAL, author, chat)
 
     def choice(self, owner: str) -> Choice:

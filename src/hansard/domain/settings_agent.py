@@ -113,7 +113,8 @@ class Room(Choice, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return places_of(self.matrix, self.telegram, self.other)
 
 
-SERVER_NAME: Final = r"[a-z0-9][a-z0-9_-]{0,19}"
+SERVER_NAME: Final = r"[a-z0-9](?:[a-z0-9-]|_(?=[a-z0-9-])){0,19}"
+"""Without `__` and without `_` at its end: so a tool's name, mcp__SERVER__TOOL, names one server only."""
 VARIABLE: Final = r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\Z"
 
 
@@ -191,8 +192,8 @@ ServerTable = Annotated[
         description="Servers whose tools the model may be offered, by the Model Context Protocol. Their tools are "
         "called mcp__NAME__TOOL; none is run before `tools.rules` allows it.",
         extra={
-            "allowed": "a section [mcp.NAME] for each server, with command, args and env, or with url and "
-            "token_variable; also allow_http, start_seconds_max, enabled"
+            "allowed": "a section [mcp.NAME] for each server (no __ in NAME, no _ at its end), with command, args and "
+            "env, or with url and token_variable; also allow_http, start_seconds_max, enabled"
         },
     ),
 ]
