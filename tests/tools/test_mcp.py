@@ -22,7 +22,7 @@ from hansard.domain.settings_agent import McpServer
 from hansard.domain.tools import Attachment, ToolOutput
 from hansard.engine.turns import run_turn
 from hansard.ports.tool import Tool
-from hansard.tools.mcp import McpServers
+from hansard.tools.mcp import McpServers, ServerTrouble
 from hansard.tools.mcp_results import output_of
 from hansard.tools.mcp_specs import EMPTY_SCHEMA, schema_of, tool_name
 from hansard.tools.mcp_ways import MESSAGE_BYTES_MAX, LastWords, MessageTooLarge, bound
@@ -178,14 +178,16 @@ async def result_of(tools: dict[str, Tool], name: str, **arguments: object) -> s
     ids=["missing", "failing", "silent", "unreachable"],
 )
 async def test_a_server_that_does_not_start_is_named(settings: McpServer, why: str) -> None:
-    """Whatever is wrong with one server, others have their tools, and people are told which is missing and why."""
+    """Whatever is wrong with one server, others have their tools, people are told which is missing, and the log why."""
     tools: dict[str, Tool] = {}
-    servers = McpServers({"t": settings}, environment(), tools)
+    troubles: list[ServerTrouble] = []
+    servers = McpServers({"t": settings}, environment(), tools, tell=troubles.append)
     try:
         async with asyncio.timeout(120):
             (told,) = await servers.prepare()
         assert told.startswith("The tools of t are missing")
-        assert why in told
+        (trouble,) = troubles
+        assert why in trouble.why
         assert tools == {}
     finally:
         await servers.close()
@@ -194,11 +196,9 @@ async def test_a_server_that_does_not_start_is_named(settings: McpServer, why: s
 async def test_last_words_are_read_although_nobody_had_time_to() -> None:
     """What a program wrote just before it ended is told, although the event loop has not come to reading it."""
     for number in range(100):
-        error = ConnectionError("Connection closed")
         with LastWords() as words:
             os.write(words.file.fileno(), f"no key is set {number}".encode())
-            words.add_to(error)
-        assert error.__notes__ == [f"no key is set {number}"]
+            assert words.read_rest() == f"no key is set {number}"
 
 
 async def test_a_program_gets_only_the_variables_that_are_named_for_it() -> None:
@@ -206,10 +206,12 @@ async def test_a_program_gets_only_the_variables_that_are_named_for_it() -> None
     program = "import os, sys; sys.exit(' '.join(sorted(os.environ)))"
     settings = McpServer(command=sys.executable, args=("-c", program), env=("WANTED",))
     secrets = {**environment(), "WANTED": "1", "OPENAI_API_KEY": "sk-1"}
-    servers = McpServers({"t": settings}, secrets, {})
-    (told,) = await servers.prepare()
-    assert "WANTED" in told
-    assert "OPENAI_API_KEY" not in told
+    troubles: list[ServerTrouble] = []
+    servers = McpServers({"t": settings}, secrets, {}, tell=troubles.append)
+    await servers.prepare()
+    (trouble,) = troubles
+    assert "WANTED" in trouble.why
+    assert "OPENAI_API_KEY" not in trouble.why
     await servers.close()
 
 

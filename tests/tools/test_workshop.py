@@ -31,7 +31,9 @@ def children() -> set[int]:
 
 async def test_servers_of_before_serve_the_turns_of_before(home: Path, tmp_path: Path) -> None:
     """A server that is taken out of the settings is offered no longer, runs on for turns that began, and then ends."""
-    before = Settings(model=f"scripted:{write_script(tmp_path / 'script')}", mcp={"t": by_stdio(tmp_path / "ran")})
+    # Beside the home, names that are made later cannot be used where Landlock confines.
+    (ran := tmp_path / "ran").touch()
+    before = Settings(model=f"scripted:{write_script(tmp_path / 'script')}", mcp={"t": by_stdio(ran)})
     after = msgspec.structs.replace(
         before,
         mcp={},

@@ -78,6 +78,7 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "auto_resume": ("on", "on"),
     "titles": (True, "true"),
     "transcription.model": ("openai:ear", "openai:ear"),
+    "transcription.key_variable": ("EAR_KEY", "EAR_KEY"),
     "rooms": ({"work": {"matrix": ["!w:example.org"]}}, '{"work": {"matrix": ["!w:example.org"]}}'),
     "tools.rules": ([{"do": "ask", "tool": "memory"}], '[{"do": "ask", "tool": "memory"}]'),
     "mcp": ({"time": {"url": "https://example.org/mcp"}}, '{"time": {"url": "https://example.org/mcp"}}'),

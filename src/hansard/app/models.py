@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hansard.app.keys import VARIABLES, find_key, read_keys
+from hansard.app.keys import UNSENDABLE, VARIABLES, find_key, is_sendable, read_keys
 from hansard.app.retiring import Retiring
-from hansard.errors import ModelMissing
+from hansard.domain.bounds import origin_of
+from hansard.errors import ConfigInvalid, ModelMissing
+from hansard.models.clients import PLACEHOLDER_KEY, STYLES
 from hansard.models.demo import DemoModel
 from hansard.models.demo_files import demo_folder
 from hansard.models.discovery import discover
@@ -40,9 +42,23 @@ def open_transcriber(home: Path, settings: Settings, environment: Mapping[str, s
     """Return who writes voice notes down; None when the settings name nobody. Nothing is opened yet."""
     if settings.transcription.model is None:
         return None
+    base_url = settings.providers.openai.base_url or STYLES["openai"].base_url
+    key = transcription_key(home, settings, environment, base_url)
+    return OpenAITranscriber(settings.transcription, key=key, base_url=base_url)
+
+
+def transcription_key(home: Path, settings: Settings, environment: Mapping[str, str], base_url: str) -> str:
+    """Return the key for voice notes: the one that is named for them, or the provider's own for the provider's host."""
+    own = settings.transcription
+    if own.key_variable is not None:
+        secret = environment.get(own.key_variable, "").strip()
+        if not is_sendable(secret):
+            raise ConfigInvalid(f"environment variable {own.key_variable}: {UNSENDABLE}")
+        return secret or PLACEHOLDER_KEY
+    if own.base_url is not None and origin_of(own.base_url) != origin_of(base_url):
+        return PLACEHOLDER_KEY
     key = find_key("openai", home, environment)
-    base_url = settings.providers.openai.base_url
-    return OpenAITranscriber(settings.transcription, key=key.reveal() if key is not None else None, base_url=base_url)
+    return PLACEHOLDER_KEY if key is None else key.reveal()
 
 
 def made_of(home: Path, settings: Settings) -> tuple[object, ...]:

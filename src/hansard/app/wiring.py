@@ -53,7 +53,15 @@ async def open_app(
     wiring = Wiring(notices_of=notices_by_chat(home, settings))
     async with Record.open(home, wiring=wiring, progress=progress) as record:
         await record.people.declare(settings.people)
-        workshop = Workshop(home, record, models, settings, environment, asks_again=asks_again)
+        workshop = Workshop(
+            home,
+            record,
+            models,
+            settings,
+            environment,
+            asks_again=asks_again,
+            tell=lambda trouble: report("", trouble),
+        )
         agent = workshop.agent()
         await queue_lost(agent)
         runner = Runner(agent, report)

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from hansard.app.models import Models, open_transcriber
 from hansard.app.retiring import Retiring
+from hansard.app.secrecy import hidden_paths
 from hansard.domain.policy import policy_of
 from hansard.engine.turns import ASKS_AGAIN, Agent
 from hansard.ports.clock import SystemClock
 from hansard.tools.clock import CurrentTime
-from hansard.tools.mcp import McpServers
+from hansard.tools.mcp import McpServers, ServerTrouble
 from hansard.tools.memory import MemoryTool
 from hansard.tools.session_search import SessionSearch
 
@@ -41,13 +42,18 @@ class Workshop:
         environment: Mapping[str, str],
         *,
         asks_again: str = ASKS_AGAIN,
+        tell: Callable[[ServerTrouble], None] | None = None,
     ) -> None:
-        """The models are opened, and closed, here too. `asks_again`: what people are told who may want to ask again."""
+        """The models are opened, and closed, here too. `asks_again`: what people are told who may want to ask again.
+
+        `tell` hears why a server of tools failed, which is for the log and the terminal alone.
+        """
         self._home = home
         self._record = record
         self._environment = environment
         self._settings = settings
         self._retiring = Retiring()
+        self._tell = tell
         self.models = models
         self._open_servers()
         self._transcriber = open_transcriber(home, settings, environment)
@@ -55,7 +61,9 @@ class Workshop:
 
     def _open_servers(self) -> None:
         self._tools = make_tools(self._record)
-        self._servers = McpServers(self._settings.mcp, self._environment, self._tools)
+        self._servers = McpServers(
+            self._settings.mcp, self._environment, self._tools, hidden=hidden_paths(self._home), tell=self._tell
+        )
 
     def agent(self) -> Agent:
         """Return what turns need that begin now."""

@@ -21,6 +21,7 @@ from hansard.domain.requests import Usage
 from hansard.errors import HansardError
 from hansard.intake import commands
 from hansard.intake.handlers import first_words
+from hansard.tools.mcp import ServerTrouble
 
 if TYPE_CHECKING:
     from hansard.app.wiring import App
@@ -111,8 +112,14 @@ class Chat:
         self.talk.told(text)
 
     def report(self, error: BaseException) -> None:
-        """Show what went wrong beyond a turn's own failure, which is in the record."""
-        self.note(f"{error}")
+        """Show what went wrong beyond a turn's own failure, which is in the record.
+
+        What a server of tools says on its standard error is for this terminal alone: a chat may follow the session.
+        """
+        if isinstance(error, ServerTrouble):
+            self.screen.note(f"{error}")
+        else:
+            self.note(f"{error}")
 
     def _interrupt(self) -> bool:
         if not self.talk.answering:

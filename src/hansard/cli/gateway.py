@@ -17,12 +17,14 @@ from hansard.app.health import ask_health
 from hansard.app.log_file import LogFile
 from hansard.app.logs import error_fields, log, log_as_json
 from hansard.app.reload import Renewal, read_again, read_terms
+from hansard.app.secrecy import hide_environment
 from hansard.app.served import Timing
 from hansard.app.wiring import open_app
 from hansard.cli.printing import stdout_json
 from hansard.cli.process import SIGNAL_EXIT_BASE
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.errors import GatewayRuns, RecordMigrated
+from hansard.tools.mcp import ServerTrouble
 
 if TYPE_CHECKING:
     from hansard.app.health import Health
@@ -40,6 +42,9 @@ logger = logging.getLogger("hansard.gateway")
 
 def report(session_id: str, error: BaseException) -> None:
     """Log what went wrong in a turn beyond its own failure, which is in the record."""
+    if isinstance(error, ServerTrouble):
+        log(logger, logging.WARNING, "a server of tools failed", server=error.server, why=error.why)
+        return
     log(logger, logging.WARNING, "a turn had trouble", session=session_id, **error_fields(error))
 
 
@@ -114,6 +119,8 @@ def command(context: click.Context, model: str | None, log_file: Path | None) ->
       hansard gateway reload
     """  # noqa: D301 - click's mark for lines that stay as they are
     if context.invoked_subcommand is None:
+        if context.obj["is_own"]:
+            hide_environment(context.obj["home"], may_start_programs=True)
         log_as_json(handler=LogFile(log_file) if log_file not in {None, Path("-")} else None)
         prefer_promptness()
         sys.exit(asyncio.run(serve(context.obj["home"], model)))

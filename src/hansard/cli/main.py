@@ -7,17 +7,26 @@ import os
 import sys
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
+from hansard.app import ENVIRONMENT_PIPE
 from hansard.cli.options import Options
 from hansard.cli.process import EXIT_COULD_NOT_RUN, STANDARD_OUTPUT, fill_standard_streams, silence_stdout
-from hansard.cli.table import COMMANDS, TALKS, load
+from hansard.cli.table import COMMANDS, PARTS, TALKS, load
 from hansard.errors import HansardError, InvalidInput, OutputClosed
 
 NEEDS_NO_OUTPUT = "gateway"
 """The one command that runs without standard output: it logs, and services often have none."""
+
+
+class Start(NamedTuple):
+    """How this process began."""
+
+    is_output_closed: bool
+    is_own: bool
+    """It runs this command and nothing else, so it may start itself anew, unless it did already."""
 
 
 def default_home() -> Path:
@@ -93,15 +102,18 @@ class Commands(click.Group):
 def cli(ctx: click.Context, /, home: Path | None, **given: Any) -> None:  # noqa: ANN401 - click's values
     """Talk to an agent whose record never loses a word that anyone was shown."""
     options = Options(home=usable(home or default_home()), **given)
-    if ctx.obj is True and ctx.invoked_subcommand != NEEDS_NO_OUTPUT:
+    start = ctx.obj if isinstance(ctx.obj, Start) else Start(is_output_closed=False, is_own=False)
+    if start.is_output_closed and ctx.invoked_subcommand != NEEDS_NO_OUTPUT:
         raise OutputClosed("standard output is closed, so nothing could be shown")
-    ctx.obj = {"home": options.home, "debug": options.debug}
+    ctx.obj = {"home": options.home, "debug": options.debug, "is_own": start.is_own}
     if ctx.invoked_subcommand is not None:
         refuse_options_of_talk(given, ctx.invoked_subcommand)
         return
     way = way_to_talk(options)
     if mistake := mistake_in(options, way):
         raise click.UsageError(mistake)
+    if start.is_own:
+        load(PARTS["secrecy"]).hide_environment(options.home)
     sys.exit(load(TALKS[way]).main(options))
 
 
@@ -143,13 +155,16 @@ def way_to_talk(options: Options) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; errors say what happened, what is safe and what to do."""
-    is_output_closed = fill_standard_streams()
+    is_new = ENVIRONMENT_PIPE in os.environ
+    if is_new:
+        load(PARTS["secrecy"]).take_environment()
+    start = Start(is_output_closed=fill_standard_streams(), is_own=arguments is None and not is_new)
     given = with_prompt(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     if not debug:
         logging.getLogger().addHandler(logging.NullHandler())  # nothing but what is meant for people is shown
     try:
-        cli.main(args=given, prog_name="hansard", standalone_mode=True, obj=is_output_closed)
+        cli.main(args=given, prog_name="hansard", standalone_mode=True, obj=start)
     except HansardError as error:
         if debug:
             raise

@@ -14,6 +14,7 @@ from hansard.app.modes import check_modes
 from hansard.app.wiring import App, open_app
 from hansard.cli.existing import check_place
 from hansard.cli.printing import Meter
+from hansard.cli.terminal.sanitize import safe_line
 from hansard.engine.turns import ASKS_AGAIN
 from hansard.record.causes import explain_delay
 
@@ -42,7 +43,7 @@ def tell_waiting(home: Path) -> None:
 def report_to_stderr(session_id: str, error: BaseException) -> None:
     """Say what went wrong beyond a turn's own failure, which is in the record."""
     del session_id
-    click.echo(f"hansard: {error}", err=True)
+    click.echo(safe_line(f"hansard: {error}"), err=True)
 
 
 async def watch_trouble(app: App) -> None:

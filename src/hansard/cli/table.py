@@ -33,6 +33,7 @@ PARTS: Final = {
     "show": "hansard.cli.sessions_show",
     "table": "hansard.cli.sessions_table",
     "settings": "hansard.app.config",
+    "secrecy": "hansard.app.secrecy",
 }
 """Parts of commands that only some of their calls need."""
 

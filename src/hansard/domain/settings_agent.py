@@ -137,6 +137,8 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     allow_http: bool = False
     start_seconds_max: Annotated[float, Meta(gt=0, le=600)] = 20.0
     enabled: bool = True
+    confined: bool = True
+    """Whether Hansard's home and other processes are kept from the program, as far as the system can."""
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from hansard.domain.limits import MIB
+from hansard.domain.settings_agent import VARIABLE
 
 
 class Transcription(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +36,18 @@ class Transcription(msgspec.Struct, frozen=True, kw_only=True):
                 extra={
                     "allowed": "an https address without a password in it; http on this machine, or with allow_http"
                 },
+            ),
+        ]
+        | None
+    ) = None
+    key_variable: (
+        Annotated[
+            str,
+            Meta(
+                pattern=VARIABLE,
+                description="The variable that holds the key for `transcription.base_url`. The key of "
+                "`providers.openai` is sent to that provider's own host only.",
+                extra={"allowed": "the name of a variable"},
             ),
         ]
         | None

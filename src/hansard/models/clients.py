@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from hansard.domain.bounds import UNPACKED
 from hansard.models.failures import Place
 from hansard.models.google_body import ASKED, google_contents
 from hansard.models.wire import observe
@@ -128,9 +129,10 @@ def http_client(access: Access) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
         timeout=httpx2.Timeout(stall, connect=min(stall, CONNECT_SECONDS_MAX), pool=None),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=CONNECTIONS_KEPT_MAX),
+        # On the same host: `observe` refuses others.
         follow_redirects=True,
         # Packed bytes would be held back until there are enough of them, and could not be observed.
-        headers={"accept-encoding": "identity"},
+        headers=UNPACKED,
         event_hooks={"response": [observe]},
         trust_env=not is_loopback(access.base_url),
         verify=trusted(),

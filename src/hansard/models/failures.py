@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from hansard.domain.bounds import AnswerRefused
 from hansard.domain.requests import Failure, FailureKind
 
 if TYPE_CHECKING:
     from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 
     from hansard.models.wire import Wire
+
+Caught = TypeVar("Caught", bound=BaseException)
 
 TEXT_CHARACTERS_MAX: Final = 300
 """A provider's own words: a sentence or two, not a page of HTML."""
@@ -70,8 +73,8 @@ def garbled() -> Failure:
 
 def failure_of(error: Exception, wire: Wire, place: Place) -> Failure:
     """Say what an exception of the model library, the provider's library or the transport means."""
-    if isinstance(error, ModuleNotFoundError):
-        return Failure(kind=FailureKind.MISSING, text=f"A library for this model is not installed: {error.name}.")
+    if (own := own_failure(error)) is not None:
+        return own
     from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UnexpectedModelBehavior
 
     if isinstance(error, ModelHTTPError):
@@ -90,6 +93,15 @@ def failure_of(error: Exception, wire: Wire, place: Place) -> Failure:
     # An event that stops in its middle where only the closing of the connection marks the end was cut there.
     is_cut = wire.ended and not wire.delimited
     return cut_off(wire) if is_empty or is_cut else garbled()
+
+
+def own_failure(error: Exception) -> Failure | None:
+    """Say what Hansard itself found: a library that is missing, an answer that is not taken. None: neither."""
+    if isinstance(error, ModuleNotFoundError):
+        return Failure(kind=FailureKind.MISSING, text=f"A library for this model is not installed: {error.name}.")
+    if refused := cause_of(error, AnswerRefused):
+        return Failure(kind=FailureKind.REFUSED, text=f"The answer was not taken: {refused}.")
+    return None
 
 
 def status_failure(error: ModelAPIError, status: int, place: Place) -> Failure:
@@ -148,10 +160,15 @@ def transport_cause(error: BaseException) -> Exception | None:
     """Return the transport's exception among an exception and those that it was raised from."""
     import httpx2
 
+    return cause_of(error, httpx2.TransportError)
+
+
+def cause_of(error: BaseException, kind: type[Caught]) -> Caught | None:
+    """Return the first of a kind among an exception and those that it was raised from."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
-        if isinstance(current, httpx2.TransportError):
+        if isinstance(current, kind):
             return current
         seen.add(id(current))
         current = current.__cause__ or current.__context__

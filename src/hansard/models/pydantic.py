@@ -13,6 +13,8 @@ import threading
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from hansard.domain.bounds import ANSWER_CHARACTERS_MAX, AnswerRefused
+from hansard.domain.limits import MIB
 from hansard.domain.requests import Called, Delta, Failed, Failure, Finished, Rules
 from hansard.domain.text import clean_text, split_pending_surrogate
 from hansard.errors import InvalidInput
@@ -221,9 +223,13 @@ class Pieces:
 
     def __init__(self) -> None:
         self._halves = {"text": "", "reasoning": ""}
+        self._characters = 0
 
     def delta(self, event: ModelResponseStreamEvent) -> Delta | None:
-        """Return the piece that an event brings; None when it brings no words."""
+        """Return the piece that an event brings; None when it brings no words.
+
+        Raises AnswerRefused when all of them together, with arguments of tools, are more than is taken.
+        """
         content: str | None = None
         part = "text"
         if event.event_kind == "part_delta":
@@ -231,6 +237,8 @@ class Pieces:
                 content = event.delta.content_delta
             elif event.delta.part_delta_kind == "thinking":
                 content, part = event.delta.content_delta, "reasoning"
+            elif event.delta.part_delta_kind == "tool_call":
+                self._count(event.delta.args_delta)
         elif event.event_kind == "part_start":
             if event.part.part_kind == "text":
                 content = event.part.content
@@ -238,8 +246,14 @@ class Pieces:
                 content, part = event.part.content, "reasoning"
         if not content:
             return None
+        self._count(content)
         text, self._halves[part] = split_pending_surrogate(self._halves[part] + content)
         return Delta(whole_characters(text), part) if text else None
+
+    def _count(self, piece: object) -> None:
+        self._characters += len(piece) if isinstance(piece, str) else 0
+        if self._characters > ANSWER_CHARACTERS_MAX:
+            raise AnswerRefused(f"it has more than {ANSWER_CHARACTERS_MAX // MIB} million characters")
 
     def rest(self) -> list[Delta]:
         """Return what is still held: halves whose other half never came."""

@@ -10,6 +10,8 @@ import re
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from hansard.domain.bounds import AnswerMeter, check_answer
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -37,6 +39,7 @@ class Wire:
         self.ended = False
         """The body was read to its end."""
         self.size_bytes = 0
+        self._meter = AnswerMeter()
         # As if a line had ended before the first one: a marker stands at the beginning of a line.
         self._tail = b"\n"
 
@@ -49,7 +52,8 @@ class Wire:
         self.delimited = chunked or "content-length" in headers or response.http_version.startswith("HTTP/2")
 
     def came(self, data: bytes) -> None:
-        """Take a piece of the body in."""
+        """Take a piece of the body in. Raises AnswerRefused when there is more than is taken."""
+        self._meter.count_bytes(data)
         self.size_bytes += len(data)
         self._tail = (self._tail + data)[-TAIL_BYTES_MAX:]
 
@@ -69,11 +73,14 @@ OBSERVER: ContextVar[Wire] = ContextVar("hansard_model_wire")
 
 
 async def observe(response: httpx2.Response) -> None:
-    """Put the observer of the present task between the transport and the library. A response hook of the client."""
-    wire = OBSERVER.get(None)
-    if wire is not None:
-        wire.answered(response)
-        response.stream = observed(cast("httpx2.AsyncByteStream", response.stream), wire)
+    """Put the observer of the present task between the transport and the library. A response hook of the client.
+
+    What leads to another host or is packed is refused here, and what comes is measured, whoever asked.
+    """
+    wire = OBSERVER.get(None) or Wire()
+    wire.answered(response)
+    check_answer(str(response.request.url), response.status_code, response.headers)
+    response.stream = observed(cast("httpx2.AsyncByteStream", response.stream), wire)
 
 
 def observed(stream: httpx2.AsyncByteStream, wire: Wire) -> httpx2.AsyncByteStream:

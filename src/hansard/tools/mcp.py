@@ -8,16 +8,17 @@ The library takes a while to import, so that happens when the first server is wa
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import AsyncExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
+from hansard.domain.bounds import AnswerRefused
 from hansard.domain.tools import ToolOutput
 from hansard.tools.mcp_results import output_of
 from hansard.tools.mcp_specs import read_tool
-from hansard.tools.mcp_ways import MESSAGE_BYTES_MAX, STDERR_CHARACTERS, LastWords, bound, program_streams
+from hansard.tools.mcp_ways import STDERR_CHARACTERS, LastWords, address_streams, program_streams
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from mcp import ClientSession
 
@@ -45,6 +46,15 @@ class McpError(Exception):
     """A server cannot be used just now; the text is for the model and for people."""
 
 
+class ServerTrouble(Exception):
+    """Why a server failed, with its own last words: for the log and the terminal, never for a chat or the record."""
+
+    def __init__(self, server: str, why: str) -> None:
+        super().__init__(f"the server of tools {server} failed: {why}")
+        self.server = server
+        self.why = why
+
+
 class Known(NamedTuple):
     """A tool of a server: what the server calls it, and how it is described here."""
 
@@ -68,17 +78,26 @@ class McpTool:
         return await self._server.call(self._known.own_name, arguments)
 
 
+class Surroundings(NamedTuple):
+    """What servers are started with, and who hears of their failures."""
+
+    environment: Mapping[str, str]
+    """Hansard's own: a program gets the variables of it that are named for it."""
+    hidden: Sequence[str]
+    """Paths that programs may not see."""
+    tell: Callable[[ServerTrouble], None] | None
+    pause_seconds: float
+
+
 class Server:
     """One server and the connection to it, if there is one."""
 
-    def __init__(
-        self, name: str, settings: McpServer, environment: Mapping[str, str], pause_seconds: float = PAUSE_SECONDS
-    ) -> None:
+    def __init__(self, name: str, settings: McpServer, surroundings: Surroundings) -> None:
         """Nothing is started yet."""
         self._name = name
-        self._pause_seconds = pause_seconds
         self._settings = settings
-        self._environment = environment
+        self._around = surroundings
+        self._last_words = ""
         self._lock = asyncio.Lock()
         self._session: ClientSession | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -86,6 +105,8 @@ class Server:
         self._failures = 0
         self._not_before = 0.0
         self.trouble = ""
+        """Why it failed, in words of Hansard's own."""
+        self._detail = ""
         self.tools: dict[str, Tool] = {}
 
     async def connect(self) -> ClientSession:
@@ -115,7 +136,7 @@ class Server:
             raise self._failed(why) from None
         except Exception as error:  # noqa: BLE001  # boundary: tool call
             await end(self._keeping)
-            raise self._failed(told(error)) from None
+            raise self._failed(plain(error) or NOT_STARTED, told(error)) from None
         self._session, self._failures, self.trouble = session, 0, ""
         return session
 
@@ -123,7 +144,8 @@ class Server:
         """Hold a connection until it is to be left; whatever ends it ends here."""
         try:
             async with AsyncExitStack() as stack:
-                session = await open_session(self._settings, self._environment, stack)
+                errlog = stack.enter_context(self._hear_last_words()) if self._settings.command is not None else None
+                session = await open_session(self._settings, self._around, stack, errlog)
                 await session.initialize()
                 self.tools = {known.spec.name: McpTool(self, known) for known in await list_tools(self._name, session)}
                 if not ready.done():
@@ -132,7 +154,7 @@ class Server:
         except Exception as error:  # noqa: BLE001  # boundary: tool call
             if not ready.done():
                 ready.set_exception(error)
-            self.trouble = told(error)
+            self.trouble, self._detail = plain(error), told(error)
         finally:
             self._session = None
             if not ready.done():
@@ -140,12 +162,25 @@ class Server:
             elif not ready.cancelled():
                 ready.exception()  # seen: nobody may wait for it any more
 
-    def _failed(self, why: str) -> McpError:
-        """Note a failure: the next start waits, longer each time."""
-        pause = min(self._pause_seconds * 2**self._failures, PAUSE_SECONDS_MAX)
+    @contextmanager
+    def _hear_last_words(self) -> Iterator[TextIO]:
+        """Give the file for a program's standard error. Its end is known once the program has ended."""
+        with LastWords() as words:
+            try:
+                yield words.file
+            finally:
+                self._last_words = words.read_rest()
+
+    def _failed(self, why: str, detail: str = "") -> McpError:
+        """Note a failure: the next start waits, longer each time. Details and last words are for the log alone."""
+        pause = min(self._around.pause_seconds * 2**self._failures, PAUSE_SECONDS_MAX)
         self._failures += 1
         self._not_before = asyncio.get_running_loop().time() + pause
         self.trouble = why
+        if self._around.tell is not None:
+            parts = dict.fromkeys(part for part in (why, detail, self._last_words) if part)
+            self._around.tell(ServerTrouble(self._name, "; ".join(parts)))
+        self._last_words = ""
         return McpError(f"The server {self._name} failed: {why}.")
 
     async def call(self, own_name: str, arguments: dict[str, object]) -> ToolOutput:
@@ -163,7 +198,7 @@ class Server:
             if is_closed(error):
                 await self._stop()
                 return self._ended()
-            return ToolOutput(text=f"The server {self._name} says: {told(error)}", is_error=True)
+            return ToolOutput(text=f"The server {self._name} {own_words(error)}", is_error=True)
         finally:
             calling.cancel()
             await asyncio.wait({calling})
@@ -173,7 +208,7 @@ class Server:
     def _ended(self) -> ToolOutput:
         """Return the result of a call in which the connection ended, with the reason, where one is known."""
         why = f"{self.trouble}; {ENDED}" if self.trouble else ENDED
-        return ToolOutput(text=str(self._failed(why)), is_unknown=True)
+        return ToolOutput(text=str(self._failed(why, self._detail)), is_unknown=True)
 
     async def _stop(self) -> None:
         """End the connection, and the program with it."""
@@ -207,14 +242,16 @@ class McpServers:
         environment: Mapping[str, str],
         tools: dict[str, Tool],
         *,
+        hidden: Sequence[str] = (),
+        tell: Callable[[ServerTrouble], None] | None = None,
         pause_seconds: float = PAUSE_SECONDS,
     ) -> None:
-        """Nothing is started. `tools` is what the agent has; those of the servers are added to it."""
-        self._servers = {
-            name: Server(name, each, environment, pause_seconds)
-            for name, each in sorted(settings.items())
-            if each.enabled
-        }
+        """Nothing is started. `tools` is what the agent has; those of the servers are added to it.
+
+        Programs cannot see the `hidden` paths. `tell` hears why a server failed, with words that are not for chats.
+        """
+        around = Surroundings(environment, hidden, tell, pause_seconds)
+        self._servers = {name: Server(name, each, around) for name, each in sorted(settings.items()) if each.enabled}
         self._tools = tools
 
     async def prepare(self) -> list[str]:
@@ -238,26 +275,19 @@ class McpServers:
         await asyncio.gather(*(server.close() for server in self._servers.values()))
 
 
-async def open_session(settings: McpServer, environment: Mapping[str, str], stack: AsyncExitStack) -> ClientSession:
+async def open_session(
+    settings: McpServer, around: Surroundings, stack: AsyncExitStack, errlog: TextIO | None
+) -> ClientSession:
     """Open the way to a server. A program gets the variables that are named for it, and the few that programs need."""
     from mcp import ClientSession
 
-    if settings.command is not None:
+    environment = around.environment
+    if settings.command is not None and errlog is not None:
         given = {name: environment[name] for name in settings.env if name in environment}
-        words = stack.enter_context(LastWords())
-        stack.push(lambda _kind, error, _trace: words.add_to(error))
-        streams = await stack.enter_async_context(program_streams(settings, given, words.file))
+        streams = await stack.enter_async_context(program_streams(settings, given, errlog, around.hidden))
     else:
-        from mcp.client.streamable_http import streamable_http_client
-        from mcp.shared._httpx_utils import create_mcp_http_client
-
         token = environment.get(settings.token_variable or "", "")
-        headers = {"Authorization": f"Bearer {token}"} if token else None
-        client = await stack.enter_async_context(create_mcp_http_client(headers=headers))
-        client.event_hooks = {"response": [bound]}
-        streams = await stack.enter_async_context(
-            streamable_http_client(str(settings.url), http_client=client, max_sse_event_size=MESSAGE_BYTES_MAX)
-        )
+        streams = await stack.enter_async_context(address_streams(str(settings.url), token))
     return await stack.enter_async_context(ClientSession(*streams[:2]))
 
 
@@ -292,13 +322,24 @@ CLOSED = frozenset({"ClosedResourceError", "BrokenResourceError", "EndOfStream",
 """Errors of the libraries below, by name: they are imported late."""
 
 
+NOT_STARTED = "it did not start, or cannot be reached; the log says more"
+
+
+def plain(error: BaseException) -> str:
+    """Return the reason for a failure when it is in words of our own, which may be shown in any chat; else nothing."""
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(plain, error.exceptions)), "")
+    return str(error) if isinstance(error, AnswerRefused) else ""
+
+
+def own_words(error: BaseException) -> str:
+    """Return what a server answered in place of a result; of any other error only that there was one."""
+    return f"says: {told(error)}" if type(error).__name__ == "MCPError" else f"could not be asked: {plain(error)}"
+
+
 def told(error: BaseException) -> str:
     """Return an error in words, the first of a group for all of them."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
-        notes = getattr(error, "__notes__", [])
         error = error.exceptions[0]
-        for note in notes:
-            error.add_note(note)
-    notes = " ".join(getattr(error, "__notes__", []))
     words = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"{words[:STDERR_CHARACTERS]}{f' ({notes[:STDERR_CHARACTERS]})' if notes else ''}".rstrip(".")
+    return words[:STDERR_CHARACTERS].rstrip(".")

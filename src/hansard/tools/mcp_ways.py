@@ -8,15 +8,20 @@ kept.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import shutil
 import signal
+import sys
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Self, TextIO, cast
 
+from hansard.domain.bounds import UNPACKED, AnswerRefused, check_answer
 from hansard.domain.limits import MIB
+from hansard.tools import confined
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     import httpx2
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -38,7 +43,7 @@ PIPE_READS_MAX: Final = 16
 """Reads of a pipe whose writer has ended. A pipe holds 1 MiB at most; a process that got away may write on for ever."""
 
 
-class MessageTooLarge(Exception):
+class MessageTooLarge(AnswerRefused):
     """A server sent more in one message than is taken."""
 
     def __init__(self) -> None:
@@ -46,15 +51,20 @@ class MessageTooLarge(Exception):
 
 
 @asynccontextmanager
-async def program_streams(settings: McpServer, given: Mapping[str, str], errlog: TextIO) -> AsyncIterator[Any]:
-    """Start a program, and give the streams to and from it. Leaving ends it, and whatever it started."""
+async def program_streams(
+    settings: McpServer, given: Mapping[str, str], errlog: TextIO, hidden: Sequence[str]
+) -> AsyncIterator[Any]:
+    """Start a program that cannot see the hidden paths, and give the streams to and from it.
+
+    Leaving ends it, and whatever it started.
+    """
     import anyio
     from mcp.client.stdio import get_default_environment
 
+    environment = get_default_environment() | dict(given)
     process = await asyncio.create_subprocess_exec(
-        str(settings.command),
-        *settings.args,
-        env=get_default_environment() | dict(given),
+        *program_words(settings, environment, hidden),
+        env=environment,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=errlog,
@@ -76,6 +86,16 @@ async def program_streams(settings: McpServer, given: Mapping[str, str], errlog:
             stream.close()
         with anyio.CancelScope(shield=True):
             await end_program(process)
+
+
+def program_words(settings: McpServer, environment: Mapping[str, str], hidden: Sequence[str]) -> list[str]:
+    """Return the words by which a program is started: where the system can confine it, by a program that does."""
+    words = [str(settings.command), *settings.args]
+    if sys.platform != "linux" or not settings.confined or not hidden:
+        return words
+    if shutil.which(words[0], path=environment.get("PATH")) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), words[0])
+    return [sys.executable, "-I", "-S", confined.__file__, *hidden, "--", *words]
 
 
 async def take_messages(process: asyncio.subprocess.Process, coming: MemoryObjectSendStream[Any]) -> None:
@@ -148,11 +168,26 @@ def signal_group(pid: int, number: signal.Signals) -> None:
         os.killpg(pid, number)
 
 
+@asynccontextmanager
+async def address_streams(url: str, token: str) -> AsyncIterator[Any]:
+    """Open the way to an address, and give the streams to and from it."""
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp.shared._httpx_utils import create_mcp_http_client
+
+    headers = {**UNPACKED, **({"Authorization": f"Bearer {token}"} if token else {})}
+    async with create_mcp_http_client(headers=headers) as client:
+        client.event_hooks = {"response": [bound]}
+        opening = streamable_http_client(url, http_client=client, max_sse_event_size=MESSAGE_BYTES_MAX)
+        async with opening as streams:
+            yield streams
+
+
 async def bound(response: httpx2.Response) -> None:
-    """Let no more of an answer be read than one message may have. A response hook of the client.
+    """Refuse what leads elsewhere or is packed, and let no more be read than one message may have. A response hook.
 
     A stream of events is as long as it likes: the library bounds each of them.
     """
+    check_answer(str(response.request.url), response.status_code, response.headers)
     if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
         response.stream = bounded(cast("httpx2.AsyncByteStream", response.stream))
 
@@ -182,7 +217,7 @@ class LastWords:
     """The end of what a program writes to its standard error.
 
     The event loop reads it all the time, so that the program never waits for a reader. Once the program has ended,
-    everything that it wrote is in the pipe or was read already: `add_to` reads the rest, without waiting for anything.
+    everything that it wrote is in the pipe or was read already: `read_rest` reads the rest, and waits for nothing.
     """
 
     def __enter__(self) -> Self:
@@ -206,15 +241,13 @@ class LastWords:
         self._kept = (self._kept + data)[-STDERR_CHARACTERS:]
         return bool(data)
 
-    def add_to(self, error: BaseException | None) -> bool:
-        """Add the last words to the reason why a program failed. The program has ended."""
+    def read_rest(self) -> str:
+        """Return the end of what a program wrote. The program has ended."""
         for _ in range(PIPE_READS_MAX):
             if not self._read_pipe():
                 break
         words = " ".join(self._kept.decode(errors="replace").split())
-        if isinstance(error, Exception) and words:
-            error.add_note("".join(sign for sign in words if sign.isprintable()))
-        return False
+        return "".join(sign for sign in words if sign.isprintable())
 
     def __exit__(self, *_error: object) -> None:
         """Stop reading, and close the pipe."""
