@@ -24,7 +24,7 @@ from hansard.domain.deliveries import Cursor, Delivery, Intake
 
 ROOT = Path(__file__).parents[1]
 ARCHIVES = ROOT / "tests" / "record" / "homes"
-COMMITS = {1: "460958e", 3: "03b321f", 5: "b9ceaa4", 6: "655c4b8", 8: "a8ba800"}
+COMMITS = {1: "460958e", 3: "03b321f", 5: "b9ceaa4", 6: "655c4b8", 8: "a8ba800", 9: "ee53229"}
 """The last commit of each schema that a commit wrote."""
 
 CHAT = "matrix:room:!garden:example.org"

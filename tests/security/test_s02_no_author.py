@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,17 @@ from hansard.domain.messages import Message, Role, ToolOutcome
 from hansard.domain.permissions import ToolRule, Verdict
 from hansard.domain.policy import Policy
 from hansard.domain.settings import Busy
+from hansard.domain.turns import How
+from hansard.engine.turns import UNATTRIBUTED
 from hansard.intake.speak import speak
 from hansard.record.importing import Imported
+from hansard.record.operations.turns import Claim, claim_turn
 from hansard.testing.tools import Counting, tools_by_name
 from tests.engine.stage import PERSON, WAIT_SECONDS_MAX, PlayedModel, Stage, call, stage
 from tests.intake.town import ANN, BOB, HOME_OF_ANN, ROOM, settings_of, town
 from tests.security.test_s01_retry import PAY, equip, outcomes
+
+HOMES = Path(__file__).parents[1] / "record" / "homes"
 
 OWNER = Policy(
     rules=(ToolRule(do=Verdict.ALLOW, tool="counting", person="admin"), ToolRule(do=Verdict.DENY, tool="counting"))
@@ -109,3 +115,42 @@ async def test_no_platform_speaks_for_the_terminal(home: Path, sender: str) -> N
         assert await here.record.sessions() == []
         assert len(here.reports) == 1
         here.reports.clear()
+
+
+async def test_what_was_asked_before_authors_were_recorded(home: Path) -> None:
+    """A turn that an older version queued at the terminal runs without tools; that is told once, and not again."""
+    with tarfile.open(HOMES / "schema-9.tar.xz") as packed:
+        packed.extractall(home, filter="data")
+    tool = Counting()
+    model = PlayedModel([call("counting")], ["no"], [call("counting")], ["yes"])
+    async with stage(home, model, tools=tools_by_name(tool), session_id="trip-fork") as on:
+        await on.run_turn()
+        assert tool.count == 0
+        assert (await on.notices()).count(UNATTRIBUTED) == 1
+        await on.ask("And now?")
+        assert tool.count == 1
+        assert (await on.notices()).count(UNATTRIBUTED) == 1
+        await on.check()
+
+
+async def test_a_turn_that_goes_on_after_a_crash_has_the_same_askers(home: Path) -> None:
+    """Ann's turn is lost with its process; the one that repeats it is hers, and no terminal's."""
+    tool = Counting()
+    async with town(home, settings_of(ANN, BOB), PlayedModel(PAY, ["paid"])) as here:
+        equip(here, tool)
+        await here.say("Pay", ANN, ROOM, is_for_agent=True)
+        room = await here.session(ROOM)
+        caller = here.record.inbox._caller  # noqa: SLF001 - a claim as a process makes it that then dies
+        dead = Claim(room, "lost", "nobody-1-dead", "")
+        await caller.write(lambda tx: claim_turn(tx, dead, here.record.store.is_alive))
+        await here.say("/status", BOB, ROOM, is_for_agent=True)
+        await here.record.stop_turns(room, "look after the dead")
+        (again,) = await here.record.queued_turns()
+        here.runner.wake(room, again.id)
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            await here.runner.settled(room)
+        conversation = await here.record.conversation(room)
+        by = [(each.person, each.how) for each in conversation.by[again.id]]
+        assert by == [(ANN, How.MESSAGE), (ANN, How.RECOVERY)]
+        assert tool.count == 1
+        await here.check()
