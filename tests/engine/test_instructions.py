@@ -32,7 +32,7 @@ def equip(on: Stage, policy: Policy = MAY_REMEMBER, instructions: str = "") -> N
 async def ask_in(on: Stage, owner: str, text: str = "hello") -> str:
     """Begin a session of an owner, ask something in it, and return its id."""
     session = await on.record.create_session(source="test", owner=owner)
-    await on.record.accept([(session.id, Message.user(text))], queue_turn=True)
+    await on.record.accept([(session.id, Message.user(text, author="person:admin"))], queue_turn=True)
     await run_turn(on.agent, session.id)
     return session.id
 
@@ -55,7 +55,7 @@ async def test_the_memory_is_frozen_at_the_start(home: Path) -> None:
         await on.record.books.memory.add("person:ann", "likes tea")
         first = await ask_in(on, "person:ann")
         await on.record.books.memory.add("person:ann", "lives in Bern")
-        await on.record.accept([(first, Message.user("again"))], queue_turn=True)
+        await on.record.accept([(first, Message.user("again", author="person:admin"))], queue_turn=True)
         await run_turn(on.agent, first)
         assert model.requests[0].system == model.requests[1].system
         assert "likes tea" in model.requests[0].system
@@ -109,7 +109,7 @@ async def test_the_tool_remembers_for_the_owner_of_the_session(home: Path) -> No
         session_id = await ask_in(on, "person:ann")
         texts = [message.text for message in await on.record.load_transcript(session_id) if message.role == "tool"]
         assert "the limit is 500" in texts[0]
-        assert '"by":"model, for admin"' in (home / "home.jsonl").read_text()
+        assert '"by":"model, for person:admin"' in (home / "home.jsonl").read_text()
 
 
 ADD = '{"action":"add","text":"likes tea"}'

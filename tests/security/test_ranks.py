@@ -43,6 +43,7 @@ busy MODE           DDDDD DDDDD AOODD AAADD AAAAD
 compact             DDDDD DDDDD AOODD AAADD AAAAD
 model               DDDDD DDDDD AAADD AAADD AAAAD
 model NAME          DDDDD DDDDD DDDDD AAADD AAAAD
+why                 DDDDD DDDDD AOODD AAADD AAAAD
 yes                 DDDDD DDDDD OOODD OOODD OOOOD
 no                  DDDDD DDDDD OOODD OOODD OOOOD
 file                DDDDD DDDDD DDDDD DDDDD DDDAD
@@ -53,6 +54,7 @@ unlink              DDDDD DDDDD ADDDD ADDDD ADDAD
 hansard audit       DDDDD DDDDD DDDDD DDDDD DDDDA
 hansard config      DDDDD DDDDD DDDDD DDDDD DDDDA
 hansard deliveries  DDDDD DDDDD DDDDD DDDDD DDDDA
+hansard explain     DDDDD DDDDD DDDDD DDDDD DDDDA
 hansard export      DDDDD DDDDD DDDDD DDDDD DDDDA
 hansard gateway     DDDDD DDDDD DDDDD DDDDD DDDDA
 hansard import      DDDDD DDDDD DDDDD DDDDD DDDDA

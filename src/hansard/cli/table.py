@@ -9,6 +9,7 @@ COMMANDS: Final = {
     "audit": ("hansard.cli.audit", "Compare what a room shows with what the record holds."),
     "config": ("hansard.cli.config", "Show or check the settings, and where each comes from."),
     "deliveries": ("hansard.cli.deliveries", "List what was not shown in a chat; try it again, or drop it."),
+    "explain": ("hansard.cli.explain", "Say why a turn's tools were run or not, or whether one would be."),
     "export": ("hansard.cli.export", "Write sessions out: jsonl, markdown, html, chat."),
     "gateway": ("hansard.cli.gateway", "Run the channels that are configured; tell how they do."),
     "import": ("hansard.cli.importing", "Take conversations from Hermes, or from an export, into the record."),

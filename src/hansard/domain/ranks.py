@@ -100,6 +100,7 @@ ROWS: Final = {
     "compact": Row(_A, _O, _A, _A, _A),
     "model": Row(_A, _A, _A, _A, _A),
     "model NAME": Row(_D, _D, _A, _A, _A),
+    "why": Row(_A, _O, _A, _A, _A),
     "yes": Row(_O, _O, _O, _O, _O),
     "no": Row(_O, _O, _O, _O, _O),
     "file": Row(_D, _D, _D, _D, _A),
@@ -117,6 +118,7 @@ SHELL: Final = (
     "audit",
     "config",
     "deliveries",
+    "explain",
     "export",
     "gateway",
     "import",
@@ -137,6 +139,7 @@ OWN_MEANS: Final = {
     "retry": "an answer that nobody else asked for",
     "stop": "answers that nobody else asked for",
     "steer": "an answer that nobody else asked for",
+    "why": "turns that this person asked for",
     "yes": "questions that were put to this person",
     "no": "questions that were put to this person",
 }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hansard.domain.messages import Message
 from hansard.domain.ranks import Right, deed_of, is_denied, refusal, right
 from hansard.errors import Ambiguous, HansardError, NotFound, OutcomeUnknown, RecordUnavailable, SessionEnded
-from hansard.intake import agent_commands, handlers, linking, model_commands
+from hansard.intake import agent_commands, explaining, handlers, linking, model_commands
 from hansard.intake.handlers import Outcome, Scene
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ COMMANDS: dict[str, Command] = {
         Command("model", "[name]", "Ask another model from here on; alone, shows it.", model_commands.model),
         Command("status", "", "Show session, model and the state of the record.", handlers.status),
         Command("usage", "", "Show tokens and cost, and what is left today.", agent_commands.usage),
+        Command("why", "[turn]", "Say why tools were run or not, in the last turn.", explaining.why),
         Command("yes", "[code]", "Let the tool run that asks for it.", agent_commands.yes),
         Command("no", "[code] [why]", "Do not let it run; the model is told why.", agent_commands.no),
         Command(
@@ -143,7 +144,7 @@ def suggestion(name: str) -> str:
 
 
 REPEATABLE = frozenset(
-    {"help", "resume", "sessions", "title", "stop", "busy", "compact", "model", "status", "usage", "unlink"}
+    {"help", "resume", "sessions", "title", "stop", "busy", "compact", "model", "status", "usage", "unlink", "why"}
 )
 """Commands that may be run again when nobody knows whether they were: twice is the same as once."""
 

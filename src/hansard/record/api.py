@@ -295,18 +295,14 @@ class Record:
     ) -> AbstractAsyncContextManager[Turn]:
         """Hold a session for one turn: its queued one, or a new one. Leaving ends the turn, whatever happened.
 
-        `waiting`: only a queued one, of this id or (empty) any. `purpose`: a new one, asked for `by` these
-        people. LimitReached by the `budget`.
+        `waiting`: only a queued one, of this id or (empty) any. `purpose`: a new one. LimitReached by the `budget`.
         """
         return hold(self._caller, session_id, wait_seconds, waiting, purpose, budget, tuple(by))
 
     async def queue_turn(self, session_id: str, *, chat: str = "", by: Sequence[By] = ()) -> TurnInfo:
-        """Queue a turn, to be shown in a chat as well; the one that waits already is returned.
-
-        `by`: who asks for it. Without anybody it uses no tools.
-        """
-        turn_id, askers = new_id(), tuple(by)
-        return await self._caller.write(lambda tx: turns.queue_turn(tx, session_id, turn_id, chat, askers))
+        """Queue a turn `by` whom it is asked for, to be shown in a chat as well; one that waits is returned."""
+        turn_id = new_id()
+        return await self._caller.write(lambda tx: turns.queue_turn(tx, session_id, turn_id, chat, tuple(by)))
 
     async def stop_turns(self, session_id: str, reason: str, *, queued: bool = False) -> list[TurnInfo]:
         """Ask the running turn to stop, in whichever process it runs; `queued` ends the one that waits as well."""
@@ -340,8 +336,6 @@ class Record:
     async def queued_turns(self) -> list[TurnInfo]:
         """Return the turns that wait to run, in every session."""
         return await self._caller.read(views.queued_turns)
-
-    # Routes and cursors.
 
     async def route(self, key: str) -> Route | None:
         """Return where a session key leads, or None."""

@@ -8,9 +8,10 @@ from hansard.domain.budgets import EVERYBODY, Budget, Spent, day_start, reached
 from hansard.record.operations.following import read_circle
 from hansard.record.operations.ledger import last_askers, next_askers, spent_by
 from hansard.record.sqlite.queries import SQL
-from hansard.record.views import read_session
+from hansard.record.views import find_turn, read_session
 
 if TYPE_CHECKING:
+    from hansard.domain.turns import TurnInfo
     from hansard.record.calls import Caller
     from hansard.record.reading import Snapshot
 
@@ -38,6 +39,10 @@ class Ledger:
             return Day(own, spent_by(snapshot, (EVERYBODY,), since))
 
         return await self._caller.read(read)
+
+    async def find_turn(self, name: str) -> TurnInfo | None:
+        """Return the turn that an id, or a unique beginning of one, names, in whichever session; None for none."""
+        return await self._caller.read(lambda snapshot: find_turn(snapshot, name))
 
     async def askers(self, session_id: str) -> tuple[str, ...]:
         """Return who asks for the next turn of a session, or asked for the last: each person by one of their names."""

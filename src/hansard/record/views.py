@@ -335,6 +335,13 @@ def queued_turns(snapshot: Snapshot) -> list[TurnInfo]:
     return [turn_value(row[0], row[1:]) for row in snapshot.rows(SQL.queued_turns)]
 
 
+def find_turn(snapshot: Snapshot, name: str) -> TurnInfo | None:
+    """Return the turn that an id, or a unique beginning of one, names; None for none, or for several."""
+    rows = snapshot.rows(SQL.find_turns_by_id, (name,)) if name else []
+    exact = [row for row in rows if row[1] == name] or rows
+    return turn_value(exact[0][0], exact[0][1:]) if len(exact) == 1 else None
+
+
 def find_route(snapshot: Snapshot, key: str) -> Route | None:
     """Return where a session key leads, or None."""
     row = snapshot.row(SQL.find_route, (key,))

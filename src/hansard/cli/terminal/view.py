@@ -14,6 +14,7 @@ from hansard.cli.table import load
 from hansard.cli.terminal.blocks import Block, Splitter
 from hansard.cli.terminal.sanitize import safe, safe_line
 from hansard.cli.terminal.wrap import cut, wrap
+from hansard.domain.chats import is_terminal_author
 from hansard.domain.entries import Chunk, Entry
 from hansard.domain.messages import File, Part, Reasoning, Role, Status, Text, ToolCall, ToolResult, join_text
 from hansard.domain.turns import TurnState
@@ -246,7 +247,7 @@ class View:
             if isinstance(part, File)
         ]
         whole = "\n".join(piece for piece in (text, *files) if piece)
-        name = f"{safe_line(author)}: " if author else ""
+        name = f"{safe_line(author)}: " if author and not is_terminal_author(author) else ""
         lines = wrap(name + safe(whole).rstrip("\n"), self._width - len(MARKER))
         first, *others = [self._paint(line, style) for line in lines]
         marker = self._paint(MARKER.rstrip(), style or SAID)

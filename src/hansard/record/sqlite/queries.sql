@@ -783,6 +783,11 @@ UPDATE OR IGNORE turn_by SET turn_id = ?2 WHERE journal = ?1 AND turn_id = ''
 -- A turn begins: whoever speaks from now on asks for the turn after it.
 DELETE FROM turn_by WHERE journal = ? AND turn_id = ''
 
+-- name: find_turns_by_id
+-- Turns whose ids begin with a text, in every session: only looked for by people.
+SELECT s.id, t.id, t.state, t.fence, t.owner, t.reason FROM turn t JOIN session s ON s.journal = t.journal
+WHERE substr(t.id, 1, length(?1)) = ?1 ORDER BY t.id LIMIT 2
+
 -- name: list_turn_by
 -- Who asked for a turn; turn '' is the next one.
 SELECT person, chat, how FROM turn_by WHERE journal = ? AND turn_id = ? ORDER BY person, chat, how
