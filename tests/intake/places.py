@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from hansard.domain.listed import terminal_owner
 from hansard.domain.messages import Message, Role
 from hansard.domain.settings import Channels, Person, Settings
 from hansard.domain.settings_channels import Telegram
@@ -17,7 +18,6 @@ from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
 from hansard.intake.commands import parse, run_command
 from hansard.intake.handlers import Scene
-from hansard.intake.people import terminal_owner
 from hansard.intake.receive import Intake
 from hansard.ports.channel import Batch, Capabilities, Event, EventKind
 from hansard.record.api import Record

@@ -9,6 +9,7 @@ import pytest
 from hansard.domain.access import Standing
 from hansard.domain.arrivals import Arrival, Manner, Rules
 from hansard.domain.chats import message_id_of
+from hansard.domain.listed import terminal_owner
 from hansard.domain.messages import Message, Role
 from hansard.domain.notices import language
 from hansard.domain.requests import UserSaid
@@ -16,7 +17,6 @@ from hansard.domain.sessions import SessionState
 from hansard.domain.settings import LeftSessions
 from hansard.intake.commands import COMMANDS, REPEATABLE
 from hansard.intake.notices import words_of
-from hansard.intake.people import terminal_owner
 from hansard.ports.channel import Batch
 from tests.intake.town import AGENT, ANN, BOB, HOME_OF_ANN, ROOM, Person, Town, settings_of, town
 

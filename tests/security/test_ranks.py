@@ -9,13 +9,13 @@ import pytest
 
 from hansard.cli import table as shell
 from hansard.domain.access import Grant, Standing, rank_of
+from hansard.domain.listed import People
 from hansard.domain.messages import Message
 from hansard.domain.ranks import DEEDS, ROWS, Rank, Right, Standpoint, Where, deed_of, is_shared, refusal, right
 from hansard.domain.settings import Person
 from hansard.intake.commands import Parsed, names, perform
 from hansard.intake.handlers import Scene
 from hansard.intake.linking import IN_A_ROOM
-from hansard.intake.people import People
 from hansard.record.api import Record
 from tests.intake.town import ANN, BOB, EVE, HOME_OF_ANN, ROOM, settings_of
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from hansard.app.config import read_config
 from hansard.domain.access import Standing
+from hansard.domain.listed import People
 from hansard.domain.permissions import ToolRule, Verdict, decide
 from hansard.domain.policy import policy_of
 from hansard.domain.settings import Channels, Person, Settings
 from hansard.domain.settings_agent import ServerTable, Tools
 from hansard.domain.settings_channels import Telegram
 from hansard.domain.settings_other import OtherChannel
-from hansard.intake.people import People
 from hansard.tools.mcp_specs import tool_name
 
 ANN = Person(telegram=(7,), other={"irc": ("ann_the_owner",)})

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hansard.app.config import load_config, read_config
+from hansard.domain.listed import terminal_owner
 from hansard.domain.settings import SETTINGS, Person
-from hansard.intake.people import terminal_owner
 from tests.unit.test_config import findings_of, write
 
 ZONE = SETTINGS["resets.time_zone"].allowed

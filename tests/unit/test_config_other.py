@@ -8,11 +8,11 @@ import pytest
 
 from hansard.app.config import load_config, read_config
 from hansard.domain.access import Standing
+from hansard.domain.listed import People
 from hansard.domain.settings import Channels, Settings
 from hansard.domain.settings_channels import Rooms
 from hansard.domain.settings_matrix import Matrix
 from hansard.domain.settings_other import OtherChannel
-from hansard.intake.people import People
 
 FULL = """
 [channels.other.irc]

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from hansard.app.config import read_config
+from hansard.domain.listed import People
 from hansard.domain.notices import language
 from hansard.domain.people import QUOTED_CHARACTERS_MAX, called, named, owners_of, quoted, read_identity
 from hansard.domain.settings import Person
 from hansard.errors import InvalidInput
-from hansard.intake.people import People
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from hansard.cli.terminal.sanitize import safe_line
 from hansard.delivery.audit import Audit, Hearing, audit_chat
 from hansard.domain.access import Action, may
 from hansard.domain.chats import parse_key
+from hansard.domain.listed import People
 from hansard.domain.settings_channels import Answers
 from hansard.errors import ChannelDown, InvalidInput
-from hansard.intake.people import People
 from hansard.record.api import Record
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from hansard.cli.existing import has_record, reading
 from hansard.cli.printing import stdout_json
 from hansard.cli.terminal.sanitize import safe, safe_line
 from hansard.domain.entries import SessionFrozen
+from hansard.domain.listed import terminal_owner
 from hansard.domain.policy import policy_of
 from hansard.engine.instructions import system_prompt
 from hansard.errors import ConfigInvalid, NotFound
-from hansard.intake.people import terminal_owner
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ from hansard.cli.existing import check_record, existing, reading
 from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.chats import person_owner
+from hansard.domain.listed import People, terminal_owner
 from hansard.domain.people import PERSON, called, is_person, read_identity
 from hansard.errors import InvalidInput
-from hansard.intake.people import People, terminal_owner
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

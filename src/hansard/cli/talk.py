@@ -13,13 +13,13 @@ from hansard.cli.attaching import message_parts
 from hansard.domain.conversation import last_exchange
 from hansard.domain.entries import Entry, TurnEnded
 from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked
+from hansard.domain.listed import terminal_owner
 from hansard.domain.messages import Message
 from hansard.domain.policy import policy_of
 from hansard.domain.turns import TurnState
 from hansard.errors import NotFound
 from hansard.intake.commands import parse, run_command
 from hansard.intake.handlers import Scene, take_up
-from hansard.intake.people import terminal_owner
 from hansard.intake.speak import busy_of, speak
 
 if TYPE_CHECKING:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from hansard.domain.access import Grant
 from hansard.domain.budgets import Budget, budget_of
 from hansard.domain.chats import PERSON_PREFIX, Key, is_terminal_author, parse_owner
+from hansard.domain.listed import People
 from hansard.domain.permissions import TERMINAL, Asker, ToolRule
+from hansard.domain.ranks import AT_THE_TERMINAL, Standpoint
 from hansard.domain.settings import Settings
 from hansard.domain.settings_agent import AutoResume, Choice
 
@@ -28,6 +31,8 @@ class Policy(NamedTuple):
     budget: Budget = Budget()
     titles: bool | None = False
     auto_resume: AutoResume = AutoResume.OFF
+    lists: dict[str, People] = {}  # noqa: RUF012
+    """Who may talk, by channel."""
 
     def asker(self, owner: str, author: str, chat: str) -> Asker:
         """Return somebody who asked for a turn, as rules speak of people. No author is nobody.
@@ -42,6 +47,14 @@ class Policy(NamedTuple):
         account = f"{channel}:{author}" if channel else ""
         names = tuple(each for each in (name, account) if each) if is_somebody else ()
         return Asker(names, room_of(owner), channel or TERMINAL, author, chat)
+
+    def standpoint(self, owner: str, author: str, chat: str, grant: Grant) -> Standpoint:
+        """Return what somebody is who asked for a turn of an owner's session. Nobody knows who is on no list."""
+        if not chat:
+            return AT_THE_TERMINAL if is_terminal_author(author) else Standpoint()
+        people = self.lists.get(chat.partition(":")[0])
+        is_direct = parse_owner(owner) is None
+        return Standpoint() if people is None else people.standpoint(author, chat, grant, is_direct=is_direct)
 
     def choice(self, owner: str) -> Choice:
         """Return what the agent is for the owner of a session."""
@@ -73,4 +86,5 @@ def policy_of(settings: Settings) -> Policy:
         budget=budget_of(settings.limits),
         titles=settings.titles,
         auto_resume=settings.auto_resume,
+        lists={channel: People(settings, channel) for channel in settings.channels.sections()},
     )

@@ -13,12 +13,15 @@ import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from hansard.domain.chats import asker_owner
 from hansard.domain.entries import Entry
 from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked, ToolDecided
 from hansard.domain.messages import File, Message, Part, Role, Text
-from hansard.domain.permissions import Decision, Verdict, decide
+from hansard.domain.permissions import Decision, Reason, Verdict, decide
 from hansard.domain.questions import Answered, Scope, hash_call, new_question_code
+from hansard.domain.ranks import Right, is_shared, right
 from hansard.domain.showing import (
     FILE_BYTES_MAX,
     TERMINAL_CHARACTERS_MAX,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from hansard.record.turn import Turn
 
 FILE_NAME = "arguments.txt"
+GUESTS_DENIED = "guests of a room may not change what is remembered there"
 
 CHANGED = "The call was changed after people were asked about it. It was not run."
 TOO_LONG = "The arguments of {tool} are too long to be shown to anybody, so nobody can allow it. It was not run."
@@ -48,6 +52,17 @@ class Question(NamedTuple):
 
     parts: tuple[Part, ...]
     asked: QuestionAsked
+
+
+def changes_memory(call: ToolCall) -> bool:
+    """Return whether a call may change what is remembered. What cannot be read counts as a change."""
+    if call.name != "memory":
+        return False
+    try:
+        arguments = msgspec.json.decode(call.arguments)
+    except msgspec.DecodeError:
+        return True
+    return not (isinstance(arguments, dict) and arguments.get("action") == "list")
 
 
 class Permits:
@@ -73,6 +88,8 @@ class Permits:
         """Decide what becomes of a call, and record that with its reasons."""
         askers = [self._policy.asker(self._owner, person, chat) for person, chat in self._people]
         decision = decide(self._policy.rules, call.name, askers, await self._untrusted())
+        if denied := await self._guests_denied(call):
+            decision = Decision(Verdict.DENY, (*decision.reasons, *denied))
         decided = ToolDecided(
             turn_id=self._turn.id,
             call_id=call.id,
@@ -82,6 +99,18 @@ class Permits:
         )
         await self._turn.note_decision(decided)
         return decision
+
+    async def _guests_denied(self, call: ToolCall) -> tuple[Reason, ...]:
+        """Return which of those who asked may not change what is remembered here: no rule or yes can allow it."""
+        if not changes_memory(call) or not is_shared(self._owner):
+            return ()
+        denied = []
+        for person, chat in self._people:
+            known = await self._record.access.find(chat.partition(":")[0], person)
+            standpoint = self._policy.standpoint(self._owner, person, chat, known.state)
+            if right(standpoint, "memory CHANGE") is not Right.ALLOWED:
+                denied.append(Reason(verdict=Verdict.DENY, rule=GUESTS_DENIED, person=person, chat=chat))
+        return tuple(denied)
 
     async def _untrusted(self) -> str:
         """Return which text of the request none of those who asked wrote; empty when there is none."""

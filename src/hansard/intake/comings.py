@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from hansard.domain.arrivals import Rules
     from hansard.domain.entries_intake import InvitationReceived
+    from hansard.domain.listed import People
     from hansard.domain.notices import Notices
-    from hansard.intake.people import People
     from hansard.ports.channel import Channel, Event
     from hansard.record.api import Record
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from hansard.domain.access import Action, may
 
 if TYPE_CHECKING:
-    from hansard.intake.people import People
+    from hansard.domain.listed import People
     from hansard.ports.channel import Channel, Company
     from hansard.record.api import Record
 

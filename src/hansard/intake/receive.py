@@ -20,6 +20,7 @@ from hansard.domain.access import MAY, Action
 from hansard.domain.arrivals import Arrival, Change, Held, Manner, Outcome, Passing, Rules
 from hansard.domain.chats import check_sender, key_in_chat, message_id_of, parse_key
 from hansard.domain.limits import TITLE_CHARACTERS_MAX
+from hansard.domain.listed import People
 from hansard.domain.messages import Message, Part, Role, Text, TextForm
 from hansard.domain.notices import language
 from hansard.domain.ranks import is_denied
@@ -39,7 +40,6 @@ from hansard.intake.commands import Parsed, names, parse
 from hansard.intake.files import Files, Named
 from hansard.intake.following import may_follow
 from hansard.intake.notices import words_of
-from hansard.intake.people import People
 from hansard.intake.speak import busy_of
 from hansard.ports.channel import EventKind, Reply
 
