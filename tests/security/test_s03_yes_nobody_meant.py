@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked
 from hansard.domain.messages import ToolOutcome
-from hansard.domain.questions import GUESSES_PER_HOUR_MAX, NO_SUCH_QUESTION, TOO_MANY_GUESSES, hash_call
+from hansard.domain.questions import (
+    GUESSES_PER_HOUR_MAX,
+    NO_SUCH_QUESTION,
+    SAID_BEFORE,
+    TOO_MANY_GUESSES,
+    hash_call,
+    is_said_before,
+)
 from hansard.domain.settings import Busy
 from hansard.testing.tools import Counting, tools_by_name
 from tests.engine.stage import PlayedModel, call, stage
 from tests.engine.test_asking import ask_of, drawn, say
 from tests.intake.test_ask_in_chats import ASKS, asked, equip, settled
-from tests.intake.town import ANN, BOB, ROOM, settings_of, town
+from tests.intake.town import ANN, BOB, HOME_OF_ANN, ROOM, settings_of, town
 
 
 async def test_an_ok_to_somebody_else_in_the_room(home: Path) -> None:
@@ -32,6 +41,45 @@ async def test_an_ok_to_somebody_else_in_the_room(home: Path) -> None:
         await here.record.stop_turns(room, "the test is over", queued=True)
         await settled(here, room)
         assert tool.count == 0
+
+
+@pytest.mark.parametrize("words", ["yes", "/yes"])
+async def test_a_yes_that_comes_late(home: Path, words: str) -> None:
+    """A yes that was said before the question was shown, and is received after it, runs nothing; one said then does."""
+    tool = Counting()
+    async with town(home, settings_of(ANN), PlayedModel([call("counting")], ["done"])) as here:
+        equip(here, tool, ASKS._replace(ask_seconds=30))
+        for wake in await here.say("pay the bill"):
+            here.runner.wake(wake.session_id, wake.turn_id)
+        session = await here.session()
+        await asked(here, session)
+        early = here.event(words, ANN, HOME_OF_ANN)
+        here.clock.advance(10)
+        await here.deliver()
+        await here.take(early)
+        assert not [entry for entry in await here.entries(session) if isinstance(entry.body, QuestionAnswered)]
+        assert SAID_BEFORE in await here.notices(session)
+        await here.say(words)
+        await settled(here, session)
+        assert tool.count == 1
+        await here.check()
+
+
+@pytest.mark.parametrize(
+    ("said_at", "shown_at", "before"),
+    [
+        (0, 5_000_000, False),
+        (4_000_000, 5_000_000, True),
+        (5_000_000, 5_900_000, False),
+        (4_998_000, 5_000_000, True),
+        (4_999_000, 4_999_500, False),
+        (6_000_000, 5_000_000, False),
+    ],
+    ids=["unknown", "a second earlier", "in that second", "two milliseconds earlier", "in that millisecond", "later"],
+)
+def test_said_before_shown(said_at: int, shown_at: int, before: bool) -> None:  # noqa: FBT001
+    """A platform's time is as exact as its unit."""
+    assert is_said_before(said_at, shown_at) is before
 
 
 async def test_a_yes_typed_before_the_question_is_drawn(home: Path) -> None:

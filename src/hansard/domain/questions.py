@@ -119,6 +119,16 @@ def may_guess(tried: Pace, now: int) -> bool:
     return tried.within(now, HOUR_MICROSECONDS) < GUESSES_PER_HOUR_MAX
 
 
+def is_said_before(said_at: int, shown_at: int) -> bool:
+    """Return whether something was said before a question was shown; both in microseconds, 0 where nobody knows.
+
+    Platforms count in milliseconds, some in whole seconds: it may have been said at the end of that time. Their clock
+    is not this machine's. Where the two differ, an answer has to be given once more, or with its code.
+    """
+    unit = 1_000_000 if said_at % 1_000_000 == 0 else 1_000
+    return said_at > 0 and said_at + unit <= shown_at
+
+
 def guess_name(person: str) -> str:
     """Return under which name a person's wrong codes are counted."""
     return f"question guessed {person}"
@@ -167,6 +177,10 @@ TOO_MANY_GUESSES: Final = "Too many wrong codes were given. Answer by a reply to
 WHICH_IN_ROOM: Final = "In a room, say which question you mean: /yes CODE or /no CODE, or reply to the question."
 WHICH_OF_TWO: Final = "Several questions wait for your answer, so this answers none: /yes CODE or /no CODE says which."
 NOT_DELIVERED: Final = "The question was not shown here in full when you answered, so it cannot be approved here yet."
+SAID_BEFORE: Final = (
+    "This was said before the question was shown here, so it does not answer it. Say it again, or with the question's "
+    "code: /yes CODE or /no CODE."
+)
 NOT_OFFERED: Final = {
     Scope.SESSION: "A yes for the whole session is not offered for this question. Say yes for this call, or no.",
     Scope.ALWAYS: "Always is not offered for this question. Say yes for this call, or no.",

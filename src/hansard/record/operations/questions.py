@@ -9,7 +9,7 @@ On crash: a question whose turn is gone is answered by nobody.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hansard.domain import entries as e
 from hansard.domain import questions as q
@@ -136,6 +136,8 @@ class Reply(NamedTuple):
     by: str
     is_direct: bool = True
     session_id: str = ""
+    said_at: int = 0
+    """By the platform's clock; 0: nobody knows."""
 
 
 class Judged(NamedTuple):
@@ -185,6 +187,8 @@ def judge_one(tx: Transaction, reply: Reply, question: Open) -> Judged:
         return Judged(told=q.NOT_DELIVERED if is_named else "")
     if not is_named and not is_next(tx, question, reply):
         return Judged()
+    if not (given.about or given.code) and q.is_said_before(reply.said_at, shown_at(tx, question, reply.chat)):
+        return Judged(told=q.SAID_BEFORE)
     if given.scope in {Scope.SESSION, Scope.ALWAYS} and given.scope not in question.body.scopes:
         return Judged(told=q.NOT_OFFERED[given.scope])
     return Judged(question)
@@ -265,11 +269,34 @@ def is_shown(tx: Transaction, question: Open, chat: str) -> bool:
     return words == len(join_text(body.parts).encode()) and len({each.file for each in sent} - {0}) == files
 
 
-def is_next(tx: Transaction, question: Open, reply: Reply) -> bool:
-    """Return whether a person has said nothing else to the agent since the question was shown to them."""
+def entries_since(tx: Transaction, question: Open) -> list[tuple[Any, ...]]:
+    """Return what came after a question in its session: rows of `read_entries`."""
     journal, _ = tx.session(question.session_id)
     bounds = (journal.entry_key(question.seq), journal.entry_key(journal.head_seq))
-    rows = tx.rows(SQL.read_entries, (*bounds, SINCE_ENTRIES_MAX))
+    return tx.rows(SQL.read_entries, (*bounds, SINCE_ENTRIES_MAX))
+
+
+def shown_at(tx: Transaction, question: Open, chat: str) -> int:
+    """Return when the whole question was shown in a chat, by this machine's clock."""
+    prefix = delivery_prefix(question.body.message_id, chat)
+    moves = [
+        (at, e.decode_body(kind, version, data))
+        for _, _, kind, version, _, at, data in entries_since(tx, question)
+        if kind == "delivery.moved"
+    ]
+    return max((at for at, body in moves if is_sent(body, prefix)), default=0)
+
+
+def is_sent(body: e.Body, prefix: str) -> bool:
+    """Return whether an entry says that a delivery was sent whose id begins so."""
+    if not isinstance(body, e.DeliveryMoved) or body.state is not DeliveryState.SENT:
+        return False
+    return body.delivery_id.startswith(prefix)
+
+
+def is_next(tx: Transaction, question: Open, reply: Reply) -> bool:
+    """Return whether a person has said nothing else to the agent since the question was shown to them."""
+    rows = entries_since(tx, question)
     prefix = delivery_prefix(question.body.message_id, reply.chat)
     has_spoken = len(rows) == SINCE_ENTRIES_MAX
     for _, _, kind, version, _, _, data in rows:

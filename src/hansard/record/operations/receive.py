@@ -159,7 +159,9 @@ def take_answer(tx: Transaction, arrival: Arrival, given: Given, rules: Rules) -
 
     It is a notice of the person, in the session that asked: the model is not given it.
     """
-    reply = Reply(given, arrival.identity, arrival.chat, arrival.identity, is_direct=arrival.is_direct)
+    said_at = arrival.message.at_microseconds
+    who = arrival.identity
+    reply = Reply(given, who, arrival.chat, who, is_direct=arrival.is_direct, said_at=said_at)
     judged = judge(tx, reply)
     if judged.is_answer:
         pass
