@@ -111,7 +111,7 @@ async def room_of_two(synapse: Synapse, home: Path, folder: Path, *, encrypted: 
     settings = Settings(
         model=f"scripted:{write_rounds(folder / 'script')}",
         channels=Channels(matrix=Matrix(user_id=account.user_id, allow=(f"*:{SERVER_NAME}",))),
-        tools=Tools(ask_seconds=60),
+        tools=Tools(ask_seconds=600),
     )
     errors: list[BaseException] = []
     stop = asyncio.Event()

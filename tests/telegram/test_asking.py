@@ -89,7 +89,7 @@ async def playing(home: Path, folder: Path) -> AsyncIterator[Play]:
         settings = Settings(
             model=f"scripted:{write_rounds(folder / 'script')}",
             channels=Channels(telegram=Telegram(enabled=True, base_url=api.url, allow=(str(ann), str(bob)))),
-            tools=Tools(ask_seconds=120),
+            tools=Tools(ask_seconds=600),
         )
         async with (
             open_app(home, settings, {}, lambda _, error: errors.append(error)) as app,
