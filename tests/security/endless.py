@@ -5,9 +5,9 @@ It stops when the client hangs up, and counts what it sent until then.
 
 from __future__ import annotations
 
-import gzip
 import json
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -34,6 +34,13 @@ def arguments() -> Iterator[bytes]:
     yield from repeat(chat({"tool_calls": [{"index": 0, "function": {"arguments": PIECE}}]}))
 
 
+def packed() -> Iterator[bytes]:
+    """Give one gzip stream that unpacks to a thousand times as much."""
+    packer = zlib.compressobj(wbits=31)
+    while True:
+        yield packer.compress(b"\0" * (64 * MIB)) + packer.flush(zlib.Z_SYNC_FLUSH)
+
+
 def bodies(kind: str) -> Iterator[bytes]:
     """Give the body of an answer of a kind, without end."""
     if kind == "arguments":
@@ -45,7 +52,7 @@ def bodies(kind: str) -> Iterator[bytes]:
     if kind == "lines":
         return repeat(b"data: " + PIECE.encode() + b"\n")
     if kind in {"packed", "packed-events"}:
-        return repeat(gzip.compress(b"\0" * (16 * MIB)))
+        return packed()
     return iter((b"data: ", *repeat(PIECE.encode(), SENT_BYTES_MAX // len(PIECE))))
 
 

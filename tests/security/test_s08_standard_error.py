@@ -13,7 +13,11 @@ import pytest
 
 from hansard.app.logs import log_as_json
 from hansard.cli.gateway import report
-from hansard.tools.mcp import ServerTrouble
+from hansard.domain.settings_agent import McpServer
+from hansard.tools.confined import NOT_CONFINED
+from hansard.tools.mcp import McpServers, ServerTrouble
+from tests.acceptance.fresh_desk import Desk
+from tests.acceptance.fresh_terminal import needs_tmux
 
 PASSWORD = "hunter2-in-standard-error"  # noqa: S105 - what must not be shown
 
@@ -52,13 +56,38 @@ def test_last_words_stay_out_of_the_record(tmp_path: Path, program: str) -> None
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False, stdin=subprocess.DEVNULL)
     assert PASSWORD in done.stderr
     assert "\x1b" not in done.stderr
-    assert "hansard: the server of tools t failed" in done.stderr
+    assert "hansard: the server of tools t: " in done.stderr
     assert PASSWORD not in done.stdout
     recorded = [path for path in home.rglob("*") if path.is_file() and path.name != "config.toml"]
     assert any(b"Look." in path.read_bytes() for path in recorded)
     assert not [path for path in recorded if PASSWORD.encode() in path.read_bytes()]
     logs = "".join(path.read_text() for path in home.rglob("*.jsonl"))
     assert "The tools of t are missing" in logs or "The server t failed" in logs
+
+
+@needs_tmux
+async def test_in_a_terminal(tmp_path: Path) -> None:
+    """They are on the screen and not in the record. Keys in the environment change nothing about the terminal."""
+    desk = Desk(tmp_path)
+    desk.script({"text": "You said: {last}"}, {"text": "One two three.", "stall": {"after_pieces": 2}})
+    desk.home.mkdir(parents=True, mode=0o700)
+    (desk.home / "config.toml").write_text(
+        f"[mcp.t]\ncommand = {json.dumps(sys.executable)}\nargs = ['-c', {json.dumps(DIES_AT_ONCE)}]\n"
+    )
+    with desk.shell(OPENAI_API_KEY="sk-of-a-person") as shell:
+        shell.type("hansard")
+        shell.see("record: in order")
+        shell.type("Hello.")
+        shell.see(PASSWORD)
+        shell.see("You said: Hello.")
+        shell.keys("H", "e", "l", "l", "p", "BSpace", "o", "!", "Enter")
+        shell.see("One two")
+        shell.keys("C-c")
+        shell.see("interrupted")
+        shell.keys("C-d")
+        assert shell.prompt() == 0
+    assert PASSWORD not in "".join(path.read_text() for path in desk.home.rglob("*.jsonl"))
+    assert "Hello!" in "".join(path.read_text() for path in desk.home.rglob("*.jsonl"))
 
 
 def test_the_gateway_logs_them() -> None:
@@ -73,5 +102,16 @@ def test_the_gateway_logs_them() -> None:
         root.handlers = handlers
         root.setLevel(level)
     line = json.loads(stream.getvalue())
-    assert (line["event"], line["server"]) == ("a server of tools failed", "t")
+    assert (line["event"], line["server"]) == ("a server of tools has trouble", "t")
     assert PASSWORD in line["why"]
+
+
+async def test_a_program_that_is_not_confined_is_told() -> None:
+    """Where the system cannot confine a program, it runs, and the log and the terminal say so."""
+    program = f"import sys; print({NOT_CONFINED!r}, file=sys.stderr, flush=True)\n{DIES_WHEN_CALLED}"
+    troubles: list[ServerTrouble] = []
+    settings = McpServer(command=sys.executable, args=("-c", program), start_seconds_max=120)
+    servers = McpServers({"t": settings}, {}, {}, tell=troubles.append)
+    assert await servers.prepare() == []
+    await servers.close()
+    assert [trouble.why for trouble in troubles] == [NOT_CONFINED]

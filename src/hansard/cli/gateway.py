@@ -43,7 +43,7 @@ logger = logging.getLogger("hansard.gateway")
 def report(session_id: str, error: BaseException) -> None:
     """Log what went wrong in a turn beyond its own failure, which is in the record."""
     if isinstance(error, ServerTrouble):
-        log(logger, logging.WARNING, "a server of tools failed", server=error.server, why=error.why)
+        log(logger, logging.WARNING, "a server of tools has trouble", server=error.server, why=error.why)
         return
     log(logger, logging.WARNING, "a turn had trouble", session=session_id, **error_fields(error))
 

@@ -35,9 +35,7 @@ RIGHT_TRUNCATE = 1 << 14
 
 EXIT_NOT_STARTED = 127
 
-NOT_CONFINED = (
-    "hansard: this system offers neither user namespaces nor Landlock, so this program can read the files of Hansard"
-)
+NOT_CONFINED = "this system has neither user namespaces nor Landlock, so this program can read the home of Hansard"
 
 
 class PathBeneath(ctypes.Structure):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from hansard.domain.bounds import AnswerRefused
 from hansard.domain.tools import ToolOutput
+from hansard.tools.confined import NOT_CONFINED
 from hansard.tools.mcp_results import output_of
 from hansard.tools.mcp_specs import read_tool
 from hansard.tools.mcp_ways import STDERR_CHARACTERS, LastWords, address_streams, program_streams
@@ -47,10 +48,10 @@ class McpError(Exception):
 
 
 class ServerTrouble(Exception):
-    """Why a server failed, with its own last words: for the log and the terminal, never for a chat or the record."""
+    """What is wrong with a server, with its own last words: for the log and the terminal, for no chat and no record."""
 
     def __init__(self, server: str, why: str) -> None:
-        super().__init__(f"the server of tools {server} failed: {why}")
+        super().__init__(f"the server of tools {server}: {why}")
         self.server = server
         self.why = why
 
@@ -98,6 +99,7 @@ class Server:
         self._settings = settings
         self._around = surroundings
         self._last_words = ""
+        self._words: LastWords | None = None
         self._lock = asyncio.Lock()
         self._session: ClientSession | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -150,6 +152,7 @@ class Server:
                 self.tools = {known.spec.name: McpTool(self, known) for known in await list_tools(self._name, session)}
                 if not ready.done():
                     ready.set_result(session)
+                self._tell_unconfined()
                 await leave.wait()
         except Exception as error:  # noqa: BLE001  # boundary: tool call
             if not ready.done():
@@ -166,10 +169,16 @@ class Server:
     def _hear_last_words(self) -> Iterator[TextIO]:
         """Give the file for a program's standard error. Its end is known once the program has ended."""
         with LastWords() as words:
+            self._words = words
             try:
                 yield words.file
             finally:
                 self._last_words = words.read_rest()
+
+    def _tell_unconfined(self) -> None:
+        """Say so when the system offered no way to confine a program that runs now."""
+        if self._words is not None and self._around.tell is not None and NOT_CONFINED in self._words.read_rest():
+            self._around.tell(ServerTrouble(self._name, NOT_CONFINED))
 
     def _failed(self, why: str, detail: str = "") -> McpError:
         """Note a failure: the next start waits, longer each time. Details and last words are for the log alone."""
