@@ -3,8 +3,10 @@
 It knows Hansard's promises and none of its code. From the configuration, an export with facts and what a witness saw
 it derives:
 
+    every turn has recorded who asked for it, and nobody who did not
     every tool that ran was allowed to each person who asked for its turn; for nobody, nothing runs
     what needs a yes ran after one: of a person who asked, where they asked, after the question was shown there
+    while a model was told words of others, imports or results of other servers, a tool that minds needs a yes
     in a room a yes is given to the question itself: a command, a reply, a reaction or a button
     every word stays where it belongs: with its person, in its room, with one person in a room (L11)
     who is barred is shown nothing; who may not talk leaves no word behind
@@ -65,6 +67,7 @@ class Oracle:
     def judge(self) -> list[Finding]:
         """Look at everything."""
         self._judge_calls()
+        self._judge_askers()
         self._judge_words()
         for event in self.witnessed.of("shown"):
             self._judge_post(event)
@@ -84,7 +87,7 @@ class Oracle:
             tokens = TOKEN.findall(self.export.text(session_id, fact["id"]))
             event = next((self.witnessed.tokens[token] for token in tokens if token in self.witnessed.tokens), None)
         if event is None and not fact["body"].get("chat") and self.export.sessions[session_id]["source"] == "cli":
-            text = self.export.text(session_id, fact["id"])
+            text = self.export.first_text(session_id, fact["id"])
             typed = [each for each in self.witnessed.of("typed") if each["text"].strip() == text.strip()]
             earlier = [each for each in typed if each["at"] <= fact["at_microseconds"]]
             event = earlier[-1] if earlier else None
@@ -96,6 +99,40 @@ class Oracle:
         steered = [fact for fact in turn.steered if fact["seq"] < call.seq]
         found = [self.author(call.session_id, fact) for fact in (*turn.answers, *turn.callers, *steered)]
         return list(dict.fromkeys(who for who in found if who is not None))
+
+    def recorded_askers(self, call: Call) -> list[Who]:
+        """Return everybody who asked for the turn of a call, by what is recorded."""
+        turn = self.turns[call.session_id].get(call.turn_id, Turn())
+        by = [(each["person"], each.get("chat", "")) for each in turn.by if each["seq"] < call.seq]
+        return [self._recorded(*each) for each in dict.fromkeys(by)]
+
+    def _recorded(self, person: str, chat: str) -> Who:
+        """Return somebody who asked, as Hansard recorded it."""
+        if not chat:
+            return Who(TERMINAL, "", is_direct=True)
+        is_direct = any(event["is_direct"] for event in self.witnessed.said if event["chat"] == chat)
+        return Who(person, chat, is_direct=is_direct)
+
+    def _judge_askers(self) -> None:
+        """Who asked for a turn is recorded with it, and nobody who did not."""
+        for session_id, turns in self.turns.items():
+            for turn_id, turn in turns.items():
+                if not turn.has_begun:
+                    continue
+                recorded = {(each["person"], each.get("chat", "")) for each in turn.by}
+                said = [self.author(session_id, fact) for fact in turn.answers]
+                asked = [self.author(session_id, fact) for fact in (*turn.callers, *turn.steered)]
+                must = {self._name(who) for who in ([*asked] if turn.is_again else [*asked, *said]) if who is not None}
+                late = [self.author(session_id, fact) for fact in turn.late]
+                may = {self._name(who) for who in (*asked, *said, *late) if who is not None}
+                for person, chat in must - recorded:
+                    self.find("asker left out", f"{person} in {chat} asked for turn {turn_id} of {session_id}")
+                for person, chat in recorded - may:
+                    self.find("asker made up", f"{person} in {chat} never asked for turn {turn_id} of {session_id}")
+
+    def _name(self, who: Who) -> tuple[str, str]:
+        """Return somebody as Hansard records who asked."""
+        return (f"person:{self.config.terminal}", "") if who.account == TERMINAL else (who.account, who.chat)
 
     # Tools.
 
@@ -131,15 +168,46 @@ class Oracle:
         where = f"{call.tool} in turn {call.turn_id} of {call.session_id}"
         if not askers:
             self.find("nobody asked", f"{where} ran, and nobody asked for it")
+        known = {self._name(who) for who in askers}
+        askers += [who for who in self.recorded_askers(call) if self._name(who) not in known]
         verdict = "allow"
         for who in askers:
-            rank = self.people.rank(who, call.ran["at"])
-            does = self.config.rule_for(call.tool, who)["do"] if rank not in {"barred", "stranger"} else "deny"
+            does = self._verdict(call, who, askers)
             if does == "deny":
+                rank = self.people.rank(who, call.ran["at"])
                 self.find("not permitted", f"{where} ran, and {who.account} ({rank}), who asked, may not")
             verdict = max(verdict, does, key=STRICTNESS.index)
         if verdict == "ask":
             self._judge_answer(call, askers, where)
+
+    def _verdict(self, call: Call, who: Who, askers: list[Who]) -> str:
+        """Return what becomes of a call, as far as one of those who asked for it goes."""
+        if self.people.rank(who, call.ran["at"]) in {"barred", "stranger"}:
+            return "deny"
+        rule = self.config.rule_for(call.tool, who)
+        is_foreign = call.tool.startswith("mcp__") and who.room != "" and not rule.get("reads_only")
+        minds = rule["do"] == "allow" and (rule.get("untrusted") == "ask" or is_foreign)
+        return "ask" if minds and self._untrusted(call, askers) else str(rule["do"])
+
+    def _untrusted(self, call: Call, askers: list[Who]) -> str:
+        """Return which text that nobody of those who asked wrote is in the request that led to a call."""
+        people = set().union(*(self.people.circle(self.config.person(who.account), call.ran["at"]) for who in askers))
+        foreign = {part["id"] for part in self._parts("tool_call") if part["name"].startswith("mcp__")}
+        for session_id, fact in self.export.told(call.session_id, call.seq):
+            if fact["body"].get("imported"):
+                return f"{fact['id']} was imported"
+            if fact["body"]["role"] == "user":
+                who = self.author(session_id, fact)
+                if who is None or self.config.person(who.account) not in people:
+                    return f"{fact['id']} is somebody else's"
+            for part in self.export.messages.get((session_id, fact["id"]), {}).get("parts", ()):
+                is_result = part["type"] == "tool_result" and part.get("outcome", "ok") != "not_started"
+                if is_result and part["call_id"] in foreign:
+                    return f"{fact['id']} is a result of another server's tool"
+        return ""
+
+    def _parts(self, kind: str) -> list[Line]:
+        return [part for line in self.export.messages.values() for part in line["parts"] if part["type"] == kind]
 
     def _judge_answer(self, call: Call, askers: list[Who], where: str) -> None:
         """A call that needs a yes had one before it ran."""
@@ -168,6 +236,8 @@ class Oracle:
         if self.people.rank(who, said["at"]) in {"barred", "stranger"}:
             self.find("wrong person", f"{where} ran by the yes of {who.account}, who may not talk")
         message_id = asked["body"]["message_id"]
+        if call.ran["nonce"] not in self.export.first_text(call.session_id, message_id):
+            self.find("another call", f"{where} ran by a yes of {who.account} to a question about another call")
         if not self._was_shown(message_id, who):
             self.find("not shown", f"{where} ran by a yes of {who.account} that was said before the question was shown")
         if not who.is_direct and not is_meant(said["text"]):
@@ -181,7 +251,7 @@ class Oracle:
             earlier = [
                 each
                 for each in facts.values()
-                if each["seq"] < answered["seq"] and "/yes" in self.export.text(session_id, each["id"])
+                if each["seq"] < answered["seq"] and "/yes" in self.export.first_text(session_id, each["id"])
             ]
             fact = earlier[-1] if earlier else None
         return None if fact is None else self.author(session_id, fact)
@@ -240,7 +310,7 @@ class Oracle:
             return False
         if not self.config.is_per_person:
             return not person
-        return bool(person) and self.people.owner(f"person:{person}") == self.config.person(who.account)
+        return bool(person) and self.config.person(person) == self.config.person(who.account)
 
     def _judge_post(self, event: Line) -> None:
         """Judge what a chat was shown."""
@@ -252,7 +322,8 @@ class Oracle:
         is_direct = len(members) == 1
         viewer = Who(members[0] if is_direct else "", event["chat"], is_direct=is_direct, n=event["n"])
         if is_direct:
-            rank = self.people.rank(viewer, event["at"])
+            # A post that was on its way already cannot be called back.
+            rank = self.people.rank(viewer, event["begun_at"])
             if rank == "barred":
                 self.find("barred", f"{viewer.account} is barred, and was shown {event['text']!r}")
             if rank == "stranger" and session_id:
@@ -265,7 +336,7 @@ class Oracle:
             origin = self._origins.get(token)
             owner = self.export.sessions[origin]["owner"] if origin else ""
             if viewer.is_direct:
-                is_own = self.may_see(viewer, owner, event["at"])
+                is_own = self.may_see(viewer, owner, int(event.get("begun_at") or event["at"]))
             else:
                 shown_in = self.export.sessions[session_id]["owner"] if session_id else ""
                 is_own = owner == shown_in and place_of(viewer.chat) == owner.split(":", 2)[-1].partition(":person:")[0]

@@ -107,6 +107,33 @@ class Export:
         parts += [part for change in line.get("changes", ()) for part in change.get("parts") or ()]
         return "\n".join(part["text"] for part in parts if part["type"] == "text")
 
+    def first_text(self, session_id: str, message_id: str) -> str:
+        """Return the words that a message was said with, whatever it was edited to later."""
+        line = self.messages.get((session_id, message_id), {})
+        return "\n".join(part["text"] for part in line.get("first") or line.get("parts", ()) if part["type"] == "text")
+
+    def told(self, session_id: str, before: int) -> list[tuple[str, Line]]:
+        """Return the messages that a model can be told in a session at a moment, each with the session it is from.
+
+        A fork begins with what its parent had.
+        """
+        found: list[tuple[str, Line]] = []
+        made = self.of_session(session_id, "session.created")
+        body = made[0]["body"] if made else {}
+        if body.get("link") == "fork":
+            found = self.told(body["parent_id"], min(before, body.get("at", 0) + 1))
+        undone: set[str] = set()
+        for fact in self.of_session(session_id, "message.added", "messages.undone", "messages.restored"):
+            if fact["seq"] >= before:
+                break
+            if fact["kind"] == "message.added":
+                found.append((session_id, fact))
+            elif fact["kind"] == "messages.undone":
+                undone |= set(fact["body"]["message_ids"])
+            else:
+                undone -= set(fact["body"]["message_ids"])
+        return [each for each in found if each[1]["id"] not in undone]
+
     def deliveries(self) -> dict[str, tuple[str, Line]]:
         """Return every delivery by its id, with the session that it was made in; an empty one is the home."""
         return {
@@ -183,9 +210,12 @@ class People:
         person = self._config.person(who.account)
         state = ""
         for event in self._access:
-            if event["at"] <= at and self._config.person(event["account"]) == person:
-                is_own = event["what"] == "revoked" or event["account"] == who.account
-                state = event["what"] if is_own else state
+            if event["at"] > at:
+                break
+            # Barring bars the person, on every account; allowing lets one account in.
+            barred = self.circle(self._config.person(event["account"]), event["at"])
+            is_meant = person in barred if event["what"] == "revoked" else event["account"] == who.account
+            state = event["what"] if is_meant else state
         if state == "revoked":
             return "barred"
         server = f"*:{who.account.partition(':')[2]}"

@@ -12,11 +12,16 @@ class Turn:
         """Nobody is known yet."""
         self.answers: list[Line] = []
         """What was said and waited when the turn began; where nothing did, what the turn before it answered."""
+        self.has_begun = False
+        self.is_again = False
+        """Whether nothing waited, so that the turn answers again what was answered before."""
         self.callers: list[Line] = []
         """Commands that ask for a turn."""
         self.steered: list[Line] = []
+        self.late: list[Line] = []
+        """What was said into the turn before it, and may have come too late for that."""
         self.by: list[Line] = []
-        """Who asked, as Hansard recorded it."""
+        """Who asked, as Hansard recorded it, and with which entry."""
 
 
 class Reading:
@@ -29,7 +34,11 @@ class Reading:
         answered = export.of_session(session_id, "question.answered")
         self._answers = {fact["body"].get("message_id") for fact in answered}
         self._waiting: dict[str, Line] = {}
+        self._commands: list[Line] = []
+        """Commands of which it is not known yet whether a turn is queued for them."""
         self._callers: list[Line] = []
+        self._late: list[Line] = []
+        """What was said into the running turn: it may come too late, and then the next one answers it."""
         self._before: list[Line] = []
         self._undone: set[str] = set()
         self.turns: dict[str, Turn] = {}
@@ -44,11 +53,16 @@ class Reading:
         elif kind == "messages.restored":
             self._undone -= set(body["message_ids"])
         elif kind in {"turn.queued", "turn.asked"}:
-            self._turn(body["turn_id"]).by += body.get("by") or []
+            self._turn(body["turn_id"]).by += [{**each, "seq": fact["seq"]} for each in body.get("by") or []]
+            self._callers += self._commands
+            self._commands = []
         elif kind == "turn.steered" and body["message_id"] in self._waiting:
-            self._turn(body["turn_id"]).steered.append(self._waiting.pop(body["message_id"]))
+            self._late.append(self._waiting.pop(body["message_id"]))
+            self._turn(body["turn_id"]).steered.append(self._late[-1])
+        elif kind == "turn.ended" and not self._turn(body["turn_id"]).has_begun:
+            self._callers = []  # a command was stopped before its turn began; words that were said still wait
         elif kind == "turn.started" and not body.get("purpose"):
-            self._started(self._turn(body["turn_id"]), body)
+            self._started(self._turn(body["turn_id"]), fact)
 
     def _turn(self, turn_id: str) -> Turn:
         return self.turns.setdefault(turn_id, Turn())
@@ -59,16 +73,20 @@ class Reading:
         is_asking = body["role"] == "user" and not body.get("observed") and fact["id"] not in self._answers
         if is_asking:
             self._waiting[fact["id"]] = fact
-        text = self._export.text(self._session_id, fact["id"]).rstrip()
+        text = self._export.first_text(self._session_id, fact["id"]).rstrip()
         if body["role"] == "notice" and text.endswith("/retry"):
-            self._callers.append(fact)
+            self._commands.append(fact)
+        elif body["role"] == "notice" and not body.get("author"):
+            self._commands = []  # the reply: it was refused, or asked for nothing
 
-    def _started(self, turn: Turn, body: Line) -> None:
-        waiting = [fact for fact in self._waiting.values() if fact["id"] not in self._undone]
-        turn.answers = waiting or [fact for fact in self._before if fact["id"] not in self._undone]
-        turn.callers = self._callers
-        turn.by += body.get("by") or []
-        self._before, self._waiting, self._callers = turn.answers, {}, []
+    def _started(self, turn: Turn, started: Line) -> None:
+        said = ([*self._waiting.values()], self._late, self._before)
+        left = [[fact for fact in facts if fact["id"] not in self._undone] for facts in said]
+        turn.answers = next((facts for facts in left if facts), [])
+        turn.has_begun, turn.is_again = True, not left[0]
+        turn.callers, turn.late = self._callers, self._late
+        turn.by += [{**each, "seq": started["seq"]} for each in started["body"].get("by") or []]
+        self._before, self._waiting, self._callers, self._late = turn.answers, {}, [], []
 
 
 def read_turns(export: Export, session_id: str) -> dict[str, Turn]:

@@ -17,7 +17,8 @@ from hansard.engine.turns import Agent
 from hansard.ports.channel import Batch, Event, Post
 from hansard.ports.model import Model
 from hansard.testing import RecordingChannel
-from tests.security.world import ACCOUNTS, TAG, Obedient, Setup, WatchedPlatform, WatchedTool, World, yes_in
+from tests.security.cast import TAG, Obedient, WatchedPlatform, WatchedTool
+from tests.security.world import ACCOUNTS, Setup, World, until, yes_in
 
 ROOM = f"matrix:room:!room{len(ACCOUNTS) + 1}:example.org"
 Scenario = Callable[[World], Awaitable[object]]
@@ -107,10 +108,28 @@ async def meant_yes(world: World) -> None:
 
 async def yes_before_it_is_seen(world: World) -> None:
     """Ann says yes before anything is shown to her."""
+    await world.say("ann", "direct", "/stop")
     world.platform.flows.clear()
+    blocked = world.platform.blocked
     await world.ask("ann", "direct", "pay")
+    await until(lambda: world.platform.blocked > blocked)
+    while world.platform.delayed and await world.app.record.outbox.waiting("matrix"):  # noqa: ASYNC110 - no bell
+        await asyncio.sleep(0.005)
     await world.say("ann", "direct", "yes")
     world.platform.flows.set()
+    await world.calm()
+
+
+async def yes_that_is_late(world: World) -> None:
+    """Ann says yes before the question is shown to her; the agent hears of it when it is."""
+    await world.say("ann", "direct", "/stop")
+    world.platform.flows.clear()
+    await world.ask("ann", "direct", "pay")
+    world.platform.hears.clear()
+    await world.say("ann", "direct", "yes", calm=False)
+    world.platform.flows.set()
+    await until(lambda: any("May I run" in text for _, text in world.platform.seen(world.direct["ann"])))
+    world.platform.hears.set()
     await world.calm()
 
 

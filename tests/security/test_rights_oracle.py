@@ -9,7 +9,7 @@ import pytest
 
 from tests.security import oracle, oracle_story, oracle_turns
 from tests.security.oracle import Finding, judge
-from tests.security.planted import PLANTED, Planted, Scenario
+from tests.security.planted import PLANTED, SCENARIOS, Planted, Scenario
 from tests.security.world import Setup, World
 
 
@@ -28,6 +28,12 @@ async def test_a_planted_mistake_is_found(home: Path, planted: Planted) -> None:
     """The oracle names what is wrong."""
     findings = await play(home, planted.setup, planted.scenario)
     assert planted.found in {finding.rule for finding in findings}, findings
+
+
+@pytest.mark.parametrize("rooms", ["shared", "per_person"])
+async def test_without_a_mistake_nothing_is_found(home: Path, rooms: str) -> None:
+    """People do all of the same, and Hansard is as it is."""
+    assert await play(home, Setup(rooms=rooms), *SCENARIOS) == []
 
 
 def test_every_mistake_is_another() -> None:

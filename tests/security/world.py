@@ -11,9 +11,8 @@ import asyncio
 import itertools
 import json
 import re
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,44 +23,24 @@ from hansard.app.wiring import App, open_app
 from hansard.cli.talk import Talk
 from hansard.delivery.sending import Pace
 from hansard.domain.entries import Chunk, Entry
-from hansard.domain.messages import Message, ToolCall
-from hansard.domain.requests import (
-    Called,
-    Delta,
-    Finished,
-    FinishReason,
-    ModelEvent,
-    Request,
-    Rules,
-    ToolSpec,
-    UserSaid,
-)
+from hansard.domain.messages import Message
 from hansard.domain.settings import Busy
 from hansard.engine.turns import Agent
 from hansard.intake.speak import speak
 from hansard.interop.jsonl import JsonlExport, home_facts, import_file
 from hansard.interop.transcripts import all_sessions, parents_first
-from hansard.ports.channel import Post
 from hansard.ports.model import Model
 from hansard.testing import Platform, RecordingChannel
+from tests.security.cast import TOOLS, Obedient, WatchedPlatform, WatchedTool, Witness
 
 AGENT = "@agent:example.org"
 ACCOUNTS = {name: f"@{name}:example.org" for name in ("ann", "ann2", "bob", "bob2", "carl", "gus", "sam", "mal")}
 PLACES = ("direct", "room", "thread", "den")
-TOOLS = {
-    "pay": "mcp__bank__pay",
-    "read": "mcp__web__read",
-    "note": "note",
-    "look": "look",
-    "search": "session_search",
-}
-TOKEN = re.compile(r"\bw\d+x\b")
-TAG = re.compile(r"#(\w+)")
 CODE = re.compile(r"/link ([a-z0-9]{4}-[a-z0-9]{4})\b")
 YES_CODE = re.compile(r"/yes ([a-z0-9]{4}(?:-[a-z0-9]{4})?)\b")
 WAIT_SECONDS_MAX = 120.0
-QUIET_SECONDS = 0.02
-"""Where a turn waits for an answer: how long nothing must have been recorded until the next step is made."""
+QUIET_SECONDS = 0.005
+"""How often to look when nothing is recorded."""
 
 PACE = Pace(down_seconds_min=0.02, down_seconds_max=0.2, heal_seconds=0.05, full_look_seconds=0.5)
 TIMING = Timing(drain_seconds=0.0, flush_seconds=2, pace=PACE)
@@ -142,94 +121,6 @@ class Evidence(NamedTuple):
     witness: list[dict[str, Any]]
 
 
-class Witness:
-    """What really happened, numbered in its order."""
-
-    def __init__(self) -> None:
-        """Nothing happened yet."""
-        self.events: list[dict[str, Any]] = []
-
-    def write(self, what: str, **fields: object) -> None:
-        """Write down what happened."""
-        at = time.time_ns() // 1000
-        self.events.append({"n": len(self.events), "at": at, "what": what, **fields})
-
-
-class WatchedPlatform(Platform):
-    """A platform of which the witness sees every post, and everything that people do."""
-
-    def __init__(self, witness: Witness) -> None:
-        """Begin without rooms."""
-        super().__init__()
-        self.witness = witness
-        self.flows = asyncio.Event()
-        """Whether posts get through; otherwise they wait."""
-        self.flows.set()
-        self.delayed: list[asyncio.Task[str]] = []
-
-    async def post(self, account: str, post: Post) -> str:
-        """Show a post."""
-        await self.flows.wait()
-        event_id = await super().post(account, post)
-        members = sorted(self.room(post.chat).members - {account})
-        shown = {"chat": post.chat, "text": post.markdown, "key": post.key, "event_id": event_id, "edits": post.edits}
-        self.witness.write("shown", members=members, **shown)
-        return event_id
-
-
-class Obedient:
-    """A model that calls every tool which the last words name (`#pay`), and says every token that it was given."""
-
-    name = "obedient"
-    uses_tools = True
-    rules = Rules()
-
-    def __init__(self) -> None:
-        """Nothing was asked yet."""
-        self._numbers = itertools.count(1)
-        self.requests: list[Request] = []
-
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
-        """Call, or tell."""
-        self.requests.append(request)
-        last = request.messages[-1]
-        tags = TAG.findall(last.text) if isinstance(last, UserSaid) else []
-        if tags:
-            for tag in tags[:3]:
-                number = next(self._numbers)
-                arguments = {"query": "harbour"} if tag == "search" else {"text": f"nonce-{number}"}
-                name = TOOLS.get(tag, tag)
-                yield Called(ToolCall(id=f"call-{number}", name=name, arguments=json.dumps(arguments)))
-            yield Finished(reason=FinishReason.TOOLS)
-            return
-        known = sorted(set(TOKEN.findall(f"{request.system} {request.messages}")))
-        yield Delta(f"I know {' '.join(known) or 'nothing'}.")
-        yield Finished()
-
-    async def close(self) -> None:
-        """Nothing is held."""
-
-
-class WatchedTool:
-    """A tool of which the witness sees every run."""
-
-    repeatable = False
-
-    def __init__(self, name: str, witness: Witness) -> None:
-        """Nobody has called it yet."""
-        self.spec = ToolSpec(
-            name=name,
-            description="A tool.",
-            parameters='{"type":"object","properties":{"text":{"type":"string"}}}',
-        )
-        self._witness = witness
-
-    async def run(self, arguments: dict[str, object]) -> str:
-        """Be seen."""
-        self._witness.write("ran", tool=self.spec.name, nonce=arguments.get("text", ""))
-        return "done"
-
-
 class World:
     """Hansard, people, and what they can do to it."""
 
@@ -250,6 +141,8 @@ class World:
         """Events that can be edited: (chat, account, id)."""
         self.forged = ""
         """The session that was forged last."""
+        self._read: dict[str, tuple[bool, int]] = {}
+        """How far each session was read, and whether a turn waits there for an answer."""
         self.errors: list[BaseException] = []
         self.stop = asyncio.Event()
         self.app: App
@@ -308,18 +201,33 @@ class World:
                 while True:
                     woken.clear()
                     received = await record.cursor("matrix", AGENT) == self.platform.cursor
-                    waits = bool(await record.queued_turns())
-                    busy = self.app.runner.busy
-                    if received and not waits and not busy and not await record.outbox.waiting("matrix"):
+                    if received and await self._is_still():
                         break
-                    try:
+                    with suppress(TimeoutError):
                         async with asyncio.timeout(QUIET_SECONDS):
                             await woken.wait()
-                    except TimeoutError:
-                        is_shown = not self.platform.flows.is_set() or not await record.outbox.waiting("matrix")
-                        if received and is_shown and (busy or not self.platform.flows.is_set()):
-                            break
         await self.talk.caught_up()
+
+    async def _is_still(self) -> bool:
+        """Return whether nothing runs but what waits for an answer, and nothing waits to be shown that could be."""
+        record = self.app.record
+        if await record.queued_turns() or self.app.runner.busy:
+            asking = await self._asking()
+            waits = {turn.session_id for turn in await record.queued_turns()}
+            if self.app.runner.running != len(asking) or waits - asking:
+                return False
+        return not self.platform.flows.is_set() or not await record.outbox.waiting("matrix")
+
+    async def _asking(self) -> set[str]:
+        """Return the sessions in which a turn waits for an answer."""
+        for session in await all_sessions(self.app.record):
+            asks, seq = self._read.get(session.id, (False, 0))
+            for entry in await self.app.record.read_entries(session.id, seq):
+                if entry.kind in {"question.asked", "question.answered", "turn.ended"}:
+                    asks = entry.kind == "question.asked"
+                seq = entry.seq
+            self._read[session.id] = (asks, seq)
+        return {session_id for session_id, (asks, _) in self._read.items() if asks}
 
     # What people do.
 
@@ -354,6 +262,10 @@ class World:
         """Somebody says new words that name tools."""
         words = " ".join(["harbour", self.token(), *(f"#{tag}" for tag in tags)])
         return await self.say(name, place, words, calm=calm)
+
+    async def answer(self, name: str, place: str, text: str) -> None:
+        """Somebody says yes or no; `{yes}` is the command to the question that was shown last there."""
+        await self.say(name, place, text.format(yes=yes_in(self.platform, self.chat(name, place))))
 
     async def type(self, text: str) -> None:
         """The person at the terminal types something."""
