@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hansard.app.channels import open_other
+from hansard.app.declaring import declare_settings
 from hansard.app.health import ChannelHealth, ConfigHealth, Health, Page, TurnsHealth, health_served
 from hansard.app.logs import error_fields, log
 from hansard.app.metrics import Readings, metrics_text
@@ -260,7 +261,7 @@ class Gateway:
                 made.append(Served(self._app, opened(), self._timing, terms))
                 if made[-1].holds not in held:
                     made[-1].hold()
-            await self._app.record.people.declare(terms.settings.people)
+            await declare_settings(self._app.record, terms.settings)
         except HansardError:
             for served in made:
                 await served.close()

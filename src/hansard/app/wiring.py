@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from hansard.app.declaring import declare_settings
 from hansard.app.models import Models
 from hansard.app.notices import notices_by_chat
 from hansard.app.workshop import Workshop
@@ -52,7 +53,7 @@ async def open_app(
     models = Models(home, settings, environment, is_named=is_named)
     wiring = Wiring(notices_of=notices_by_chat(home, settings))
     async with Record.open(home, wiring=wiring, progress=progress) as record:
-        await record.people.declare(settings.people)
+        await declare_settings(record, settings)
         workshop = Workshop(
             home,
             record,

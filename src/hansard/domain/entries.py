@@ -392,6 +392,7 @@ KINDS: dict[str, tuple[int, type[Body]]] = {
     "question.answered": (1, agent.QuestionAnswered),
     "question.guessed": (1, agent.QuestionGuessed),
     "people.declared": (1, people.PeopleDeclared),
+    "rules.declared": (1, people.RulesDeclared),
     "person.linked": (1, people.PersonLinked),
     "person.unlinked": (1, people.PersonUnlinked),
     "link.shown": (1, people.LinkShown),

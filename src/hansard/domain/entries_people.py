@@ -1,4 +1,4 @@
-"""Entries about who is one person with whom. A part of `hansard.domain.entries`, which see."""
+"""Entries about who is one person with whom, and what they may do. A part of `hansard.domain.entries`, which see."""
 
 from __future__ import annotations
 
@@ -11,6 +11,17 @@ class PeopleDeclared(Body, frozen=True):
     """Whom config.toml makes one person, by name: all of it, in place of what was declared before."""
 
     people: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    by: str = ""
+    """The user of this machine whose process loaded it."""
+
+
+class RulesDeclared(Body, frozen=True):
+    """The rules of `[[tools.rules]]` as a process loaded them, where they differ from those that were loaded before."""
+
+    digest: str
+    rules: tuple[str, ...] = ()
+    by: str = ""
+    """The user of this machine whose process loaded it."""
 
 
 class PersonLinked(Body, frozen=True):

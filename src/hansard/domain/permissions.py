@@ -10,6 +10,7 @@ servers. While a request holds such text, a tool may be asked about although a r
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -142,6 +143,12 @@ def fits_place(rule: ToolRule, tool: str, asker: Asker) -> bool:
         and (rule.room == "*" or (bool(asker.room) and fnmatchcase(asker.room, rule.room)))
         and fnmatchcase(asker.channel, rule.channel)
     )
+
+
+def digest_of(rules: Iterable[ToolRule]) -> str:
+    """Return a hash that is the same for the same rules in the same order; empty for none."""
+    table = tuple(rules)
+    return hashlib.sha256(msgspec.json.encode(table)).hexdigest() if table else ""
 
 
 def must_ask(rule: ToolRule, tool: str, asker: Asker) -> bool:

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from hansard.domain.access import Access, read_code
 from hansard.domain.entries import AccessChanged
-from hansard.domain.ids import new_id
+from hansard.domain.entries_people import RulesDeclared
+from hansard.domain.ids import HOME_JOURNAL, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX
+from hansard.domain.permissions import digest_of
 from hansard.domain.settings import Pairing
 from hansard.domain.text import clean_name
 from hansard.errors import NotFound
@@ -18,6 +20,7 @@ from hansard.record.views import ALL_ROWS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from hansard.domain.permissions import ToolRule
     from hansard.record.calls import Caller
     from hansard.record.reading import Snapshot
 
@@ -33,6 +36,19 @@ class AccessBook:
         """Return everybody whose access is known, the latest change first."""
         rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.list_access, (channel, ALL_ROWS)))
         return [operations.access_value(row) for row in rows]
+
+    async def declare_rules(self, rules: Iterable[ToolRule], *, by: str = "") -> bool:
+        """Record the rules of tools that a process loaded; return whether they are news. If not, nothing is written."""
+        table = tuple(rules)
+        declared = RulesDeclared(digest=digest_of(table), rules=tuple(str(each) for each in table), by=by)
+
+        def read(snapshot: Snapshot) -> str:
+            home = snapshot.row(SQL.read_journal, (HOME_JOURNAL,))
+            return operations.last_rules(snapshot.rows, home[0])[1] if home is not None else ""
+
+        if await self._caller.read(read) == declared.digest:
+            return False
+        return await self._caller.write(lambda tx: operations.declare_rules(tx, declared))
 
     async def find(self, channel: str, identity: str) -> Access:
         """Return what is known of somebody; of a stranger, that nothing is."""

@@ -56,14 +56,14 @@ class PeopleBook:
             for circle, owners in circles.items()
         ]
 
-    async def declare(self, people: Mapping[str, Person]) -> bool:
+    async def declare(self, people: Mapping[str, Person], *, by: str = "") -> bool:
         """Say whom the settings make one person; return whether that is news. Nothing is written when it is not."""
         wanted = named(people)
         if {each.name: frozenset(each.owners) for each in await self.list() if each.name} == {
             name: frozenset(owners) for name, owners in wanted.items()
         }:
             return False
-        return await self._caller.write(lambda tx: operations.declare(tx, wanted))
+        return await self._caller.write(lambda tx: operations.declare(tx, wanted, by))
 
     async def show_code(self, owner: str, *, identity: str = "", chat: str = "") -> Code:
         """Return a new code for a person, to be entered where they are called something else."""

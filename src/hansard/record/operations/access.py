@@ -20,6 +20,7 @@ from hansard.domain.access import (
     written_code,
 )
 from hansard.domain.chats import identity_of, person_owner
+from hansard.domain.entries_people import RulesDeclared
 from hansard.domain.ids import new_id
 from hansard.domain.messages import Message, Role, Text, join_text
 from hansard.domain.sessions import SessionState
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hansard.domain.arrivals import Invited, Rules
+    from hansard.record.operations.following import Rows
     from hansard.record.operations.turns import IsAlive
     from hansard.record.transaction import Transaction
 
@@ -212,6 +214,27 @@ def change(tx: Transaction, changed: e.AccessChanged, operation_id: str) -> Acce
     if grant_of(tx, changed.channel, changed.identity) is not wanted:
         tx.add(home, f"~access:{operation_id}", changed)
     return _read(tx, changed.channel, changed.identity)
+
+
+def last_rules(rows: Rows, home: int) -> tuple[int, str]:
+    """Return how often rules were recorded, and the hash of the last ones; empty when there were none."""
+    number, digest = 0, ""
+    while found := rows(SQL.find_entry, (home, f"~rules:{number + 1}")):
+        number += 1
+        _, kind, version, _, data = found[0]
+        body = e.decode_body(kind, version, data)
+        digest = body.digest if isinstance(body, RulesDeclared) else digest
+    return number, digest
+
+
+def declare_rules(tx: Transaction, declared: RulesDeclared) -> bool:
+    """Record the rules that a process loaded, unless they are those of before; return whether that is news."""
+    home = home_journal(tx)
+    number, digest = last_rules(tx.rows, home.key)
+    if digest == declared.digest:
+        return False
+    tx.add(home, f"~rules:{number + 1}", declared)
+    return True
 
 
 class Barring(NamedTuple):

@@ -26,7 +26,7 @@ TOO_MANY_TRIES = "too many wrong codes were entered: wait an hour"
 TOO_MANY_CODES = "too many codes were asked for: wait an hour"
 
 
-def declare(tx: Transaction, people: dict[str, tuple[str, ...]]) -> bool:
+def declare(tx: Transaction, people: dict[str, tuple[str, ...]], by: str = "") -> bool:
     """Say whom the settings make one person; return whether that is news."""
     now: dict[str, set[str]] = {}
     for circle, owner in tx.rows(SQL.list_people):
@@ -35,7 +35,7 @@ def declare(tx: Transaction, people: dict[str, tuple[str, ...]]) -> bool:
     if now == {name: set(owners) for name, owners in people.items()}:
         return False
     home = home_journal(tx)
-    tx.add(home, f"~people:{home.head_seq + 1}", PeopleDeclared(people=people))
+    tx.add(home, f"~people:{home.head_seq + 1}", PeopleDeclared(people=people, by=by))
     part_named(tx, {owner for owners in people.values() for owner in owners})
     return True
 
