@@ -32,6 +32,7 @@ async def test_an_event_is_one_commit(home: Path) -> None:
         mine = [line for line in lines if line["kind"] != "database.created"]
         assert len({(line["tx"], json.dumps(line["unit"], sort_keys=True)) for line in mine}) == 1
         assert [line["kind"] for line in mine] == [
+            "quota.used",
             "route.moved",
             "intake.accepted",
             "cursor.moved",

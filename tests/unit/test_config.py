@@ -40,7 +40,7 @@ SAMPLES: dict[str, tuple[object, str]] = {
     **{
         key: (7, "7")
         for key in SETTINGS
-        if key[:2] in {"li", "tr"} and key.endswith(("s_max", "g_max", "l_seconds", "ute"))
+        if key[:2] in {"li", "tr"} and key.endswith(("s_max", "g_max", "r_max", "l_seconds", "ute"))
     },
     "limits.tool_output_bytes_max": (2048, "2048"),
     "limits.attachment_wait_seconds": (7, "7"),

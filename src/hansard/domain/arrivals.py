@@ -15,6 +15,7 @@ import msgspec
 from hansard.domain.access import Standing
 from hansard.domain.messages import Message
 from hansard.domain.questions import Given
+from hansard.domain.quotas import Brought, Quota
 from hansard.domain.resets import Began
 from hansard.domain.settings import Busy, Pairing, Resets
 
@@ -103,6 +104,8 @@ class Words(NamedTuple):
     """The same, to somebody whose invitation is declined."""
     too_many_files: Callable[[str], str] = str
     """Of a file, by its name, that is one too many."""
+    over: Callable[[Brought], str] = str
+    """That a person brought as much as an hour allows."""
 
 
 class Rules(NamedTuple):
@@ -111,6 +114,7 @@ class Rules(NamedTuple):
     words: Words
     resets: Resets = Resets()
     pairing: Pairing = Pairing()
+    quota: Quota = Quota()
 
 
 class Outcome(StrEnum):

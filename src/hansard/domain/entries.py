@@ -378,6 +378,7 @@ KINDS: dict[str, tuple[int, type[Body]]] = {
     "invitation.answered": (1, intake.InvitationAnswered),
     "file.awaited": (1, intake.FileAwaited),
     "file.settled": (1, intake.FileSettled),
+    "quota.used": (1, intake.QuotaUsed),
     "access.asked": (1, AccessAsked),
     "access.tried": (1, AccessTried),
     "access.changed": (1, AccessChanged),

@@ -70,3 +70,11 @@ class FileFetched(Body, frozen=True):
     blob: str = ""
     size_bytes: int = 0
     failure: str = ""
+
+
+class QuotaUsed(Body, frozen=True):
+    """A person brought files, or began sessions. So much of it is allowed in an hour."""
+
+    person: str
+    files: int = 0
+    sessions: int = 0

@@ -73,6 +73,10 @@ class Notices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     file_too_large: str
     file_failed: str
     file_too_many: str
+    file_over: str
+    over_files: str
+    over_bytes: str
+    over_sessions: str
     queued: str
     steered: str
     stopped: str

@@ -19,7 +19,7 @@ from hansard.domain.settings_agent import (
     MODEL_FORMS,
     AutoResume,
     Choice,
-    DayLimits,
+    HourLimits,
     ModelName,
     ResumeSetting,
     RoomTable,
@@ -68,8 +68,8 @@ class Colour(StrEnum):
     """Not at all."""
 
 
-class TurnLimits(DayLimits, frozen=True, kw_only=True):
-    """What one turn may use, and a day. A turn that reaches a limit ends, and says which."""
+class TurnLimits(HourLimits, frozen=True, kw_only=True):
+    """What one turn may use, a day, and an hour. A turn that reaches a limit ends, and says which."""
 
     steps_max: Annotated[
         int,

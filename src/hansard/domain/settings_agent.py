@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from hansard.domain.limits import MIB
 from hansard.domain.permissions import ToolRule
 from hansard.domain.settings_channels import PERSON_NAME, OtherPlaces, places_of
 
@@ -29,6 +30,10 @@ ModelName = Annotated[
 DAY_TURNS_MAX: Final = 1_000_000
 DAY_TOKENS_MAX: Final = 1_000_000_000_000
 DAY_DOLLARS_MAX: Final = 1_000_000
+
+
+HOUR_MAX: Final = 1_000_000
+TERABYTE: Final = 1024 * 1024 * MIB
 
 
 class DayLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +89,31 @@ class DayLimits(msgspec.Struct, frozen=True, kw_only=True):
             extra={"allowed": "the name of a time zone, such as Europe/Berlin"},
         ),
     ] = "UTC"
+
+
+class HourLimits(DayLimits, frozen=True, kw_only=True):
+    """What one person may bring in an hour. More is refused, and the person is told once in that hour."""
+
+    person_files_hour_max: Annotated[
+        int, Meta(ge=1, le=HOUR_MAX, description="Files that one person may send in an hour. Of more, names are kept.")
+    ] = 300
+    person_bytes_hour_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=TERABYTE,
+            description="Bytes of files that one person may send in an hour. Of more, names are kept.",
+        ),
+    ] = 1024 * MIB
+    person_sessions_hour_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=HOUR_MAX,
+            description="Sessions that one person may begin in chats in an hour, by a first word in a room or thread, "
+            "by `/new` or by `/fork`.",
+        ),
+    ] = 100
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):

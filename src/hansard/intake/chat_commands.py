@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.arrivals import Conclusion
 from hansard.domain.arrivals import Outcome as Taken
-from hansard.domain.chats import reply_id_of
+from hansard.domain.chats import person_owner, reply_id_of
 from hansard.domain.notices import language
 from hansard.domain.policy import policy_of
+from hansard.domain.quotas import quota_of
 from hansard.intake.commands import REPEATABLE, perform
 from hansard.intake.handlers import Outcome, Scene
 
@@ -70,11 +71,17 @@ class ChatCommands:
             outcome = Outcome("", received.session_id)
         elif is_again and parsed.name not in REPEATABLE:
             outcome = Outcome(self._notices.interrupted, received.session_id)
+        elif parsed.name == "fork" and not await self._may_begin_session(place):
+            outcome = Outcome(self._notices.over_sessions, received.session_id)
         else:
             outcome = await perform(self._scene(place, received.session_id, standpoint), parsed)
         self._remember(place, outcome.listed)
         await inbox.conclude(conclusion_of(place, received, parsed, outcome, cursor))
         return (outcome.session_id, outcome.wake) if outcome.wake is not None else None
+
+    async def _may_begin_session(self, place: Place) -> bool:
+        person = person_owner(place.channel, place.identity)
+        return await self._record.books.quotas.may_begin_session(person, quota_of(self._settings.limits))
 
     def _scene(self, place: Place, session_id: str, standpoint: Standpoint) -> Scene:
         return Scene(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from hansard.domain.entries_intake import FileAwaited
     from hansard.domain.notices import Notices
+    from hansard.domain.quotas import Quota
     from hansard.ports.channel import Channel, Fetches
     from hansard.record.api import Record
 
@@ -71,9 +72,9 @@ class Files:
             report=report,
         )
 
-    def use(self, bytes_max: int, notices: Notices) -> None:
+    def use(self, bytes_max: int, quota: Quota, notices: Notices) -> None:
         """Go by these settings from the next file on."""
-        self._bytes_max, self._notices = bytes_max, notices
+        self._bytes_max, self._quota, self._notices = bytes_max, quota, notices
 
     def name_files(self, files: Sequence[RemoteFile]) -> Named:
         """Return the files of a message as it is recorded."""
@@ -114,6 +115,9 @@ class Files:
         """Fetch a file and keep it, or say why not."""
         book, bytes_max = self._record.books.fetches, self._bytes_max
         too_large = self._notices.file_too_large.format(bytes=bytes_max)
+        left = await self._record.books.quotas.bytes_left(awaited.person, self._quota)
+        if left is not None and left < bytes_max:
+            bytes_max, too_large = left, self._notices.file_over
         why = self._notices.file_failed
         try:
             data = await self._try(awaited, bytes_max)

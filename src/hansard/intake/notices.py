@@ -29,6 +29,7 @@ def words_of(notices: Notices) -> Words:
         unreadable=notices.unreadable,
         code=lambda code, minutes: notices.code.format(code=code, minutes=minutes),
         declined=lambda code, minutes: notices.declined.format(code=code, minutes=minutes),
+        over=lambda brought: str(getattr(notices, f"over_{brought}")),
         too_many_files=lambda name: not_kept(notices, name, notices.file_too_many),
     )
 

@@ -23,6 +23,7 @@ from hansard.domain.limits import TITLE_CHARACTERS_MAX
 from hansard.domain.listed import People
 from hansard.domain.messages import Message, Part, Role, Text, TextForm
 from hansard.domain.notices import language
+from hansard.domain.quotas import quota_of
 from hansard.domain.ranks import is_denied
 from hansard.domain.settings import Busy
 from hansard.domain.settings_channels import Answers, Rooms
@@ -143,8 +144,9 @@ class Intake:
         self._notices = notices
         self._options = settings.channels.section(self._channel.name)
         self._people = People(settings, self._channel.name)
-        self._rules = Rules(words_of(notices), settings.resets, settings.pairing)
-        self.files.use(self._options.attachment_bytes_max, notices)
+        quota = quota_of(settings.limits)
+        self._rules = Rules(words_of(notices), settings.resets, settings.pairing, quota)
+        self.files.use(self._options.attachment_bytes_max, quota, notices)
         self._commands.use(settings, notices)
         self.comings.use(self._people, self._rules, notices)
 

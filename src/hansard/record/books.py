@@ -9,6 +9,7 @@ from hansard.record.invitations import Invitations
 from hansard.record.ledger import Ledger
 from hansard.record.memory import Memory
 from hansard.record.questions import Questions
+from hansard.record.quotas import Quotas
 from hansard.record.recovery import Recovery
 from hansard.record.titles import Titles
 
@@ -28,3 +29,4 @@ class Books:
         self.recovery = Recovery(caller)
         self.invitations = Invitations(caller)
         self.fetches = Fetches(caller)
+        self.quotas = Quotas(caller)

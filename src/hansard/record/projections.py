@@ -23,10 +23,11 @@ from hansard.domain.entries_agent import (
     QuestionGuessed,
     TurnAsked,
 )
-from hansard.domain.entries_intake import FileAwaited, FileSettled, InvitationAnswered, InvitationReceived
+from hansard.domain.entries_intake import FileAwaited, FileSettled, InvitationAnswered, InvitationReceived, QuotaUsed
 from hansard.domain.entries_people import LinkShown, LinkTried, LinkVoided, PeopleDeclared, PersonLinked, PersonUnlinked
 from hansard.domain.messages import Role
 from hansard.domain.questions import guess_name
+from hansard.domain.quotas import Brought, pace_name
 from hansard.domain.turns import How, TurnState
 from hansard.record.sqlite.queries import SQL
 
@@ -283,8 +284,16 @@ def _file_awaited(run: Run, place: Place, body: FileAwaited) -> None:
     run(SQL.insert_fetch, (*file, body.channel, body.account, body.person, place.seq))
 
 
-def _file_settled(run: Run, _place: Place, body: FileSettled) -> None:
+def _file_settled(run: Run, place: Place, body: FileSettled) -> None:
     run(SQL.drop_fetch, (body.session_id, body.message_id, body.file))
+    if body.size_bytes:
+        run(SQL.add_pace, (pace_name(Brought.BYTES, body.person), place.at, HOUR_MICROSECONDS, body.size_bytes))
+
+
+def _quota_used(run: Run, place: Place, body: QuotaUsed) -> None:
+    for brought, count in ((Brought.FILES, body.files), (Brought.SESSIONS, body.sessions)):
+        if count:
+            run(SQL.add_pace, (pace_name(brought, body.person), place.at, HOUR_MICROSECONDS, count))
 
 
 def _access_asked(run: Run, place: Place, body: e.AccessAsked) -> None:
@@ -376,6 +385,7 @@ APPLY: dict[type[e.Body], Callable[[Run, Place, Any], None]] = {
     InvitationAnswered: _invitation_answered,
     FileAwaited: _file_awaited,
     FileSettled: _file_settled,
+    QuotaUsed: _quota_used,
     e.AccessAsked: _access_asked,
     e.AccessTried: _access_tried,
     e.AccessChanged: _access_changed,

@@ -14,10 +14,12 @@ from hansard.domain.arrivals import Manner
 from hansard.domain.chats import person_owner
 from hansard.domain.entries_intake import FileAwaited, FileFetched, FileSettled
 from hansard.domain.messages import Message
+from hansard.domain.quotas import Brought
 from hansard.domain.sessions import SessionState
 from hansard.record.operations.access import tell_at_home
 from hansard.record.operations.home import home_journal
 from hansard.record.operations.messages import append, offer
+from hansard.record.operations.quotas import allows, count_used, tell_over
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
@@ -40,6 +42,11 @@ def await_files(tx: Transaction, arrival: Arrival, session_id: str, message_id: 
     """Note that the files of a message are to be fetched. Of those that are too many, people are told."""
     person = person_owner(arrival.channel, arrival.identity)
     for awaited in arrival.files:
+        if over := over_quota(tx, rules, person, awaited.size_bytes):
+            fetched = FileFetched(message_id=message_id, file=awaited.file, failure=f"the hour's limit of {over}")
+            record_file(tx, session_id, fetched)
+            tell_over(tx, rules, over, person, told_in(arrival))
+            continue
         waiting, own = tx.row(SQL.count_fetches, (person,))
         if waiting >= OPEN_MAX or own >= PERSON_OPEN_MAX:
             fetched = FileFetched(message_id=message_id, file=awaited.file, failure="too many files wait")
@@ -48,6 +55,14 @@ def await_files(tx: Transaction, arrival: Arrival, session_id: str, message_id: 
             continue
         home = home_journal(tx)
         tx.add(home, f"~awaited:{home.head_seq + 1}", awaited_of(arrival, awaited, session_id, message_id, person))
+        count_used(tx, person, files=1)
+
+
+def over_quota(tx: Transaction, rules: Rules, person: str, size_bytes: int) -> Brought | None:
+    """Return which limit of the hour a file would exceed; None when it is within all."""
+    if not allows(tx, rules, Brought.FILES, person):
+        return Brought.FILES
+    return None if allows(tx, rules, Brought.BYTES, person, max(1, size_bytes)) else Brought.BYTES
 
 
 def told_in(arrival: Arrival) -> str:

@@ -20,6 +20,7 @@ from hansard.domain.ids import new_id, new_session_id
 from hansard.domain.messages import Message, Role, Text, join_own_text
 from hansard.domain.people import is_person
 from hansard.domain.questions import NOTHING_WAITS
+from hansard.domain.quotas import Brought
 from hansard.domain.ranks import is_shared
 from hansard.domain.resets import Began, Resting, due
 from hansard.domain.sessions import Link, Parent, SessionState
@@ -31,6 +32,7 @@ from hansard.record.operations.following import read_circle, tell_followers
 from hansard.record.operations.home import RouteMove, find_route, home_journal, move_cursor, move_route
 from hansard.record.operations.messages import Offered, append, offer
 from hansard.record.operations.questions import Judged, Reply, judge, record_answer
+from hansard.record.operations.quotas import allows, count_used, tell_over
 from hansard.record.operations.sessions import NewSession, create_session, end_session, reopen_session
 from hansard.record.operations.talk import meet_running_turn, stop_turns
 from hansard.record.operations.turns import find_turn, is_chore, queue_turn
@@ -52,6 +54,10 @@ ACTIONS = {
     Manner.NEW: Action.COMMAND,
     Manner.ANSWER: Action.TALK,
 }
+
+
+COUNTED_REASONS = frozenset({"fork"})
+"""Commands that begin a session; `/new` is an arrival of its own."""
 
 
 def receive(tx: Transaction, arrival: Arrival, offered: Offered, rules: Rules, is_alive: IsAlive) -> Received:
@@ -123,6 +129,13 @@ def take_event(tx: Transaction, arrival: Arrival, offered: Offered, rules: Rules
 
 def take(tx: Transaction, arrival: Arrival, offered: Offered, rules: Rules, is_alive: IsAlive) -> Received:
     """Record what somebody said who may, where the chat leads, and ask for the turn that is to answer it."""
+    person = person_owner(arrival.channel, arrival.identity)
+    begins = begins_session(tx, arrival)
+    if begins and not allows(tx, rules, Brought.SESSIONS, person):
+        tell_over(tx, rules, Brought.SESSIONS, person, "" if arrival.manner is Manner.OBSERVED else arrival.chat)
+        return Received(Outcome.REFUSED)
+    if begins:
+        count_used(tx, person, sessions=1)
     session_id, moved = lead(tx, arrival, rules)
     notices = [rules.words.moved(moved)] if moved is not None else []
     _, row = tx.session(session_id)
@@ -206,6 +219,14 @@ def lead(tx: Transaction, arrival: Arrival, rules: Rules) -> tuple[str, Moved | 
         return route.session_id, None
     reason = due(resting(tx, route), rules.resets, tx.clock.now_microseconds())
     return (route.session_id, None) if reason is None else follow_on(tx, arrival, route, reason)
+
+
+def begins_session(tx: Transaction, arrival: Arrival) -> bool:
+    """Return whether somebody begins a session: by asking for it, or where there is none for them. Resets count not."""
+    route = find_route(tx, arrival.key)
+    if route is None or arrival.manner is Manner.NEW:
+        return True
+    return not may_go_on(tx, arrival, tx.session(route.session_id)[1].owner)
 
 
 def may_go_on(tx: Transaction, arrival: Arrival, session_owner: str) -> bool:
@@ -371,6 +392,8 @@ def conclude(tx: Transaction, conclusion: Conclusion) -> str:
             reply = Message.notice(conclusion.reply, id=conclusion.reply_id, chat=conclusion.chat)
             append(tx, conclusion.session_id, offer(reply))
             entries = ((conclusion.session_id, conclusion.reply_id),)
+        if conclusion.reason in COUNTED_REASONS:
+            count_used(tx, person_owner(conclusion.channel, conclusion.identity), sessions=1)
         mark_received(tx, conclusion.channel, conclusion.account, reply_event(conclusion.event_id), entries)
     move_cursor(tx, conclusion.channel, conclusion.account, conclusion.cursor)
     return conclusion.session_id

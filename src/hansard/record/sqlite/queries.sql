@@ -745,6 +745,13 @@ ON CONFLICT (name) DO UPDATE SET
     times = CASE WHEN ?2 >= since AND ?2 < since + ?3 THEN times + 1 ELSE 1 END,
     since = CASE WHEN ?2 >= since AND ?2 < since + ?3 THEN since ELSE ?2 END
 
+-- name: add_pace
+-- It happened so many times more. Parameters: name, time, window, times.
+INSERT INTO pace (name, since, times) VALUES (?1, ?2, ?4)
+ON CONFLICT (name) DO UPDATE SET
+    times = CASE WHEN ?2 >= since AND ?2 < since + ?3 THEN times + ?4 ELSE ?4 END,
+    since = CASE WHEN ?2 >= since AND ?2 < since + ?3 THEN since ELSE ?2 END
+
 -- name: find_pace
 -- How often it happened, since when.
 SELECT since, times FROM pace WHERE name = ?
