@@ -38,8 +38,9 @@ def test_the_examples_of_the_page_load(home: Path, example: str) -> None:
 def test_rules_keep_their_order(home: Path) -> None:
     """The table is read as it stands in the file; what is left out fits everything."""
     rules = read(home, "\n".join(EXAMPLES))[0].tools.rules
-    assert [rule.do for rule in rules] == [Verdict.ALLOW, Verdict.ASK, Verdict.ALLOW, Verdict.ALLOW]
-    assert [rule.room for rule in rules] == ["*", "*", "!kitchen:example.org", "*"]
+    allow, ask = Verdict.ALLOW, Verdict.ASK
+    assert [rule.do for rule in rules] == [allow, ask, allow, allow, allow, allow]
+    assert [rule.room for rule in rules] == ["*", "*", "!kitchen:example.org", "*", "*", "*"]
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "picture_models": (["openai:a"], "openai:a"),
     "text_models": (["openai:b"], "openai:b"),
     "fallback_models": (["openai:a", "scripted:b c.toml"], "openai:a, scripted:b c.toml"),
+    "models_allowed": (["openai:*", "demo"], "openai:*, demo"),
     "busy": ("queue", "queue"),
     "left_sessions": ("keep", "keep"),
     "system_prompt": ("null", "null"),

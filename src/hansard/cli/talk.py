@@ -210,6 +210,7 @@ class Talk:
             self._listed,
             budget=policy_of(settings).budget,
             is_model_named=self.app.models.is_named,
+            models_allowed=settings.models_allowed,
         )
 
     async def _follow(self, found: Found) -> None:

@@ -31,6 +31,8 @@ class Policy(NamedTuple):
     budget: Budget = Budget()
     titles: bool | None = False
     auto_resume: AutoResume = AutoResume.OFF
+    models_allowed: tuple[str, ...] = ()
+    """Patterns of the models that people may choose; none: every one."""
     lists: dict[str, People] = {}  # noqa: RUF012
     """Who may talk, by channel."""
 
@@ -86,5 +88,6 @@ def policy_of(settings: Settings) -> Policy:
         budget=budget_of(settings.limits),
         titles=settings.titles,
         auto_resume=settings.auto_resume,
+        models_allowed=settings.models_allowed,
         lists={channel: People(settings, channel) for channel in settings.channels.sections()},
     )

@@ -21,6 +21,7 @@ from hansard.domain.settings_agent import (
     Choice,
     HourLimits,
     ModelName,
+    ModelsAllowed,
     ResumeSetting,
     RoomTable,
     ServerTable,
@@ -339,6 +340,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             extra={"allowed": f"a list of at most 50 models, each one of {', '.join(MODEL_FORMS)}"},
         ),
     ] = ()
+    models_allowed: ModelsAllowed = ()
     busy: Annotated[
         Busy,
         Meta(

@@ -5,7 +5,9 @@ A part of the schema of `hansard.domain.settings`, which see.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import Annotated, Final
 
 import msgspec
@@ -26,6 +28,23 @@ MODEL_PATTERN: Final = (
 ModelName = Annotated[
     str, Meta(pattern=MODEL_PATTERN, max_length=500, extra={"allowed": f"one of {', '.join(MODEL_FORMS)}"})
 ]
+
+ModelsAllowed = Annotated[
+    tuple[Annotated[str, Meta(pattern=r"\A[^\x00-\x20\x7f]{1,500}\Z")], ...],
+    Meta(
+        max_length=100,
+        description="Models that people may choose by `/model`, as patterns over provider:model. Not set: every model. "
+        "A session whose model is no longer among them goes on with the configured one, and people are told.",
+        extra={"allowed": 'a list of at most 100 patterns with *, such as ["anthropic:*", "openai:gpt-5-mini"]'},
+    ),
+]
+
+
+def is_model_allowed(name: str, patterns: Iterable[str]) -> bool:
+    """Return whether people may choose a model. Without patterns they may choose every one."""
+    allowed = tuple(patterns)
+    return not allowed or any(fnmatchcase(name, pattern) for pattern in allowed)
+
 
 DAY_TURNS_MAX: Final = 1_000_000
 DAY_TOKENS_MAX: Final = 1_000_000_000_000

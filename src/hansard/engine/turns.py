@@ -9,6 +9,7 @@ On crash: recovery ends the turn as lost; a turn that waits in the record is cla
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +18,7 @@ from hansard.domain.messages import Message
 from hansard.domain.permissions import may_be_offered
 from hansard.domain.policy import Policy
 from hansard.domain.requests import Failure, FinishReason
+from hansard.domain.settings_agent import is_model_allowed
 from hansard.domain.settings_compaction import Compaction
 from hansard.engine.asking import Permits
 from hansard.engine.attachments import Key, await_files
@@ -100,6 +102,7 @@ async def converse(agent: Agent, turn: Turn) -> None:
         return
     frozen = await frozen_of(agent, turn, conversation)
     models = await models_of(agent, conversation)
+    await tell_model_denied(agent, turn, conversation)
     if turn.id in conversation.unattributed and not conversation.by.get(turn.id) and frozen.tools:
         await turn.append(Message.notice(UNATTRIBUTED, id=f"{turn.session_id}-unattributed"))
     requests = Requests(record, turn, frozen, limits.output_tokens_max)
@@ -173,11 +176,26 @@ async def frozen_of(agent: Agent, turn: Turn, conversation: Conversation) -> Ses
     return await agent.record.freeze(turn.session_id, SessionFrozen(system=system, tools=tuple(offered)))
 
 
+def chosen_model(agent: Agent, conversation: Conversation) -> str:
+    """Return the model that people chose for a session; empty when they chose none, or may not choose it any more."""
+    name = conversation.settings.get("model", "")
+    return name if name == DEFAULT_MODEL or is_model_allowed(name, agent.policy.models_allowed) else ""
+
+
+async def tell_model_denied(agent: Agent, turn: Turn, conversation: Conversation) -> None:
+    """Tell people, once for each model, that the one which they chose is not allowed any more."""
+    name = conversation.settings.get("model", "")
+    if name and not chosen_model(agent, conversation):
+        text = f"The model {name} may not be chosen any more, so the configured one answers. /model chooses another."
+        digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+        await turn.append(Message.notice(text, id=f"{turn.session_id}-model-{digest}"))
+
+
 async def models_of(agent: Agent, conversation: Conversation) -> list[Model]:
     """Return the models to ask, in their order: the one that was chosen for this session, or the configured ones."""
     if agent.is_named is not None and agent.is_named():
         return list(await agent.models())
-    name = conversation.settings.get("model", "") or agent.policy.choice(conversation.owner).model or ""
+    name = chosen_model(agent, conversation) or agent.policy.choice(conversation.owner).model or ""
     if name in {"", DEFAULT_MODEL} or agent.choose is None:
         return list(await agent.models())
     return [await agent.choose(name)]

@@ -98,6 +98,7 @@ class ChatCommands:
             budget=policy_of(self._settings).budget,
             notices=self._notices,
             standpoint=standpoint,
+            models_allowed=self._settings.models_allowed,
         )
 
     def _remember(self, place: Place, listed: tuple[str, ...]) -> None:

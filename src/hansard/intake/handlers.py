@@ -77,6 +77,8 @@ class Scene(NamedTuple):
     """Whether the model was named for this run, and so comes before the session's own."""
     notices: Notices | None = None
     """In which words; None: English."""
+    models_allowed: tuple[str, ...] = ()
+    """Patterns of the models that may be chosen; none: every one."""
     standpoint: Standpoint = AT_THE_TERMINAL
     """What the person is, and where."""
     is_own_only: bool = False
