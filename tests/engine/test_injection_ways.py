@@ -234,7 +234,7 @@ async def test_what_a_tool_says_of_itself(home: Path) -> None:
         await demanded_all(here, session.id)
     async with Record.open(home) as record:
         here = Walls(record, obey("none"))
-        here.agent = here.agent._replace(policy=ONLY_ANN._replace(terminal=ANN))
+        here.agent = here.agent._replace(policy=ONLY_ANN)
         session = await record.create_session(source="test")
         await here.ask(session.id, "hello")
         (spec,) = [tool for tool in here.model.requests[0].tools if tool.name == "mcp__bad__delete"]

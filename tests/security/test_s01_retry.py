@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from hansard.domain.budgets import budget_of
 from hansard.domain.entries import TurnStarted
 from hansard.domain.messages import Role, ToolOutcome, ToolResult
 from hansard.domain.permissions import ToolRule, Verdict
 from hansard.domain.policy import Policy
-from hansard.domain.settings import Busy
+from hansard.domain.settings import Busy, TurnLimits
+from hansard.domain.turns import TurnState
 from hansard.engine.runner import Runner
 from hansard.testing.tools import Counting, tools_by_name
 from tests.engine.stage import WAIT_SECONDS_MAX, Gate, PlayedModel, call
@@ -126,4 +128,38 @@ async def test_a_turn_records_who_asked(home: Path) -> None:
         by = [[(each.person, each.chat, each.how) for each in body.by or ()] for body in started]
         assert by == [[(ANN, ROOM, "message")], [(BOB, ROOM, "retry")]]
         assert await here.words(await here.session(ROOM), Role.ASSISTANT) == ["hello"]
+        await here.check()
+
+
+async def test_a_retry_is_charged_to_whoever_asks_for_it(home: Path) -> None:
+    """Each may have two turns a day. Bob's /retry of Ann's question is his own, and his second; a third is refused."""
+    budget = budget_of(TurnLimits(person_turns_day_max=2))
+    async with town(home, settings_of(ANN, BOB), PlayedModel(["hello"])) as here:
+        equip(here, Counting(), PAYS._replace(budget=budget))
+        await here.ask("hello", BOB, ROOM, is_for_agent=True)
+        await here.ask("hello", ANN, ROOM, is_for_agent=True)
+        await here.ask("/retry", BOB, ROOM, is_for_agent=True)
+        spent = [
+            (await here.record.books.ledger.day(f"person:matrix:{who}", budget)).person.turns for who in (ANN, BOB)
+        ]
+        assert spent == [1, 2]
+        await here.ask("/retry", BOB, ROOM, is_for_agent=True)
+        states = [turn.state for turn in await here.record.turns(await here.session(ROOM))]
+        assert sorted(states) == [TurnState.COMPLETED] * 3 + [TurnState.FAILED]
+        await here.ask("hello", ANN, ROOM, is_for_agent=True)
+        assert (await here.record.books.ledger.day(f"person:matrix:{ANN}", budget)).person.turns == 2
+        await here.check()
+
+
+async def test_a_turn_of_two_people_is_charged_to_both(home: Path) -> None:
+    """Who joins a turn that waits has asked for it, too."""
+    budget = budget_of(TurnLimits(person_turns_day_max=5))
+    async with town(home, settings_of(ANN, BOB, busy=Busy.QUEUE), PlayedModel(["hello"])) as here:
+        equip(here, Counting(), PAYS._replace(budget=budget))
+        await here.say("hello", ANN, ROOM, is_for_agent=True)
+        await here.ask("hello, too", BOB, ROOM, is_for_agent=True)
+        spent = [
+            (await here.record.books.ledger.day(f"person:matrix:{who}", budget)).person.turns for who in (ANN, BOB)
+        ]
+        assert spent == [1, 1]
         await here.check()

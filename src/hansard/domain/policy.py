@@ -13,8 +13,6 @@ from hansard.domain.ranks import AT_THE_TERMINAL, Standpoint
 from hansard.domain.settings import Settings
 from hansard.domain.settings_agent import AutoResume, Choice
 
-ADMIN = "admin"
-
 
 class Policy(NamedTuple):
     """Everything that depends on who asks, and where."""
@@ -23,8 +21,6 @@ class Policy(NamedTuple):
     ask_seconds: float = 300.0
     names: dict[tuple[str, str], str] = {}  # noqa: RUF012 - nobody changes it
     """From a channel, and what somebody is called there, to their name."""
-    terminal: str = ADMIN
-    """Whose the terminal is."""
     people: dict[str, Choice] = {}  # noqa: RUF012
     rooms: dict[str, Choice] = {}  # noqa: RUF012
     """By the owner of a room's sessions."""
@@ -82,7 +78,6 @@ def policy_of(settings: Settings) -> Policy:
         rules=settings.tools.rules,
         ask_seconds=settings.tools.ask_seconds,
         names=names,
-        terminal=next((name for name, person in settings.people.items() if person.terminal), ADMIN),
         people=dict(settings.people),
         rooms=dict(rooms),
         budget=budget_of(settings.limits),
