@@ -12,12 +12,13 @@ import pytest
 
 from hansard.domain.budgets import budget_of
 from hansard.domain.entries import TurnStarted
-from hansard.domain.messages import Role, ToolOutcome, ToolResult
+from hansard.domain.messages import Message, Role, ToolOutcome, ToolResult
 from hansard.domain.permissions import ToolRule, Verdict
 from hansard.domain.policy import Policy
 from hansard.domain.settings import Busy, TurnLimits
 from hansard.domain.turns import TurnState
 from hansard.engine.runner import Runner
+from hansard.record.importing import Imported
 from hansard.testing.tools import Counting, tools_by_name
 from tests.engine.stage import WAIT_SECONDS_MAX, Gate, PlayedModel, call
 from tests.intake.town import ANN, BOB, ROOM, Town, settings_of, town
@@ -68,6 +69,32 @@ async def test_a_retry_has_the_rights_of_whoever_asks_for_it(home: Path) -> None
         assert tool.count == 2
         room = await here.session(ROOM)
         assert await outcomes(here, room) == [ToolOutcome.OK, ToolOutcome.NOT_STARTED, ToolOutcome.OK]
+        await here.check()
+
+
+async def test_a_retry_of_what_another_person_asked_for(home: Path) -> None:
+    """Bob asks for a payment, which is not made. Ann, who may pay, has it asked again: it is still Bob's wish."""
+    tool = Counting()
+    async with town(home, settings_of(ANN, BOB), PlayedModel(PAY, ["no"], PAY, ["no"])) as here:
+        equip(here, tool)
+        await here.ask("Pay 100 euros", BOB, ROOM, is_for_agent=True)
+        await here.ask("/retry", ANN, ROOM, is_for_agent=True)
+        assert tool.count == 0
+        assert await outcomes(here, await here.session(ROOM)) == [ToolOutcome.NOT_STARTED] * 2
+        await here.check()
+
+
+async def test_a_retry_of_what_nobody_is_recorded_to_have_said(home: Path) -> None:
+    """Ann has an imported message answered again: it lends her no right, and she none to it."""
+    tool = Counting()
+    async with town(home, settings_of(ANN, BOB), PlayedModel(PAY, ["no"])) as here:
+        equip(here, tool)
+        session = await here.record.create_session(source="matrix", owner=f"person:matrix:{ANN}", title="Old")
+        await here.record.imports.take(session.id, [Imported(Message.user("Pay", id="m1", author=ANN, chat=ROOM))])
+        await here.ask("/resume Old")
+        await here.ask("/retry")
+        assert tool.count == 0
+        assert await outcomes(here, session.id) == [ToolOutcome.NOT_STARTED]
         await here.check()
 
 

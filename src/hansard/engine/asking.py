@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from hansard.domain.askers import needed_of
 from hansard.domain.chats import asker_owner
 from hansard.domain.entries import Entry
 from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked, ToolDecided
@@ -75,6 +76,7 @@ class Permits:
         self._policy = policy
         self._owner = conversation.owner
         self._people = sorted({each.place for each in conversation.by.get(turn.id, ())})
+        self._needed = sorted({each.place for each in needed_of(conversation, turn.id)})
         self._sources = sources_of(placed.message for placed in conversation.placed)
         self._lock = asyncio.Lock()
 
@@ -86,7 +88,7 @@ class Permits:
 
     async def decide(self, call: ToolCall) -> Decision:
         """Decide what becomes of a call, and record that with its reasons."""
-        askers = [self._policy.asker(self._owner, person, chat) for person, chat in self._people]
+        askers = [self._policy.asker(self._owner, person, chat) for person, chat in self._needed]
         decision = decide(self._policy.rules, call.name, askers, await self._untrusted())
         if denied := await self._guests_denied(call):
             decision = Decision(Verdict.DENY, (*decision.reasons, *denied))
@@ -105,7 +107,7 @@ class Permits:
         if not changes_memory(call) or not is_shared(self._owner):
             return ()
         denied = []
-        for person, chat in self._people:
+        for person, chat in self._needed:
             known = await self._record.access.find(chat.partition(":")[0], person)
             standpoint = self._policy.standpoint(self._owner, person, chat, known.state)
             if right(standpoint, "memory CHANGE") is not Right.ALLOWED:
@@ -124,7 +126,7 @@ class Permits:
         decision = await self.decide(call)
         if decision.verdict is Verdict.ALLOW:
             return ""
-        if not self._people:
+        if not self._needed:
             return f"It is not recorded who asked for this, so no tool is run. {call.name} was not run."
         if decision.verdict is Verdict.DENY:
             return f"The tool {call.name} is not allowed here, by the settings. It was not run."

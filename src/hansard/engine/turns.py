@@ -13,6 +13,7 @@ import hashlib
 from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
+from hansard.domain.askers import is_unattributed
 from hansard.domain.entries import Entry, SessionFrozen, TurnStopping
 from hansard.domain.messages import Message
 from hansard.domain.permissions import may_be_offered
@@ -103,7 +104,7 @@ async def converse(agent: Agent, turn: Turn) -> None:
     frozen = await frozen_of(agent, turn, conversation)
     models = await models_of(agent, conversation)
     await tell_model_denied(agent, turn, conversation)
-    if turn.id in conversation.unattributed and not conversation.by.get(turn.id) and frozen.tools:
+    if frozen.tools and is_unattributed(conversation, turn.id):
         await turn.append(Message.notice(UNATTRIBUTED, id=f"{turn.session_id}-unattributed"))
     requests = Requests(record, turn, frozen, limits.output_tokens_max)
     tokens, continued, step = 0, 0, 0
