@@ -158,7 +158,8 @@ def main(arguments: list[str] | None = None) -> None:
     is_new = ENVIRONMENT_PIPE in os.environ
     if is_new:
         load(PARTS["secrecy"]).take_environment()
-    start = Start(is_output_closed=fill_standard_streams(), is_own=arguments is None and not is_new)
+    is_own = arguments is None and not is_new and runs_alone()
+    start = Start(is_output_closed=fill_standard_streams(), is_own=is_own)
     given = with_prompt(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     if not debug:
@@ -177,6 +178,20 @@ def main(arguments: list[str] | None = None) -> None:
         why = f"standard output cannot be written: {error.strerror}"
         click.echo(f"hansard: {why}.\n{OutputClosed.hint} What was recorded is kept.", err=True)
         sys.exit(EXIT_COULD_NOT_RUN)
+
+
+def runs_alone() -> bool:
+    """Whether this process was started for this command, so that starting it again with the same words does the same.
+
+    It was not when another program calls `main`, or a fork of one that has changed `sys.argv`.
+    """
+    begin = len(sys.orig_argv) - len(sys.argv[1:])
+    if begin < 2 or sys.orig_argv[begin:] != sys.argv[1:]:  # noqa: PLR2004 - the interpreter, and what it runs
+        return False
+    option, entry = sys.orig_argv[begin - 2 : begin]
+    if option == "-m":
+        return entry.startswith("hansard")
+    return sys.argv[0] == (option if option == "-c" else entry)
 
 
 def with_prompt(arguments: list[str]) -> list[str]:
