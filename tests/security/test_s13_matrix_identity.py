@@ -149,3 +149,43 @@ async def test_people_without_an_identity_are_counted(synapse: Synapse, home: Pa
             said = await post(agent, chat, "for one device")
             assert [await reads(each, room_id, said) for each in (ann, second)] == ["for one device", None]
             assert agent.channel.note == ""
+
+
+async def test_events_that_nobody_vouches_for(synapse: Synapse, home: Path, tmp_path: Path) -> None:
+    """In an encrypted room, what a foreign device writes and what comes in the clear is not the person's own."""
+    bot = new_account(synapse, "bot")
+    async with peer(synapse, tmp_path) as ann, Agent(channel_of(bot, synapse.url, home)) as agent:
+        identity = await new_identity(ann)
+        room_id = await ann.open_room(bot.user_id, encrypted=True)
+        await agent.come()
+        await ann.say(room_id, "mine")
+        own = await heard(agent)
+        assert (own.text, own.is_unverified) == ("mine", False)
+        async with another_device(synapse, ann, tmp_path) as rogue:
+            await rogue.say(room_id, "/yes")
+            forged = await heard(agent)
+            assert (forged.sender, forged.text, forged.is_unverified) == (ann.user_id, "/yes", True)
+            await identity.sign_device(rogue.client.device_id)
+            await rogue.say(room_id, "a new phone")
+            signed = await heard(agent)
+            assert (signed.text, signed.is_unverified) == ("a new phone", False)
+        target = f"/_matrix/client/v3/rooms/{room_id}/send/m.room.message"
+        clear = {"msgtype": "m.text", "body": "in the clear"}
+        edit = clear | {"m.new_content": clear, "m.relates_to": {"rel_type": "m.replace", "event_id": own.id}}
+        await ann.raw("PUT", f"{target}/1", clear)
+        event = await heard(agent)
+        assert (event.text, event.is_unverified) == ("in the clear", True)
+        await ann.raw("PUT", f"{target}/2", edit)
+        changed = await agent.next()
+        assert (changed.kind, changed.is_unverified) == (EventKind.EDIT, True)
+        await new_identity(ann)
+        await ann.say(room_id, "with a new identity")
+        replaced = await heard(agent)
+        assert (replaced.text, replaced.is_unverified) == ("with a new identity", True)
+        plain = await ann.open_room(bot.user_id)
+        while (event := await agent.next()).kind is not EventKind.INVITATION:
+            pass
+        await agent.channel.answer(event.chat, accept=True)
+        await ann.say(plain, "in an unencrypted room")
+        said = await heard(agent)
+        assert (said.text, said.is_unverified) == ("in an unencrypted room", False)

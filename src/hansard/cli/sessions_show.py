@@ -243,6 +243,7 @@ def message_fields(item: Said, delivered: Delivered) -> dict[str, Any]:
         "chat": message.chat,
         "event_id": message.event_id,
         "observed": message.is_observed,
+        "unverified": message.is_unverified,
         "undone": item.undone,
         "edited": message.is_edited,
         "deleted": message.is_retracted,

@@ -31,6 +31,8 @@ class Manner(StrEnum):
     """To the agent, and not of a kind that is answered: it is recorded."""
     OBSERVED = "observed"
     """Among people."""
+    UNVERIFIED = "unverified"
+    """To the agent, and nobody can know by whom: it is recorded, and the chat is told that nothing is done about it."""
     COMMAND = "command"
     """To Hansard: what it does follows in other commits."""
     NEW = "new"
@@ -98,6 +100,7 @@ class Words(NamedTuple):
     reopened: str
     late: str
     unreadable: str
+    unverified: str
     code: Callable[[str, int], str]
     """Of a code, and for how many minutes it counts."""
     declined: Callable[[str, int], str]

@@ -108,14 +108,13 @@ class MessageAdded(Body, frozen=True):
     author: str = ""
     chat: str = ""
     """Where it was said, or where it is to be shown: a chat of a channel. Empty: in a terminal or by a program."""
-    event_id: str = ""
-    """What the platform calls the event in which a person said it."""
-    observed: bool = False
-    """Whether it was said among people, not to the agent."""
+    event_id: str = ""  # what the platform calls the event in which a person said it
+    observed: bool = False  # it was said among people, not to the agent
     imported: bool = False
     """Whether it was said elsewhere and came by an import: nobody is shown it, or answered, in the chat it names."""
     follows: bool = False
     """Whether its chat only follows the session: it is shown there if, at that moment, the chat still does."""
+    unverified: bool = False  # nobody could know that its author wrote it: no model is given it
 
 
 class MessageOpened(Body, frozen=True):

@@ -51,6 +51,7 @@ class Notices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     late: str
     cut: str
     unreadable: str
+    unverified: str
     unanswerable: str
     company: str
     opened: str

@@ -160,6 +160,7 @@ def said_message(entry_id: str, at: int, body: MessageAdded) -> Message:
         event_id=body.event_id,
         is_observed=body.observed,
         is_imported=body.imported,
+        is_unverified=body.unverified,
     )
 
 

@@ -27,6 +27,7 @@ def words_of(notices: Notices) -> Words:
         reopened=notices.reopened,
         late=notices.late,
         unreadable=notices.unreadable,
+        unverified=notices.unverified,
         code=lambda code, minutes: notices.code.format(code=code, minutes=minutes),
         declined=lambda code, minutes: notices.declined.format(code=code, minutes=minutes),
         over=lambda brought: str(getattr(notices, f"over_{brought}")),

@@ -213,7 +213,7 @@ class Intake:
 
     async def _take_event(self, event: Event, cursor: str) -> Wake | None:
         """Take in one event; one that cannot be recorded stops no other."""
-        handle = HANDLERS[event.kind]
+        handle = take_unverified if event.is_unverified else HANDLERS[event.kind]
         try:
             parse_key(event.chat)
             check_sender(event.sender)
@@ -314,8 +314,8 @@ class Intake:
             return Manner.OBSERVED
         if event.kind is not EventKind.ANSWER and event.reply is not Reply.ANSWER:
             return Manner.KEPT
-        if self._age.seconds(event.sent_at_ms) > self._options.answer_age_seconds_max:
-            return Manner.LATE
+        if event.is_unverified or self._age.seconds(event.sent_at_ms) > self._options.answer_age_seconds_max:
+            return Manner.UNVERIFIED if event.is_unverified else Manner.LATE
         if answers(event, parsed):
             return Manner.ANSWER
         if parsed is None:
@@ -415,6 +415,14 @@ class Intake:
         await self.comings.take(event, cursor, replaces=event.chat)
 
 
+async def take_unverified(intake: Intake, event: Event, cursor: str) -> Wake | None:
+    """Record what somebody said, or changed, of whom nobody knows who it was. It is no command, and no answer."""
+    if intake._is_for_agent(event) or intake._options.observe:  # noqa: SLF001 - one of its handlers
+        return await intake._say(event, cursor, None)  # noqa: SLF001
+    await intake._ignore(event, cursor)  # noqa: SLF001
+    return None
+
+
 Handler = Callable[[Intake, "Event", str], Awaitable[Wake | None]]
 
 HANDLERS: dict[EventKind, Handler] = {
@@ -456,13 +464,14 @@ def message_of(event: Event, place: Place, parts: list[Part], manner: Manner, *,
     """Return the message that an event becomes."""
     return Message(
         id=message_id_of(place.channel, place.account, event.id),
-        role=Role.NOTICE if is_command else Role.USER,
+        role=Role.NOTICE if is_command or event.is_unverified else Role.USER,
         parts=tuple(parts),
         at_microseconds=event.sent_at_ms * 1000,
         author=event.sender,
         chat=event.chat,
         event_id=event.id,
         is_observed=manner is Manner.OBSERVED,
+        is_unverified=event.is_unverified,
     )
 
 

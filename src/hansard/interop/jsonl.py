@@ -200,6 +200,7 @@ def message_line(session_id: str, item: Said) -> MessageLine:
         deleted=message.is_retracted,
         first=item.first if item.changes else (),
         changes=tuple(change_line(change) for change in item.changes),
+        unverified=message.is_unverified,
     )
 
 

@@ -98,6 +98,7 @@ class MessageLine(Line, frozen=True, tag="message"):
     deleted: bool = False
     first: tuple[Part, ...] = ()
     changes: tuple[ChangeLine, ...] = ()
+    unverified: bool = False
 
 
 class EndLine(Line, frozen=True, tag="end"):

@@ -377,6 +377,7 @@ def imported_of(line: MessageLine) -> Imported:
         chat=line.chat,
         event_id=line.event_id,
         is_observed=line.observed,
+        is_unverified=line.unverified,
     )
     return Imported(message, tuple(change_of(line.id, each) for each in line.changes))
 

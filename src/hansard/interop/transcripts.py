@@ -357,6 +357,7 @@ def marks_of(item: Said) -> list[str]:
         ("edited", message.is_edited),
         ("deleted", message.is_retracted),
         ("said among people", message.is_observed),
+        ("sender not verified", message.is_unverified),
     )
     return [mark for mark, is_so in marks if is_so]
 

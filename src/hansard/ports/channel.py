@@ -92,6 +92,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """What is read as a command, where that is not the text itself: `/new` of `/new@bot`. The text is what was said."""
     choice: str = ""
     """The id of the choice that was made, of an ANSWER."""
+    is_unverified: bool = False
+    """Whether nobody can know that the sender wrote it, where that can be known: it is recorded, and never acted on."""
     gather_seconds: float = 0.0
     """For how long more of the same may follow, when a client sends what was said at once in several parts."""
 

@@ -42,7 +42,13 @@ def tell_code(code: str, minutes: int) -> str:
 
 
 WORDS = Words(
-    moved=tell_moved, reopened="reopened", late="late", unreadable="unreadable", code=tell_code, declined=tell_code
+    moved=tell_moved,
+    reopened="reopened",
+    late="late",
+    unreadable="unreadable",
+    unverified="unverified",
+    code=tell_code,
+    declined=tell_code,
 )
 
 

@@ -18,12 +18,14 @@ from collections import defaultdict
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from hansard.channels.matrix.machine import new_machine
-from hansard.channels.matrix.pins import Device, Pins, Trust
+from hansard.channels.matrix.machine import new_fallback_keys, new_machine, queue_key_request, read_event
+from hansard.channels.matrix.pins import Device, Pins
+from hansard.channels.matrix.reading import ENCRYPTED
 from hansard.channels.matrix.stamp import Stamp
 from hansard.channels.matrix.wire import path
+from hansard.channels.matrix.withholding import Withholding
 from hansard.channels.values import Json, list_of, object_of, text_of
-from hansard.errors import ChannelDown, ChannelError, HansardError, PostRefused
+from hansard.errors import ChannelDown, HansardError, PostRefused
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -36,17 +38,12 @@ logger = logging.getLogger(__name__)
 SIGNED: Final = "signed_curve25519"
 DEVICE_QUERY_USERS_MAX: Final = 200
 """Asked about in one request."""
+OTHERS_MS_MAX: Final = "3000"
+"""For so many milliseconds the homeserver may wait for the homeservers of others. Most answers it has at hand."""
 SILENT_SECONDS: Final = 300.0
 """Until somebody is asked about again whose homeserver did not answer. They cannot read what is said meanwhile."""
 ROOM_KEYS_MAX: Final = 2000
 """Rooms whose outbound keys are kept between posts, those that were made last."""
-WITHHELD_MAX: Final = 1000
-"""Devices that are told why they do not get one key."""
-REASONS: Final = {
-    Trust.OPEN: "",
-    Trust.PINNED: "This device is not verified by its owner, so it gets no keys. Verify it from another device.",
-    Trust.CHANGED: "Your identity changed since this agent first saw it. Its admin has to confirm the new one.",
-}
 UNUSABLE: Final = (
     "{path} cannot be used ({error}). If it is damaged, or pickle-key beside it is another one, move it aside and set "
     "HANSARD_MATRIX_PASSWORD: Hansard then logs in as a new device."
@@ -73,6 +70,17 @@ def parcels_of(messages: Sequence[Any]) -> list[list[Any]]:
     return parcels
 
 
+def room_keys_in(user_id: str, device_id: str, keeping: Keeping) -> tuple[set[str], list[Any]]:
+    """Return the encrypted rooms, and the keys to read them, of another device; none when they cannot be read."""
+    try:
+        store = open_store(user_id, device_id, keeping)
+        with closing(store.database):
+            return set(store.load_encrypted_rooms()), list(store.load_inbound_group_sessions())
+    except Exception as error:  # noqa: BLE001  # boundary: channel call
+        logger.warning("the room keys of the device %s cannot be read: %s", device_id, type(error).__name__)
+        return set(), []
+
+
 class Crypto:
     """One device's keys, and what it does with them."""
 
@@ -86,7 +94,7 @@ class Crypto:
             if self._stamp.is_current:
                 self._stamp.renew()
             self.pins = Pins(keeping, login.user_id)
-            self._olm: Any = self._new_machine()
+            self._olm: Any = new_machine(self.user_id, self.device_id, self._store, self.pins)
             self.encrypted_rooms: set[str] = set(self._store.load_encrypted_rooms())
         except (OSError, HansardError):
             raise
@@ -97,9 +105,10 @@ class Crypto:
         self.is_stranger = self.is_older
         """Whether the keys are older, or not those that others know. Nothing is then published and encrypted."""
         self._shared_with: dict[str, frozenset[tuple[str, str]]] = {}
-        self._withheld_from: dict[str, set[tuple[str, str]]] = {}
+        self._withholding = Withholding(self.pins)
         self._room_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._query_lock = asyncio.Lock()
+        self._is_closed = False
         self._changed_meanwhile: set[str] = set()
         self._wants_fallback = False
         self._ask_again_at: dict[str, float] = {}
@@ -110,30 +119,22 @@ class Crypto:
         keys: dict[str, str] = self._olm.account.identity_keys
         return keys
 
-    def _new_machine(self) -> Any:  # noqa: ANN401  # nio is untyped
-        return new_machine(self.user_id, self.device_id, self._store, self.pins)
-
     def close(self) -> None:
-        """Let go of the crypto store."""
+        """Let go of the crypto store. Upkeep beside may come once more: another device is logged in by then."""
+        self._is_closed = True
         self._store.database.close()
 
     def take_over(self, device_id: str) -> None:
         """Take the room keys of this account's device of before, so that what was said then stays readable."""
         if not self._keeping.has_store(device_id):
             return
-        try:
-            store = open_store(self.user_id, device_id, self._keeping)
-            with closing(store.database):
-                rooms, sessions = set(store.load_encrypted_rooms()), list(store.load_inbound_group_sessions())
-        except Exception as error:  # noqa: BLE001  # boundary: channel call
-            logger.warning("the room keys of the device %s cannot be read: %s", device_id, type(error).__name__)
-            return
+        rooms, sessions = room_keys_in(self.user_id, device_id, self._keeping)
         with self._storing(), self._store.database.atomic():
             self._store.save_encrypted_rooms(rooms)
             for session in sessions:
                 self._store.save_inbound_group_session(session)
         self.encrypted_rooms |= rooms
-        self._olm = self._new_machine()
+        self._olm = new_machine(self.user_id, self.device_id, self._store, self.pins)
 
     def sign(self, value: Json) -> str:
         """Sign a JSON object with the device's key."""
@@ -151,27 +152,15 @@ class Crypto:
 
     def decrypt(self, room_id: str, raw: Json) -> Json | None:
         """Return the event that was encrypted, or None when its key is missing. Changes nothing that is kept."""
-        from nio.events import Event, MegolmEvent
-        from nio.exceptions import EncryptionError
+        return read_event(self._olm, room_id, raw)
 
-        event: Any = Event.parse_event(raw)
-        if not isinstance(event, MegolmEvent):
-            return None
-        try:
-            plain: Any = self._olm.decrypt_megolm_event(event, room_id)
-        except EncryptionError:
-            return None
-        source = getattr(plain, "source", None)
-        if not isinstance(source, dict) or source.get("room_id") != room_id:
-            return None
-        # The envelope is the homeserver's; only type and content were encrypted.
-        return raw | {"type": source.get("type"), "content": source.get("content")}
-
-    def is_vouched(self, room_id: str, raw: Json) -> bool:
-        """Whether an event that could be decrypted was written by a device of its sender."""
-        sender_key = text_of(raw, "content", "sender_key")
-        session: Any = self._olm.inbound_group_store.get(room_id, sender_key, text_of(raw, "content", "session_id"))
-        return session is not None and self.pins.vouches(text_of(raw, "sender"), Device(session.ed25519, sender_key))
+    def is_unverified(self, room_id: str, raw: Json) -> bool:
+        """Whether an event came to an encrypted room in the clear, or not from a device of its sender."""
+        if text_of(raw, "type") != ENCRYPTED:
+            return room_id in self.encrypted_rooms
+        sender_key, session_id = text_of(raw, "content", "sender_key"), text_of(raw, "content", "session_id")
+        session: Any = self._olm.inbound_group_store.get(room_id, sender_key, session_id)
+        return session is None or not self.pins.vouches(text_of(raw, "sender"), Device(session.ed25519, sender_key))
 
     def take(self, body: Json) -> set[str]:
         """Take what a sync brought for this device, all of it or nothing; return the ids of the room keys that came."""
@@ -214,30 +203,19 @@ class Crypto:
         try:
             yield
         except (PeeweeException, OSError) as error:
-            self._olm = self._new_machine()
+            self._olm = new_machine(self.user_id, self.device_id, self._store, self.pins)
             raise ChannelDown(f"the store of encryption keys cannot be written: {type(error).__name__}") from error
 
     def request_key(self, room_id: str, raw: Json) -> None:
         """Queue a request for a missing room key, to the device that wrote the event and to our own others."""
-        from nio.events import Event, MegolmEvent
-
-        event: Any = Event.parse_event(raw)
-        is_asked = getattr(event, "session_id", "") in self._olm.outgoing_key_requests
-        if self.is_stranger or is_asked or not isinstance(event, MegolmEvent):
-            return
-        event.room_id = room_id
-        waiting = {getattr(message, "request_id", "") for message in self._olm.outgoing_to_device_messages}
-        if event.session_id not in waiting:
-            self._olm.outgoing_to_device_messages += [
-                event.as_key_request(self.user_id, self.device_id),
-                event.as_key_request(event.sender, self.device_id, None, event.device_id),
-            ]
+        if not self.is_stranger:
+            queue_key_request(self._olm, room_id, raw)
 
     # ------------------------------------------------------------------------------------------------------- upkeep
 
     async def upkeep(self) -> None:
         """Do what is due: publish keys, learn about devices, mend broken sessions, send what is queued."""
-        if self.is_stranger:
+        if self.is_stranger or self._is_closed:
             return
         with self._storing():
             if self._olm.should_upload_keys or self._wants_fallback:
@@ -266,7 +244,7 @@ class Crypto:
 
         content: Json = self._olm.share_keys() if self._olm.should_upload_keys else {}
         if self._wants_fallback or "device_keys" in content:
-            content["fallback_keys"] = self._fallback_keys()
+            content["fallback_keys"] = new_fallback_keys(self._olm, SIGNED)
         # Kept before they are offered: a crash in between must not leave keys on the server that we do not have.
         self._olm.save_account()
         self._stamp.renew()
@@ -281,17 +259,6 @@ class Crypto:
         self._olm.handle_response(KeysUploadResponse.from_dict({"one_time_key_counts": counts}))
         self._wants_fallback = False
 
-    def _fallback_keys(self) -> Json:
-        """A key for those who come when all one-time keys are used up. nio's account does not offer them yet."""
-        account = self._olm.account._account  # noqa: SLF001  # the only way to it
-        account.generate_fallback_key()
-        keys: Json = {}
-        for name, key in account.fallback_key.items():
-            value: Json = {"key": key.to_base64(), "fallback": True}
-            value["signatures"] = {self.user_id: {f"ed25519:{self.device_id}": self.sign(value)}}
-            keys[f"{SIGNED}:{name}"] = value
-        return keys
-
     async def _query(self, users: set[str]) -> None:
         from nio.responses import ErrorResponse, KeysQueryResponse
 
@@ -299,9 +266,11 @@ class Crypto:
             wanted = sorted(users)
             for start in range(0, len(wanted), DEVICE_QUERY_USERS_MAX):
                 asked = wanted[start : start + DEVICE_QUERY_USERS_MAX]
-                body: Json = {"device_keys": {user: [] for user in asked}}
+                body: Json = {"device_keys": {user: [] for user in asked}, "timeout": int(OTHERS_MS_MAX)}
                 self._changed_meanwhile.clear()
-                answer = await self._wire.ask("POST", path("keys", "query"), body, what="asking for devices")
+                answer = await self._wire.ask(
+                    "POST", path("keys", "query"), body, what="asking for devices", query={"timeout": OTHERS_MS_MAX}
+                )
                 response: Any = KeysQueryResponse.from_dict(answer)
                 if isinstance(response, ErrorResponse):
                     raise ChannelDown("asking for devices: the homeserver's answer is not as it must be")
@@ -358,10 +327,11 @@ class Crypto:
     async def _share(self, room_id: str, members: Collection[str]) -> None:
         """See that the room's key is with every device that may have it, and that the others are told why not."""
         await self.learn_devices(members)
-        known = [(user, device) for user in members for device in self._devices_of(user)]
-        devices = frozenset((user, device.id) for user, device in known if self._may_have_keys(device))
-        await self._share_with(room_id, members, devices)
-        await self._withhold(room_id, [each for each in known if (each[0], each[1].id) not in devices])
+        known = [device for user in members for device in self._olm.other_devices(user)]
+        allowed = frozenset((device.user_id, device.id) for device in known if self._olm.may_have_keys(device))
+        await self._share_with(room_id, members, allowed)
+        refused = [device for device in known if (device.user_id, device.id) not in allowed]
+        await self._withholding.tell(room_id, self._olm, refused, self._send_to_device)
 
     async def _share_with(self, room_id: str, members: Collection[str], devices: frozenset[tuple[str, str]]) -> None:
         """See that the room's key is with these devices; make a new one when they are not those of before."""
@@ -369,12 +339,9 @@ class Crypto:
         if session and session.shared and not session.expired and self._shared_with.get(room_id) == devices:
             return
         self._olm.create_outbound_group_session(room_id)
-        missing = {
-            user: [device_id for device_id in ids if (user, device_id) in devices]
-            for user, ids in self._olm.get_missing_sessions(list(members)).items()
-        }
-        if any(missing.values()):
-            await self._claim({user: ids for user, ids in missing.items() if ids})
+        missing = self._olm.get_missing_sessions(list(members))
+        if missing:
+            await self._claim(missing)
         # All ratchets step before the stamp changes, and it changes before anything is sent.
         parcels = list(self._olm.share_group_session_parallel(room_id, list(members), ignore_unverified_devices=True))
         self._stamp.renew()
@@ -383,7 +350,6 @@ class Crypto:
         self._olm.outbound_group_sessions[room_id].shared = True
         self._shared_with.pop(room_id, None)
         self._shared_with[room_id] = devices
-        self._withheld_from.pop(room_id, None)
         self._forget_oldest()
 
     def _forget_oldest(self) -> None:
@@ -392,48 +358,17 @@ class Crypto:
         for room_id in idle[: max(0, len(self._shared_with) - ROOM_KEYS_MAX)]:
             self._olm.outbound_group_sessions.pop(room_id, None)
             del self._shared_with[room_id]
-            self._withheld_from.pop(room_id, None)
+            self._withholding.forget_room(room_id)
             del self._room_locks[room_id]
-
-    async def _withhold(self, room_id: str, refused: Iterable[tuple[str, Any]]) -> None:
-        """Tell devices that do not get the room's key why, once. A courtesy, for clients that show it."""
-        told = self._withheld_from.setdefault(room_id, set())
-        withheld = {
-            "algorithm": "m.megolm.v1.aes-sha2",
-            "room_id": room_id,
-            "session_id": self._olm.outbound_group_sessions[room_id].id,
-            "sender_key": self.identity_keys["curve25519"],
-            "code": "m.unverified",
-        }
-        messages: dict[str, Json] = {}
-        for user, device in refused:
-            if (user, device.id) not in told and len(told) < WITHHELD_MAX:
-                told.add((user, device.id))
-                messages.setdefault(user, {})[device.id] = withheld | {"reason": REASONS[self.pins.trust(user)]}
-        if messages:
-            try:
-                await self._send_to_device("m.room_key.withheld", {"messages": messages})
-            except ChannelError as error:
-                logger.warning("devices could not be told why they get no key: %s", error)
 
     async def learn_devices(self, users: Iterable[str]) -> None:
         """Ask for the devices of people of whom they are not known, or not any more."""
         now = time.monotonic()
-        unknown = {user for user in users if self._is_unknown(user) and self._ask_again_at.get(user, 0.0) <= now}
+        known = self._olm.tracked_users - self._olm.users_for_key_query
+        unknown = {user for user in users if user not in known and self._ask_again_at.get(user, 0.0) <= now}
         if unknown and not self.is_stranger:
             with self._storing():
                 await self._query(unknown)
-
-    def _is_unknown(self, user: str) -> bool:
-        return user not in self._olm.tracked_users or user in self._olm.users_for_key_query
-
-    def _devices_of(self, user: str) -> Iterable[Any]:
-        """A person's devices but for this one."""
-        own = (self.user_id, self.device_id)
-        return (each for each in self._olm.device_store.active_user_devices(user) if (user, each.id) != own)
-
-    def _may_have_keys(self, device: Any) -> bool:  # noqa: ANN401  # nio is untyped
-        return self.pins.may_have_keys(device.user_id, device.id, Device(device.ed25519, device.curve25519))
 
     # ----------------------------------------------------------------------------------------------------- identity
 

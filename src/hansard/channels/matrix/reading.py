@@ -109,8 +109,8 @@ class Seen(NamedTuple):
     answers_agent: bool = False
     is_left: bool = False
     """Whether the agent is no longer in the room, so that nothing can be answered there."""
-    is_open: bool = False
-    """Whether it came in the clear to an encrypted room, so that the homeserver may have made it."""
+    is_unverified: bool = False
+    """Whether it came to an encrypted room in the clear, or from a device that is not known to be its sender's."""
 
 
 def event_of(raw: Json, seen: Seen, me: Self) -> Event | None:
@@ -130,6 +130,7 @@ def event_of(raw: Json, seen: Seen, me: Self) -> Event | None:
         return msgspec.structs.replace(common, kind=EventKind.DELETION, about=about) if about else None
     if redacted(raw):
         return None
+    common = msgspec.structs.replace(common, is_unverified=seen.is_unverified)
     replaces, about = relation(content)
     if kind == MESSAGE and replaces == "m.replace":
         if not about:
@@ -145,7 +146,7 @@ def event_of(raw: Json, seen: Seen, me: Self) -> Event | None:
             reply=said.reply,
         )
     said = says(kind, content)
-    if kind == REACTION and (choice := choice_of(content)) and not seen.is_open:
+    if kind == REACTION and (choice := choice_of(content)) and not seen.is_unverified:
         return msgspec.structs.replace(
             common, kind=EventKind.ANSWER, text=said.text, about=about, choice=choice, reply=said.reply
         )

@@ -51,6 +51,8 @@ HELD_MAX: Final = 1000
 SENDERS_MAX: Final = 10_000
 ANSWER_SECONDS: Final = 30.0
 """Granted to the homeserver beyond the time that it is asked to wait."""
+DEVICES_SECONDS_MAX: Final = 5.0
+"""For learning whose devices wrote what. What cannot be known by then counts as unverified."""
 GATHERED_SECONDS: Final = 300.0
 
 NOTHING: Final[Json] = {"not_types": ["*"]}
@@ -255,6 +257,8 @@ class Receiver:
             session.rooms.take(room_id, objects_of(info, "timeline", "events"))
         for room_id in object_of(body, "rooms", "leave"):
             session.rooms.forget(room_id)
+        rooms = [info for section in ("join", "leave") for info in object_of(body, "rooms", section).values()]
+        await self._learn_devices(session, [raw for info in rooms for raw in objects_of(info, "timeline", "events")])
         read, readable = await self._readable_now(session, waiting)
         events += readable
         events += self._invitations(body, cursor)
@@ -284,13 +288,15 @@ class Receiver:
     async def _readable_now(self, session: Session, waiting: Held) -> tuple[list[Json], list[Event]]:
         """The events of before whose keys are here now: as they were, and as they read."""
         read, events = [], []
-        for raw in waiting.due(self._came):
+        due = waiting.due(self._came)
+        await self._learn_devices(session, due)
+        for raw in due:
             room_id = text_of(raw, "room_id")
             plain = session.crypto.decrypt(room_id, raw)
             if plain is None:
                 continue
             read.append(raw)
-            seen = await self._seen(session, room_id, plain)
+            seen = await self._seen(session, room_id, raw, plain)
             event = event_of(plain, seen, self._me)
             events += [event] if event else []
         return read, events
@@ -320,6 +326,7 @@ class Receiver:
     ) -> list[Event]:
         """What others said in a room, and that the agent is no longer there."""
         events: list[Event] = []
+        await self._learn_devices(session, raws)
         for raw in raws:
             if is_left and is_membership(raw, self._me.user_id, {"leave", "ban"}):
                 was = text_of(raw, "unsigned", "prev_content", "membership")
@@ -333,11 +340,11 @@ class Receiver:
                 found = session.crypto.decrypt(room_id, raw)
                 if found is None:
                     waiting.came(raw | {"room_id": room_id})
-                    seen = await self._seen(session, room_id, raw)
+                    seen = await self._seen(session, room_id, raw, raw)
                     events.append(unreadable(raw, seen))
                     continue
                 plain = found
-            seen = await self._seen(session, room_id, plain, is_clear=plain is raw)
+            seen = await self._seen(session, room_id, raw, plain)
             event = event_of(plain, seen, self._me)
             events += [event] if event else []
         if not is_left:
@@ -369,13 +376,22 @@ class Receiver:
             )
         ]
 
-    async def _seen(self, session: Session, room_id: str, plain: Json, *, is_clear: bool = False) -> Seen:
-        """What has to be known besides the event itself."""
+    async def _learn_devices(self, session: Session, raws: Sequence[Json]) -> None:
+        """Ask which devices those have who wrote these events: it tells whether they did. None is waited for long."""
+        senders = {text_of(raw, "sender") for raw in raws if text_of(raw, "type") == ENCRYPTED}
+        try:
+            async with asyncio.timeout(DEVICES_SECONDS_MAX):
+                await session.crypto.learn_devices(senders - {self._me.user_id})
+        except (PostRefused, ChatGone, TimeoutError) as error:
+            logger.warning("the devices of people could not be asked for: %s", error)
+
+    async def _seen(self, session: Session, room_id: str, raw: Json, plain: Json) -> Seen:
+        """What has to be known besides the event itself, which came as `raw` and says `plain`."""
         try:
             room: Room = await session.rooms.get(room_id)
         except (ChatGone, PostRefused):
             # One room that cannot be asked about must not hold up the others.
-            return Seen(room_id, is_direct=False)
+            return Seen(room_id, is_direct=False, is_unverified=session.crypto.is_unverified(room_id, raw))
         content = object_of(plain, "content")
         words = says(text_of(plain, "type"), content).words
         about = "" if room.is_direct or names_agent(content, words, self._me) else reply_of(content)
@@ -385,7 +401,7 @@ class Receiver:
             is_direct=room.is_direct,
             answers_agent=answers,
             is_left=room.is_left,
-            is_open=is_clear and room.is_encrypted,
+            is_unverified=session.crypto.is_unverified(room_id, raw),
         )
 
     async def _sender_of(self, room_id: str, event_id: str) -> str:

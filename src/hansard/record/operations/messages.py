@@ -54,6 +54,7 @@ def offer(message: Message) -> Offered:
         event_id=clean_name(message.event_id, "an event id", NAME_CHARACTERS_MAX) if message.event_id else "",
         observed=message.is_observed,
         imported=message.is_imported,
+        unverified=message.is_unverified,
     )
     return Offered(check_entry_id(message.id), body, encode_body(body))
 

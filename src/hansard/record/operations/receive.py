@@ -8,13 +8,14 @@ On crash: all of it is there, or nothing, and the event comes again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from hansard.domain import entries as e
 from hansard.domain.access import Action, is_same_owner, may, may_see
-from hansard.domain.arrivals import Manner, Moved, Outcome, Received
+from hansard.domain.arrivals import Manner, Moved, Outcome, Received, Words
 from hansard.domain.chats import check_sender, person_owner
 from hansard.domain.ids import new_id, new_session_id
 from hansard.domain.messages import Message, Role, Text, join_own_text
@@ -45,10 +46,17 @@ if TYPE_CHECKING:
     from hansard.record.operations.turns import IsAlive
     from hansard.record.transaction import Transaction
 
+UNANSWERED: dict[Manner, Callable[[Words], str]] = {
+    Manner.LATE: lambda words: words.late,
+    Manner.UNVERIFIED: lambda words: words.unverified,
+}
+"""What people are told of what they said that nothing is done about."""
+
 ACTIONS = {
     Manner.ASK: Action.TALK,
     Manner.LATE: Action.TALK,
     Manner.KEPT: Action.TALK,
+    Manner.UNVERIFIED: Action.TALK,
     Manner.OBSERVED: Action.BE_OBSERVED,
     Manner.COMMAND: Action.COMMAND,
     Manner.NEW: Action.COMMAND,
@@ -152,8 +160,8 @@ def take(tx: Transaction, arrival: Arrival, offered: Offered, rules: Rules, is_a
         moved = begin_new(tx, arrival, session_id, is_alive)
         session_id = moved.new
         after.append(rules.words.moved(moved))
-    elif arrival.manner is Manner.LATE:
-        tell_late(tx, session_id, arrival.chat, rules.words.late)
+    elif arrival.manner in UNANSWERED:
+        tell_once(tx, session_id, arrival.chat, UNANSWERED[arrival.manner](rules.words), arrival.manner)
     for text in after:
         tell(tx, session_id, arrival.chat, text)
     turn_id = ""
@@ -295,11 +303,11 @@ def tell(tx: Transaction, session_id: str, chat: str, text: str) -> None:
     append(tx, session_id, offer(Message.notice(text, chat=chat)))
 
 
-def tell_late(tx: Transaction, session_id: str, chat: str, text: str) -> None:
-    """Tell people that what they said is too old to be answered: once, until something is answered again."""
+def tell_once(tx: Transaction, session_id: str, chat: str, text: str, why: str) -> None:
+    """Tell people why nothing is done about what they said: once, until something is answered again."""
     journal, _ = tx.session(session_id)
     (fence,) = tx.row(SQL.last_fence, (journal.key,))
-    told = f"~late:{fence}"
+    told = f"~{why}:{fence}"
     if tx.find(journal, told) is None:
         tx.add(journal, told, e.MessageAdded(role=Role.NOTICE, parts=(Text(text),), chat=chat))
 
