@@ -303,17 +303,6 @@ class IntakeAccepted(Body, frozen=True):
     turns: tuple[tuple[str, str], ...] = ()
 
 
-class IntakeHeld(Body, frozen=True):
-    """An event came that cannot be read yet, as its keys are missing. It is kept whole, and tried again."""
-
-    channel: str
-    account: str
-    event_id: str
-    chat: str
-    raw: str
-    identity: str = ""
-
-
 class AccessAsked(Body, frozen=True):
     """A person who may not talk here was shown a one-time code; the admin may approve it until it expires."""
 
@@ -372,7 +361,7 @@ KINDS: dict[str, tuple[int, type[Body]]] = {
     "route.moved": (1, RouteMoved),
     "cursor.moved": (1, CursorMoved),
     "intake.accepted": (1, IntakeAccepted),
-    "intake.held": (1, IntakeHeld),
+    "intake.held": (1, intake.IntakeHeld),
     "invitation.received": (1, intake.InvitationReceived),
     "invitation.answered": (1, intake.InvitationAnswered),
     "file.awaited": (1, intake.FileAwaited),

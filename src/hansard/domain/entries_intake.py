@@ -1,8 +1,19 @@
-"""Entries about what is still to be done on a platform. A part of `hansard.domain.entries`, which see."""
+"""Entries about what waits for a platform, and what people brought. A part of `hansard.domain.entries`, which see."""
 
 from __future__ import annotations
 
 from hansard.domain.entry_body import Body
+
+
+class IntakeHeld(Body, frozen=True):
+    """An event came that cannot be read yet, as its keys are missing. It is kept whole, and tried again."""
+
+    channel: str
+    account: str
+    event_id: str
+    chat: str
+    raw: str
+    identity: str = ""
 
 
 class InvitationReceived(Body, frozen=True):

@@ -404,15 +404,12 @@ class Intake:
             self._held.add(event.id)
 
     async def _invitation(self, event: Event, cursor: str) -> None:
-        await self.comings.take(event, cursor)
+        await self.comings.take(event, cursor, replaces=event.chat if event.kind is EventKind.REPLACED else "")
 
     async def _company(self, event: Event, cursor: str) -> None:
         """A direct chat has become a room, where the agent may answer only to its name: people have to know that."""
         text = "" if self._options.answer is Answers.EVERYTHING else self.comings.company_text(event)
         await self._record.inbox.let_pass(self._passing(cursor, event, text))
-
-    async def _replaced(self, event: Event, cursor: str) -> None:
-        await self.comings.take(event, cursor, replaces=event.chat)
 
 
 async def take_unverified(intake: Intake, event: Event, cursor: str) -> Wake | None:
@@ -434,7 +431,7 @@ HANDLERS: dict[EventKind, Handler] = {
     EventKind.LEFT: Intake._ignore,  # noqa: SLF001
     EventKind.ANSWER: Intake._choice,  # noqa: SLF001
     EventKind.COMPANY: Intake._company,  # noqa: SLF001
-    EventKind.REPLACED: Intake._replaced,  # noqa: SLF001
+    EventKind.REPLACED: Intake._invitation,  # noqa: SLF001
 }
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from hansard.domain import entries as e
 from hansard.domain.chats import parse_key
+from hansard.domain.entries_intake import IntakeHeld
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import NAME_CHARACTERS_MAX, TITLE_CHARACTERS_MAX
 from hansard.domain.messages import Text
@@ -85,7 +86,7 @@ class Inbox:
         """Return the ids of those events."""
         return [body.event_id for body in await self._held(channel, account)]
 
-    async def _held(self, channel: str, account: str) -> list[e.IntakeHeld]:
+    async def _held(self, channel: str, account: str) -> list[IntakeHeld]:
         return await self._caller.read(lambda snapshot: read_held(snapshot, channel, account))
 
     async def busy_session(self, key: str) -> str:
@@ -106,9 +107,9 @@ class Inbox:
         return await self._caller.write(lambda tx: operations.conclude(tx, conclusion))
 
 
-def read_held(snapshot: Snapshot, channel: str, account: str) -> list[e.IntakeHeld]:
+def read_held(snapshot: Snapshot, channel: str, account: str) -> list[IntakeHeld]:
     """Return the events that wait to become readable."""
     home = snapshot.row(SQL.read_journal, (HOME_JOURNAL,))
     rows = snapshot.rows(SQL.list_held, (channel, account, home[0], HELD_MAX)) if home is not None else []
     bodies = [e.decode_body("intake.held", 1, data) for (data,) in rows]
-    return [body for body in bodies if isinstance(body, e.IntakeHeld)]
+    return [body for body in bodies if isinstance(body, IntakeHeld)]

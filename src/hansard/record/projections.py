@@ -23,7 +23,14 @@ from hansard.domain.entries_agent import (
     QuestionGuessed,
     TurnAsked,
 )
-from hansard.domain.entries_intake import FileAwaited, FileSettled, InvitationAnswered, InvitationReceived, QuotaUsed
+from hansard.domain.entries_intake import (
+    FileAwaited,
+    FileSettled,
+    IntakeHeld,
+    InvitationAnswered,
+    InvitationReceived,
+    QuotaUsed,
+)
 from hansard.domain.entries_people import LinkShown, LinkTried, LinkVoided, PeopleDeclared, PersonLinked, PersonUnlinked
 from hansard.domain.messages import Role
 from hansard.domain.questions import guess_name
@@ -265,7 +272,7 @@ def _intake_accepted(run: Run, place: Place, body: e.IntakeAccepted) -> None:
     run(SQL.drop_held, (body.channel, body.account, body.event_id))
 
 
-def _intake_held(run: Run, place: Place, body: e.IntakeHeld) -> None:
+def _intake_held(run: Run, place: Place, body: IntakeHeld) -> None:
     event = (body.channel, body.account, body.event_id, body.chat, place.seq)
     run(SQL.insert_held, (*event, body.identity, len(body.raw.encode()), place.at))
 
@@ -380,7 +387,7 @@ APPLY: dict[type[e.Body], Callable[[Run, Place, Any], None]] = {
     e.RouteMoved: _route_moved,
     e.CursorMoved: _cursor_moved,
     e.IntakeAccepted: _intake_accepted,
-    e.IntakeHeld: _intake_held,
+    IntakeHeld: _intake_held,
     InvitationReceived: _invitation_received,
     InvitationAnswered: _invitation_answered,
     FileAwaited: _file_awaited,

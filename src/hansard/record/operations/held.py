@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hansard.domain import entries as e
 from hansard.domain.access import DAY_MICROSECONDS, Action, may
+from hansard.domain.entries_intake import IntakeHeld
 from hansard.domain.limits import MIB
 from hansard.record.operations.access import grant_of, tell_in_chat
 from hansard.record.operations.home import home_journal, move_cursor
@@ -45,7 +45,7 @@ def hold(tx: Transaction, held: Held, rules: Rules) -> bool:
     if not kept and not received and allowed and has_room(tx, held):
         first = tx.row(SQL.find_held_in_chat, (held.channel, held.account, held.chat)) is None
         home = home_journal(tx)
-        body = e.IntakeHeld(
+        body = IntakeHeld(
             channel=held.channel,
             account=held.account,
             event_id=held.event_id,
