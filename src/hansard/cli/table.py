@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "models": ("hansard.cli.models", "Show which model would answer; install the demo model."),
     "pair": ("hansard.cli.pair", "Show who may talk to the agent in chats; allow and bar people."),
     "people": ("hansard.cli.people", "Show who is one person in several chats; link and part them."),
+    "permissions": ("hansard.cli.permissions", "Show what people allowed beyond one call; revoke it."),
     "search": ("hansard.cli.search", "Find what was said, in all sessions."),
     "sessions": ("hansard.cli.sessions", "List sessions; show, title, end, fork or undo one."),
     "verify": ("hansard.cli.verify", "Prove that database, logs and projections agree."),

@@ -380,6 +380,8 @@ KINDS: dict[str, tuple[int, type[Body]]] = {
     "question.shown": (1, agent.QuestionShown),
     "question.answered": (1, agent.QuestionAnswered),
     "question.guessed": (1, agent.QuestionGuessed),
+    "permission.granted": (1, agent.PermissionGranted),
+    "permission.revoked": (1, agent.PermissionRevoked),
     "people.declared": (1, people.PeopleDeclared),
     "rules.declared": (1, people.RulesDeclared),
     "person.linked": (1, people.PersonLinked),

@@ -107,3 +107,21 @@ class QuestionGuessed(Body, frozen=True):
 
     person: str
     chat: str = ""
+
+
+class PermissionGranted(Body, frozen=True):
+    """A tool is allowed beyond one call: this tool, this person, this place; only in a session, if one is named."""
+
+    permission_id: str
+    tool: str
+    person: str
+    place: str
+    session_id: str = ""
+    by: str = ""
+
+
+class PermissionRevoked(Body, frozen=True):
+    """A permission counts no more."""
+
+    permission_id: str
+    by: str = ""

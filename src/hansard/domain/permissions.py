@@ -11,7 +11,7 @@ servers. While a request holds such text, a tool may be asked about although a r
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Annotated, Final, Literal, NamedTuple
@@ -158,16 +158,32 @@ def must_ask(rule: ToolRule, tool: str, asker: Asker) -> bool:
     return bool(asker.room) and tool.startswith(FOREIGN_PREFIX) and not rule.reads_only
 
 
-def judge_asker(rules: tuple[ToolRule, ...], tool: str, asker: Asker, source: str) -> Reason:
-    """Return what the rules say of a call, as far as one asker goes."""
+GUARDED: Final = frozenset({"memory"})
+"""Tools whose effect reaches other sessions: no permission lets them run unseen while there is untrusted text."""
+
+NOTHING_GRANTED: Final[Mapping[tuple[str, str], str]] = {}
+
+
+def judge_asker(
+    rules: tuple[ToolRule, ...],
+    tool: str,
+    asker: Asker,
+    source: str,
+    granted: Mapping[tuple[str, str], str] = NOTHING_GRANTED,
+) -> Reason:
+    """Return what the rules say of a call, as far as one asker goes. A permission is a rule that allows what asks."""
     if not asker.names:
         return msgspec.structs.replace(NOBODY, person=asker.person, chat=asker.chat)
     table = (*rules, *DEFAULT_RULES)
     number, rule = next((number, rule) for number, rule in enumerate(table, 1) if fits(rule, tool, asker))
     words = f"rule {number} of [[tools.rules]] ({rule})" if number <= len(rules) else f"the default ({rule})"
-    asks = rule.do is Verdict.ALLOW and bool(source) and must_ask(rule, tool, asker)
+    permission = granted.get((asker.person, asker.chat), "") if rule.do is Verdict.ASK else ""
+    verdict = Verdict.ALLOW if permission else rule.do
+    words = f"permission {permission}, where {words} asks" if permission else words
+    guards = must_ask(rule, tool, asker) or (bool(permission) and tool in GUARDED)
+    asks = verdict is Verdict.ALLOW and bool(source) and guards
     return Reason(
-        verdict=Verdict.ASK if asks else rule.do,
+        verdict=Verdict.ASK if asks else verdict,
         rule=words,
         person=asker.person or asker.names[0],
         chat=asker.chat,
@@ -175,13 +191,20 @@ def judge_asker(rules: tuple[ToolRule, ...], tool: str, asker: Asker, source: st
     )
 
 
-def decide(rules: Iterable[ToolRule], tool: str, askers: Iterable[Asker], source: str = "") -> Decision:
+def decide(
+    rules: Iterable[ToolRule],
+    tool: str,
+    askers: Iterable[Asker],
+    source: str = "",
+    granted: Mapping[tuple[str, str], str] = NOTHING_GRANTED,
+) -> Decision:
     """Return what becomes of a call of a turn that these people asked for, and why. For nobody, nothing is run.
 
-    `source` names untrusted text in the request; empty when there is none.
+    `source` names untrusted text in the request; empty when there is none. `granted`: the permissions for this tool,
+    by person and chat.
     """
     table = tuple(rules)
-    reasons = tuple(judge_asker(table, tool, asker, source) for asker in askers) or (NOBODY,)
+    reasons = tuple(judge_asker(table, tool, asker, source, granted) for asker in askers) or (NOBODY,)
     return Decision(max((each.verdict for each in reasons), key=STRICTNESS.index), reasons)
 
 

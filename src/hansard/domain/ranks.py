@@ -126,6 +126,7 @@ SHELL: Final = (
     "models",
     "pair",
     "people",
+    "permissions",
     "search",
     "sessions",
     "verify",

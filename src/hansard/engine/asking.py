@@ -79,6 +79,10 @@ class Permits:
         self._needed = sorted({each.place for each in needed_of(conversation, turn.id)})
         self._sources = sources_of(placed.message for placed in conversation.placed)
         self._lock = asyncio.Lock()
+        self._order = asyncio.Lock()
+        self._asked = asyncio.Event()
+        """Set when nobody is asked any more of those who were to be asked so far."""
+        self._asked.set()
 
     @property
     def scene(self) -> ToolScene:
@@ -89,7 +93,8 @@ class Permits:
     async def decide(self, call: ToolCall) -> Decision:
         """Decide what becomes of a call, and record that with its reasons."""
         askers = [self._policy.asker(self._owner, person, chat) for person, chat in self._needed]
-        decision = decide(self._policy.rules, call.name, askers, await self._untrusted())
+        granted = await self._record.books.permissions.granted(call.name, self._turn.session_id, self._needed)
+        decision = decide(self._policy.rules, call.name, askers, await self._untrusted(), granted)
         if denied := await self._guests_denied(call):
             decision = Decision(Verdict.DENY, (*decision.reasons, *denied))
         decided = ToolDecided(
@@ -123,19 +128,40 @@ class Permits:
 
     async def refusal(self, call: ToolCall) -> str:
         """Return why a call is not run; empty when it may be."""
-        decision = await self.decide(call)
+        async with self._order:
+            decision = await self.decide(call)
+            before, over = self._asked, asyncio.Event()
+            if decision.verdict is Verdict.ASK:
+                self._asked = over
         if decision.verdict is Verdict.ALLOW:
             return ""
         if not self._needed:
             return f"It is not recorded who asked for this, so no tool is run. {call.name} was not run."
         if decision.verdict is Verdict.DENY:
             return f"The tool {call.name} is not allowed here, by the settings. It was not run."
-        if self._policy.ask_seconds <= 0:
-            return f"The tool {call.name} needs a yes of the person, and nobody can be asked here. It was not run."
-        return await self._ask_about(call, decision.source)
+        try:
+            if self._policy.ask_seconds <= 0:
+                return f"The tool {call.name} needs a yes of the person, and nobody can be asked here. It was not run."
+            await before.wait()  # questions come in the order of the calls
+            return await self._ask_each(call, decision)
+        finally:
+            over.set()
 
-    async def _ask_about(self, call: ToolCall, source: str) -> str:
-        """Ask people about a call; return why it is not run, empty when they allow exactly this call.
+    async def _ask_each(self, call: ToolCall, decision: Decision) -> str:
+        """Ask each person about a call who has to allow it; return why it is not run, empty when all of them do."""
+        waiting = {(each.person, each.chat) for each in decision.reasons if each.verdict is Verdict.ASK}
+        people: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+        for place in self._needed:
+            if place in waiting:
+                people.setdefault(tuple(await self._record.people.circle(asker_owner(*place))), []).append(place)
+        for places in people.values():
+            refusal = await self._ask_about(call, decision.source, tuple(places))
+            if refusal:
+                return refusal
+        return "" if people else f"Nobody can be asked about {call.name}. It was not run."
+
+    async def _ask_about(self, call: ToolCall, source: str, places: tuple[tuple[str, str], ...]) -> str:
+        """Ask one person about a call; return why it is not run, empty when they allow exactly this call.
 
         `source`: the untrusted text because of which they are asked, if that is why.
         """
@@ -145,7 +171,7 @@ class Permits:
             return NOT_JSON.format(tool=call.name, why=error)
         if not self._can_be_shown(shown):
             return TOO_LONG.format(tool=call.name)
-        answered = await self._ask(await self._question(call, shown, source))
+        answered = await self._ask(await self._question(call, shown, source, places))
         if not answered.yes and not answered.by:
             await self._turn.append(Message.notice(f"Nobody answered in time, so {show_name(call.name)} was not run."))
         if answered.yes:
@@ -154,18 +180,29 @@ class Permits:
         return f"The person did not allow this call{why}. It was not run."
 
     def _can_be_shown(self, shown: str) -> bool:
-        if any(chat for _, chat in self._people):
+        if any(chat for _, chat in self._needed):
             return len(shown.encode()) <= FILE_BYTES_MAX
         return len(shown) <= TERMINAL_CHARACTERS_MAX
 
-    async def _question(self, call: ToolCall, shown: str, source: str) -> Question:
+    async def _scopes(self) -> tuple[Scope, ...]:
+        """Return which answers are offered: for more than this call only while nobody else's words are in the request.
+
+        Always is never offered in rooms.
+        """
+        if await self._untrusted():
+            return (Scope.ONCE, Scope.NO)
+        is_room = self._owner.startswith("room:")
+        return (Scope.ONCE, Scope.SESSION, *(() if is_room else (Scope.ALWAYS,)), Scope.NO)
+
+    async def _question(self, call: ToolCall, shown: str, source: str, places: tuple[tuple[str, str], ...]) -> Question:
         """Return what people are asked about a call. What is too long for a post is attached to it, whole."""
         code = new_question_code()
-        is_attached = any(chat for _, chat in self._people) and not fits_in_post(shown)
+        is_attached = any(chat for _, chat in self._needed) and not fits_in_post(shown)
         lines = "\n".join(f"    {line}" for line in shown.splitlines())
         given = f"the arguments in the attached file {FILE_NAME}?" if is_attached else f"this?\n\n{lines}"
         why = f"I ask because this conversation holds {source}.\n\n" if source else ""
-        asks = f"May I run the tool {show_name(call.name)} with {given}\n\n{why}{self._how_to_answer(code)}"
+        scopes = await self._scopes()
+        asks = f"May I run the tool {show_name(call.name)} with {given}\n\n{why}{self._how_to_answer(code, scopes)}"
         parts: list[Part] = [Text(asks)]
         if is_attached:
             data = shown.encode()
@@ -175,19 +212,21 @@ class Permits:
             turn_id="",
             call_id=call.id,
             message_id="",
-            people=tuple(self._people),
+            people=places,
             tool=call.name,
             call_hash=hash_call(call.name, call.arguments),
             code=code,
-            scopes=(Scope.ONCE, Scope.NO),
+            scopes=scopes,
         )
         return Question(tuple(parts), asked)
 
-    def _how_to_answer(self, code: str) -> str:
+    def _how_to_answer(self, code: str, scopes: tuple[Scope, ...] = ()) -> str:
         """Return how a question is answered, where it is asked."""
         seconds = self._policy.ask_seconds
         time = f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} seconds"  # noqa: PLR2004
-        late = f"Without an answer within {time} it is a no."
+        more = [f"/yes {code} {each}" for each in scopes if each in {Scope.SESSION, Scope.ALWAYS}]
+        longer = f"{' or '.join(more)} allows this tool for longer. " if more else ""
+        late = f"{longer}Without an answer within {time} it is a no."
         if self._owner.startswith("room:"):
             return (
                 f"Answer with /yes {code} or /no {code}, by a reply to this message (yes or no), or by 👍 or 👎 on it. "

@@ -8,6 +8,7 @@ from hansard.record.fetches import Fetches
 from hansard.record.invitations import Invitations
 from hansard.record.ledger import Ledger
 from hansard.record.memory import Memory
+from hansard.record.permissions import Permissions
 from hansard.record.questions import Questions
 from hansard.record.quotas import Quotas
 from hansard.record.recovery import Recovery
@@ -25,6 +26,7 @@ class Books:
         self.memory = Memory(caller)
         self.ledger = Ledger(caller)
         self.questions = Questions(caller)
+        self.permissions = Permissions(caller)
         self.titles = Titles(caller)
         self.recovery = Recovery(caller)
         self.invitations = Invitations(caller)

@@ -18,6 +18,8 @@ from hansard.domain.entries_agent import (
     MemoryEdited,
     MemoryForgotten,
     MemoryNoted,
+    PermissionGranted,
+    PermissionRevoked,
     QuestionAnswered,
     QuestionAsked,
     QuestionGuessed,
@@ -317,6 +319,17 @@ def _access_tried(run: Run, place: Place, _body: e.AccessTried) -> None:
 def _access_changed(run: Run, place: Place, body: e.AccessChanged) -> None:
     state = Grant.ALLOWED if body.allowed else Grant.REVOKED
     run(SQL.change_access, (body.channel, body.identity, state, place.at, body.by))
+    if not body.allowed:
+        run(SQL.drop_permissions_of, (body.identity, f"{body.channel}:", f"{body.channel};"))
+
+
+def _permission_granted(run: Run, place: Place, body: PermissionGranted) -> None:
+    allowed = (body.permission_id, body.tool, body.person, body.place, body.session_id)
+    run(SQL.add_permission, (*allowed, place.seq, place.at, body.by))
+
+
+def _permission_revoked(run: Run, _place: Place, body: PermissionRevoked) -> None:
+    run(SQL.drop_permission, (body.permission_id,))
 
 
 def _memory_noted(run: Run, place: Place, body: MemoryNoted) -> None:
@@ -399,6 +412,8 @@ APPLY: dict[type[e.Body], Callable[[Run, Place, Any], None]] = {
     QuestionAsked: _question_asked,
     QuestionAnswered: _question_answered,
     QuestionGuessed: _question_guessed,
+    PermissionGranted: _permission_granted,
+    PermissionRevoked: _permission_revoked,
     MemoryNoted: _memory_noted,
     MemoryEdited: _memory_edited,
     MemoryForgotten: _memory_forgotten,

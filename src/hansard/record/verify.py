@@ -51,6 +51,7 @@ DUMPS_OF_HOME = (
     "note",
     "person",
     "link_code",
+    "permission",
 )
 
 

@@ -24,6 +24,7 @@ from hansard.domain.turns import TurnState
 from hansard.record.operations.deliveries import delivery_value
 from hansard.record.operations.messages import Offered, add_message
 from hansard.record.operations.turns import Lease, check_fence, find_turn
+from hansard.record.permissions import grant
 from hansard.record.sqlite.queries import SQL
 
 if TYPE_CHECKING:
@@ -213,6 +214,8 @@ def record_answer(tx: Transaction, reply: Reply, question: Open, message_id: str
         chat=reply.chat,
     )
     tx.add(journal, answer_id(body.turn_id, question.number), answered)
+    if given.scope in {Scope.SESSION, Scope.ALWAYS}:
+        grant(tx, answered, question.session_id if given.scope is Scope.SESSION else "")
     return q.TAKEN[given.scope]
 
 

@@ -447,6 +447,7 @@ DELETE FROM cursor;
 DELETE FROM intake;
 DELETE FROM turn_chat;
 DELETE FROM question;
+DELETE FROM permission;
 DELETE FROM outbox;
 DELETE FROM held;
 DELETE FROM invitation;
@@ -1007,3 +1008,31 @@ SELECT scopes FROM question WHERE message_id = ? AND chat = ? LIMIT 1
 -- name: dump_question
 -- A journal's open questions as its entries must give them.
 SELECT * FROM question WHERE journal = ? ORDER BY turn_id, author, chat
+
+-- name: add_permission
+-- Somebody allowed a tool beyond one call.
+INSERT INTO permission (id, tool, person, place, session_id, seq, granted_at, granted_by) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: drop_permission
+-- A permission counts no more.
+DELETE FROM permission WHERE id = ?
+
+-- name: drop_permissions_of
+-- What somebody allowed on a channel counts no more.
+DELETE FROM permission WHERE person = ? AND place >= ? AND place < ?
+
+-- name: find_permission
+-- A permission by its id.
+SELECT id, tool, person, place, session_id, granted_at, granted_by FROM permission WHERE id = ?
+
+-- name: find_granted
+-- A permission for a tool, of a person in a place, that counts in a session.
+SELECT id FROM permission WHERE tool = ?1 AND person = ?2 AND place = ?3 AND session_id IN ('', ?4) ORDER BY seq LIMIT 1
+
+-- name: list_permissions
+-- Every permission, the oldest first.
+SELECT id, tool, person, place, session_id, granted_at, granted_by FROM permission ORDER BY seq
+
+-- name: dump_permission
+-- The permissions as the home's entries must give them.
+SELECT * FROM permission ORDER BY id

@@ -297,3 +297,16 @@ CREATE TABLE question (
     PRIMARY KEY (journal, turn_id, author, chat)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX question_person ON question (author, chat);
+
+-- What people allowed beyond one call: a tool, for a person, in a place; in one session, or, with '', until it is revoked.
+CREATE TABLE permission (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    tool       TEXT    NOT NULL,
+    person     TEXT    NOT NULL,
+    place      TEXT    NOT NULL,
+    session_id TEXT    NOT NULL,
+    seq        INTEGER NOT NULL,
+    granted_at INTEGER NOT NULL,
+    granted_by TEXT    NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX permission_person ON permission (person, place);

@@ -49,3 +49,16 @@ CREATE TABLE turn_by (
 ALTER TABLE held ADD COLUMN identity TEXT NOT NULL DEFAULT '';
 ALTER TABLE held ADD COLUMN size_bytes INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE held ADD COLUMN held_at INTEGER NOT NULL DEFAULT 0;
+
+-- What people allowed beyond one call: a tool, for a person, in a place; in one session, or, with '', until it is revoked.
+CREATE TABLE permission (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    tool       TEXT    NOT NULL,
+    person     TEXT    NOT NULL,
+    place      TEXT    NOT NULL,
+    session_id TEXT    NOT NULL,
+    seq        INTEGER NOT NULL,
+    granted_at INTEGER NOT NULL,
+    granted_by TEXT    NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX permission_person ON permission (person, place);

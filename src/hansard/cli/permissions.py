@@ -1,0 +1,100 @@
+"""`hansard permissions`: what people allowed beyond one call, by answering a question with `session` or `always`."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hansard.cli.existing import existing, reading
+from hansard.cli.printing import examples, stdout_json
+from hansard.cli.terminal.sanitize import safe_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hansard.record.permissions import Permission
+
+
+@click.group(
+    "permissions",
+    invoke_without_command=True,
+    epilog=examples(
+        "hansard permissions                 list what people allowed for good, or for a session",
+        "hansard permissions revoke p42      let one count no more: the tool asks again",
+    ),
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_context
+def command(ctx: click.Context, *, as_json: bool) -> None:
+    """Show which tools people allowed for more than one call, and revoke that.
+
+    A permission is one tool, for one person, in one place; for a session, or always. It turns `ask` into `allow`, and
+    never changes a `deny`. Barring a person revokes all of theirs.
+
+    Exit code 0: done. 2: it could not run.
+    """
+    ctx.obj = {**ctx.obj, "json": as_json}
+    if ctx.invoked_subcommand is None:
+        show(read(ctx.obj["home"]), as_json=as_json)
+
+
+@command.command("list", epilog=examples("hansard permissions list --json"))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_obj
+def list_all(options: dict[str, Any], *, as_json: bool) -> None:
+    """List permissions, the oldest first, the same as `hansard permissions`."""
+    show(read(options["home"]), as_json=as_json or options["json"])
+
+
+@command.command("revoke", epilog=examples("hansard permissions revoke p42"))
+@click.argument("permission")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_obj
+def revoke(options: dict[str, Any], permission: str, *, as_json: bool) -> None:
+    """Let PERMISSION count no more: the next call of its tool asks again."""
+
+    async def run() -> Permission:
+        async with existing(options["home"]) as record:
+            return await record.books.permissions.revoke(permission)
+
+    revoked = asyncio.run(run())
+    if as_json or options["json"]:
+        stdout_json({"revoked": fields_of(revoked)})
+    else:
+        click.echo(f"Revoked: {safe_line(line_of(revoked))}")
+
+
+def read(home: Path) -> list[Permission]:
+    """Return all permissions of a record."""
+
+    async def run() -> list[Permission]:
+        async with reading(home) as record:
+            return await record.books.permissions.list()
+
+    return asyncio.run(run())
+
+
+def show(permissions: list[Permission], *, as_json: bool) -> None:
+    """Print permissions, for a person or for a script."""
+    if as_json:
+        stdout_json({"permissions": [fields_of(each) for each in permissions]})
+        return
+    for each in permissions:
+        click.echo(safe_line(line_of(each)))
+    if not permissions:
+        click.echo("Nobody allowed anything beyond one call.")
+
+
+def line_of(each: Permission) -> str:
+    """Return a permission in one line."""
+    until = f"session {each.session_id}" if each.session_id else "always"
+    return f"{each.id:8} {each.tool}  {each.person or 'the terminal'}  {each.place or 'terminal'}  {until}"
+
+
+def fields_of(each: Permission) -> dict[str, object]:
+    """Return a permission for a script."""
+    at = datetime.fromtimestamp(each.granted_at / 1_000_000, UTC)
+    return {**each._asdict(), "granted_at": at.isoformat(), "session_id": each.session_id or None}
