@@ -41,7 +41,7 @@ def hide_environment(home: Path, *, may_start_programs: bool = False) -> None:
     Everything else stays: process id, standard streams, terminal, signals. Nothing may have been read or opened yet.
     `may_start_programs`: one may be configured later, while the process runs.
     """
-    if sys.platform != "linux":
+    if sys.platform != "linux" or not sys.executable:
         return
     settings = read_config(home, os.environ, {})[0].settings
     if not may_start_programs and not any(each.enabled and each.command for each in settings.mcp.values()):
