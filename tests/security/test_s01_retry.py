@@ -190,3 +190,19 @@ async def test_a_turn_of_two_people_is_charged_to_both(home: Path) -> None:
         ]
         assert spent == [1, 1]
         await here.check()
+
+
+async def test_a_summary_is_asked_for_by_whoever_gives_the_command(home: Path) -> None:
+    """/compact records its person, and is charged to them; nobody asks for one that comes by itself."""
+    words = "the harbour at noon " * 400
+    async with town(home, settings_of(ANN, BOB), PlayedModel([words], [words], ["A summary of the harbour."])) as here:
+        equip(here, Counting())
+        for _ in range(2):
+            await here.ask(words, ANN, ROOM, is_for_agent=True)
+        await here.ask("/compact", BOB, ROOM, is_for_agent=True)
+        room = await here.session(ROOM)
+        await here.runner.tidied(room)
+        entries = await here.entries(room)
+        chores = [entry.body for entry in entries if isinstance(entry.body, TurnStarted) and entry.body.purpose]
+        assert [[(each.person, each.how) for each in body.by or ()] for body in chores] == [[(BOB, "compact")]]
+        await here.check()
