@@ -23,6 +23,9 @@ Result = TypeVar("Result")
 HEAL_SECONDS = 1.0
 """Pause before another try while the record cannot be read or written."""
 
+HEAL_SECONDS_MAX = 60.0
+"""The longest pause before a job is tried again that ends in an error each time."""
+
 HOME_LOG = str(log_path(HOME_JOURNAL))
 
 
@@ -42,6 +45,7 @@ class Beside(Generic[Job]):
         self._list_due, self._perform, self._name = list_due, perform, name
         self._together_max, self._report = together_max, report
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._failures: dict[str, int] = {}
         self._due = asyncio.Event()
         self._due.set()
         self._fatal: BaseException | None = None
@@ -95,9 +99,12 @@ class Beside(Generic[Job]):
             await self._perform(job)
         except MUST_END as error:
             self._fatal = error
-        except HansardError as error:
+        except Exception as error:  # noqa: BLE001  # boundary: channel call
             self._report(name, error)
-            await asyncio.sleep(HEAL_SECONDS)
+            self._failures[name] = self._failures.get(name, 0) + 1
+            await asyncio.sleep(min(HEAL_SECONDS_MAX, HEAL_SECONDS * 2.0 ** min(self._failures[name] - 1, 16)))
+        else:
+            self._failures.pop(name, None)
         finally:
             del self._running[name]
             self._due.set()
