@@ -86,7 +86,7 @@ prove: setup ## the full counts of kills, cuts, faults and seeds; writes docs/pr
 	@rm -rf .prove; status=0; \
 	HANSARD_PROVE=1 $(BIN)/python -m pytest tests/crash tests/accidents tests/record/test_state_machine.py tests/record/test_rebuild.py tests/record/test_old_homes.py --timeout=3600 --junitxml=.prove/crash.xml || status=$$?; \
 	HANSARD_PROVE=1 $(BIN)/python -m pytest tests/shown -n $(WORKERS) --dist loadgroup --timeout=3600 --junitxml=.prove/shown.xml || status=$$?; \
-	HANSARD_PROVE=1 $(BIN)/python -m pytest tests/gateway tests/telegram tests/engine tests/validity tests/messages tests/record/test_read_only.py --timeout=3600 --junitxml=.prove/gateway.xml || status=$$?; \
+	HANSARD_PROVE=1 $(BIN)/python -m pytest tests/gateway tests/telegram tests/engine tests/security tests/validity tests/messages tests/record/test_read_only.py --timeout=3600 --junitxml=.prove/gateway.xml || status=$$?; \
 	$(BIN)/python -m tests.proof && exit $$status
 
 bench: setup ## measure record, turns and gateway against floors and peers

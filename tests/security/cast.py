@@ -28,6 +28,7 @@ from hansard.testing import Platform
 TOOLS = {
     "pay": "mcp__bank__pay",
     "read": "mcp__web__read",
+    "peek": "mcp__web__peek",
     "note": "note",
     "look": "look",
     "search": "session_search",

@@ -185,9 +185,24 @@ class Oracle:
         if self.people.rank(who, call.ran["at"]) in {"barred", "stranger"}:
             return "deny"
         rule = self.config.rule_for(call.tool, who)
+        does = "allow" if rule["do"] == "ask" and self._is_granted(call, who) else str(rule["do"])
         is_foreign = call.tool.startswith("mcp__") and who.room != "" and not rule.get("reads_only")
-        minds = rule["do"] == "allow" and (rule.get("untrusted") == "ask" or is_foreign)
-        return "ask" if minds and self._untrusted(call, askers) else str(rule["do"])
+        minds = does == "allow" and (rule.get("untrusted") == "ask" or is_foreign)
+        return "ask" if minds and self._untrusted(call, askers) else does
+
+    def _is_granted(self, call: Call, who: Who) -> bool:
+        """Return whether somebody had said yes to a tool for the session, or always in this chat, but in no room."""
+        for session_id in self.export.sessions:
+            for fact in self.export.of_session(session_id, "question.answered"):
+                body = fact["body"]
+                scopes = {"session": session_id == call.session_id, "always": who.is_direct}
+                is_wide = body["yes"] and scopes.get(body.get("scope", ""), False)
+                if not is_wide or body.get("tool") != call.tool or fact["at_microseconds"] > call.ran["at"]:
+                    continue
+                given = self._answerer(session_id, fact)
+                if given is not None and self._name(given) == self._name(who):
+                    return True
+        return False
 
     def _untrusted(self, call: Call, askers: list[Who]) -> str:
         """Return which text that nobody of those who asked wrote is in the request that led to a call."""
@@ -240,7 +255,7 @@ class Oracle:
             self.find("another call", f"{where} ran by a yes of {who.account} to a question about another call")
         if not self._was_shown(message_id, who):
             self.find("not shown", f"{where} ran by a yes of {who.account} that was said before the question was shown")
-        if not who.is_direct and not is_meant(said["text"]):
+        if not who.is_direct and not is_meant(said):
             self.find("not meant", f"{where} ran by {said['text']!r}, which {who.account} said in a room")
 
     def _answerer(self, session_id: str, answered: Line) -> Who | None:
@@ -345,6 +360,6 @@ class Oracle:
                 self.find("others' words", f"{token} of {owner or 'nobody'} was shown to {where}: {event['text']!r}")
 
 
-def is_meant(text: str) -> bool:
-    """Return whether words in a room can only be an answer to a question."""
-    return "/yes" in text
+def is_meant(said: Line) -> bool:
+    """Return whether what somebody did in a room can only be an answer to a question: a command, or a choice."""
+    return "/yes" in said["text"] or said.get("choice") in {"yes", "session", "always"}

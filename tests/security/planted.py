@@ -104,6 +104,9 @@ async def meant_yes(world: World) -> None:
     await world.say("ann", "room", yes_in(world.platform, world.room))
     await world.ask("ann", "direct", "pay")
     await world.say("ann", "direct", "yes")
+    await world.ask("ann", "room", "note")
+    await world.choose("gus", "room", "yes")
+    await world.choose("ann", "room", "yes")
 
 
 async def yes_before_it_is_seen(world: World) -> None:

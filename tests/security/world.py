@@ -87,6 +87,16 @@ tool = "mcp__web__read"
 do = "allow"
 
 [[tools.rules]]
+tool = "mcp__web__peek"
+do = "allow"
+reads_only = true
+
+[[tools.rules]]
+tool = "look"
+do = "allow"
+untrusted = "ask"
+
+[[tools.rules]]
 tool = "note"
 person = "@bob*"
 do = "deny"
@@ -221,7 +231,8 @@ class World:
     async def _asking(self) -> set[str]:
         """Return the sessions in which a turn waits for an answer."""
         for session in await all_sessions(self.app.record):
-            asks, seq = self._read.get(session.id, (False, 0))
+            shared = session.parent.at if session.parent is not None and session.parent.link == "fork" else 0
+            asks, seq = self._read.get(session.id, (False, shared))
             for entry in await self.app.record.read_entries(session.id, seq):
                 if entry.kind in {"question.asked", "question.answered", "turn.ended"}:
                     asks = entry.kind == "question.asked"
@@ -266,6 +277,17 @@ class World:
     async def answer(self, name: str, place: str, text: str) -> None:
         """Somebody says yes or no; `{yes}` is the command to the question that was shown last there."""
         await self.say(name, place, text.format(yes=yes_in(self.platform, self.chat(name, place))))
+
+    async def choose(self, name: str, place: str, choice: str) -> None:
+        """Somebody presses a button, or reacts, beside the question that was shown last there."""
+        chat, account = self.chat(name, place), ACCOUNTS[name]
+        shown = [each for each in self.platform.timeline(chat) if each.sender == AGENT and "/yes" in each.text]
+        if not shown or account not in self.platform.room(chat).members:
+            return
+        number = len(self.witness.events)
+        self.witness.write("said", sender=account, chat=chat, text="", choice=choice, is_direct=place == "direct")
+        self.witness.events[number]["event_id"] = self.platform.choose(chat, account, shown[-1].id, choice)
+        await self.calm()
 
     async def type(self, text: str) -> None:
         """The person at the terminal types something."""
