@@ -11,12 +11,14 @@ from hansard.cli import table as shell
 from hansard.domain.access import Grant, Standing, rank_of
 from hansard.domain.listed import People
 from hansard.domain.messages import Message
+from hansard.domain.policy import policy_of
 from hansard.domain.ranks import DEEDS, ROWS, Rank, Right, Standpoint, Where, deed_of, is_shared, refusal, right
 from hansard.domain.settings import Person
 from hansard.intake.commands import Parsed, names, perform
 from hansard.intake.handlers import Scene
 from hansard.intake.linking import IN_A_ROOM
 from hansard.record.api import Record
+from tests.intake.places import code_in, places
 from tests.intake.town import ANN, BOB, EVE, HOME_OF_ANN, ROOM, settings_of
 
 LETTERS = {"A": Right.ALLOWED, "O": Right.OWN, "D": Right.DENIED}
@@ -169,6 +171,19 @@ def test_who_is_admin() -> None:
     assert (rank(EVE, HOME_OF_ANN), rank(EVE, HOME_OF_ANN, Grant.ALLOWED)) == (Rank.STRANGER, Rank.MEMBER)
     assert rank(ANN, grant=Grant.REVOKED) is Rank.BARRED
     assert rank_of(Standing.UNLISTED, Grant.NONE, is_admin=True) is Rank.STRANGER
+
+
+async def test_a_code_makes_nobody_admin(home: Path) -> None:
+    """Whoever is linked with the terminal by a code sees its history, and is what they were before."""
+    async with places(home) as here:
+        code = code_in(await here.type("/link"))
+        assert "one person with" in await here.command(f"/link {code}", HOME_OF_ANN)
+        assert "person:admin" in await here.record.people.circle(f"person:matrix:{ANN}")
+        known = await here.record.access.find("matrix", ANN)
+        found = People(here.settings, "matrix").standpoint(ANN, HOME_OF_ANN, known.state, is_direct=True)
+        assert found.rank is Rank.MEMBER
+        asker = policy_of(here.settings).asker(f"person:matrix:{ANN}", ANN, HOME_OF_ANN)
+        assert asker.names == (f"matrix:{ANN}",)
 
 
 def test_whose_a_session_is() -> None:

@@ -168,6 +168,23 @@ async def test_a_guest_stops_and_steers_only_their_own(home: Path) -> None:
         await here.check()
 
 
+@pytest.mark.parametrize("busy", [Busy.INTERRUPT, Busy.STEER])
+async def test_a_guests_words_wait_for_others(home: Path, busy: Busy) -> None:
+    """Whatever the busy mode: what a guest says neither interrupts nor steers an answer of others; it is next."""
+    gate = Gate()
+    settings = settings_of(ANN, "!room:example.org", busy=busy)
+    async with town(home, settings, PlayedModel(["begun ", gate, "done"], ["for Eve"])) as here:
+        (wake,) = await here.say("Ann's", ANN, ROOM, is_for_agent=True)
+        here.runner.wake(wake.session_id, wake.turn_id)
+        await gate.reached()
+        (own,) = await here.say("Eve's", EVE, ROOM, is_for_agent=True)
+        here.runner.wake(own.session_id, own.turn_id)
+        gate.open()
+        await here.runner.settled(wake.session_id)
+        assert await here.words(wake.session_id, Role.ASSISTANT) == ["begun done", "for Eve"]
+        await here.check()
+
+
 async def test_a_guest_does_not_void_what_waits(home: Path) -> None:
     """/stop of a guest leaves a turn that waits for a member; the member's ends it."""
     async with town(home, SETTINGS) as here:

@@ -339,8 +339,7 @@ class Intake:
     async def _arrival(self, event: Event, place: Place, manner: Manner, parsed: Parsed | None, cursor: str) -> Arrival:
         may_send = bool(event.files) and await self._may(event, Action.TALK)
         files = self.files.name_files(event.files) if may_send else Named()
-        parts = [*text_parts(event), *files.parts]
-        notes = [*files.notes]
+        parts, notes = [*text_parts(event), *files.parts], [*files.notes]
         if event.reply is Reply.EXPLAIN:
             notes.append(self._notices.unanswerable)
         kept = Manner.KEPT if self._is_for_agent(event) else Manner.OBSERVED if self._options.observe else None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hansard.domain import entries as e
-from hansard.domain.access import Action, is_same_owner, may, may_see
+from hansard.domain.access import Action, is_same_owner, may, may_see, rank
 from hansard.domain.arrivals import Manner, Moved, Outcome, Received, Words
 from hansard.domain.chats import check_sender, person_owner
 from hansard.domain.ids import new_id, new_session_id
@@ -22,9 +22,10 @@ from hansard.domain.messages import Message, Role, Text, join_own_text
 from hansard.domain.people import is_person
 from hansard.domain.questions import NOTHING_WAITS
 from hansard.domain.quotas import Brought
-from hansard.domain.ranks import is_shared
+from hansard.domain.ranks import Rank, is_shared
 from hansard.domain.resets import Began, Resting, due
 from hansard.domain.sessions import Link, Parent, SessionState
+from hansard.domain.settings import Busy
 from hansard.domain.turns import By, TurnState
 from hansard.errors import NotFound
 from hansard.record.operations.access import Asking, ask, grant_of, tell_at_home, tell_in_chat
@@ -35,7 +36,7 @@ from hansard.record.operations.messages import Offered, append, offer
 from hansard.record.operations.questions import Judged, Reply, judge, record_answer
 from hansard.record.operations.quotas import allows, count_used, tell_over
 from hansard.record.operations.sessions import NewSession, create_session, end_session, reopen_session
-from hansard.record.operations.talk import meet_running_turn, stop_turns
+from hansard.record.operations.talk import is_asked_by, meet_running_turn, stop_turns, turn_askers
 from hansard.record.operations.turns import find_turn, is_chore, queue_turn
 from hansard.record.sqlite.queries import SQL
 
@@ -167,7 +168,7 @@ def take(tx: Transaction, arrival: Arrival, offered: Offered, rules: Rules, is_a
     turn_id = ""
     if arrival.manner is Manner.ASK:
         tell_followers(tx, session_id, (entry.id,))
-        meet_running_turn(tx, session_id, (entry.id,), arrival.busy, is_alive)
+        meet_running_turn(tx, session_id, (entry.id,), busy_of_arrival(tx, arrival, session_id), is_alive)
         by = (By(person=arrival.identity, chat=arrival.chat),)
         turn_id = queue_turn(tx, session_id, new_id(), by=by).id
     turns = ((session_id, turn_id),) if turn_id else ()
@@ -206,6 +207,17 @@ def take_answer(tx: Transaction, arrival: Arrival, given: Given, rules: Rules) -
         tell(tx, session_id, arrival.chat, told)
     mark_received(tx, arrival.channel, arrival.account, arrival.event_id, ((session_id, entry.id),))
     return Received(Outcome.TAKEN, session_id, entry.id)
+
+
+def busy_of_arrival(tx: Transaction, arrival: Arrival, session_id: str) -> Busy:
+    """Return what a message does to the running turn. A guest's waits while the turn is somebody else's."""
+    journal, row = tx.session(session_id)
+    running = find_turn(tx, journal, TurnState.RUNNING)
+    is_guest = rank(arrival.standing, grant_of(tx, arrival.channel, arrival.identity)) is Rank.GUEST
+    if running is None or not is_guest or not is_shared(row.owner):
+        return arrival.busy
+    own = read_circle(tx.rows, person_owner(arrival.channel, arrival.identity))
+    return arrival.busy if is_asked_by(turn_askers(tx, journal, running.id), own) else Busy.QUEUE
 
 
 def lead(tx: Transaction, arrival: Arrival, rules: Rules) -> tuple[str, Moved | None]:
