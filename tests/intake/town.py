@@ -169,7 +169,7 @@ class Town:
         """What people without a session were told in a chat."""
         return [body["parts"][0]["text"] for body in self.at_home("message.added") if body.get("chat", "") == chat]
 
-    async def deliver(self) -> dict[str, str]:
+    async def deliver(self, *, shows_files: bool = True) -> dict[str, str]:
         """Show everything that waits, as a dispatcher does; return the receipts by what is said."""
         shown: dict[str, str] = {}
         for waiting in await self.record.outbox.waiting("matrix"):
@@ -189,7 +189,8 @@ class Town:
                 )
                 await self.record.outbox.begin(delivery)
                 receipt = f"$post-{message.id}-{place}"
-                await self.record.move_delivery(waiting.session_id, delivery.id, "sent", receipt=receipt)
+                state = "sent" if shows_files or not file else "failed"
+                await self.record.move_delivery(waiting.session_id, delivery.id, state, receipt=receipt)
                 shown.setdefault(message.text, receipt)
             await self.record.outbox.settle(waiting.session_id, message.id, waiting.chat)
         return shown

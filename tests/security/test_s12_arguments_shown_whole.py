@@ -9,6 +9,7 @@ import pytest
 
 from hansard.delivery.files import files_of
 from hansard.domain.entries_agent import QuestionAsked
+from hansard.domain.questions import NOT_DELIVERED
 from hansard.domain.showing import TERMINAL_CHARACTERS_MAX, fits_in_post, show_arguments
 from hansard.testing.tools import Counting, tools_by_name
 from tests.engine.stage import PlayedModel, call, stage
@@ -37,6 +38,24 @@ async def test_long_arguments_are_attached_whole(home: Path) -> None:
         await here.say("yes", ANN, HOME_OF_ANN)
         await settled(here, session_id)
         assert tool.count == 1
+        await here.check()
+
+
+async def test_where_no_file_can_be_shown_nothing_is_approved(home: Path) -> None:
+    """When the file beside the question is refused, a yes in that chat is told so, and runs nothing."""
+    tool = Counting()
+    async with town(home, settings_of(ANN), PlayedModel([call("counting", LONG)], ["done"])) as here:
+        equip(here, tool, ASKS._replace(ask_seconds=30))
+        for wake in await here.say("go"):
+            here.runner.wake(wake.session_id, wake.turn_id)
+        session_id = await here.session()
+        code = (await asked(here, session_id)).code
+        await here.deliver(shows_files=False)
+        await here.say(f"/yes {code}")
+        assert NOT_DELIVERED in await here.notices()
+        await here.record.stop_turns(session_id, "the test is over", queued=True)
+        await settled(here, session_id)
+        assert tool.count == 0
         await here.check()
 
 

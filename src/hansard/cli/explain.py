@@ -80,12 +80,16 @@ async def explain_ahead(home: Path, person: str, tool: str, place: str) -> str:
             async with reading(home) as record:
                 owner = await owner_in(record, chat, author) or owner
                 lines += await access_lines(record, key.channel, author)
+    granted = {}
+    if has_record(home):
+        async with reading(home) as record:
+            granted = await record.books.permissions.granted(tool, "", [(author, chat)])
     policy = policy_of(settings)
     asker = policy.asker(owner, author, chat)
     kind = "a room" if asker.room else "a direct chat" if chat else "the terminal"
     lines.append(f"{place} is {kind}.")
-    calm = decide(policy.rules, tool, [asker])
-    mixed = decide(policy.rules, tool, [asker], UNTRUSTED)
+    calm = decide(policy.rules, tool, [asker], "", granted)
+    mixed = decide(policy.rules, tool, [asker], UNTRUSTED, granted)
     lines += [f"{tool}: {calm.verdict}", *(f"  {reason}" for reason in calm.reasons)]
     if mixed.verdict is not calm.verdict:
         lines += [f"{tool} while the request holds untrusted text: {mixed.verdict}"]
