@@ -10,6 +10,7 @@ import click
 
 from hansard.app.config import load_config
 from hansard.cli.existing import check_record, existing, reading
+from hansard.cli.identities import confirm, identities
 from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.chats import person_owner
@@ -66,6 +67,8 @@ def owner_of(settings: Settings, who: str) -> str:
         "hansard people link @ann:example.org 12345       make two accounts one person",
         "hansard people link terminal 12345               the same with the terminal",
         "hansard people unlink 12345                      part an account from all others",
+        "hansard people identities                        list pinned Matrix identities, and those that changed",
+        "hansard people confirm @ann:example.org          say that a changed identity is theirs",
     ),
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
@@ -162,3 +165,7 @@ def show(said: str, circles: list[Circle], *, as_json: bool) -> None:
     for circle in circles:
         names = ", ".join(called(owner) for owner in circle.owners if owner != person_owner("", "", circle.name or "-"))
         click.echo(f"{circle.name or 'linked':12} {safe_line(names)}")
+
+
+command.add_command(identities)
+command.add_command(confirm)

@@ -110,8 +110,7 @@ class MessageAdded(Body, frozen=True):
     """Where it was said, or where it is to be shown: a chat of a channel. Empty: in a terminal or by a program."""
     event_id: str = ""  # what the platform calls the event in which a person said it
     observed: bool = False  # it was said among people, not to the agent
-    imported: bool = False
-    """Whether it was said elsewhere and came by an import: nobody is shown it, or answered, in the chat it names."""
+    imported: bool = False  # said elsewhere, it came by an import: nobody is shown it, or answered, in its chat
     follows: bool = False
     """Whether its chat only follows the session: it is shown there if, at that moment, the chat still does."""
     unverified: bool = False  # nobody could know that its author wrote it: no model is given it
@@ -389,6 +388,7 @@ KINDS: dict[str, tuple[int, type[Body]]] = {
     "link.shown": (1, people.LinkShown),
     "link.tried": (1, people.LinkTried),
     "link.voided": (1, people.LinkVoided),
+    "identity.confirmed": (1, people.IdentityConfirmed),
 }
 """Each kind, its newest version, and the body of that version. A kind's old versions stay readable for ever."""
 

@@ -59,3 +59,12 @@ class LinkVoided(Body, frozen=True):
     """A code counts no longer: others could read where it was said."""
 
     owner: str
+
+
+class IdentityConfirmed(Body, frozen=True):
+    """A person's changed identity on a platform is theirs, somebody says. `key`: the new one; empty: they have none."""
+
+    channel: str
+    identity: str
+    key: str
+    by: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.access import Access, Grant, read_code
-from hansard.domain.entries_people import PersonLinked
+from hansard.domain.entries_people import IdentityConfirmed, PersonLinked
 from hansard.domain.ids import new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX
 from hansard.domain.people import Circle, Code, is_person, named
@@ -96,6 +96,12 @@ class PeopleBook:
         check_person(owner)
         token = new_id()
         return await self._caller.write(lambda tx: operations.unlink(tx, owner, by, token))
+
+    async def confirm_identity(self, channel: str, identity: str, key: str, *, by: str = "admin") -> None:
+        """Record that somebody says that a person's changed identity is theirs; the channel goes by its own copy."""
+        body = IdentityConfirmed(channel=channel, identity=identity, key=key, by=by)
+        token = new_id()
+        await self._caller.write(lambda tx: operations.confirm_identity(tx, body, token))
 
     async def follower(self, session_id: str, chat: str) -> Follower | None:
         """Return whose chat follows a session now, or None: it leads elsewhere, or is no longer the same person's."""

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from hansard.domain import entries as e
 from hansard.domain.access import Grant, new_code
 from hansard.domain.chats import identity_of
-from hansard.domain.entries_people import LinkShown, LinkTried, LinkVoided, PeopleDeclared, PersonLinked, PersonUnlinked
+from hansard.domain.entries_people import (
+    IdentityConfirmed,
+    LinkShown,
+    LinkTried,
+    LinkVoided,
+    PeopleDeclared,
+    PersonLinked,
+    PersonUnlinked,
+)
 from hansard.domain.people import CIRCLE_MAX, CODE_MINUTES, Code, may_be_shown, may_try
 from hansard.errors import InvalidInput, NotFound
 from hansard.record.operations.access import MINUTE_MICROSECONDS, grant_of, read_pace, tell_in_chat
@@ -72,6 +80,13 @@ def show_code(tx: Transaction, owner: str, identity: str, chat: str) -> Code:
     body = LinkShown(owner=owner, code=code, expires_at=expires_at, identity=identity, chat=chat)
     tx.add(home, f"~link-shown:{home.head_seq + 1}", body)
     return shown
+
+
+def confirm_identity(tx: Transaction, body: IdentityConfirmed, token: str) -> None:
+    """Record that a person's changed identity was confirmed. The same again changes nothing."""
+    home = home_journal(tx)
+    if tx.find(home, f"~identity:{token}") is None:
+        tx.add(home, f"~identity:{token}", body)
 
 
 class Entered(NamedTuple):
