@@ -13,7 +13,7 @@ from hansard.domain.access import Grant
 from hansard.domain.deliveries import DELIVERY_MOVES, DeliveryState, Operation
 from hansard.domain.sessions import SESSION_MOVES, Link, SessionState
 from hansard.domain.transcript import PART_KINDS
-from hansard.domain.turns import TURN_ENDS, TURN_MOVES, TurnState
+from hansard.domain.turns import TURN_ENDS, TURN_MOVES, How, TurnState
 
 SCHEMA = resources.files("hansard.record.sqlite").joinpath("schema.sql").read_text(encoding="utf-8")
 
@@ -24,6 +24,7 @@ CHECKS = [
     ("delivery", "state", {state.value for state in DeliveryState}),
     ("delivery", "operation", {operation.value for operation in Operation}),
     ("chunk", "part", set(PART_KINDS)),
+    ("turn_by", "how", {how.value for how in How}),
     ("access", "state", {grant.value for grant in Grant} - {Grant.NONE.value}),
 ]
 
