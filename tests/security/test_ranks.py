@@ -64,6 +64,7 @@ hansard memory      DDDDD DDDDD DDDDD DDDDD DDDDA
 hansard models      DDDDD DDDDD DDDDD DDDDD DDDDA
 hansard pair        DDDDD DDDDD DDDDD DDDDD DDDDA
 hansard people      DDDDD DDDDD DDDDD DDDDD DDDDA
+hansard permissions DDDDD DDDDD DDDDD DDDDD DDDDA
 hansard search      DDDDD DDDDD DDDDD DDDDD DDDDA
 hansard sessions    DDDDD DDDDD DDDDD DDDDD DDDDA
 hansard verify      DDDDD DDDDD DDDDD DDDDD DDDDA
