@@ -5,7 +5,7 @@ it derives:
 
     every turn has recorded who asked for it, and nobody who did not
     every tool that ran was allowed to each person who asked for its turn; for nobody, nothing runs
-    what needs a yes ran after one: of a person who asked, where they asked, after the question was shown there
+    what needs a yes ran after one of each person who needs it: where they asked, after the question was shown there
     while a model was told words of others, imports or results of other servers, a tool that minds needs a yes
     in a room a yes is given to the question itself: a command, a reply, a reaction or a button
     every word stays where it belongs: with its person, in its room, with one person in a room (L11)
@@ -18,8 +18,6 @@ from typing import NamedTuple
 
 from tests.security.oracle_story import TERMINAL, TOKEN, Config, Export, Line, People, Who, Witnessed, place_of
 from tests.security.oracle_turns import Turn, read_turns
-
-STRICTNESS = ("allow", "ask", "deny")
 
 
 class Finding(NamedTuple):
@@ -170,15 +168,16 @@ class Oracle:
             self.find("nobody asked", f"{where} ran, and nobody asked for it")
         known = {self._name(who) for who in askers}
         askers += [who for who in self.recorded_askers(call) if self._name(who) not in known]
-        verdict = "allow"
+        needed = []
         for who in askers:
             does = self._verdict(call, who, askers)
             if does == "deny":
                 rank = self.people.rank(who, call.ran["at"])
                 self.find("not permitted", f"{where} ran, and {who.account} ({rank}), who asked, may not")
-            verdict = max(verdict, does, key=STRICTNESS.index)
-        if verdict == "ask":
-            self._judge_answer(call, askers, where)
+            elif does == "ask":
+                needed.append(who)
+        if needed:
+            self._judge_answers(call, askers, needed, where)
 
     def _verdict(self, call: Call, who: Who, askers: list[Who]) -> str:
         """Return what becomes of a call, as far as one of those who asked for it goes."""
@@ -224,25 +223,32 @@ class Oracle:
     def _parts(self, kind: str) -> list[Line]:
         return [part for line in self.export.messages.values() for part in line["parts"] if part["type"] == kind]
 
-    def _judge_answer(self, call: Call, askers: list[Who], where: str) -> None:
-        """A call that needs a yes had one before it ran."""
-        asked = {}
+    def _judge_answers(self, call: Call, askers: list[Who], needed: list[Who], where: str) -> None:
+        """A call ran after a yes of each person who had to say it."""
+        asked: dict[int, Line] = {}
+        given: list[Who] = []
         for fact in self.export.of_session(call.session_id, "question.asked", "question.answered"):
             body = fact["body"]
             if (body["turn_id"], body["call_id"]) != (call.turn_id, call.call_id):
                 continue
+            number = int(body.get("number") or fact["id"].rpartition(":")[2])
             if fact["kind"] == "question.asked":
-                asked = fact
-            elif asked and body["yes"]:
-                self._judge_yes(call, askers, where, asked, fact)
-                return
-        self.find("no answer", f"{where} ran, and nobody said yes")
+                asked[number] = fact
+            elif body["yes"] and number in asked:
+                given += self._judge_yes(call, askers, where, asked[number], fact)
+        said = {
+            person for who in given for person in self.people.circle(self.config.person(who.account), call.ran["at"])
+        }
+        for who in needed:
+            if self.config.person(who.account) not in said:
+                self.find("no answer", f"{where} ran, and {who.account} did not say yes")
 
-    def _judge_yes(self, call: Call, askers: list[Who], where: str, asked: Line, answered: Line) -> None:
+    def _judge_yes(self, call: Call, askers: list[Who], where: str, asked: Line, answered: Line) -> list[Who]:
+        """Judge one yes; return who said it."""
         who = self._answerer(call.session_id, answered)
         if who is None:
             self.find("no answer", f"{where} ran, and nobody was seen to say yes")
-            return
+            return []
         said = self.witnessed.events[who.n]
         if who.n > call.ran["n"]:
             self.find("late answer", f"{where} ran before {who.account} said yes")
@@ -257,6 +263,7 @@ class Oracle:
             self.find("not shown", f"{where} ran by a yes of {who.account} that was said before the question was shown")
         if not who.is_direct and not is_meant(said):
             self.find("not meant", f"{where} ran by {said['text']!r}, which {who.account} said in a room")
+        return [who]
 
     def _answerer(self, session_id: str, answered: Line) -> Who | None:
         """Return who really gave an answer: by the message that says it, or the command before it."""

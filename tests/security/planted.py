@@ -136,6 +136,30 @@ async def yes_that_is_late(world: World) -> None:
     await world.calm()
 
 
+async def yes_for_longer(world: World) -> None:
+    """Ann says yes for the session and always, and asks again; then Bob does."""
+    for scope in ("session", "always"):
+        await world.say("ann2", "direct", "/new")
+        await world.ask("ann2", "direct", "note")
+        await world.say("ann2", "direct", f"{yes_in(world.platform, world.direct['ann2'])} {scope}")
+        await world.ask("ann2", "direct", "note")
+    await world.ask("ann2", "room", "note")
+    await world.ask("gus", "room", "note")
+
+
+async def two_ask_together(world: World) -> None:
+    """Carl and Ann ask for one turn, which each has to allow. Ann says yes and is barred; then Carl says yes."""
+    await world.say("carl", "den", "/stop")
+    await world.ask("carl", "den", "note")
+    await world.ask("carl", "den", "note", calm=False)
+    await world.ask("ann", "den", "note")
+    await world.say("carl", "den", f"/no {yes_in(world.platform, world.den).removeprefix('/yes ')}")
+    await world.say("carl", "den", yes_in(world.platform, world.den))
+    await world.say("ann", "den", yes_in(world.platform, world.den))
+    await world.revoke("ann")
+    await world.say("carl", "den", yes_in(world.platform, world.den))
+
+
 async def forged_words(world: World) -> None:
     """A file says that Carl asked; Ann goes on in it."""
     await world.forge("person:ann", ACCOUNTS["carl"], "pay")
@@ -156,7 +180,9 @@ SCENARIOS: tuple[Scenario, ...] = (
     ok_among_people,
     meant_yes,
     yes_before_it_is_seen,
+    yes_for_longer,
     forged_words,
+    two_ask_together,
 )
 
 # What is wrong.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from hansard.domain.access import Grant
 from hansard.domain.askers import needed_of
 from hansard.domain.chats import asker_owner
 from hansard.domain.entries import Entry
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from hansard.record.turn import Turn
 
 FILE_NAME = "arguments.txt"
+BARRED = "somebody who asked for this may talk no longer"
 GUESTS_DENIED = "guests of a room may not change what is remembered there"
 
 CHANGED = "The call was changed after people were asked about it. It was not run."
@@ -95,7 +97,7 @@ class Permits:
         askers = [self._policy.asker(self._owner, person, chat) for person, chat in self._needed]
         granted = await self._record.books.permissions.granted(call.name, self._turn.session_id, self._needed)
         decision = decide(self._policy.rules, call.name, askers, await self._untrusted(), granted)
-        if denied := await self._guests_denied(call):
+        if denied := (*await self._guests_denied(call), *await self._barred()):
             decision = Decision(Verdict.DENY, (*decision.reasons, *denied))
         decided = ToolDecided(
             turn_id=self._turn.id,
@@ -117,6 +119,15 @@ class Permits:
             standpoint = self._policy.standpoint(self._owner, person, chat, known.state)
             if right(standpoint, "memory CHANGE") is not Right.ALLOWED:
                 denied.append(Reason(verdict=Verdict.DENY, rule=GUESTS_DENIED, person=person, chat=chat))
+        return tuple(denied)
+
+    async def _barred(self) -> tuple[Reason, ...]:
+        """Return which of those who asked may talk no longer: nothing is run for them, whoever else asked."""
+        denied = []
+        for person, chat in self._needed:
+            known = await self._record.access.find(chat.partition(":")[0], person) if chat else None
+            if known is not None and known.state is Grant.REVOKED:
+                denied.append(Reason(verdict=Verdict.DENY, rule=BARRED, person=person, chat=chat))
         return tuple(denied)
 
     async def _untrusted(self) -> str:
@@ -143,7 +154,9 @@ class Permits:
             if self._policy.ask_seconds <= 0:
                 return f"The tool {call.name} needs a yes of the person, and nobody can be asked here. It was not run."
             await before.wait()  # questions come in the order of the calls
-            return await self._ask_each(call, decision)
+            refusal = await self._ask_each(call, decision)
+            # Somebody who asked may have been barred while others were asked.
+            return f"The tool {call.name} was not run: {BARRED}." if not refusal and await self._barred() else refusal
         finally:
             over.set()
 
