@@ -180,6 +180,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ok_among_people,
     meant_yes,
     yes_before_it_is_seen,
+    yes_that_is_late,
     yes_for_longer,
     forged_words,
     two_ask_together,
