@@ -261,10 +261,10 @@ def test_a_turn_without_a_word_is_told_by_how_it_ended(state: TurnState | None, 
 def test_what_was_undone_is_not_told() -> None:
     """Undone messages leave the context, the results of undone calls and calls of undone results included."""
     bodies: list[tuple[str, e.Body]] = [
-        ("m1", e.MessageAdded(role=Role.USER, parts=(Text("one"),))),
-        ("m2", e.MessageAdded(role=Role.ASSISTANT, parts=(Text("two"), ToolCall(id="c", name="echo")))),
-        ("m3", e.MessageAdded(role=Role.TOOL, parts=(ToolResult(call_id="c", text="three"),))),
-        ("m4", e.MessageAdded(role=Role.ASSISTANT, parts=(Text("four"),))),
+        ("m1", e.MessageAdded(role=Role.USER, parts=(Text("alpha"),))),
+        ("m2", e.MessageAdded(role=Role.ASSISTANT, parts=(Text("beta"), ToolCall(id="c", name="echo")))),
+        ("m3", e.MessageAdded(role=Role.TOOL, parts=(ToolResult(call_id="c", text="gamma"),))),
+        ("m4", e.MessageAdded(role=Role.ASSISTANT, parts=(Text("delta"),))),
     ]
     ids = [id for id, _ in bodies]
     for count in range(len(ids) + 1):
@@ -272,7 +272,7 @@ def test_what_was_undone_is_not_told() -> None:
             undone = e.MessagesUndone(message_ids=gone)
             found = list(contexts(entries_of([*bodies, ("~undo", undone)])))[-1]
             assert_valid(found)
-            texts = ("one", "two", "three", "four")
+            texts = ("alpha", "beta", "gamma", "delta")
             for id, text in zip(ids, texts, strict=True):
                 if id in gone:
                     assert text not in str(found)

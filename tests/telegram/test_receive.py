@@ -12,7 +12,7 @@ import hypothesis.strategies as st
 import pytest
 
 from hansard.channels.telegram.keeping import Places
-from hansard.channels.telegram.reading import GATHER_SECONDS, Seen, event_of, migrated_of
+from hansard.channels.telegram.reading import GATHER_SECONDS, Seen, event_of, is_forwarded, migrated_of
 from hansard.channels.telegram.receiving import Parts
 from hansard.channels.telegram.wire import Me
 from hansard.channels.values import object_of
@@ -361,3 +361,19 @@ async def test_being_sent_away(api: BotApi, home: Path) -> None:
     async with channel_on(api, home) as channel:
         events = await received(channel, 3)
     assert [event.kind for event in events] == [EventKind.INVITATION, EventKind.LEFT, EventKind.LEFT]
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "expected"),
+    [
+        ({}, False),
+        ({"forward_origin": {"type": "user", "sender_user": {"id": 8}}}, True),
+        ({"forward_origin": {"type": "hidden_user", "sender_user_name": "Eve"}}, True),
+        ({"forward_origin": {"type": "user", "sender_user": {"id": 7}}}, False),
+        ({"forward_date": 1}, True),
+    ],
+    ids=["said", "of another person", "of a hidden person", "of the same person", "old API"],
+)
+def test_what_was_passed_on(forwarded: dict[str, Any], *, expected: bool) -> None:
+    """Words of somebody else are told from the sender's own."""
+    assert is_forwarded({"from": {"id": 7}, "text": "pay", **forwarded}) is expected

@@ -47,6 +47,8 @@ class TextForm(StrEnum):
     WORDS = "words"
     QUOTED = "quoted"
     """The words of another message, which a client repeated above an answer to it. A model is not given them."""
+    FORWARDED = "forwarded"
+    """Words of somebody else, which a person passed on. A model is told so."""
     FORMATTED = "formatted"
     """What clients show in place of the words before it, where it says something else."""
 
@@ -166,6 +168,11 @@ def join_own_text(parts: tuple[Part, ...]) -> str:
 def is_quoted(part: Part) -> bool:
     """Return whether a part only repeats another message."""
     return isinstance(part, Text) and part.form is TextForm.QUOTED
+
+
+def is_forwarded(part: Part) -> bool:
+    """Return whether a part holds words of somebody else that a person passed on."""
+    return isinstance(part, Text) and part.form is TextForm.FORWARDED
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hansard.domain.chats import asker_owner
-from hansard.domain.messages import Role, ToolCall, ToolOutcome, ToolResult, is_quoted
+from hansard.domain.messages import Role, ToolCall, ToolOutcome, ToolResult, is_forwarded, is_quoted
 from hansard.domain.people import called
 
 if TYPE_CHECKING:
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 IMPORT: Final = "import"
 UNKNOWN: Final = "unknown"
 QUOTE: Final = "quote"
+FORWARD: Final = "forward"
 TOOL: Final = "tool:"
 
 WORDS: Final = {
     IMPORT: "imported text",
     UNKNOWN: "words whose author is not recorded",
     QUOTE: "words that somebody quoted",
+    FORWARD: "words that somebody passed on",
 }
 
 OWN_TOOLS: Final = frozenset({"current_time", "memory", "session_search"})
@@ -73,6 +75,8 @@ def sources_of(messages: Iterable[Message]) -> tuple[str, ...]:
                 found += result_sources(part, tools.get(part.call_id, "an unknown tool"))
             elif is_quoted(part) and message.role == Role.USER:
                 found.append(QUOTE)
+            elif is_forwarded(part):
+                found.append(FORWARD)
     return tuple(dict.fromkeys(reversed(found)))
 
 

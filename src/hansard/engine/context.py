@@ -370,6 +370,8 @@ def result_text(part: ToolResult) -> str:
 
 def part_note(part: Part) -> str:
     """Return what a model is told of a part besides the words; empty when nothing."""
+    if isinstance(part, Text) and part.form is TextForm.FORWARDED:
+        return f"{prompts.FORWARDED}\n{quote(part.text)}"
     if isinstance(part, Text) and part.form is TextForm.FORMATTED:
         return f"{prompts.FORMATTED}\n{quote(part.text.strip())}"
     return file_note(part) if isinstance(part, File) else ""

@@ -38,6 +38,7 @@ RESULT_NOT_STARTED = "[Hansard: not started: the turn ended before this call was
 
 
 EDITED = "[Hansard: the person edited this message afterwards; these are the latest words.]"
+FORWARDED = "[Hansard: the person passed on these words of somebody else:]"
 FORMATTED = "[Hansard: in the chat, this message is shown formatted, and with these words:]"
 RETRACTED = "[Hansard: a message that was deleted in the chat stood here.]"
 OBSERVED = "[Hansard: said among people, not to you.]"

@@ -24,8 +24,8 @@ def answers(event: Event, parsed: Parsed | None) -> bool:
 
 
 def read_answer(event: Event, parsed: Parsed | None, manner: Manner, account: str) -> Given | None:
-    """Return what an event answers; None when it says something else. What was edited answers nothing."""
-    if manner not in {Manner.ASK, Manner.ANSWER} or event.kind is EventKind.EDIT:
+    """Return what an event answers; None when it says something else. What was edited or passed on answers nothing."""
+    if manner not in {Manner.ASK, Manner.ANSWER} or event.kind is EventKind.EDIT or event.is_forwarded:
         return None
     if event.kind is EventKind.ANSWER:
         return Given(scope=CHOICES[event.choice], about=event.about, is_plain=False)

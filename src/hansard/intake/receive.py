@@ -280,11 +280,12 @@ class Intake:
             await self._ignore(event, cursor)
             return None
         text = event.command or self._mention.sub("", event.words, count=1)
-        return await self._say(event, cursor, parse(text) if wants_answer and self._is_for_agent(event) else None)
+        may_command = wants_answer and self._is_for_agent(event) and not event.is_forwarded
+        return await self._say(event, cursor, parse(text) if may_command else None)
 
     async def _is_command(self, event: Event) -> bool:
         """Return whether somebody who may gives one of Hansard's own commands: nobody else is meant by it."""
-        parsed = parse(event.words)
+        parsed = None if event.is_forwarded else parse(event.words)
         return parsed is not None and parsed.name in names() and await self._may(event, Action.COMMAND)
 
     async def _say(self, event: Event, cursor: str, parsed: Parsed | None) -> Wake | None:
@@ -477,7 +478,8 @@ def text_parts(event: Event) -> list[Part]:
         return []
     quoted = [Text(event.quoted, TextForm.QUOTED)] if event.quoted else []
     formatted = [Text(f"\n\n{event.formatted}", TextForm.FORMATTED)] if event.formatted else []
-    return [*quoted, Text(unescaped(event.words)), *formatted]
+    said = Text(event.words, TextForm.FORWARDED) if event.is_forwarded else Text(unescaped(event.words))
+    return [*quoted, said, *formatted]
 
 
 def unescaped(text: str) -> str:

@@ -92,6 +92,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """What is read as a command, where that is not the text itself: `/new` of `/new@bot`. The text is what was said."""
     choice: str = ""
     """The id of the choice that was made, of an ANSWER."""
+    is_forwarded: bool = False
+    """Whether the text is somebody else's, which the sender passed on: it is no command, no answer, and untrusted."""
     is_unverified: bool = False
     """Whether nobody can know that the sender wrote it, where that can be known: it is recorded, and never acted on."""
     gather_seconds: float = 0.0

@@ -132,8 +132,17 @@ def said_of(message: Json, seen: Seen, me: Me) -> Event | None:
         reply_to=event_id_of(chat_id, about) if about else "",
         files=files,
         command=command_of(message, me),
+        is_forwarded=is_forwarded(message),
         gather_seconds=GATHER_SECONDS if is_part(message) else 0.0,
     )
+
+
+def is_forwarded(message: Json) -> bool:
+    """Return whether somebody passed on what another person said. Their own words stay theirs."""
+    origin = message.get("forward_origin")
+    if not isinstance(origin, dict):
+        return "forward_date" in message
+    return number_of(message, "forward_origin", "sender_user", "id") != number_of(message, "from", "id")
 
 
 def edit_of(update: Json, message: Json, seen: Seen, me: Me) -> Event | None:
