@@ -9,7 +9,7 @@ it derives:
     while a model was told words of others, imports or results of other servers, a tool that minds needs a yes
     in a room a yes is given to the question itself: a command, a reply, a reaction or a button
     every word stays where it belongs: with its person, in its room, with one person in a room (L11)
-    who is barred is shown nothing; who may not talk leaves no word behind
+    nothing is said to who is barred; who may not talk leaves no word behind
 """
 
 from __future__ import annotations
@@ -337,20 +337,26 @@ class Oracle:
     def _judge_post(self, event: Line) -> None:
         """Judge what a chat was shown."""
         members = event["members"]
-        session_id, _ = self._deliveries.get(event["key"], (None, None))
-        if session_id is None:
+        session_id, created = self._deliveries.get(event["key"], (None, None))
+        if session_id is None or created is None:
             self.find("not recorded", f"{event['text']!r} was shown in {event['chat']}, and no delivery is recorded")
             return
         is_direct = len(members) == 1
         viewer = Who(members[0] if is_direct else "", event["chat"], is_direct=is_direct, n=event["n"])
         if is_direct:
-            # A post that was on its way already cannot be called back.
-            rank = self.people.rank(viewer, event["begun_at"])
+            # What was recorded for somebody before they were barred may still be shown: it was theirs.
+            rank = self.people.rank(viewer, self._recorded_at(session_id, created))
             if rank == "barred":
                 self.find("barred", f"{viewer.account} is barred, and was shown {event['text']!r}")
             if rank == "stranger" and session_id:
                 self.find("stranger", f"{viewer.account} may not talk, and was shown {event['text']!r}")
         self._judge_tokens(event, viewer, session_id)
+
+    def _recorded_at(self, session_id: str, created: Line) -> int:
+        """Return when the message was recorded that a delivery shows."""
+        facts = self.export.of_session(session_id, "message.added", "message.opened")
+        times = [fact["at_microseconds"] for fact in facts if fact["id"] == created["body"]["message_id"]]
+        return int(times[0] if times else created["at_microseconds"])
 
     def _judge_tokens(self, event: Line, viewer: Who, session_id: str) -> None:
         """Every word that is shown belongs to whom it is shown: to the person, to the room, to one person in it."""
