@@ -121,6 +121,17 @@ async def test_only_what_may_be_repeated_is_run_again(home: Path) -> None:
         assert "hi" in str(model.requests[0].messages)
 
 
+async def test_a_turn_whose_only_call_may_not_be_repeated_goes_on(home: Path) -> None:
+    """Nothing is left to be run: the model is told that nobody knows, and the answer goes on."""
+    lose_turn(home, words="I pay.", calls=(("counting", "{}", "b"),))
+    tool = Counting()
+    async with after(home, PlayedModel(["done"]), ON, tool) as process:
+        await process.start()
+        await process.idle()
+        assert await process.states() == [TurnState.LOST, TurnState.COMPLETED]
+        assert tool.count == 0
+
+
 @pytest.mark.loss("C4")
 async def test_a_call_that_waited_for_its_yes_asks_again(home: Path) -> None:
     """Paused is not begun: after the restart the question is asked again, and its yes runs the call exactly once."""

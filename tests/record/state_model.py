@@ -13,7 +13,10 @@ Fact = tuple[str, ...]
 Line = tuple[str, str, str, str]
 """One message: id, role, text, status."""
 
-LOST_NOTICE = "Hansard was stopped in the middle of this. What was said is recorded; /retry asks again."
+LOST_NOTICE = (
+    "Hansard was stopped in the middle of this. What was said is recorded. "
+    "If the answer does not go on by itself, /retry asks again."
+)
 
 MOVES = {
     "pending": {"sending", "failed"},

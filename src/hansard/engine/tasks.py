@@ -26,6 +26,8 @@ async def cancel_all(*tasks: asyncio.Task[Any]) -> None:
 async def run_all(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Run coroutines side by side; the first that fails ends the others and is raised as it is."""
     tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    if not tasks:
+        return
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     finally:
