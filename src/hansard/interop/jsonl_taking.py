@@ -65,6 +65,8 @@ class Known(NamedTuple):
 
     first: bytes
     changes: tuple[bytes, ...] = ()
+    is_imported: bool = True
+    """Whether it came by an import. The words of others are changed by no file."""
 
 
 class Waiting(NamedTuple):
@@ -281,6 +283,9 @@ class Taker:
         if before.changes[:shared] != offered.changes[:shared]:
             what = f"message {imported.message.id} was changed otherwise in its chat, and stays as it is here"
             self._find(what, taking.line.id)
+        elif len(offered.changes) > shared and not before.is_imported:
+            what = f"message {imported.message.id} was said here, and stays as it is: the file has changes of it"
+            self._find(what, taking.line.id)
         elif len(offered.changes) > shared:
             await self._wait(taking, Waiting(self._number, imported._replace(known=shared), is_new=False))
 
@@ -392,9 +397,9 @@ def change_of(message_id: str, change: ChangeLine) -> Change:
 def known_of(item: Said) -> Known:
     """Return what the record has of a message."""
     if item.message.status == Status.OPEN:
-        return Known(b"")
+        return Known(b"", is_imported=item.message.is_imported)
     said = msgspec.structs.replace(item.message, parts=item.first) if item.changes else item.message
-    return Known(fingerprint(said), digests(item.changes))
+    return Known(fingerprint(said), digests(item.changes), item.message.is_imported)
 
 
 def digests(changes: Iterable[Change]) -> tuple[bytes, ...]:

@@ -2,7 +2,7 @@
 
 Reads: nothing. Writes: messages, and what people changed of them in their chats.
 Invariants: a message that came by an import is history. It is put into no outbox and answered in no chat, whatever it
-says of where it was said. The same again changes nothing.
+says of where it was said. The same again changes nothing. No import changes what was said here.
 On crash: a message is there with the changes that were taken with it, or it is not there.
 """
 
@@ -17,6 +17,7 @@ from hansard.domain.ids import check_session_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX
 from hansard.domain.messages import Message, clean_part
 from hansard.domain.text import clean_name
+from hansard.errors import InvalidInput
 from hansard.record.operations.messages import Offered, append, offer
 from hansard.record.turn import check_blobs
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hansard.record.calls import Caller
+    from hansard.record.journals import Journal
     from hansard.record.transaction import Transaction
 
 Change = e.MessageEdited | e.MessageRetracted
@@ -75,10 +77,20 @@ def clean_change(change: Change, message_id: str) -> Change:
     return e.MessageEdited(message_id=message_id, parts=parts, event_id=event_id)
 
 
+def is_imported(tx: Transaction, journal: Journal, message_id: str) -> bool:
+    """Return whether a message came by an import."""
+    found = tx.find(journal, message_id)
+    body = e.decode_body(found.kind, found.version, found.body) if found is not None else None
+    return isinstance(body, e.MessageAdded) and body.imported
+
+
 def take_one(tx: Transaction, session_id: str, offered: Offered, changes: tuple[Change, ...], known: int) -> None:
     """Record a message and the changes of it that are not here. Each has an id of its own: no retry doubles it."""
     append(tx, session_id, offered)
     journal, _ = tx.session(session_id)
+    if changes[known:] and not is_imported(tx, journal, offered.id):
+        message = f"message {offered.id} was said here: an import does not change it"
+        raise InvalidInput(message)
     for number, change in list(enumerate(changes))[known:]:
         entry_id = f"~imported:{offered.id}:{number}"
         if tx.find(journal, entry_id) is None:
