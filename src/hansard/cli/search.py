@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from hansard.cli.existing import reading
+from hansard.cli.numbers import WholeNumber
 from hansard.cli.printing import examples, heading, stdout_json
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.sessions import resolve, since_when
@@ -180,8 +181,8 @@ async def print_found(home: Path, query: str, given: dict[str, Any]) -> int:
 @click.option("--tool", metavar="NAME", help="Only calls of this tool, and their results.")
 @click.option("--tools", is_flag=True, help="Look into tool calls and their results, too.")
 @click.option("--all", "everything", is_flag=True, help="What was undone or deleted, too; it is marked.")
-@click.option("--context", type=click.IntRange(0, CONTEXT_MESSAGES_MAX), default=0, help="Neighbours on each side.")
-@click.option("--limit", type=click.IntRange(1, HITS_MAX), default=20, show_default=True, help="How many.")
+@click.option("--context", type=WholeNumber(0, CONTEXT_MESSAGES_MAX), default=0, help="Neighbours on each side.")
+@click.option("--limit", type=WholeNumber(1, HITS_MAX), default=20, show_default=True, help="How many.")
 @click.option("--by-session", "grouped", is_flag=True, help="Keep what is of one session together.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 @click.pass_obj

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from hansard.cli.existing import existing, reading
+from hansard.cli.numbers import WholeNumber
 from hansard.cli.printing import counted, examples, faint, stdout_json, stdout_line
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.table import PARTS, load
@@ -175,7 +176,7 @@ def list_options(function: Callable[..., None]) -> Callable[..., None]:
             click.option("--source", metavar="SOURCE", help="From one place: cli, matrix, telegram."),
             click.option("--state", type=click.Choice([str(state) for state in SessionState]), help="Open or ended."),
             click.option("--since", metavar="WHEN", help="Active since a date, or an age: 90m, 12h, 7d."),
-            click.option("--limit", type=click.IntRange(1), default=LISTED, show_default=True, help="How many."),
+            click.option("--limit", type=WholeNumber(), default=LISTED, show_default=True, help="How many."),
             click.option("--archived", is_flag=True, help="Those that were archived, instead of the others."),
             JSON_OPTION,
         ]
@@ -331,7 +332,7 @@ def reopen(options: dict[str, Any], *, name: str, as_json: bool) -> None:
     ),
 )
 @SESSION
-@click.option("--at", type=click.IntRange(1), metavar="SEQ", help="Share entries up to this one; otherwise all.")
+@click.option("--at", type=WholeNumber(), metavar="SEQ", help="Share entries up to this one; otherwise all.")
 @click.option("--title", help="A title for the new session.")
 @JSON_OPTION
 @click.pass_obj
@@ -359,7 +360,7 @@ def fork(options: dict[str, Any], *, name: str, at: int | None, title: str | Non
     ),
 )
 @SESSION
-@click.argument("count", metavar="[N]", type=click.IntRange(1), default=1)
+@click.argument("count", metavar="[N]", type=WholeNumber(), default=1)
 @click.option("--restore", is_flag=True, help="Let what the last N undos took be there again.")
 @JSON_OPTION
 @click.pass_obj
