@@ -66,6 +66,41 @@ async def test_so_many_run_together() -> None:
     assert running == set()
 
 
+async def test_a_job_that_ends_while_the_open_ones_are_listed_is_done_once() -> None:
+    """A list that was read before a job ended still names it."""
+    open_jobs = ["one"]
+    done: list[str] = []
+    may_end, has_ended = asyncio.Event(), asyncio.Event()
+
+    async def list_due() -> list[str]:
+        listed = [*open_jobs]
+        if "one" in running:
+            may_end.set()
+            await has_ended.wait()
+            await asyncio.sleep(0)  # the task of the job is over, too
+        return listed
+
+    running: set[str] = set()
+
+    async def perform(job: str) -> None:
+        running.add(job)
+        beside.wake()
+        await may_end.wait()
+        open_jobs.clear()
+        running.discard(job)
+        done.append(job)
+        has_ended.set()
+
+    beside = Beside(list_due, perform, name=str, together_max=2, report=lambda _name, _error: None)
+    loop = asyncio.create_task(beside.run())
+    await until(lambda: bool(done))
+    async with asyncio.timeout(60):
+        await beside.settle()
+    loop.cancel()
+    await asyncio.gather(loop, return_exceptions=True)
+    assert done == ["one"]
+
+
 async def test_an_error_after_which_the_program_ends() -> None:
     """Whoever runs the loop hears of it."""
 

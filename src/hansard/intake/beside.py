@@ -16,9 +16,9 @@ from hansard.domain.ids import HOME_JOURNAL, log_path
 from hansard.errors import MUST_END, HansardError, LogUnwritable, OutcomeUnknown, RecordUnavailable
 
 Job = TypeVar("Job")
-Report = Callable[[str, BaseException], None]
-
 Result = TypeVar("Result")
+
+Report = Callable[[str, BaseException], None]
 
 HEAL_SECONDS = 1.0
 """Pause before another try while the record cannot be read or written."""
@@ -79,6 +79,7 @@ class Beside(Generic[Job]):
     async def _start_due(self) -> None:
         if self._fatal is not None:
             raise self._fatal
+        before = set(self._running)
         try:
             jobs = await self._list_due()
         except MUST_END:
@@ -90,7 +91,8 @@ class Beside(Generic[Job]):
             return
         for job in jobs:
             name = self._name(job)
-            if len(self._running) < self._together_max and name not in self._running:
+            # One that ran while the list was read may have ended since: its end wakes the next look.
+            if len(self._running) < self._together_max and name not in before | self._running.keys():
                 self._running[name] = asyncio.create_task(self._do(job, name))
 
     async def _do(self, job: Job, name: str) -> None:
@@ -116,7 +118,7 @@ class Beside(Generic[Job]):
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def persist(call: Callable[[], Awaitable[Result]], report: Callable[[str, BaseException], None]) -> Result:
+async def persist(call: Callable[[], Awaitable[Result]], report: Report) -> Result:
     """Make a call that may be repeated, until the record could be written.
 
     One session's log that cannot be written must not hold up the other chats: that call is refused. The log of
