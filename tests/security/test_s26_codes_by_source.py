@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hansard.domain.access import source_of
+from hansard.domain.access import stranger_source
 from hansard.domain.settings import Pairing
 from tests.intake.town import settings_of, town
 
@@ -24,7 +24,7 @@ PAIRING = Pairing()
 )
 def test_where_somebody_comes_from(place: tuple[str, str, str], source: str) -> None:
     """The server of a name that has one; otherwise the chat."""
-    assert source_of(*place) == source
+    assert stranger_source(*place) == source
 
 
 async def test_twenty_strangers_of_one_server(home: Path) -> None:

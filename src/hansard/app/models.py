@@ -110,7 +110,7 @@ class Models:
         self.warm()
 
     def close_after(self, over: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Close models that nobody has chosen for long once `over` is: turns may still use them."""
+        """Close models that were not chosen for long, after `over`: until then turns may still use them."""
         self._over = over
 
     async def __call__(self) -> Sequence[Model]:

@@ -13,8 +13,7 @@ from hansard.cli.existing import has_record, reading
 from hansard.cli.printing import examples
 from hansard.cli.terminal.sanitize import safe
 from hansard.domain.access import Grant
-from hansard.domain.chats import parse_key, person_owner
-from hansard.domain.people import PERSON
+from hansard.domain.chats import PERSON_PREFIX, parse_key, person_owner
 from hansard.domain.permissions import decide
 from hansard.domain.policy import policy_of
 from hansard.errors import InvalidInput, NotFound
@@ -72,18 +71,15 @@ async def explain_ahead(home: Path, person: str, tool: str, place: str) -> str:
     settings = load_config(home, os.environ, {}).settings
     chat = "" if place == TERMINAL else place
     author = author_of(settings, person, chat)
-    owner, lines = author if not chat else f"room:{chat}", []
-    if chat:
-        key = parse_key(chat)
-        owner = key.room_owner
-        if has_record(home):
-            async with reading(home) as record:
-                owner = await owner_in(record, chat, author) or owner
-                lines += await access_lines(record, key.channel, author)
-    granted = {}
+    owner = parse_key(chat).room_owner if chat else author
+    lines: list[str] = []
+    granted: dict[tuple[str, str], str] = {}
     if has_record(home):
         async with reading(home) as record:
             granted = await record.books.permissions.granted(tool, "", [(author, chat)])
+            if chat:
+                owner = await owner_in(record, chat, author) or owner
+                lines += await access_lines(record, parse_key(chat).channel, author)
     policy = policy_of(settings)
     asker = policy.asker(owner, author, chat)
     kind = "a room" if asker.room else "a direct chat" if chat else "the terminal"
@@ -99,9 +95,9 @@ async def explain_ahead(home: Path, person: str, tool: str, place: str) -> str:
 
 def author_of(settings: Settings, person: str, chat: str) -> str:
     """Return what a person is called in a place: by the settings, or as they were named."""
-    name = person.removeprefix(PERSON)
+    name = person.removeprefix(PERSON_PREFIX)
     if not chat:
-        return f"{PERSON}{name}"
+        return f"{PERSON_PREFIX}{name}"
     channel = parse_key(chat).channel
     if name not in settings.people:
         return name

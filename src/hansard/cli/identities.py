@@ -108,9 +108,9 @@ def fields_of(keeping: Keeping, user_id: str, pin: Pin) -> dict[str, Any]:
     return {
         "identity": user_id,
         "key": pin.master,
-        "since": day(pin.since_seconds),
+        "since": written_time(pin.since_seconds),
         "changed_to": (pin.seen or NONE) if pin.is_changed else None,
-        "changed_at": day(pin.seen_seconds) if pin.is_changed else None,
+        "changed_at": written_time(pin.seen_seconds) if pin.is_changed else None,
         "confirmed": confirmation is not None and confirmation.master == pin.seen,
     }
 
@@ -124,6 +124,6 @@ def line_of(fields: dict[str, Any]) -> str:
     return f"{start}  CHANGED {fields['changed_at']} to {fields['changed_to']}, {end}"
 
 
-def day(seconds: float) -> str:
+def written_time(seconds: float) -> str:
     """Return a time for people and scripts."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="minutes")

@@ -13,9 +13,9 @@ from hansard.cli.existing import check_record, existing, reading
 from hansard.cli.identities import confirm, identities
 from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.sanitize import safe_line
-from hansard.domain.chats import person_owner
+from hansard.domain.chats import PERSON_PREFIX, person_owner
 from hansard.domain.listed import People, terminal_owner
-from hansard.domain.people import PERSON, called, is_person, read_identity
+from hansard.domain.people import called, is_person, read_identity
 from hansard.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def owner_of(settings: Settings, who: str) -> str:
     if who in settings.people:
         return person_owner("", "", who)
     if is_person(who):
-        return owner_of(settings, who.removeprefix(PERSON)) if ":" in who.removeprefix(PERSON) else who
+        return owner_of(settings, who.removeprefix(PERSON_PREFIX)) if ":" in who.removeprefix(PERSON_PREFIX) else who
     channel, identity = read_identity(who)
     return person_owner(channel, identity, People(settings, channel).name(identity))
 

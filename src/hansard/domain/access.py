@@ -133,7 +133,7 @@ class Pace(NamedTuple):
         return self.times if self.since <= now < self.since + window else 0
 
 
-def source_of(channel: str, identity: str, chat: str = "") -> str:
+def stranger_source(channel: str, identity: str, chat: str = "") -> str:
     """Return where a stranger comes from: their server, or, where people have none, the chat in which they ask."""
     server = identity.partition(":")[2]
     return f"{channel} {server or chat or identity}"

@@ -32,7 +32,7 @@ class Manner(StrEnum):
     OBSERVED = "observed"
     """Among people."""
     UNVERIFIED = "unverified"
-    """To the agent, and nobody can know by whom: it is recorded, and the chat is told that nothing is done about it."""
+    """To the agent, by an unverified sender: it is recorded, and the chat is told that nothing is done about it."""
     COMMAND = "command"
     """To Hansard: what it does follows in other commits."""
     NEW = "new"

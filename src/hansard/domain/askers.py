@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
 
 def needed_of(conversation: Conversation, turn_id: str) -> tuple[By, ...]:
-    """Return whose permission the calls of a turn need: who asked for it, and who said what it answers.
+    """Return whose permission the calls of a turn need: everybody who asked for it or said what it answers.
 
-    They differ where somebody has another person's words answered again. What nobody is recorded to have said, or what
-    was said elsewhere, lends nobody's rights: a turn that answers nothing else needs the permission of nobody, and
-    nothing is run.
+    The two differ when somebody repeats another person's request (`/retry`). A turn that answers only messages without
+    an author, or imported ones, gives an empty result: it has nobody's rights, and no tool is run.
     """
     by = conversation.by.get(turn_id, ())
     answered = answered_by(conversation, turn_id)

@@ -56,6 +56,8 @@ def grammar_of(channel: str) -> Grammar:
 
 
 ROOM_PREFIX: Final = "room:"
+PERSON_PREFIX: Final = "person:"
+"""How a person's owner begins, and the author of what is said at the terminal: `person:NAME`. No platform's ids do."""
 
 
 @cache
@@ -149,17 +151,13 @@ def key_in_chat(chat: str, person: str = "") -> str:
 
 def person_owner(channel: str, identity: str, name: str = "") -> str:
     """Return whom a person's sessions belong to: a linked person has one history everywhere."""
-    return f"person:{name}" if name else f"person:{channel}:{identity}"
+    return f"{PERSON_PREFIX}{name}" if name else f"{PERSON_PREFIX}{channel}:{identity}"
 
 
 def identity_of(owner: str) -> tuple[str, str] | None:
     """Return the channel and the account that a person's owner names; None for a name of the settings, or a room."""
-    channel, _, identity = owner.removeprefix("person:").partition(":")
-    return (channel, identity) if owner.startswith("person:") and identity and is_channel(channel) else None
-
-
-PERSON_PREFIX: Final = "person:"
-"""How the author of what is said at the terminal begins: `person:NAME`. No platform's ids do."""
+    channel, _, identity = owner.removeprefix(PERSON_PREFIX).partition(":")
+    return (channel, identity) if owner.startswith(PERSON_PREFIX) and identity and is_channel(channel) else None
 
 
 def is_terminal_author(author: str) -> bool:
@@ -169,7 +167,7 @@ def is_terminal_author(author: str) -> bool:
 
 def check_sender(identity: str) -> None:
     """Refuse a platform's event whose sender passes for the terminal's person, or for a room."""
-    if is_terminal_author(identity) or identity.startswith("room:"):
+    if identity.startswith((PERSON_PREFIX, ROOM_PREFIX)):
         message = f"a platform calls nobody {identity[:80]!r}"
         raise InvalidInput(message)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from hansard.domain.access import HOUR_MICROSECONDS, Pace
-from hansard.domain.chats import person_owner
+from hansard.domain.chats import PERSON_PREFIX, person_owner
 from hansard.domain.text import shorten
 from hansard.errors import InvalidInput
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 ADMIN: Final = "person:admin"
 """Who runs this Hansard, and talks to it in a terminal, unless the settings name somebody."""
-
-PERSON: Final = "person:"
 
 CODE_MINUTES: Final = 10
 """For how long a code can be entered: the time to take up the other telephone."""
@@ -100,7 +98,7 @@ def read_identity(text: str) -> tuple[str, str]:
 
 def is_person(owner: str) -> bool:
     """Return whether an owner is a person, and not a room."""
-    return owner.startswith(PERSON)
+    return owner.startswith(PERSON_PREFIX)
 
 
 def may_be_shown(shown: Pace, now: int) -> bool:
@@ -115,7 +113,7 @@ def may_try(tried: Pace, now: int) -> bool:
 
 def called(owner: str) -> str:
     """Return an owner as people read it: `@ann:example.org on Matrix`, `the terminal`, `ann`."""
-    rest = owner.removeprefix(PERSON)
+    rest = owner.removeprefix(PERSON_PREFIX)
     channel, _, identity = rest.partition(":")
     if identity and channel in PLATFORMS:
         return f"{identity} on {PLATFORMS[channel]}"

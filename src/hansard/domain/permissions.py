@@ -76,7 +76,7 @@ nothing that somebody else put into its mouth may get there unseen.
 
 
 class Asker(NamedTuple):
-    """Somebody who asked for a turn, and where. Nobody has no names.
+    """Somebody who asked for a turn, and where. An asker without names is nobody, and may use no tool.
 
     `names`: that of the settings, which has no colon, and the account, CHANNEL:IDENTITY, which has one. So neither can
     be taken for the other, whatever people call themselves on a platform.
@@ -108,7 +108,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Decision(NamedTuple):
-    """What becomes of a call, with a reason for each asker. `source`: the untrusted text because of which it asks."""
+    """What becomes of a call, with a reason for each asker."""
 
     verdict: Verdict
     reasons: tuple[Reason, ...]

@@ -33,21 +33,20 @@ class Policy(NamedTuple):
     """Who may talk, by channel."""
 
     def asker(self, owner: str, author: str, chat: str) -> Asker:
-        """Return somebody who asked for a turn, as rules speak of people. No author is nobody.
+        """Return somebody who asked for a turn, by the names that rules know them by.
 
-        In a chat nobody is the terminal's person, whatever they are called there.
+        An empty author has no names. Neither has an author in a chat who is called like the terminal's person.
         """
         channel = chat.partition(":")[0]
-        name = "" if is_terminal_author(author) else self.names.get((channel, author), "")
-        if is_terminal_author(author) and not chat:
-            name = author.removeprefix(PERSON_PREFIX)
-        is_somebody = bool(author) and not (chat and is_terminal_author(author))
-        account = f"{channel}:{author}" if channel else ""
-        names = tuple(each for each in (name, account) if each) if is_somebody else ()
-        return Asker(names, room_of(owner), channel or TERMINAL, author, chat)
+        names: tuple[str, ...] = ()
+        if is_terminal_author(author):
+            names = () if chat else (author.removeprefix(PERSON_PREFIX),)
+        elif author and chat:
+            names = (self.names.get((channel, author), ""), f"{channel}:{author}")
+        return Asker(tuple(filter(None, names)), room_of(owner), channel or TERMINAL, author, chat)
 
     def standpoint(self, owner: str, author: str, chat: str, grant: Grant) -> Standpoint:
-        """Return what somebody is who asked for a turn of an owner's session. Nobody knows who is on no list."""
+        """Return the rank of somebody who asked for a turn of an owner's session. On an unknown channel: a stranger."""
         if not chat:
             return AT_THE_TERMINAL if is_terminal_author(author) else Standpoint()
         people = self.lists.get(chat.partition(":")[0])

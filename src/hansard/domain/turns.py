@@ -25,7 +25,8 @@ class How(StrEnum):
 class By(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Somebody who asked for a turn: what the platform calls them (or `person:NAME` at the terminal), where, and how.
 
-    Rights and budgets come from this alone. Whoever has no author is nobody, and is in no list.
+    Budgets come from this alone, rights from this and from who said what the turn answers (`askers.needed_of`). A
+    message without an author adds nobody.
     """
 
     person: str

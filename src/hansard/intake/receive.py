@@ -413,7 +413,7 @@ class Intake:
 
 
 async def take_unverified(intake: Intake, event: Event, cursor: str) -> Wake | None:
-    """Record what somebody said, or changed, of whom nobody knows who it was. It is no command, and no answer."""
+    """Record words, or a change of them, whose sender is not verified. They are no command, and answer nothing."""
     if intake._is_for_agent(event) or intake._options.observe:  # noqa: SLF001 - one of its handlers
         return await intake._say(event, cursor, None)  # noqa: SLF001
     await intake._ignore(event, cursor)  # noqa: SLF001

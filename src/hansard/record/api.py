@@ -300,7 +300,7 @@ class Record:
         return hold(self._caller, session_id, wait_seconds, waiting, purpose, budget, tuple(by))
 
     async def queue_turn(self, session_id: str, *, chat: str = "", by: Sequence[By] = ()) -> TurnInfo:
-        """Queue a turn `by` whom it is asked for, to be shown in a chat as well; one that waits is returned."""
+        """Queue a turn, to be shown in a chat as well. `by`: who asks for it. A turn that waits already is returned."""
         turn_id = new_id()
         return await self._caller.write(lambda tx: turns.queue_turn(tx, session_id, turn_id, chat, tuple(by)))
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hansard.domain import entries as e
-from hansard.domain.access import DAY_MICROSECONDS, HOUR_MICROSECONDS, Grant, source_of
+from hansard.domain.access import DAY_MICROSECONDS, HOUR_MICROSECONDS, Grant, stranger_source
 from hansard.domain.chats import asker_owner, person_owner
 from hansard.domain.entries_agent import (
     MemoryEdited,
@@ -235,7 +235,7 @@ def _question_answered(run: Run, place: Place, body: QuestionAnswered) -> None:
 
 
 def _question_guessed(run: Run, place: Place, body: QuestionGuessed) -> None:
-    run(SQL.count_pace, (guess_name(body.person), place.at, HOUR_MICROSECONDS))
+    run(SQL.add_pace, (guess_name(body.person), place.at, HOUR_MICROSECONDS, 1))
 
 
 def _delivery_created(run: Run, place: Place, body: e.DeliveryCreated) -> None:
@@ -281,7 +281,7 @@ def _intake_held(run: Run, place: Place, body: IntakeHeld) -> None:
 
 def _invitation_received(run: Run, place: Place, body: InvitationReceived) -> None:
     run(SQL.insert_invitation, (body.channel, body.account, body.event_id, body.source, place.seq))
-    run(SQL.count_pace, (f"invited {body.source}", place.at, HOUR_MICROSECONDS))
+    run(SQL.add_pace, (f"invited {body.source}", place.at, HOUR_MICROSECONDS, 1))
 
 
 def _invitation_answered(run: Run, _place: Place, body: InvitationAnswered) -> None:
@@ -308,12 +308,12 @@ def _quota_used(run: Run, place: Place, body: QuotaUsed) -> None:
 def _access_asked(run: Run, place: Place, body: e.AccessAsked) -> None:
     asked = (body.channel, body.identity, body.code, body.expires_at, body.chat)
     run(SQL.ask_access, (*asked, place.at, DAY_MICROSECONDS))
-    for name in ("asked", f"asked {source_of(body.channel, body.identity, body.chat)}"):
-        run(SQL.count_pace, (name, place.at, HOUR_MICROSECONDS))
+    for name in ("asked", f"asked {stranger_source(body.channel, body.identity, body.chat)}"):
+        run(SQL.add_pace, (name, place.at, HOUR_MICROSECONDS, 1))
 
 
 def _access_tried(run: Run, place: Place, _body: e.AccessTried) -> None:
-    run(SQL.count_pace, ("tried", place.at, HOUR_MICROSECONDS))
+    run(SQL.add_pace, ("tried", place.at, HOUR_MICROSECONDS, 1))
 
 
 def _access_changed(run: Run, place: Place, body: e.AccessChanged) -> None:
@@ -367,11 +367,11 @@ def _person_unlinked(run: Run, _place: Place, body: PersonUnlinked) -> None:
 
 def _link_shown(run: Run, place: Place, body: LinkShown) -> None:
     run(SQL.put_link_code, (body.owner, body.code, body.expires_at, body.identity, body.chat))
-    run(SQL.count_pace, (f"link shown {body.owner}", place.at, HOUR_MICROSECONDS))
+    run(SQL.add_pace, (f"link shown {body.owner}", place.at, HOUR_MICROSECONDS, 1))
 
 
 def _link_tried(run: Run, place: Place, body: LinkTried) -> None:
-    run(SQL.count_pace, (f"link tried {body.owner}", place.at, HOUR_MICROSECONDS))
+    run(SQL.add_pace, (f"link tried {body.owner}", place.at, HOUR_MICROSECONDS, 1))
 
 
 def _link_voided(run: Run, _place: Place, body: LinkVoided) -> None:

@@ -16,7 +16,7 @@ from hansard.domain.access import (
     may_be_shown_code,
     may_try_code,
     new_code,
-    source_of,
+    stranger_source,
     written_code,
 )
 from hansard.domain.chats import identity_of, person_owner
@@ -141,7 +141,7 @@ def give_code(tx: Transaction, asking: Asking, rules: Rules) -> str:
     """Return a new code for a stranger, if it is time for one."""
     now = tx.clock.now_microseconds()
     known = find_access(tx, asking.channel, asking.identity)
-    source = source_of(asking.channel, asking.identity, asking.chat)
+    source = stranger_source(asking.channel, asking.identity, asking.chat)
     if not may_be_shown_code(known, read_pace(tx, "asked"), read_pace(tx, f"asked {source}"), rules.pairing, now):
         return ""
     code = new_code()
@@ -217,7 +217,7 @@ def change(tx: Transaction, changed: e.AccessChanged, operation_id: str) -> Acce
 
 
 def last_rules(rows: Rows, home: int) -> tuple[int, str]:
-    """Return how often rules were recorded, and the hash of the last ones; empty when there were none."""
+    """Return how many times rules were recorded, and the hash of the last ones; empty when there were none."""
     number, digest = 0, ""
     while found := rows(SQL.find_entry, (home, f"~rules:{number + 1}")):
         number += 1

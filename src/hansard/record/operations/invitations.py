@@ -51,7 +51,7 @@ def receive_invitation(tx: Transaction, invitation: Invitation, rules: Rules) ->
             identity=invitation.identity,
             accept=allowed,
             text="" if allowed else decline(tx, invited, rules),
-            source=source_of(invitation, allowed=allowed),
+            source=invitation_source(invitation, allowed=allowed),
             replaces=invitation.replaces,
         )
         home = home_journal(tx)
@@ -61,7 +61,7 @@ def receive_invitation(tx: Transaction, invitation: Invitation, rules: Rules) ->
     return is_open
 
 
-def source_of(invitation: Invitation, *, allowed: bool) -> str:
+def invitation_source(invitation: Invitation, *, allowed: bool) -> str:
     """Return whose invitations this one is counted with: a person's, or those of all strangers of a server."""
     if allowed:
         return invitation.identity
@@ -70,7 +70,7 @@ def source_of(invitation: Invitation, *, allowed: bool) -> str:
 
 def has_room(tx: Transaction, invitation: Invitation, *, allowed: bool) -> bool:
     """Return whether another invitation of this source is taken."""
-    source = source_of(invitation, allowed=allowed)
+    source = invitation_source(invitation, allowed=allowed)
     waiting, own = tx.row(SQL.count_invitations, (invitation.channel, invitation.account, source))
     lately = read_pace(tx, f"invited {source}").within(tx.clock.now_microseconds(), HOUR_MICROSECONDS)
     return bool(waiting < OPEN_MAX and own < SOURCE_OPEN_MAX and lately < SOURCE_HOUR_MAX)

@@ -242,7 +242,7 @@ def lead(tx: Transaction, arrival: Arrival, rules: Rules) -> tuple[str, Moved | 
 
 
 def begins_session(tx: Transaction, arrival: Arrival) -> bool:
-    """Return whether somebody begins a session: by asking for it, or where there is none for them. Resets count not."""
+    """Return whether somebody begins a session: by `/new`, or where there is none for them. Resets do not count."""
     route = find_route(tx, arrival.key)
     if route is None or arrival.manner is Manner.NEW:
         return True

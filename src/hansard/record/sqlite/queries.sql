@@ -739,13 +739,6 @@ FROM access WHERE code = ? AND code <> ''
 SELECT channel, identity, state, code, expires_at, chat, changed_at, changed_by, asked_since, asked_count
 FROM access WHERE ?1 IS NULL OR channel = ?1 ORDER BY changed_at DESC, channel, identity LIMIT ?2
 
--- name: count_pace
--- It happened once more. Parameters: name, time, window.
-INSERT INTO pace (name, since, times) VALUES (?1, ?2, 1)
-ON CONFLICT (name) DO UPDATE SET
-    times = CASE WHEN ?2 >= since AND ?2 < since + ?3 THEN times + 1 ELSE 1 END,
-    since = CASE WHEN ?2 >= since AND ?2 < since + ?3 THEN since ELSE ?2 END
-
 -- name: add_pace
 -- It happened so many times more. Parameters: name, time, window, times.
 INSERT INTO pace (name, since, times) VALUES (?1, ?2, ?4)
