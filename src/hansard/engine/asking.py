@@ -17,7 +17,7 @@ import msgspec
 
 from hansard.domain.access import Grant
 from hansard.domain.askers import needed_of
-from hansard.domain.chats import asker_owner
+from hansard.domain.chats import asker_owner, parse_owner
 from hansard.domain.entries import Entry
 from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked, ToolDecided
 from hansard.domain.messages import File, Message, Part, Role, Text
@@ -80,10 +80,9 @@ class Permits:
         self._people = sorted({each.place for each in conversation.by.get(turn.id, ())})
         self._needed = sorted({each.place for each in needed_of(conversation, turn.id)})
         self._sources = sources_of(placed.message for placed in conversation.placed)
-        self._lock = asyncio.Lock()
         self._order = asyncio.Lock()
         self._asked = asyncio.Event()
-        """Set when nobody is asked any more of those who were to be asked so far."""
+        """Set once every question so far is over. Each call that asks waits for the one before it."""
         self._asked.set()
 
     @property
@@ -91,6 +90,10 @@ class Permits:
         """Where the calls are made."""
         people = tuple(dict.fromkeys(person for person, _ in self._people))
         return ToolScene(self._turn.session_id, self._owner, people, next((chat for _, chat in self._people), ""))
+
+    @property
+    def _is_room(self) -> bool:
+        return parse_owner(self._owner) is not None
 
     async def decide(self, call: ToolCall) -> Decision:
         """Decide what becomes of a call, and record that with its reasons."""
@@ -110,7 +113,7 @@ class Permits:
         return decision
 
     async def _guests_denied(self, call: ToolCall) -> tuple[Reason, ...]:
-        """Return which of those who asked may not change what is remembered here: no rule or yes can allow it."""
+        """Return a denial for each asker who may not change what is remembered here. No rule and no yes lifts it."""
         if not changes_memory(call) or not is_shared(self._owner):
             return ()
         denied = []
@@ -204,8 +207,7 @@ class Permits:
         """
         if await self._untrusted():
             return (Scope.ONCE, Scope.NO)
-        is_room = self._owner.startswith("room:")
-        return (Scope.ONCE, Scope.SESSION, *(() if is_room else (Scope.ALWAYS,)), Scope.NO)
+        return (Scope.ONCE, Scope.SESSION, *(() if self._is_room else (Scope.ALWAYS,)), Scope.NO)
 
     async def _question(self, call: ToolCall, shown: str, source: str, places: tuple[tuple[str, str], ...]) -> Question:
         """Return what people are asked about a call. What is too long for a post is attached to it, whole."""
@@ -240,15 +242,18 @@ class Permits:
         more = [f"/yes {code} {each}" for each in scopes if each in {Scope.SESSION, Scope.ALWAYS}]
         longer = f"{' or '.join(more)} allows this tool for longer. " if more else ""
         late = f"{longer}Without an answer within {time} it is a no."
-        if self._owner.startswith("room:"):
+        if self._is_room:
             return (
-                f"Answer with /yes {code} or /no {code}, by a reply to this message (yes or no), or by 👍 or 👎 on it. "
-                f"A reason after /no {code} is given to the model. {late}"
+                f"Answer with /yes {code} or /no {code}, by a reply to this message (yes or no), or, unless the room "
+                f"is encrypted, by 👍 or 👎 on it. A reason after /no {code} is given to the model. {late}"
             )
         return f"Say yes or no (/yes {code}, /no {code}). A reason after a no is given to the model: no, REASON. {late}"
 
     async def agree(self, text: str, what: str) -> bool:
-        """Ask those who asked for the turn something, and return whether they say yes. Nobody says nothing."""
+        """Ask the people who asked for the turn, before its calls, and return whether they say yes.
+
+        It is a no when the turn was asked for by nobody.
+        """
         if not self._people or self._policy.ask_seconds <= 0:
             return False
         code = new_question_code()
@@ -266,13 +271,12 @@ class Permits:
     async def _ask(self, question: Question) -> Answered:
         """Ask, and wait for the answer, no longer than the settings say."""
         seconds = self._policy.ask_seconds
-        async with self._lock:
-            number = await self._turn.ask(Message.make(Role.NOTICE, question.parts), question.asked)
-            try:
-                async with asyncio.timeout(seconds):
-                    return await self._answer(number)
-            except TimeoutError:
-                return await self._turn.settle_question(number, f"nobody answered within {seconds:g} s")
+        number = await self._turn.ask(Message.make(Role.NOTICE, question.parts), question.asked)
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._answer(number)
+        except TimeoutError:
+            return await self._turn.settle_question(number, f"nobody answered within {seconds:g} s")
 
     async def _answer(self, number: int) -> Answered:
         session_id, fence = self._turn.session_id, self._turn.fence

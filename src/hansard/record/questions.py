@@ -27,7 +27,7 @@ class Questions:
     async def answer(self, session_id: str, given: Given, *, author: str = "", by: str = "") -> str:
         """Answer the question that waits in a session, at the terminal; return what the person is told."""
         reply = operations.Reply(given, author, "", by or author, session_id=session_id)
-        return await self._caller.write(lambda tx: operations.reply_at_terminal(tx, reply, ""))
+        return await self._caller.write(lambda tx: operations.reply_at_terminal(tx, reply))
 
     async def scopes(self, message_id: str, chat: str) -> tuple[Scope, ...]:
         """Return the answers that are offered beside a message in a chat; none when it asks nothing there."""

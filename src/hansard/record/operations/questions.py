@@ -76,7 +76,7 @@ def open_question(tx: Transaction, journal: Journal, turn_id: str) -> Open | Non
 
 
 class Asking(NamedTuple):
-    """A question: the notice that asks it, and what it is about. Whoever asks fills in the turn and the notice."""
+    """A question: the notice that asks it, and what it is about."""
 
     notice: Offered
     body: QuestionAsked
@@ -149,7 +149,7 @@ class Judged(NamedTuple):
 
     @property
     def is_answer(self) -> bool:
-        """Whether it was meant as an answer, counted or not: it is said to nobody else."""
+        """Whether it was meant as an answer, counted or not. Then it is no message to the agent."""
         return self.question is not None or bool(self.told)
 
 
@@ -162,7 +162,7 @@ def judge(tx: Transaction, reply: Reply) -> Judged:
 
 
 def find_meant(tx: Transaction, reply: Reply) -> tuple[list[Open], str]:
-    """Return the questions that an answer may mean, or what the person is told because it says which one wrongly."""
+    """Return the questions that an answer may mean; or what the person is told when it names none that waits."""
     given = reply.given
     waiting = waiting_for(tx, reply)
     if given.about:
@@ -195,8 +195,8 @@ def judge_one(tx: Transaction, reply: Reply, question: Open) -> Judged:
     return Judged(question)
 
 
-def record_answer(tx: Transaction, reply: Reply, question: Open, message_id: str) -> str:
-    """Record an answer that counts; return what the person is told about it."""
+def record_answer(tx: Transaction, reply: Reply, question: Open, message_id: str = "") -> str:
+    """Record an answer that counts; return what the person is told about it. A command has no message."""
     journal, _ = tx.session(question.session_id)
     body, given = question.body, reply.given
     answered = QuestionAnswered(
@@ -237,7 +237,7 @@ def read_open(tx: Transaction, rows: list[tuple[str, str]]) -> list[Open]:
 
 
 def is_of_others(tx: Transaction, reply: Reply) -> bool:
-    """Return whether what is answered is a question to somebody else: it is said to nobody, and answers nothing."""
+    """Return whether somebody answers a question that was put to another person. It counts for nothing."""
     others = read_open(tx, tx.rows(SQL.list_chat_questions, (reply.chat,)))
     return any(reply.given.about in receipts(tx, each, reply.chat) for each in others)
 
@@ -333,9 +333,9 @@ def guess(tx: Transaction, reply: Reply) -> None:
     tx.add(home, f"~guessed:{home.head_seq + 1}", QuestionGuessed(person=guesser(reply), chat=reply.chat))
 
 
-def reply_at_terminal(tx: Transaction, reply: Reply, message_id: str) -> str:
+def reply_at_terminal(tx: Transaction, reply: Reply) -> str:
     """Answer by a command at the terminal; return what the person is told."""
     judged = judge(tx, reply)
     if judged.question is None:
         return judged.told or q.NOTHING_WAITS
-    return record_answer(tx, reply, judged.question, message_id)
+    return record_answer(tx, reply, judged.question)
