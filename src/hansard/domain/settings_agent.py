@@ -244,7 +244,7 @@ ServerTable = Annotated[
         "called mcp__NAME__TOOL; none is run before `tools.rules` allows it.",
         extra={
             "allowed": "a section [mcp.NAME] for each server (no __ in NAME, no _ at its end), with command, args and "
-            "env, or with url and token_variable; also allow_http, start_seconds_max, enabled"
+            "env, or with url and token_variable; also allow_http, start_seconds_max, enabled, confined"
         },
     ),
 ]

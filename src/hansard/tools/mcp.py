@@ -342,8 +342,11 @@ def plain(error: BaseException) -> str:
 
 
 def own_words(error: BaseException) -> str:
-    """Return what a server answered in place of a result; of any other error only that there was one."""
-    return f"says: {told(error)}" if type(error).__name__ == "MCPError" else f"could not be asked: {plain(error)}"
+    """Return what a server answered in place of a result; of any other error the reason, if it is in our own words."""
+    if type(error).__name__ == "MCPError":
+        return f"says: {told(error)}"
+    why = plain(error)
+    return f"could not be asked: {why}" if why else "could not be asked."
 
 
 def told(error: BaseException) -> str:

@@ -242,7 +242,7 @@ class LastWords:
         return bool(data)
 
     def read_rest(self) -> str:
-        """Return the end of what a program wrote. The program has ended."""
+        """Return the end of what a program wrote so far; all of it, once the program has ended."""
         for _ in range(PIPE_READS_MAX):
             if not self._read_pipe():
                 break
