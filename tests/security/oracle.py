@@ -55,7 +55,7 @@ class Oracle:
         self.people = People(config, export, witnessed)
         self.findings: list[Finding] = []
         self.turns = {session_id: read_turns(export, session_id) for session_id in export.sessions}
-        self._origins = self._find_origins()
+        self._origins = find_origins(export)
         self._deliveries = export.deliveries()
 
     def find(self, rule: str, what: str) -> None:
@@ -136,7 +136,7 @@ class Oracle:
 
     def _judge_calls(self) -> None:
         """Every run of a tool is one recorded call that was allowed."""
-        calls = self._find_calls()
+        calls = find_calls(self.export)
         seen: set[str] = set()
         for ran in self.witnessed.of("ran"):
             if ran["nonce"] in seen:
@@ -147,19 +147,6 @@ class Oracle:
                 self.find("not recorded", f"{ran['tool']} {ran['nonce']} ran, and no call of it is in the export")
             else:
                 self._judge_call(call._replace(ran=ran))
-
-    def _find_calls(self) -> dict[str, Call]:
-        """Return every call of the export, by what only it says."""
-        calls = {}
-        for (session_id, message_id), line in self.export.messages.items():
-            opened = [each for each in self.export.of_session(session_id, "message.opened") if each["id"] == message_id]
-            for part in line["parts"] if opened else ():
-                if part["type"] == "tool_call" and "nonce-" in part.get("arguments", ""):
-                    nonce = part["arguments"].partition('"nonce-')[2].partition('"')[0]
-                    turn_id = opened[0]["body"]["turn_id"]
-                    call = Call(session_id, message_id, opened[0]["seq"], turn_id, part["id"], part["name"], {})
-                    calls[f"nonce-{nonce}"] = call
-        return calls
 
     def _judge_call(self, call: Call) -> None:
         askers = self.askers(call)
@@ -292,21 +279,6 @@ class Oracle:
 
     # Words.
 
-    def _find_origins(self) -> dict[str, str]:
-        """Return the session in which each word was said first."""
-        origins: dict[str, str] = {}
-        for session_id in self.export.sessions:
-            for fact in self.export.of_session(session_id, "message.added"):
-                if fact["body"]["role"] == "user" or fact["body"].get("author"):
-                    for token in TOKEN.findall(self.export.text(session_id, fact["id"])):
-                        known = origins.get(token)
-                        if known is None or self._made(session_id) < self._made(known):
-                            origins[token] = session_id
-        return origins
-
-    def _made(self, session_id: str) -> int:
-        return int(self.export.sessions[session_id].get("created_at_microseconds", 0))
-
     def _judge_words(self) -> None:
         """What somebody says is taken only from those who may talk, and into a session that is theirs there."""
         for session_id, line in self.export.sessions.items():
@@ -376,3 +348,35 @@ class Oracle:
 def is_meant(said: Line) -> bool:
     """Return whether what somebody did in a room can only be an answer to a question: a command, or a choice."""
     return "/yes" in said["text"] or said.get("choice") in {"yes", "session", "always"}
+
+
+def find_calls(export: Export) -> dict[str, Call]:
+    """Return every call of the export, by what only it says."""
+    calls = {}
+    for (session_id, message_id), line in export.messages.items():
+        opened = [each for each in export.of_session(session_id, "message.opened") if each["id"] == message_id]
+        for part in line["parts"] if opened else ():
+            if part["type"] == "tool_call" and "nonce-" in part.get("arguments", ""):
+                nonce = part["arguments"].partition('"nonce-')[2].partition('"')[0]
+                turn_id = opened[0]["body"]["turn_id"]
+                call = Call(session_id, message_id, opened[0]["seq"], turn_id, part["id"], part["name"], {})
+                calls[f"nonce-{nonce}"] = call
+    return calls
+
+
+def find_origins(export: Export) -> dict[str, str]:
+    """Return the session in which each word was said first."""
+    origins: dict[str, str] = {}
+    for session_id in export.sessions:
+        for fact in export.of_session(session_id, "message.added"):
+            if fact["body"]["role"] == "user" or fact["body"].get("author"):
+                for token in TOKEN.findall(export.text(session_id, fact["id"])):
+                    known = origins.get(token)
+                    if known is None or made_at(export, session_id) < made_at(export, known):
+                        origins[token] = session_id
+    return origins
+
+
+def made_at(export: Export, session_id: str) -> int:
+    """Return when a session was made."""
+    return int(export.sessions[session_id].get("created_at_microseconds", 0))
