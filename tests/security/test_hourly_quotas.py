@@ -34,7 +34,7 @@ async def kept_files(here: Town) -> list[bool]:
 
 def told(here: Town, brought: str) -> int:
     """How often somebody was told of a limit."""
-    words = {"files": "as many files", "bytes": "as large as", "sessions": "as many sessions"}[brought]
+    words = {"files": "as many files", "bytes": "as many bytes", "sessions": "as many sessions"}[brought]
     bodies = here.at_home("message.added")
     return sum(words in body["parts"][0]["text"] for body in bodies)
 

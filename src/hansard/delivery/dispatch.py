@@ -57,6 +57,7 @@ class Lane:
         """Begin empty. `people` are shown something; `ended` hears of each message that needs nothing more."""
         self._ended = ended
         self.begun_for = people
+        """Whose lanes it counts to, until it ends."""
         self.people = people
         """Who asked last for what is shown here."""
         self._sender = sender

@@ -396,7 +396,7 @@ APPLY: dict[type[e.Body], Callable[[Conversation, e.Entry, Any], None]] = {
 
 
 def askers_of(messages: Iterable[Message]) -> tuple[By, ...]:
-    """Return who asks by saying these messages. What is overheard or imported asks for nothing; no author is nobody."""
+    """Return who asks by saying these messages. What is overheard, imported or without an author adds nobody."""
     said = (each for each in messages if each.role == Role.USER and not each.is_observed and not each.is_imported)
     return joined((), tuple(By(person=each.author, chat=each.chat) for each in said if each.author))
 

@@ -18,7 +18,7 @@ People = tuple[str, ...]
 """Who asks: one name for each person, at least one."""
 
 SERVED_MAX: Final = 10_000
-"""People of whom is remembered when they were served last."""
+"""People whose last turn is remembered: memory must not grow with them. Those who are forgotten come first again."""
 
 
 class Bounds(NamedTuple):

@@ -197,7 +197,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     is_imported: bool = False
     """Whether it was said elsewhere and came by an import: nobody is shown it, or answered, in the chat it names."""
     is_unverified: bool = False
-    """Whether nobody could know that its author wrote it: it is kept, and no model is given it."""
+    """Whether it is not proved that its author wrote it: it is kept, and no model is given it."""
 
     @property
     def text(self) -> str:

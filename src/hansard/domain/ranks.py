@@ -147,7 +147,7 @@ OWN_MEANS: Final = {
 """What `own only` means. Of all other commands: only where the session is this person's alone, not a room's."""
 
 SESSION_DEEDS: Final = frozenset(deed for deed, row in ROWS.items() if _O in row and deed not in OWN_MEANS)
-"""Deeds that change a session for everybody in it. `own only`: where it is nobody else's."""
+"""Deeds that change a session for everybody in it. `own only`: allowed where the session is one person's."""
 
 
 def shell_deed(command: str) -> str:
@@ -203,5 +203,5 @@ def refusal(deed: str, standpoint: Standpoint) -> str:
     if standpoint.where in {Where.ROOM, Where.THREAD} and right(standpoint._replace(where=Where.DIRECT), deed) != _D:
         return f"{command} is not for rooms. Say it in a direct chat with me."
     if standpoint.rank is Rank.GUEST:
-        return f"Guests may not use {command}. Whoever runs me can let you: ask for a code in a direct chat with me."
+        return f"Guests may not use {command}. Write to me in a direct chat for a code: with it the admin can let you."
     return f"You may not use {command} here."

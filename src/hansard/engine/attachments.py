@@ -52,11 +52,9 @@ async def await_files(agent: Agent, turn: Turn, told: set[Key]) -> None:
     new = [name for key, name in missing.items() if key not in told]
     told |= missing.keys()
     if new:
-        are = "file is" if len(new) == 1 else "files are"
-        names = ", ".join(new)
-        await turn.append(
-            Message.notice(f"The {are} not here yet: {names}. The answer goes on without; the next one has what came.")
-        )
+        are, them = ("file is", "it") if len(new) == 1 else ("files are", "them")
+        text = f"The {are} not here yet: {', '.join(new)}. I answer without {them}; my next answer has what came."
+        await turn.append(Message.notice(text))
 
 
 async def _settled(agent: Agent, turn: Turn, after: int, told: set[Key]) -> None:

@@ -47,7 +47,7 @@ class Slots:
         self._call()
 
     def shut(self) -> None:
-        """Let nobody wait any longer: who waits, or would have to, goes away without a place."""
+        """Let nobody wait any longer: everybody who waits, or would have to, leaves without a place."""
         self._shut = True
         for ticket, bell in self._bells.items():
             self._line.leave(ticket)

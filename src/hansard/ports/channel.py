@@ -93,9 +93,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     choice: str = ""
     """The id of the choice that was made, of an ANSWER."""
     is_forwarded: bool = False
-    """Whether the text is somebody else's, which the sender passed on: it is no command, no answer, and untrusted."""
+    """Whether the sender passed on somebody else's text: it is no command, answers nothing, and is untrusted."""
     is_unverified: bool = False
-    """Whether nobody can know that the sender wrote it, where that can be known: it is recorded, and never acted on."""
+    """Whether the platform can prove who wrote something, and did not prove it here: it is recorded, never acted on."""
     gather_seconds: float = 0.0
     """For how long more of the same may follow, when a client sends what was said at once in several parts."""
 

@@ -67,7 +67,7 @@ def forms_of(markdown: str, units_max: int, reading: Reading = Reading.MARKDOWN)
 
 
 GONE_MAX: Final = 10_000
-"""Chats of which is remembered that they do not want the agent."""
+"""Remembered chats that do not want the agent: memory must not grow with them. A forgotten one is tried once more."""
 
 
 class TelegramChannel:

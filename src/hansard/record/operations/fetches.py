@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 OPEN_MAX = 2000
 PERSON_OPEN_MAX = 100
-"""Files that wait to be fetched, in all and of one person. More are only named."""
+"""Files that wait to be fetched, in all and of one person, who leaves room for others. More are only named."""
 
 
 class Settled(NamedTuple):

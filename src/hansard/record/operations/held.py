@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 HELD_MAX = 500
 HELD_BYTES_MAX = 8 * MIB
-"""Events that wait to become readable on one account, in all."""
+"""Events that wait to become readable on one account, in all. The channel holds all of them in memory."""
 
 PERSON_HELD_MAX = 50
 PERSON_HELD_BYTES_MAX = 1 * MIB
-"""Those of one person."""
+"""Those of one person: a tenth, so that one person's events leave room for others'."""
 
 HELD_DAYS_MAX = 7
-"""How long a key may take to come."""
+"""How long a key may take to come: a device that was off for a week may still send it."""
 
 DROPPED_MAX = 50
-"""Events that one commit gives up."""
+"""Events that one commit gives up: a commit has to stay short."""
 
 
 def hold(tx: Transaction, held: Held, rules: Rules) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hansard.record.transaction import Transaction
 
 OPEN_MAX = 1000
-"""Invitations that wait for an answer, in all. One beyond that is left to the platform."""
+"""Invitations that wait for an answer, in all: strangers can send without end. More are left to the platform."""
 
 SOURCE_OPEN_MAX = 20
 SOURCE_HOUR_MAX = 60

@@ -35,12 +35,12 @@ def spent_by(reading: Transaction | Snapshot, identities: Iterable[str], since: 
 
 
 def next_askers(rows: Rows, journal: int) -> set[str]:
-    """Return under whose names the next turn of a session is asked for; nobody's when nobody does."""
+    """Return the owners who ask for the next turn of a session; none when nobody does."""
     return {asker_owner(person, chat) for person, chat in rows(SQL.list_next_by, (journal,))}
 
 
 def last_askers(rows: Rows, journal: int) -> set[str]:
-    """Return under whose names the last turn of a session was asked for."""
+    """Return the owners who asked for the last turn of a session."""
     return {asker_owner(person, chat) for person, chat in rows(SQL.list_last_by, (journal,))}
 
 

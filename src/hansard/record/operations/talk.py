@@ -45,12 +45,12 @@ def stop_turns(
 
 
 def turn_askers(tx: Transaction, journal: Journal, turn_id: str) -> set[str]:
-    """Return under whose names a turn was asked for."""
+    """Return the owners who asked for a turn."""
     return {asker_owner(*each.place) for each in read_by(tx, journal, turn_id)}
 
 
 def is_asked_by(asked: set[str], owners: Collection[str]) -> bool:
-    """Return whether nobody but these owners asked. No owners: whoever asked."""
+    """Return whether only these owners asked. Without owners it is always so."""
     return not owners or (bool(asked) and asked <= {*owners})
 
 
