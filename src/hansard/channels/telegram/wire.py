@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hansard.channels.values import Json
+from hansard.domain.bounds import UNPACKED
 from hansard.errors import (
     ChannelBusy,
     ChannelDown,
@@ -50,7 +51,6 @@ GET_UPDATES: Final = "get_Updates"
 """The library's own method parses all updates at once: a single one that it does not understand would hold up all the
 others for ever. Spelled so, the method counts as one that the library does not know, and its answer comes as it is."""
 
-PLAIN: Final = {"Accept-Encoding": "identity"}
 HTTP_OK: Final = 200
 HTTP_NOT_FOUND: Final = 404
 
@@ -195,7 +195,7 @@ class Wire:
         if self._files is None:
             timeout = httpx.Timeout(ANSWER_SECONDS_MAX, connect=CONNECT_SECONDS_MAX)
             self._files = httpx.AsyncClient(
-                timeout=timeout, verify=self._verify(), headers=PLAIN, follow_redirects=False
+                timeout=timeout, verify=self._verify(), headers=UNPACKED, follow_redirects=False
             )
         read = bytearray()
         try:
@@ -240,7 +240,7 @@ class Wire:
             silence()
             kwargs = {
                 "verify": self._verify(),
-                "headers": PLAIN,
+                "headers": UNPACKED,
                 "follow_redirects": False,
                 "event_hooks": {"response": [bound_answer]},
             }
