@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 from hansard.domain.access import Grant
 from hansard.domain.budgets import Budget, budget_of
 from hansard.domain.chats import PERSON_PREFIX, Key, is_terminal_author, parse_owner
 from hansard.domain.listed import People
-from hansard.domain.permissions import TERMINAL, Asker, ToolRule
-from hansard.domain.ranks import AT_THE_TERMINAL, Standpoint
+from hansard.domain.permissions import TERMINAL, Asker, Decision, Reason, ToolRule, Verdict, decide
+from hansard.domain.ranks import AT_THE_TERMINAL, Right, Standpoint, is_shared, right
 from hansard.domain.settings import Settings
 from hansard.domain.settings_agent import AutoResume, Choice
+
+BARRED: Final = "somebody who asked for this may talk no longer"
+GUESTS_DENIED: Final = "guests of a room may not change what is remembered there"
+
+
+class KnownAsker(NamedTuple):
+    """Somebody whose permission a call needs, where they asked, and what the record says of their access."""
+
+    person: str
+    chat: str
+    grant: Grant = Grant.NONE
+
+
+class JudgedCall(NamedTuple):
+    """A call that is judged: in whose session, for whom, and what the request to the model holds."""
+
+    tool: str
+    owner: str
+    """Whose the session is."""
+    people: tuple[KnownAsker, ...]
+    source: str = ""
+    """Untrusted text of the request; empty when there is none."""
+    changes_memory: bool = False
 
 
 class Policy(NamedTuple):
@@ -53,6 +77,24 @@ class Policy(NamedTuple):
         is_direct = parse_owner(owner) is None
         return Standpoint() if people is None else people.standpoint(author, chat, grant, is_direct=is_direct)
 
+    def judge_call(self, call: JudgedCall, granted: Mapping[tuple[str, str], str]) -> Decision:
+        """Return what becomes of a call: by rules and permissions, and then by what neither can allow."""
+        askers = [self.asker(call.owner, known.person, known.chat) for known in call.people]
+        decision = decide(self.rules, call.tool, askers, call.source, granted)
+        guests = self.denied_guests(call) if call.changes_memory else ()
+        denied = (*guests, *denied_barred(call.people))
+        return Decision(Verdict.DENY, (*decision.reasons, *denied)) if denied else decision
+
+    def denied_guests(self, call: JudgedCall) -> tuple[Reason, ...]:
+        """Return a denial for each asker who may not change what a room remembers. No rule or yes lifts that."""
+        if not is_shared(call.owner):
+            return ()
+        return tuple(
+            Reason(verdict=Verdict.DENY, rule=GUESTS_DENIED, person=person, chat=chat)
+            for person, chat, grant in call.people
+            if right(self.standpoint(call.owner, person, chat, grant), "memory CHANGE") is not Right.ALLOWED
+        )
+
     def choice(self, owner: str) -> Choice:
         """Return what the agent is for the owner of a session."""
         room = parse_owner(owner)
@@ -61,6 +103,15 @@ class Policy(NamedTuple):
         channel, _, identity = owner.removeprefix("person:").partition(":")
         name = self.names.get((channel, identity), identity) if identity else channel
         return self.people.get(name, Choice())
+
+
+def denied_barred(people: Iterable[KnownAsker]) -> tuple[Reason, ...]:
+    """Return which of those who asked may talk no longer: nothing is run for them, whoever else asked."""
+    return tuple(
+        Reason(verdict=Verdict.DENY, rule=BARRED, person=person, chat=chat)
+        for person, chat, grant in people
+        if chat and grant is Grant.REVOKED
+    )
 
 
 def room_of(owner: str) -> str:

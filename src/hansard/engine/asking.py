@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from hansard.domain.access import Grant
 from hansard.domain.askers import needed_of
 from hansard.domain.chats import asker_owner, parse_owner
 from hansard.domain.entries import Entry
 from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked, ToolDecided
 from hansard.domain.messages import File, Message, Part, Role, Text
-from hansard.domain.permissions import Decision, Reason, Verdict, decide
+from hansard.domain.permissions import Decision, Verdict
+from hansard.domain.policy import BARRED, JudgedCall, KnownAsker, denied_barred
 from hansard.domain.questions import Answered, Scope, hash_call, new_question_code
-from hansard.domain.ranks import Right, is_shared, right
 from hansard.domain.showing import (
     FILE_BYTES_MAX,
     TERMINAL_CHARACTERS_MAX,
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from hansard.record.turn import Turn
 
 FILE_NAME = "arguments.txt"
-BARRED = "somebody who asked for this may talk no longer"
-GUESTS_DENIED = "guests of a room may not change what is remembered there"
 
 CHANGED = "The call was changed after people were asked about it. It was not run."
 TOO_LONG = "The arguments of {tool} are too long to be shown to anybody, so nobody can allow it. It was not run."
@@ -97,11 +94,10 @@ class Permits:
 
     async def decide(self, call: ToolCall) -> Decision:
         """Decide what becomes of a call, and record that with its reasons."""
-        askers = [self._policy.asker(self._owner, person, chat) for person, chat in self._needed]
         granted = await self._record.books.permissions.granted(call.name, self._turn.session_id, self._needed)
-        decision = decide(self._policy.rules, call.name, askers, await self._untrusted(), granted)
-        if denied := (*await self._guests_denied(call), *await self._barred()):
-            decision = Decision(Verdict.DENY, (*decision.reasons, *denied))
+        source, people = await self._untrusted(), await self._known()
+        judged = JudgedCall(call.name, self._owner, people, source, changes_memory(call))
+        decision = self._policy.judge_call(judged, granted)
         decided = ToolDecided(
             turn_id=self._turn.id,
             call_id=call.id,
@@ -112,26 +108,13 @@ class Permits:
         await self._turn.note_decision(decided)
         return decision
 
-    async def _guests_denied(self, call: ToolCall) -> tuple[Reason, ...]:
-        """Return a denial for each asker who may not change what is remembered here. No rule and no yes lifts it."""
-        if not changes_memory(call) or not is_shared(self._owner):
-            return ()
-        denied = []
-        for person, chat in self._needed:
-            known = await self._record.access.find(chat.partition(":")[0], person)
-            standpoint = self._policy.standpoint(self._owner, person, chat, known.state)
-            if right(standpoint, "memory CHANGE") is not Right.ALLOWED:
-                denied.append(Reason(verdict=Verdict.DENY, rule=GUESTS_DENIED, person=person, chat=chat))
-        return tuple(denied)
-
-    async def _barred(self) -> tuple[Reason, ...]:
-        """Return which of those who asked may talk no longer: nothing is run for them, whoever else asked."""
-        denied = []
-        for person, chat in self._needed:
-            known = await self._record.access.find(chat.partition(":")[0], person) if chat else None
-            if known is not None and known.state is Grant.REVOKED:
-                denied.append(Reason(verdict=Verdict.DENY, rule=BARRED, person=person, chat=chat))
-        return tuple(denied)
+    async def _known(self) -> tuple[KnownAsker, ...]:
+        """Return whose permission the calls need, with what the record says of their access now."""
+        access = self._record.access
+        return tuple([
+            KnownAsker(person, chat, (await access.find(chat.partition(":")[0], person)).state)
+            for person, chat in self._needed
+        ])  # fmt: skip
 
     async def _untrusted(self) -> str:
         """Return which text of the request none of those who asked wrote; empty when there is none."""
@@ -159,7 +142,8 @@ class Permits:
             await before.wait()  # questions come in the order of the calls
             refusal = await self._ask_each(call, decision)
             # Somebody who asked may have been barred while others were asked.
-            return f"The tool {call.name} was not run: {BARRED}." if not refusal and await self._barred() else refusal
+            is_barred = not refusal and denied_barred(await self._known())
+            return f"The tool {call.name} was not run: {BARRED}." if is_barred else refusal
         finally:
             over.set()
 
