@@ -18,7 +18,7 @@ from hansard.cli.printing import stdout_json
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.delivery.audit import Audit, Hearing, audit_chat
 from hansard.domain.access import Action, may
-from hansard.domain.chats import parse_key
+from hansard.domain.chats import parse_key, read_chat
 from hansard.domain.listed import People
 from hansard.domain.settings_channels import Answers
 from hansard.errors import ChannelDown, InvalidInput
@@ -37,22 +37,15 @@ NO_PAST = (
 
 def chat_named(text: str) -> str:
     """Return the chat that a person means: `matrix:!room:server`, `!room:server`, or the chat itself."""
-    channel, _, rest = text.partition(":")
-    if text.startswith("!"):
-        text = f"matrix:room:{text}"
-    elif rest.startswith("!"):
-        text = f"{channel}:room:{rest}"
-    elif channel == "telegram" and rest.removeprefix("-").isdecimal():
-        text = f"{channel}:chat:{rest}"
     try:
-        key = parse_key(text)
+        key = read_chat(text)
     except InvalidInput as error:
         message = (
             f"{text[:80]!r} names no room: write matrix:!ROOM, with the room's id as clients show it in its settings"
         )
         raise InvalidInput(message) from error
     if key.person:
-        message = f"{text} names a person's conversation; a room's timeline is everybody's"
+        message = f"{key} names a person's conversation; a room's timeline is everybody's"
         raise InvalidInput(message)
     return str(key)
 

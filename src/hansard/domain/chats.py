@@ -119,6 +119,16 @@ def parse_key(text: str) -> Key:
     return Key(channel, found["place"], found["part"] or "", found["person"] or "")
 
 
+def read_chat(text: str) -> Key:
+    """Return the chat that an admin writes: `matrix:!ROOM`, `!ROOM`, `telegram:NUMBER`, or the chat itself."""
+    channel, _, rest = text.partition(":")
+    if text.startswith("!"):
+        return parse_key(f"matrix:room:{text}")
+    if channel in GRAMMARS and re.fullmatch(GRAMMARS[channel].place_id, rest):
+        return parse_key(f"{channel}:{GRAMMARS[channel].place}:{rest}")
+    return parse_key(text)
+
+
 def parse_owner(owner: str) -> Key | None:
     """Return the room, and maybe the one person in it, whose sessions an owner has; None when the owner is no room."""
     channel = owner.removeprefix(ROOM_PREFIX).partition(":")[0]
