@@ -41,7 +41,7 @@ async def test_many_chats_are_reset(home: Path) -> None:
         busy=Busy.QUEUE,
         channels=Channels(matrix=Matrix(allow=("*:example.org",))),
         resets=Resets(idle_minutes=30, daily_hour=4),
-        limits=TurnLimits(turns_running_max=CHATS, person_turns_running_max=CHATS),
+        limits=TurnLimits(turns_running_max=CHATS, person_turns_running_max=CHATS, person_sessions_hour_max=10_000),
     )
     async with (
         Record.open(home, wiring=Wiring(clock=clock)) as record,

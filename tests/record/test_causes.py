@@ -30,8 +30,8 @@ OWN_WORDS = re.compile(
 )
 """Sentences that only the table may write."""
 
-OTHER_FILES = frozenset({"app", "channels", "cli", "interop", "models"})
-"""Packages that read files which are not the record's (settings, imports, logins): they use the system's words."""
+OTHER_FILES = frozenset({"app", "channels", "cli", "interop", "models", "tools"})
+"""Packages that read files which are not the record's (settings, imports, logins, programs): they use the system's words."""
 
 HOLDER = """
 import fcntl, os, sys

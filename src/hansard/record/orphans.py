@@ -39,7 +39,14 @@ def connect(path: Path, files: LogFiles, lost: Identity) -> tuple[apsw.Connectio
     `lost` is what this process was connected to before, when it vanished or was replaced.
     """
     every = set_orphans_aside(path, files, lost)
-    connection = _connect_to_fitting(path)
+    try:
+        connection = _connect_to_fitting(path)
+    except apsw.CorruptError:
+        database = read_database_file(path)
+        if database is None or not database.is_short:
+            raise
+        set_files_aside(path, "", "-wal", "-shm")  # it was cut off, and the logs have what it had
+        return open_connection(path, check=check_version), True
     if connection is not None:
         return connection, every
     set_files_aside(path, "-wal", "-shm")
