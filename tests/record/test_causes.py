@@ -31,7 +31,7 @@ OWN_WORDS = re.compile(
 """Sentences that only the table may write."""
 
 OTHER_FILES = frozenset({"app", "channels", "cli", "interop", "models", "tools"})
-"""Packages that read files which are not the record's (settings, imports, logins, programs): they use the system's words."""
+"""Packages that read files which are not the record's (settings, imports, logins, programs): they use other words."""
 
 HOLDER = """
 import fcntl, os, sys

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STAYS: Final = re.compile(
-    rb"(HOME|LANG|LANGUAGE|LOGNAME|PATH|SHELL|TERM|TMPDIR|TZ|USER|VIRTUAL_ENV)\Z|LC_|LD_|PYTHON|XDG_"
+    rb"(HOME|LANG|LANGUAGE|LOGNAME|OPENSSL_CONF|PATH|SHELL|TERM|TMPDIR|TZ|USER|VIRTUAL_ENV)\Z"
+    rb"|FAKETIME|GCONV_|GLIBC_|LC_|LD_|MALLOC_|PYTHON|SSL_CERT_|XDG_"
 )
 """Variables that an interpreter or its libraries read when they start. They stay where all can see them."""
 

@@ -49,7 +49,9 @@ def await_files(tx: Transaction, arrival: Arrival, session_id: str, message_id: 
             continue
         waiting, own = tx.row(SQL.count_fetches, (person,))
         if waiting >= OPEN_MAX or own >= PERSON_OPEN_MAX:
-            fetched = FileFetched(message_id=message_id, file=awaited.file, failure="the limit of files that wait is reached")
+            fetched = FileFetched(
+                message_id=message_id, file=awaited.file, failure="the limit of files that wait is reached"
+            )
             record_file(tx, session_id, fetched)
             tell(tx, session_id, told_in(arrival), rules.words.too_many_files(awaited.name))
             continue
