@@ -93,7 +93,13 @@ def test_what_cannot_run(home: Path, asked: Path) -> None:
     missing = run(home / "nowhere", "approve", "k3v9-qd7m")
     assert isinstance(missing.exception, InvalidInput)
     assert not (home / "nowhere").exists()
-    for arguments in (("revoke", "eve"), ("allow", "@eve elsewhere"), ("approve", "--", "--")):
+    for arguments in (
+        ("revoke", "eve"),
+        ("revoke", "person:admin"),
+        ("allow", "telegram:-100500"),
+        ("allow", "@eve elsewhere"),
+        ("approve", "--", "--"),
+    ):
         assert isinstance(run(asked, *arguments).exception, InvalidInput)
 
 

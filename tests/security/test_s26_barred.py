@@ -82,7 +82,7 @@ async def test_what_waits_is_dropped(home: Path) -> None:
         await here.check()
 
 
-@pytest.mark.parametrize("who", ["ann", "@ann:example.org", "42"])
+@pytest.mark.parametrize("who", ["ann", "person:ann", "@ann:example.org", "42", "telegram:42"])
 def test_the_shell_bars_the_person(home: Path, who: str) -> None:
     """`hansard pair revoke` takes an account or a name of [people], and bars every account of that name."""
     home.mkdir(parents=True, exist_ok=True, mode=0o700)

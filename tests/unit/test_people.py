@@ -46,7 +46,12 @@ def test_how_an_admin_names_somebody(text: str, expected: tuple[str, str]) -> No
     assert read_identity(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "ann", "@ann", ":x", "x:", "a b:c", "١٢٣", "x:\u202ey", "a-b:c"])
+NOT_NAMES = ("", "ann", "@ann", ":x", "x:", "a b:c", "١٢٣", "x:\u202ey", "a-b:c")
+NOT_ACCOUNTS = ("person:admin", "room:x", "cli:x", "telegram:ann", "telegram:-100500", "matrix:ann", "folder:a:b")
+"""What channels call nobody: words that mean something else, and ids that a channel does not have."""
+
+
+@pytest.mark.parametrize("text", [*NOT_NAMES, *NOT_ACCOUNTS])
 def test_what_names_nobody(text: str) -> None:
     """Anything else is refused, with what a name looks like."""
     with pytest.raises(InvalidInput, match="@name:server"):

@@ -16,6 +16,7 @@ from hansard.cli.existing import check_record, existing, reading
 from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.access import Grant, read_code, written_code
+from hansard.domain.chats import PERSON_PREFIX
 from hansard.domain.people import read_identity
 from hansard.errors import InvalidInput, NotFound
 from hansard.record.api import Record
@@ -142,6 +143,7 @@ def revoke(options: dict[str, Any], identity: str, *, as_json: bool) -> None:
     """
     home = options["home"]
     people = load_config(home, os.environ, {}).settings.people
+    identity = identity.removeprefix(PERSON_PREFIX)
     name = next((name for name, person in people.items() if identity == name or named(person, identity)), "")
     first = () if identity in people else (read_identity(identity),)
     accounts = tuple(dict.fromkeys((*first, *(people[name].places() if name else ()))))

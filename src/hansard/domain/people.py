@@ -8,13 +8,14 @@ parting change the circles, and no session.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from hansard.domain.access import HOUR_MICROSECONDS, Pace
-from hansard.domain.chats import PERSON_PREFIX, person_owner
+from hansard.domain.chats import PERSON_PREFIX, grammar_of, is_channel, person_owner
 from hansard.domain.text import shorten
 from hansard.errors import InvalidInput
 
@@ -90,9 +91,9 @@ def read_identity(text: str) -> tuple[str, str]:
     if plain and text.isascii() and text.isdecimal():
         return "telegram", text
     channel, _, identity = text.partition(":")
-    if plain and identity and channel.isascii() and channel.isidentifier():
+    if plain and is_channel(channel) and re.fullmatch(grammar_of(channel).person_id, identity):
         return channel, identity
-    message = f"{text[:80]!r} is no person's name: write @name:server, a number of Telegram, or CHANNEL:NAME"
+    message = f"{text[:80]!r} is no person's name: write @name:server, telegram:NUMBER, or CHANNEL:NAME"
     raise InvalidInput(message)
 
 
