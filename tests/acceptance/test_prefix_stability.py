@@ -155,6 +155,7 @@ async def test_each_request_begins_with_the_one_before(home: Path, style: str) -
         for number in range(TURNS):
             await KINDS[number % len(KINDS)](scene, f"Question {number}")
             await scene.settled()
+        await runner.close()
         await model.close()
         refused = [exchange.error for exchange in provider.answers if exchange.error]
         bodies = [exchange.body for exchange in provider.answers]
