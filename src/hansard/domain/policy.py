@@ -100,13 +100,13 @@ class Policy(NamedTuple):
         room = parse_owner(owner)
         if room is not None:
             return self.rooms.get(room.room_owner, Choice())
-        channel, _, identity = owner.removeprefix("person:").partition(":")
+        channel, _, identity = owner.removeprefix(PERSON_PREFIX).partition(":")
         name = self.names.get((channel, identity), identity) if identity else channel
         return self.people.get(name, Choice())
 
 
 def denied_barred(people: Iterable[KnownAsker]) -> tuple[Reason, ...]:
-    """Return which of those who asked may talk no longer: nothing is run for them, whoever else asked."""
+    """Return a denial for each asker who was barred: nothing is run for them, although others asked as well."""
     return tuple(
         Reason(verdict=Verdict.DENY, rule=BARRED, person=person, chat=chat)
         for person, chat, grant in people

@@ -21,7 +21,7 @@ from hansard.domain.entries import Entry
 from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked, ToolDecided
 from hansard.domain.messages import File, Message, Part, Role, Text
 from hansard.domain.permissions import Decision, Verdict
-from hansard.domain.policy import BARRED, JudgedCall, KnownAsker, denied_barred
+from hansard.domain.policy import BARRED, GUESTS_DENIED, JudgedCall, KnownAsker, denied_barred
 from hansard.domain.questions import Answered, Scope, hash_call, new_question_code
 from hansard.domain.showing import (
     FILE_BYTES_MAX,
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 FILE_NAME = "arguments.txt"
 
+BY_SETTINGS = "the settings do not allow it"
+DENIED = "The tool {tool} is not allowed here: {why}. It was not run."
 CHANGED = "The call was changed after people were asked about it. It was not run."
 TOO_LONG = "The arguments of {tool} are too long to be shown to anybody, so nobody can allow it. It was not run."
 NOT_JSON = "The arguments of {tool} are not a JSON object: {why}. Nobody was asked, and it was not run."
@@ -135,7 +137,8 @@ class Permits:
         if not self._needed:
             return f"It is not recorded who asked for this, so no tool is run. {call.name} was not run."
         if decision.verdict is Verdict.DENY:
-            return f"The tool {call.name} is not allowed here, by the settings. It was not run."
+            why = next((each.rule for each in decision.reasons if each.rule in {BARRED, GUESTS_DENIED}), BY_SETTINGS)
+            return DENIED.format(tool=call.name, why=why)
         try:
             if self._policy.ask_seconds <= 0:
                 return f"The tool {call.name} needs a yes of the person, and nobody can be asked here. It was not run."
@@ -143,7 +146,7 @@ class Permits:
             refusal = await self._ask_each(call, decision)
             # Somebody who asked may have been barred while others were asked.
             is_barred = not refusal and denied_barred(await self._known())
-            return f"The tool {call.name} was not run: {BARRED}." if is_barred else refusal
+            return DENIED.format(tool=call.name, why=BARRED) if is_barred else refusal
         finally:
             over.set()
 
