@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from hansard.app.config import FILE_NAME, load_config, missing_programs, read_config
+from hansard.app.config import load_config, missing_programs, read_config
+from hansard.app.keys import FILE_NAME as KEYS_NAME
 from hansard.app.keys import VARIABLES, check_keys, exposure, find_key
 from hansard.app.modes import find_unsafe
 from hansard.app.notices import read_notices
@@ -166,11 +167,12 @@ def check_home(home: Path) -> list[Finding]:
     try:
         look = home.stat()
     except FileNotFoundError:
-        return []
+        return [Finding(place(each.path), each.what) for each in find_unsafe(home)]
     except OSError as error:
         return [Finding(place(home), f"it cannot be read: {error.strerror}")]
     if not stat.S_ISDIR(look.st_mode):
         return [Finding(place(home), "it is not a folder")]
     exposed = exposure(home, look, HOME_MODE)
     found = [Finding(place(home), exposed)] if exposed else []
-    return found + [Finding(place(each.path), each.what) for each in find_unsafe(home) if each.path.name == FILE_NAME]
+    told = {path for path in (home, home / KEYS_NAME) if path.exists() and exposure(path, path.stat())}
+    return found + [Finding(place(each.path), each.what) for each in find_unsafe(home) if each.path not in told]
