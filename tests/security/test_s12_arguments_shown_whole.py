@@ -10,7 +10,7 @@ import pytest
 from hansard.delivery.files import files_of
 from hansard.domain.entries_agent import QuestionAsked
 from hansard.domain.questions import NOT_DELIVERED
-from hansard.domain.showing import TERMINAL_CHARACTERS_MAX, fits_in_post, show_arguments
+from hansard.domain.showing import TERMINAL_CHARACTERS_MAX, escape, fits_in_post, show_arguments, show_line
 from hansard.testing.tools import Counting, tools_by_name
 from tests.engine.stage import PlayedModel, call, stage
 from tests.engine.test_asking import ask_of, say
@@ -96,3 +96,29 @@ def test_arguments_are_shown_decoded_and_harmless() -> None:
     assert r"x\ny\u3164" in shown
     assert all(sign.isprintable() or sign == "\n" for sign in shown)
     assert fits_in_post(shown)
+
+
+@pytest.mark.parametrize(
+    "number", [0xFE00, 0xFE0F, 0xE0100, 0xE01EF, 0xE0000, 0xE0001, 0xE0020, 0xE007F, 0x180B, 0x034F], ids=hex
+)
+def test_selectors_and_tags_are_written_as_numbers(number: int) -> None:
+    """A variation selector or a tag carries bits that nobody sees, in an argument as in a tool's name."""
+    text = f"pay{chr(number)} Eve"
+    for shown in (show_arguments(json.dumps({"a": text}, ensure_ascii=False)), show_line(text)):
+        assert chr(number) not in shown
+        assert escape(chr(number)) in shown
+
+
+def test_stacked_marks_are_written_as_numbers() -> None:
+    """Four combining marks on a letter are shown, as languages use them; those above them hide what stands around."""
+    marks = "\u0301\u0323\u0308\u0332"
+    tall = f"x{marks}\u0489\u0300y\u0301"
+    for shown in (show_arguments(json.dumps({"a": tall}, ensure_ascii=False)), show_line(tall)):
+        assert f"x{marks}\\u0489\\u0300y\u0301" in shown
+    assert json.loads(show_arguments(json.dumps({"a": tall}))) == {"a": tall}
+
+
+def test_a_number_ends_a_stack_of_marks() -> None:
+    """The next marks stand on the number of a hidden sign; marks on nothing are counted as well."""
+    assert show_line("a\u0301\u200b\u0301") == "a\u0301\\u200b\u0301"
+    assert show_line("\u0301" * 6) == "\u0301" * 4 + "\\u0301" * 2

@@ -7,6 +7,7 @@ the bytes that the tool is given, by the same reader, so nothing that is run is 
 from __future__ import annotations
 
 import json
+import unicodedata
 from typing import Final
 
 import msgspec
@@ -23,9 +24,18 @@ TERMINAL_CHARACTERS_MAX: Final = 100_000
 """Arguments that are printed at a terminal."""
 
 UNSEEN: Final = frozenset(
-    [*range(0x180B, 0x1810), *range(0xE0100, 0xE01F0), 0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0]
+    [
+        *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0),
+        *range(0x180B, 0x1810),
+        *range(0xFE00, 0xFE10),
+        *range(0xE0000, 0xE0080),
+        *range(0xE0100, 0xE01F0),
+    ]
 )
-"""Signs that count as printable and that nobody sees: fillers, blanks and selectors."""
+"""Signs that nobody sees, whatever Unicode calls them: fillers, blanks, variation selectors and tags."""
+
+MARKS_MAX: Final = 4
+"""Combining marks on one sign that are shown. No language needs more; a tower of them covers other lines."""
 
 
 def show_arguments(arguments: str) -> str:
@@ -38,17 +48,27 @@ def show_arguments(arguments: str) -> str:
         text = json.dumps(decoded, indent=2, sort_keys=True, ensure_ascii=False)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(str(error)) from None
-    return "".join(sign if sign == "\n" or is_plain(sign) else escape(sign) for sign in text)
+    return "\n".join(map(show_line, text.split("\n")))
 
 
-def show_name(name: str) -> str:
-    """Return a tool's name as people read it, in one line."""
-    return "".join(sign if is_plain(sign) else escape(sign) for sign in name)
+def show_line(text: str) -> str:
+    """Return a text in one line, such as a tool's name. Signs that nobody sees, or that hide others, are numbers."""
+    shown, marks = [], 0
+    for sign in text:
+        marks = marks + 1 if is_mark(sign) else 0
+        is_shown = is_plain(sign) and marks <= MARKS_MAX
+        shown.append(sign if is_shown else escape(sign))
+    return "".join(shown)
 
 
 def is_plain(sign: str) -> bool:
-    """Return whether people see a sign, and it changes no other."""
+    """Return whether people see a sign, and it turns no others."""
     return sign.isprintable() and ord(sign) not in UNSEEN
+
+
+def is_mark(sign: str) -> bool:
+    """Return whether a sign is drawn over, under or around the one before it."""
+    return unicodedata.category(sign) in {"Mn", "Me"}
 
 
 def escape(sign: str) -> str:

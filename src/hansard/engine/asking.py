@@ -28,7 +28,7 @@ from hansard.domain.showing import (
     TERMINAL_CHARACTERS_MAX,
     fits_in_post,
     show_arguments,
-    show_name,
+    show_line,
 )
 from hansard.domain.tools import ToolScene
 from hansard.domain.trust import sources_of, untrusted_text
@@ -123,7 +123,7 @@ class Permits:
         trusted: set[str] = set()
         for place in self._people:
             trusted |= {*await self._record.people.circle(asker_owner(*place))}
-        return show_name(untrusted_text(self._sources, trusted))
+        return show_line(untrusted_text(self._sources, trusted))
 
     async def refusal(self, call: ToolCall) -> str:
         """Return why a call is not run; empty when it may be."""
@@ -176,7 +176,7 @@ class Permits:
             return TOO_LONG.format(tool=call.name)
         answered = await self._ask(await self._question(call, shown, source, places))
         if not answered.yes and not answered.by:
-            await self._turn.append(Message.notice(f"Nobody answered in time, so {show_name(call.name)} was not run."))
+            await self._turn.append(Message.notice(f"Nobody answered in time, so {show_line(call.name)} was not run."))
         if answered.yes:
             return "" if answered.call_hash == hash_call(call.name, call.arguments) else CHANGED
         why = f": {answered.reason}" if answered.reason else ""
@@ -204,7 +204,7 @@ class Permits:
         given = f"the arguments in the attached file {FILE_NAME}?" if is_attached else f"this?\n\n{lines}"
         why = f"I ask because this conversation holds {source}.\n\n" if source else ""
         scopes = await self._scopes()
-        asks = f"May I run the tool {show_name(call.name)} with {given}\n\n{why}{self._how_to_answer(code, scopes)}"
+        asks = f"May I run the tool {show_line(call.name)} with {given}\n\n{why}{self._how_to_answer(code, scopes)}"
         parts: list[Part] = [Text(asks)]
         if is_attached:
             data = shown.encode()
