@@ -86,6 +86,15 @@ def test_config_toml_comes_first(lived_in: Path) -> None:
     assert circles(run(lived_in, "--json"))[None] == ["person:ann", "person:telegram:55"]
 
 
+@pytest.mark.parametrize("who", ["person:nobody", "telegram:-100500", "matrix:@ann"])
+def test_what_is_linked_to_nobody(lived_in: Path, who: str) -> None:
+    """A name that [people] lacks, a group and half an id are no person to link."""
+    error = run(lived_in, "link", who, "5").exception
+    assert isinstance(error, InvalidInput)
+    assert "a name of [people]" in str(error)
+    assert circles(run(lived_in, "--json")) == {}
+
+
 @pytest.mark.parametrize("who", ["", "a b", "@ann", "=5", "ünique:x"])
 def test_what_is_no_person(lived_in: Path, who: str) -> None:
     """A name that no platform gives is refused, with what one looks like; nothing is linked."""

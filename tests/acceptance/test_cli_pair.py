@@ -88,6 +88,14 @@ def test_wrong_codes_are_refused_and_then_all(asked: Path) -> None:
     assert (refused.exit_code, "too many wrong codes" in refused.output) == (1, True)
 
 
+def test_revoking_what_is_no_account(asked: Path) -> None:
+    """Nothing is called revoked that is no account; the refusal names what can be written, names of [people] too."""
+    error = run(asked, "revoke", "person:admin").exception
+    assert isinstance(error, InvalidInput)
+    for form in ("matrix:@name:server", "telegram:NUMBER", "a name of [people]"):
+        assert form in str(error)
+
+
 def test_what_cannot_run(home: Path, asked: Path) -> None:
     """No record, a name that is none, a code without a letter: nothing happens, and the error says what is meant."""
     missing = run(home / "nowhere", "approve", "k3v9-qd7m")

@@ -46,7 +46,21 @@ def test_how_an_admin_names_somebody(text: str, expected: tuple[str, str]) -> No
     assert read_identity(text) == expected
 
 
-NOT_NAMES = ("", "ann", "@ann", ":x", "x:", "a b:c", "١٢٣", "x:\u202ey", "a-b:c")
+NOT_NAMES = (
+    "",
+    "ann",
+    "@ann",
+    "@ann:",
+    "@:example.org",
+    "matrix:@ann",
+    "matrix:@ann:",
+    ":x",
+    "x:",
+    "a b:c",
+    "١٢٣",
+    "x:\u202ey",
+    "a-b:c",
+)
 NOT_ACCOUNTS = ("person:admin", "room:x", "cli:x", "telegram:ann", "telegram:-100500", "matrix:ann", "folder:a:b")
 """What channels call nobody: words that mean something else, and ids that a channel does not have."""
 

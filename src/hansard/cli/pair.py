@@ -17,7 +17,7 @@ from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.access import Grant, read_code, written_code
 from hansard.domain.chats import PERSON_PREFIX
-from hansard.domain.people import read_identity
+from hansard.domain.people import ACCOUNT_FORMS, OR_NAME, read_identity
 from hansard.errors import InvalidInput, NotFound
 from hansard.record.api import Record
 
@@ -145,7 +145,7 @@ def revoke(options: dict[str, Any], identity: str, *, as_json: bool) -> None:
     people = load_config(home, os.environ, {}).settings.people
     identity = identity.removeprefix(PERSON_PREFIX)
     name = next((name for name, person in people.items() if identity == name or named(person, identity)), "")
-    first = () if identity in people else (read_identity(identity),)
+    first = () if identity in people else (read_identity(identity, f"{ACCOUNT_FORMS}{OR_NAME}"),)
     accounts = tuple(dict.fromkeys((*first, *(people[name].places() if name else ()))))
     if not accounts:
         message = f"[people.{name}] has no account on any channel"

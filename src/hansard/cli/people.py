@@ -15,7 +15,7 @@ from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.chats import PERSON_PREFIX, person_owner
 from hansard.domain.listed import People, terminal_owner
-from hansard.domain.people import called, is_person, read_identity
+from hansard.domain.people import ACCOUNT_FORMS, ADMIN, OR_NAME, called, is_person, read_identity
 from hansard.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hansard.record.api import Record
 
 TERMINAL = "terminal"
+FORMS = f"{ACCOUNT_FORMS}{OR_NAME}, or {TERMINAL}"
 
 
 def with_people(
@@ -55,8 +56,17 @@ def owner_of(settings: Settings, who: str) -> str:
         return person_owner("", "", who)
     if is_person(who):
         return owner_of(settings, who.removeprefix(PERSON_PREFIX)) if ":" in who.removeprefix(PERSON_PREFIX) else who
-    channel, identity = read_identity(who)
+    channel, identity = read_identity(who, FORMS)
     return person_owner(channel, identity, People(settings, channel).name(identity))
+
+
+def check_known(settings: Settings, owner: str) -> str:
+    """Return an owner who is somebody; refuse a name that is not in [people]."""
+    name = owner.removeprefix(PERSON_PREFIX)
+    if ":" not in name and owner != ADMIN and name not in settings.people:
+        message = f"{name[:80]!r} is nobody: write {FORMS}"
+        raise InvalidInput(message)
+    return owner
 
 
 @click.group(
@@ -111,7 +121,7 @@ def link(options: dict[str, Any], one: str, other: str, *, as_json: bool) -> Non
     """
 
     async def run(record: Record, settings: Settings) -> str:
-        first, second = owner_of(settings, one), owner_of(settings, other)
+        first, second = (check_known(settings, owner_of(settings, who)) for who in (one, other))
         if first == second:
             message = f"{one} and {other} are the same"
             raise InvalidInput(message)

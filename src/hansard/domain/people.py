@@ -41,6 +41,15 @@ CIRCLE_MAX: Final = 16
 QUOTED_CHARACTERS_MAX: Final = 600
 """Of words that were said elsewhere, where they are shown to the same person: a reminder, not the record."""
 
+MATRIX_ID: Final = r"@[^\s:]+:\S+"
+"""A person of Matrix, whole: a name and a server."""
+
+ACCOUNT_FORMS: Final = "@name:server or matrix:@name:server, telegram:NUMBER or the number alone, or CHANNEL:NAME"
+"""How an admin writes an account."""
+
+OR_NAME: Final = "; or a name of [people]"
+"""The same, where a name of the settings is taken as well."""
+
 PLATFORMS: Final = {"matrix": "Matrix", "telegram": "Telegram"}
 """What people call them; another channel is called as in the settings."""
 
@@ -83,17 +92,22 @@ def owners_of(name: str, person: Person) -> tuple[str, ...]:
     return tuple(dict.fromkeys((person_owner("", "", name), *elsewhere, *((ADMIN,) if person.terminal else ()))))
 
 
-def read_identity(text: str) -> tuple[str, str]:
-    """Return the channel and the identity that an admin writes: `@ann:example.org`, `12345`, or `CHANNEL:IDENTITY`."""
-    plain = bool(text) and text.isprintable() and not any(sign.isspace() for sign in text)
-    if plain and text[0] == "@" and ":" in text:
-        return "matrix", text
-    if plain and text.isascii() and text.isdecimal():
-        return "telegram", text
-    channel, _, identity = text.partition(":")
-    if plain and is_channel(channel) and re.fullmatch(grammar_of(channel).person_id, identity):
+def read_identity(text: str, forms: str = ACCOUNT_FORMS) -> tuple[str, str]:
+    """Return the channel and the identity that an admin writes: `@ann:example.org`, `12345`, or `CHANNEL:IDENTITY`.
+
+    InvalidInput names the forms that the caller takes.
+    """
+    plain = text.isprintable() and not any(sign.isspace() for sign in text)
+    if text.startswith("@"):
+        channel, identity = "matrix", text
+    elif text.isascii() and text.isdecimal():
+        channel, identity = "telegram", text
+    else:
+        channel, _, identity = text.partition(":")
+    wanted = MATRIX_ID if channel == "matrix" else grammar_of(channel).person_id
+    if plain and is_channel(channel) and re.fullmatch(wanted, identity):
         return channel, identity
-    message = f"{text[:80]!r} is no person's name: write @name:server, telegram:NUMBER, or CHANNEL:NAME"
+    message = f"{text[:80]!r} is no person's name: write {forms}"
     raise InvalidInput(message)
 
 
