@@ -112,6 +112,8 @@ async def test_buttons_in_a_group(home: Path, tmp_path: Path) -> None:
         world, group = play.api.world, play.group
         question = await play.ask(group, 0)
         await play.sent(group)
+        assert "or by a button below it" in question.text
+        assert "👍" not in question.text
         world.press(group, play.bob, question.id, "yes")
         await until(lambda: NOTHING_WAITS in world.of_bot(group))
         assert await play.record.books.memory.list() == []

@@ -65,6 +65,11 @@ LABELS: Final = {
 """What stands on a choice."""
 
 
+CHOOSING: Final = {"matrix": "by 👍 or 👎 on it unless the room is encrypted", "telegram": "by a button below it"}
+CHOOSING_ELSEWHERE: Final = "by a choice beside it, if there is one"
+"""How people of a channel choose beside a question, as the question says it in a room."""
+
+
 class Given(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody answers, and to which question, as far as they say so."""
 

@@ -22,7 +22,7 @@ from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked, ToolDe
 from hansard.domain.messages import File, Message, Part, Role, Text
 from hansard.domain.permissions import Decision, Verdict
 from hansard.domain.policy import BARRED, GUESTS_DENIED, JudgedCall, KnownAsker, denied_barred
-from hansard.domain.questions import Answered, Scope, hash_call, new_question_code
+from hansard.domain.questions import CHOOSING, CHOOSING_ELSEWHERE, Answered, Scope, hash_call, new_question_code
 from hansard.domain.showing import (
     FILE_BYTES_MAX,
     TERMINAL_CHARACTERS_MAX,
@@ -229,10 +229,11 @@ class Permits:
         more = [f"/yes {code} {each}" for each in scopes if each in {Scope.SESSION, Scope.ALWAYS}]
         longer = f"{' or '.join(more)} allows this tool for longer. " if more else ""
         late = f"{longer}Without an answer within {time} it is a no."
-        if self._is_room:
+        if room := parse_owner(self._owner):
+            choosing = CHOOSING.get(room.channel, CHOOSING_ELSEWHERE)
             return (
-                f"Answer with /yes {code} or /no {code}, by a reply to this message (yes or no), or, unless the room "
-                f"is encrypted, by 👍 or 👎 on it. A reason after /no {code} is given to the model. {late}"
+                f"Answer with /yes {code} or /no {code}, by a reply to this message (yes or no), or {choosing}. "
+                f"A reason after /no {code} is given to the model. {late}"
             )
         return f"Say yes or no (/yes {code}, /no {code}). A reason after a no is given to the model: no, REASON. {late}"
 
