@@ -36,7 +36,9 @@ async def test_a_model_for_one_chat(home: Path) -> None:
         assert "openai:gpt-5" in await say(ann, ANN, "/model openai:gpt-5")
         assert await say(ann, ANN, "hello") == "two"
         assert await say(bob, BOB, "hello") == "one"
-        assert "A model is" in await say(ann, ANN, "/model scripted:/etc/passwd")
+        refused = await say(ann, ANN, "/model scripted:/etc/passwd")
+        assert "A model is" in refused
+        assert "scripted" not in refused
         assert "openai:gpt-5" in await say(ann, ANN, "/model")
         assert await say(ann, ANN, "hello") == "two"
         await say(ann, ANN, "/new")

@@ -315,3 +315,15 @@ async def test_the_last_command_of_a_batch_moves_the_cursor_with_its_reply(home:
         assert await here.cursor() == "c1"
         assert '"cursor.moved"' in lines[-1]
         assert ":reply" in lines[-2]
+
+
+async def test_a_title_that_is_too_long(home: Path) -> None:
+    """The answer is about titles: how long this one is, how long one may be, and that nothing changed."""
+    async with town(home, settings_of(ANN)) as here:
+        await here.say("/title Trip")
+        await here.say(f"/title {'long ' * 100}")
+        assert (await here.notices())[-1] == (
+            "a title has 499 characters; the limit is 200. Give a shorter one. Nothing was changed."
+        )
+        (session,) = await here.record.sessions()
+        assert session.title == "Trip"

@@ -143,8 +143,9 @@ def clean_name(text: str, what: str, characters_max: int) -> str:
         message = f"{what} must be printable text on one line, not {text[:80]!r}"
         raise InvalidInput(message)
     if len(cleaned) > characters_max:
-        message = f"{what} has {len(cleaned)} characters; the limit is {characters_max}"
-        raise TooLarge(message)
+        error = TooLarge(f"{what} has {len(cleaned)} characters; the limit is {characters_max}")
+        error.hint = "Give a shorter one. Nothing was changed."
+        raise error
     return cleaned
 
 

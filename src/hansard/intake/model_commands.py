@@ -42,7 +42,8 @@ async def model(scene: Scene, argument: str) -> Outcome:
         return Outcome(f"Model: {own}. /model NAME changes it in this session.", scene.session_id)
     known = argument == DEFAULT or re.search(MODEL_PATTERN, argument) is not None
     if not known or (scene.chat and argument.startswith(LOCAL)):
-        return Outcome(f"A model is {DEFAULT} or one of {', '.join(MODEL_FORMS)}.", scene.session_id)
+        forms = [form for form in MODEL_FORMS if not (scene.chat and form.startswith(LOCAL))]
+        return Outcome(f"A model is {DEFAULT} or one of {', '.join(forms)}.", scene.session_id)
     if argument != DEFAULT and not is_model_allowed(argument, scene.models_allowed):
         allowed = ", ".join((DEFAULT, *scene.models_allowed))
         return Outcome(f"The model {argument} may not be chosen here. Allowed: {allowed}.", scene.session_id)
