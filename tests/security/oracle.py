@@ -194,7 +194,11 @@ class Oracle:
         """Return which text that nobody of those who asked wrote is in the request that led to a call."""
         people = set().union(*(self.people.circle(self.config.person(who.account), call.ran["at"]) for who in askers))
         foreign = {part["id"] for part in self._parts("tool_call") if part["name"].startswith("mcp__")}
+        turn = self.turns[call.session_id].get(call.turn_id, Turn())
         for session_id, fact in self.export.told(call.session_id, call.seq):
+            is_later = session_id == call.session_id and fact["seq"] > turn.began
+            if is_later and fact["body"]["role"] == "user" and fact not in turn.steered:
+                continue  # it waits for the next turn
             if fact["body"].get("imported"):
                 return f"{fact['id']} was imported"
             if fact["body"]["role"] == "user":

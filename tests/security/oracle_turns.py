@@ -13,6 +13,8 @@ class Turn:
         self.answers: list[Line] = []
         """What was said and waited when the turn began; where nothing did, what the turn before it answered."""
         self.has_begun = False
+        self.began = 0
+        """The seq of its start: what is said later enters only by steering."""
         self.is_again = False
         """Whether nothing waited, so that the turn answers again what was answered before."""
         self.callers: list[Line] = []
@@ -83,7 +85,7 @@ class Reading:
         said = ([*self._waiting.values()], self._late, self._before)
         left = [[fact for fact in facts if fact["id"] not in self._undone] for facts in said]
         turn.answers = next((facts for facts in left if facts), [])
-        turn.has_begun, turn.is_again = True, not left[0]
+        turn.has_begun, turn.is_again, turn.began = True, not left[0], started["seq"]
         turn.callers, turn.late = self._callers, self._late
         turn.by += [{**each, "seq": started["seq"]} for each in started["body"].get("by") or []]
         self._before, self._waiting, self._callers, self._late = turn.answers, {}, [], []
