@@ -196,12 +196,9 @@ class Oracle:
         foreign = {part["id"] for part in self._parts("tool_call") if part["name"].startswith("mcp__")}
         turn = self.turns[call.session_id].get(call.turn_id, Turn())
         for session_id, fact in self.export.told(call.session_id, call.seq):
-            is_later = session_id == call.session_id and fact["seq"] > turn.began
-            if is_later and fact["body"]["role"] == "user" and fact not in turn.steered:
-                continue  # it waits for the next turn
             if fact["body"].get("imported"):
                 return f"{fact['id']} was imported"
-            if fact["body"]["role"] == "user":
+            if fact["body"]["role"] == "user" and (session_id != call.session_id or turn.is_given(fact)):
                 who = self.author(session_id, fact)
                 if who is None or self.config.person(who.account) not in people:
                     return f"{fact['id']} is somebody else's"

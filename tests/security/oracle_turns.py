@@ -25,6 +25,10 @@ class Turn:
         self.by: list[Line] = []
         """Who asked, as Hansard recorded it, and with which entry."""
 
+    def is_given(self, fact: Line) -> bool:
+        """Return whether a message can be in a request of this turn. What is said later waits, unless it steers."""
+        return fact["seq"] <= self.began or fact["body"]["role"] != "user" or fact in self.steered
+
 
 class Reading:
     """The facts of a session, one after the other."""
