@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 from hansard.domain.bounds import AnswerRefused, check_redirect
+from hansard.models.pydantic import preload
 from tests.security.endless import endless
 from tests.security.reading import KEY, ask_model, ask_server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _loaded() -> None:
+    """Google's package has escapes in its texts that Python warns of when it compiles them: no fault of a test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        preload("google")
 
 
 @pytest.mark.parametrize("style", ["openai", "openai-responses", "anthropic", "google", "mcp"])

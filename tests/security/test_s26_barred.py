@@ -14,7 +14,7 @@ from hansard.domain.access import Grant
 from hansard.domain.settings import Person
 from hansard.domain.turns import TurnState
 from hansard.record.api import Record
-from tests.engine.stage import Gate, PlayedModel
+from tests.engine.stage import WAIT_SECONDS_MAX, Gate, PlayedModel
 from tests.intake.places import PHONE, PHONE_OF_ANN, places, settings_with
 from tests.intake.town import ANN, BOB, EVE, HOME_OF_ANN, ROOM, settings_of, town
 
@@ -73,7 +73,8 @@ async def test_what_waits_is_dropped(home: Path) -> None:
         await here.say("ours, too", ANN, other, is_for_agent=True, is_direct=False)
         (others,) = await here.say("Bob's", BOB, "matrix:room:!bob:example.org")
         await here.record.access.revoke("matrix", EVE)
-        await here.runner.settled(runs.session_id)
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            await here.runner.settled(runs.session_id)
         ends = (await here.record.conversation(runs.session_id)).ends
         assert [end.state for end in ends.values()] == [TurnState.INTERRUPTED]
         assert not (await here.record.conversation(own.session_id)).queued
