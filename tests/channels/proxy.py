@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from types import TracebackType
 from typing import Self
 
@@ -33,7 +34,7 @@ class Proxy:
         """Requests that begin with this are not passed on before `let` is set."""
         self.let = asyncio.Event()
         self.hung: list[bytes] = []
-        """The first lines of those."""
+        """Those, with their bodies."""
         self.breaks_left: int | None = None
         """How many requests are dropped and answers lost until all is well again; None: for ever."""
         self.lost = 0
@@ -100,7 +101,8 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := await reader.read(65_536):
                 if self.hang and data.startswith(self.hang):
-                    self.hung.append(data.partition(b"\r\n")[0])
+                    data += await read_rest(reader, data)
+                    self.hung.append(data)
                     await self.let.wait()
                 if self.refuse_next and data.startswith(self.refuse_next):
                     self.refuse_next = b""
@@ -129,3 +131,11 @@ class Proxy:
                 writer.write(data)
                 await writer.drain()
         writer.close()
+
+
+async def read_rest(reader: asyncio.StreamReader, data: bytes) -> bytes:
+    """Return what is missing of a request: its body may come later than its head."""
+    head = data.partition(b"\r\n\r\n")[0]
+    length = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
+    missing = len(head) + 4 + int(length[1]) - len(data) if length else 0
+    return await reader.readexactly(missing) if missing > 0 else b""

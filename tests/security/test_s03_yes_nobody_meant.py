@@ -11,6 +11,7 @@ from hansard.domain.messages import ToolOutcome
 from hansard.domain.questions import (
     GUESSES_PER_HOUR_MAX,
     NO_SUCH_QUESTION,
+    NOT_DELIVERED,
     SAID_BEFORE,
     TOO_MANY_GUESSES,
     hash_call,
@@ -60,6 +61,26 @@ async def test_a_yes_that_comes_late(home: Path, words: str) -> None:
         assert not [entry for entry in await here.entries(session) if isinstance(entry.body, QuestionAnswered)]
         assert SAID_BEFORE in await here.notices(session)
         await here.say(words)
+        await settled(here, session)
+        assert tool.count == 1
+        await here.check()
+
+
+async def test_a_yes_before_the_question_is_delivered(home: Path) -> None:
+    """In a chat, whoever knows the code before the question was shown runs nothing by it; afterwards it counts."""
+    tool = Counting()
+    async with town(home, settings_of(ANN), PlayedModel([call("counting")], ["done"])) as here:
+        equip(here, tool, ASKS._replace(ask_seconds=30))
+        for wake in await here.say("pay the bill"):
+            here.runner.wake(wake.session_id, wake.turn_id)
+        session = await here.session()
+        code = (await asked(here, session)).code
+        for words in ("/yes", f"/yes {code}"):
+            await here.say(words)
+        assert not [entry for entry in await here.entries(session) if isinstance(entry.body, QuestionAnswered)]
+        assert (await here.notices(session)).count(NOT_DELIVERED) == 2
+        await here.deliver()
+        await here.say(f"/yes {code}")
         await settled(here, session)
         assert tool.count == 1
         await here.check()

@@ -34,10 +34,12 @@ def sealed() -> dict[str, Any]:
     }
 
 
-async def send_sealed(who: Peer, room_id: str) -> None:
-    """Send something of which nobody has the key."""
+async def send_sealed(who: Peer, room_id: str) -> str:
+    """Send something of which nobody has the key; return the id of that key."""
     path = f"/_matrix/client/v3/rooms/{room_id}/send/m.room.encrypted/{secrets.token_hex(8)}"
-    assert "event_id" in await who.raw("PUT", path, sealed())
+    content = sealed()
+    assert "event_id" in await who.raw("PUT", path, content)
+    return str(content["session_id"])
 
 
 async def test_keys_are_asked_for_beside_and_for_those_who_are_kept(
@@ -62,12 +64,13 @@ async def test_keys_are_asked_for_beside_and_for_those_who_are_kept(
             await ann.say(plain_room, "one")
             assert (await next_said(agent)).text == "one"
             agent.keep = kept.add
-            await send_sealed(ann, room_id)
+            key = await send_sealed(ann, room_id)
             assert (await next_said(agent)).kind is EventKind.UNREADABLE
             await until(lambda: bool(proxy.hung))
             await ann.say(plain_room, "two")
             assert (await next_said(agent)).text == "two"
-            assert len(proxy.hung) == 1
+            (request,) = proxy.hung
+            assert key.encode() in request, "a stranger's key was asked for"
             proxy.let.set()
 
 
