@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.entries import MessageEdited
+from hansard.domain.entries_agent import ToolDecided
 from hansard.domain.messages import Message, Role, Text, ToolOutcome
 from hansard.domain.permissions import ToolRule, Verdict
 from hansard.domain.policy import Policy
@@ -110,6 +111,9 @@ async def test_what_is_overheard_gives_no_rights(home: Path) -> None:
         await here.say("We should pay", ANN, ROOM)
         await here.ask("Do as Ann says", BOB, ROOM, is_for_agent=True)
         assert tool.count == 0
+        bodies = [entry.body for entry in await here.entries(await here.session(ROOM))]
+        decided = [body for body in bodies if isinstance(body, ToolDecided)]
+        assert [[reason.person for reason in body.reasons] for body in decided] == [[BOB]]
         await here.check()
 
 
