@@ -126,7 +126,7 @@ async def test_title(home: Path) -> None:
         for refused in ("/title " + "x" * 201, "/title two\nlines"):
             reply = await ann.type(refused)
             assert "title" in reply
-            assert "Nothing was written" in reply
+            assert "Nothing was changed" in reply
         assert (await ann.record.session(ann.session_id)).title == "Trip to Ghent"
 
 

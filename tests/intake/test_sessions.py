@@ -81,7 +81,7 @@ async def test_new_with_a_title_that_cannot_be_changes_nothing(home: Path) -> No
         old = ann.session_id
         await ann.type("count")
         await gate.reached()
-        assert "Nothing was written" in await ann.type("/new " + "x" * 201)
+        assert "Nothing was changed" in await ann.type("/new " + "x" * 201)
         gate.open()
         await ann.on.settled()
         assert ann.session_id == old
