@@ -302,6 +302,7 @@ class Dispatcher:
                 self._woken.set()
                 await self._looked.wait()
             tasks = [task for _, task in self._lanes.values()]
-            if not tasks:
+            if not tasks and not self._left_over:
                 return
-            await asyncio.wait(tasks)
+            if tasks:
+                await asyncio.wait(tasks)
