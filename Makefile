@@ -25,13 +25,14 @@ setup: $(VENV)/.package ## create .venv from the hash-pinned requirements
 # Twice quiet: errors only. Modules are compiled when they are first used, which most never are.
 PIP_INSTALL := $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --no-input
 
-# New requirements make a new environment, so that nothing of the old one stays behind.
+# New requirements make a new environment, so that nothing of the old one stays behind. --no-deps: the files name
+# everything. pip before 23.3 otherwise fails once a package that is wanted with an extra has a newer release.
 $(VENV)/.requirements: requirements/dev.txt
 	@test -n "$(PYTHON)" || { echo "Hansard needs Python 3.11 or newer; none was found. Install one, or: make setup PYTHON=/path/to/python" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	@echo "Setting up $(VENV): about a minute, once."
 	@"$(PYTHON)" -m venv --clear $(VENV)
-	@$(PIP_INSTALL) --require-hashes --requirement requirements/dev.txt
+	@$(PIP_INSTALL) --no-deps --require-hashes --requirement requirements/dev.txt
 	@touch $@
 
 $(VENV)/.package: $(VENV)/.requirements pyproject.toml
@@ -48,9 +49,9 @@ test: setup ## run every ring of tests; HANSARD_SEED=n repeats a run
 	@scripts/system-packages
 	@$(BIN)/python scripts/synapse.py || echo "Synapse cannot be installed: tests that need a homeserver are skipped." >&2
 	@$(BIN)/python scripts/mcp_time.py || echo "mcp-server-time cannot be installed: tests that need it are skipped." >&2
-	@if grep -rqs --include='test_*.py' 'mark\.alone' tests; then \
-		$(BIN)/python -m pytest tests -m alone --session-timeout=$(ALONE_SECONDS_MAX); fi
-	$(BIN)/python -m pytest tests -m "not alone" -n $(WORKERS) --dist loadgroup --session-timeout=$(TEST_SECONDS_MAX)
+	@files=$$(grep -rls --include='test_*.py' 'mark\.alone' tests); test -z "$$files" || \
+		$(BIN)/python -m pytest $$files -m alone --costs --session-timeout=$(ALONE_SECONDS_MAX)
+	$(BIN)/python -m pytest tests -m "not alone" -n $(WORKERS) --dist loadgroup --costs --session-timeout=$(TEST_SECONDS_MAX)
 
 # One door for both: counts and limits are all that differs.
 test-long: ## run every ring of tests with higher counts
@@ -59,35 +60,41 @@ test-long: ## run every ring of tests with higher counts
 cover: setup ## report branch coverage of domain and record
 	$(BIN)/python -m pytest tests -m "not alone" -n $(WORKERS) --dist loadgroup --cov --cov-report=term-missing
 
-check: setup ## formatting, lint, types and import contracts
+check: setup ## formatting, lint, types, import contracts and generated pages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/reference.py --check
 	$(BIN)/python scripts/configuration.py --check
-	$(BIN)/python scripts/guarantees.py --check
+	$(BIN)/python scripts/losses.py --check
 	$(BIN)/python scripts/ranks.py --check
+	$(BIN)/python -m tests.proof check
 
-reference: setup ## write docs/reference.md and the tables of docs/guarantees.md and docs/security.md from the code
+# The first line of docs/proof/guarantees.md says whether docs/proof/proof.json is of this code. It is compared by one hash of
+# src/ and of the tests that `make prove` runs (tests/proof.py), so the first change after a proof makes the line untrue,
+# `make check` says so, and this writes the true one. Further changes leave it as it is, until the next proof.
+reference: setup ## write the reference, and the generated tables and lines of other pages, from the code
 	$(BIN)/python scripts/reference.py
 	$(BIN)/python scripts/configuration.py
-	$(BIN)/python scripts/guarantees.py
+	$(BIN)/python scripts/losses.py
 	$(BIN)/python scripts/ranks.py
+	$(BIN)/python -m tests.proof line
 
 format: setup ## let ruff format and repair what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+PROVE := HANSARD_PROVE=1 $(BIN)/python -m pytest --timeout=3600
 # The proof is written whether or not the tests passed: a violation belongs in it.
-prove: setup ## the full counts of kills, cuts, faults and seeds; writes docs/proof.json
+prove: setup ## the full counts of kills, cuts, faults and seeds; writes docs/proof/proof.json
 	@scripts/system-packages
 	@$(BIN)/python scripts/synapse.py || echo "Synapse cannot be installed: what needs a homeserver is not proved." >&2
-	@rm -rf .prove; status=0; \
-	HANSARD_PROVE=1 $(BIN)/python -m pytest tests/crash tests/accidents tests/record/test_state_machine.py tests/record/test_rebuild.py tests/record/test_old_homes.py --timeout=3600 --junitxml=.prove/crash.xml || status=$$?; \
-	HANSARD_PROVE=1 $(BIN)/python -m pytest tests/shown -n $(WORKERS) --dist loadgroup --timeout=3600 --junitxml=.prove/shown.xml || status=$$?; \
-	HANSARD_PROVE=1 $(BIN)/python -m pytest tests/gateway tests/telegram tests/engine tests/security tests/validity tests/messages tests/record/test_read_only.py --timeout=3600 --junitxml=.prove/gateway.xml || status=$$?; \
-	$(BIN)/python -m tests.proof && exit $$status
+	@rm -rf .prove; $(BIN)/python -m tests.proof begin; status=0; \
+	$(PROVE) $$($(BIN)/python -m tests.proof ring crash) --junitxml=.prove/crash.xml || status=$$?; \
+	$(PROVE) $$($(BIN)/python -m tests.proof ring shown) -n $(WORKERS) --dist loadgroup --junitxml=.prove/shown.xml || status=$$?; \
+	$(PROVE) $$($(BIN)/python -m tests.proof ring gateway) --junitxml=.prove/gateway.xml || status=$$?; \
+	$(BIN)/python -m tests.proof end && $(BIN)/python -m tests.proof line && exit $$status
 
 bench: setup ## measure record, turns and gateway against floors and peers
 	$(BIN)/python bench/record.py

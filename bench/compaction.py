@@ -20,14 +20,14 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from hansard import Busy, Message, Record
-from hansard.domain.entries import TurnStarted
-from hansard.domain.requests import Delta, Finished, ModelEvent, Request, Rules
+from hansard.domain.requests import Delta, Finished, ModelEvent, ModelRules, Request
 from hansard.domain.settings import TurnLimits
-from hansard.domain.settings_compaction import Compaction
+from hansard.domain.settings_compaction import CompactionSettings
 from hansard.engine.runner import Runner
 from hansard.engine.summaries import INSTRUCTIONS
 from hansard.engine.turns import Agent
 from hansard.intake.speak import speak
+from hansard.record.turns.entries import TurnStarted
 
 ROUNDS = 150
 WARM_ROUNDS = 10
@@ -38,7 +38,7 @@ KINDS = ("none", "followed", "spoken into")
 PAST = "The House divided, and the tellers told what they had counted. " * 800
 """Enough for a summary to be due, and not for a turn to have to wait for it."""
 
-SETTINGS = Compaction(window_tokens=100_000, start_percent=10, tail_tokens=100)
+SETTINGS = CompactionSettings(window_tokens=100_000, start_percent=10, tail_tokens=100)
 SECONDS_MAX = 30.0
 
 
@@ -47,7 +47,7 @@ class Model:
 
     name = "bench"
     uses_tools = False
-    rules = Rules()
+    rules = ModelRules()
 
     def __init__(self) -> None:
         """Nothing was asked."""
@@ -75,7 +75,7 @@ class Bench:
         self.milliseconds: list[float] = []
         self._record = record
         self._model = Model()
-        settings = Compaction(automatic=False) if kind == "none" else SETTINGS
+        settings = CompactionSettings(automatic=False) if kind == "none" else SETTINGS
         self.runner = Runner(Agent(record, self._models, {}, TurnLimits(), compaction=settings), self._report)
 
     async def _models(self) -> list[Model]:

@@ -14,15 +14,21 @@ import statistics
 import sys
 import time
 
-from hansard.domain import entries as e
-from hansard.domain.conversation import Conversation
 from hansard.domain.messages import Role, Status, Text
-from hansard.domain.requests import Rules, Usage
-from hansard.domain.settings_compaction import Compaction
+from hansard.domain.requests import ModelRules, Usage
+from hansard.domain.settings_compaction import CompactionSettings
 from hansard.domain.turns import TurnState
 from hansard.engine.compaction import context_tokens, is_due, plan
 from hansard.engine.context import build_request
+from hansard.journal.concepts import Body
 from hansard.models.openai_body import chat_messages
+from hansard.record.compaction import SessionCompacted
+from hansard.record.conversation import Conversation
+from hansard.record.entries import Entry
+from hansard.record.messages.entries import MessageAdded, MessageOpened, MessageSealed, MessagesUndone
+from hansard.record.schema import SCHEMA
+from hansard.record.sessions import SessionFrozen
+from hansard.record.turns.entries import TurnEnded, TurnQueued, TurnStarted, TurnUsed
 
 TURNS = (100, 10_000)
 ROUNDS = 200
@@ -33,9 +39,9 @@ AFTER = 1_000_000
 """The number of the first turn that is measured as one."""
 RATIO_MAX = 1.5
 WINDOW = 16_000
-SETTINGS = Compaction(window_tokens=WINDOW, tail_tokens=4_000)
-RULES = Rules(window_tokens=WINDOW)
-FROZEN = e.SessionFrozen(system="Be brief.")
+SETTINGS = CompactionSettings(window_tokens=WINDOW, tail_tokens=4_000)
+RULES = ModelRules(window_tokens=WINDOW)
+FROZEN = SessionFrozen(system="Be brief.")
 WORDS = "The House divided, and the tellers told what they had counted. " * 4
 SUMMARY = "They talked about the division of the House, and about what the tellers had counted. " * 8
 
@@ -48,10 +54,12 @@ class Journal:
         self.conversation = Conversation()
         self.compactions = 0
 
-    def add(self, entry_id: str, body: e.Body) -> None:
+    def add(self, entry_id: str, body: Body) -> None:
         """Append an entry."""
         seq = self.conversation.seq + 1
-        self.conversation.add(e.Entry(id=entry_id, session_id="s", seq=seq, kind=e.KIND_OF[type(body)], body=body))
+        self.conversation.add(
+            Entry(id=entry_id, session_id="s", seq=seq, kind=SCHEMA.by_body[type(body)].name, body=body)
+        )
 
     def turn(self, number: int) -> None:
         """One exchange, and a compaction where it is due."""
@@ -62,15 +70,15 @@ class Journal:
     def exchange(self, number: int) -> None:
         """One exchange."""
         turn_id, said = f"t{number}", f"a{number}"
-        self.add(f"u{number}", e.MessageAdded(role=Role.USER, parts=(Text(f"{number} {WORDS}"),)))
-        self.add(f"~q{number}", e.TurnQueued(turn_id=turn_id))
-        self.add(f"~s{number}", e.TurnStarted(turn_id=turn_id, owner="o"))
-        self.add(said, e.MessageOpened(turn_id=turn_id))
+        self.add(f"u{number}", MessageAdded(role=Role.USER, parts=(Text(f"{number} {WORDS}"),)))
+        self.add(f"~q{number}", TurnQueued(turn_id=turn_id))
+        self.add(f"~s{number}", TurnStarted(turn_id=turn_id, owner="o"))
+        self.add(said, MessageOpened(turn_id=turn_id))
         answer = (Text(f"{number} {WORDS}"),)
-        self.add(f"~m{number}", e.MessageSealed(message_id=said, status=Status.COMPLETE, parts=answer))
+        self.add(f"~m{number}", MessageSealed(message_id=said, status=Status.COMPLETE, parts=answer))
         used = Usage(input_tokens=context_tokens(self.conversation), output_tokens=60)
-        self.add(f"~n{number}", e.TurnUsed(turn_id=turn_id, model="m", usage=used))
-        self.add(f"~e{number}", e.TurnEnded(turn_id=turn_id, state=TurnState.COMPLETED))
+        self.add(f"~n{number}", TurnUsed(turn_id=turn_id, model="m", usage=used))
+        self.add(f"~e{number}", TurnEnded(turn_id=turn_id, state=TurnState.COMPLETED))
 
     def compact(self, number: int) -> None:
         """Sum up what an engine would."""
@@ -79,7 +87,7 @@ class Journal:
             return
         self.compactions += 1
         through, read = planned.placed[-1].message.id, self.conversation.seq
-        body = e.SessionCompacted(summary=SUMMARY, through=through, from_seq=1, to_seq=read, read_seq=read)
+        body = SessionCompacted(summary=SUMMARY, through=through, from_seq=1, to_seq=read, read_seq=read)
         self.add(f"~c{number}", body)
 
 
@@ -95,7 +103,7 @@ def told(turns: int, *, undone: bool, whole: bool = False) -> Journal:
     for number in range(turns):
         (journal.exchange if whole else journal.turn)(number)
         if number == 1 and undone:
-            journal.add("~undo", e.MessagesUndone(message_ids=("u1", "a1")))
+            journal.add("~undo", MessagesUndone(message_ids=("u1", "a1")))
     if not whole:
         journal.compact(turns)
     return journal

@@ -28,9 +28,9 @@ from typing import Any
 from environments import BENCH, ROOT
 from gateway_report import write_report
 from harness.machine import MachineLoad, machine_facts
+from harness.pages import write_part
 
 PROGRAMS = {"rooms": "gateway_rooms", "both": "gateway_both", "paced": "gateway_both", "day": "gateway_day"}
-BY_HAND = "## What the figures say\n"
 FULL: dict[str, dict[str, float]] = {
     "rooms": {"rooms": 200, "rounds": 6, "few_chats": 10, "many_chats": 5000, "messages": 400},
     "both": {"chats": 200, "seconds": 120, "pause_seconds": 0, "calls_per_second_max": 0},
@@ -68,7 +68,7 @@ def main() -> None:
     report = write_report(run)
     print(report)
     if arguments.report:
-        arguments.report.write_text(report + _written_by_hand(arguments.report))
+        write_part(arguments.report, "gateway", report)
 
 
 def _arguments() -> argparse.Namespace:
@@ -78,7 +78,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--chats", type=int, help="how many chats, in `both`, `paced` and `day`")
     parser.add_argument("--seconds", type=float, help="for how long people talk, in `both` and `paced`")
     parser.add_argument("--json", type=Path, help="write every figure to this file too")
-    parser.add_argument("--report", type=Path, help="write the report to this file too")
+    parser.add_argument("--report", type=Path, help="write the report to this file, or into its part of this page, too")
     parser.add_argument("--homes", type=Path, default=BENCH / ".homes", help="where homes are made")
     return parser.parse_args()
 
@@ -100,12 +100,6 @@ def _measure(name: str, size: dict[str, float], homes: Path) -> dict[str, Any]:
     figures |= {"took_seconds": time.monotonic() - began, "busy_elsewhere": load.share_elsewhere()}
     print(f"bench: {name} took {figures['took_seconds']:.0f} s", file=sys.stderr, flush=True)
     return figures
-
-
-def _written_by_hand(path: Path) -> str:
-    """Return what people wrote at the end of an earlier report: it stays until they change it."""
-    _, mark, text = path.read_text().partition(BY_HAND) if path.exists() else ("", "", "")
-    return f"\n{mark}{text}" if mark else ""
 
 
 def _commit() -> str:

@@ -18,8 +18,8 @@ from harness.figures import percentile
 from hansard.app.wiring import App
 from hansard.domain.sessions import Link
 from hansard.domain.settings import Resets
+from hansard.journal.store import Wiring
 from hansard.record.api import Record
-from hansard.record.store import Wiring
 from hansard.testing import FakeClock
 
 MIDNIGHT_SECONDS = 1_700_006_400

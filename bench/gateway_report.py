@@ -98,12 +98,12 @@ def head(run: dict[str, Any]) -> str:
     """Where and how it was measured."""
     machine = run["machine"]
     busy = ", ".join(f"{name} {each['busy_elsewhere']:.0%}" for name, each in run["results"].items())
-    return f"""# Performance of the gateway
+    return f"""# The gateway
 
 Measured {run["date"]} on {machine["cores"]} cores ({machine["processor"]}), {machine["system"]},
 {machine["file_system"]}, Python {machine["python"]}, commit {run["commit"]}.
 What others took of the processors meanwhile: {busy}.
-Again: `python bench/gateway.py --report docs/performance-gateway.md` (`--quick` for a minute or two's worth;
+Again: `python bench/gateway.py --report docs/proof/performance.md` (`--quick` for a minute or two's worth;
 `--only both`, and so on). Each measurement is a process of its own, and so are the people and their platforms (not in
 `rooms`): they are on the same cores, but neither their time nor their memory is in the gateway's figures."""
 

@@ -18,11 +18,11 @@ from typing import Any
 from gateway_scene import AGENT, CAPABILITIES, PACED, SCRIPT, resident_mib, run_measure, say
 from harness.figures import percentile
 
-from hansard.app.gateway import Gateway
-from hansard.app.served import Timing
 from hansard.app.wiring import App, open_app
 from hansard.domain.settings import Channels, Settings
 from hansard.domain.settings_matrix import Matrix
+from hansard.gateway.channel import Timing
+from hansard.gateway.process import Gateway
 from hansard.ports.channel import Post
 from hansard.testing import Platform, RecordingChannel
 

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 from environments import BENCH, ROOT
 
-from hansard.app.gateway import Gateway, prefer_promptness
-from hansard.app.served import Timing
 from hansard.app.wiring import App, open_app
 from hansard.channels.telegram import open_telegram
 from hansard.domain.settings import Channels, Resets, Settings
 from hansard.domain.settings_channels import Telegram
 from hansard.domain.settings_matrix import Matrix
+from hansard.gateway.channel import Timing
+from hansard.gateway.process import Gateway, prefer_promptness
 from hansard.ports.channel import Capabilities
 from hansard.testing import RecordingChannel
 from tests.gateway.socket_platform import SocketPlatform

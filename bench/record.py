@@ -23,6 +23,7 @@ from harness import appends, histories, streaming
 from harness.aims import judge_all
 from harness.bench import FULL, QUICK, Bench
 from harness.machine import MachineLoad, machine_facts
+from harness.pages import write_part
 from harness.report import write_report
 from harness.subjects import APPENDS, EXPERIMENTS, LOAD, OPEN, STREAMING, TURN
 
@@ -66,7 +67,7 @@ def main() -> None:
     if arguments.json:
         arguments.json.write_text(json.dumps(run, indent=1) + "\n")
     if arguments.report:
-        arguments.report.write_text(report)
+        write_part(arguments.report, "record", report)
 
 
 def _arguments() -> argparse.Namespace:
@@ -74,7 +75,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="under a minute: fewer rounds, a smaller home")
     parser.add_argument("--only", action="append", choices=EXPERIMENTS, help="only this experiment; may be repeated")
     parser.add_argument("--json", type=Path, help="write every figure to this file too")
-    parser.add_argument("--report", type=Path, help="write the report to this file too")
+    parser.add_argument("--report", type=Path, help="write the report to this file, or into its part of this page, too")
     parser.add_argument(
         "--homes", type=Path, default=BENCH / ".homes", help="where homes are made: which disk to measure"
     )

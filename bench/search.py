@@ -23,6 +23,7 @@ from typing import Any
 from environments import BENCH, HERMES, RECORD, ROOT, Environment, python_of
 from harness.figures import percentile
 from harness.machine import MachineLoad, machine_facts
+from harness.pages import write_part
 from search_corpus import KINDS, TERMS, query
 
 LLM = Environment(name="llm", requirements=BENCH / "requirements" / "llm.txt")
@@ -229,7 +230,7 @@ def main() -> None:
         shutil.rmtree(homes, ignore_errors=True)
     facts = machine_facts(arguments.homes)
     head = [
-        "# Search: Hansard, its floor and its peers",
+        "# Search",
         "",
         f"{arguments.messages} messages; {facts['cores']} cores, {facts['processor']}, {facts['file_system']}, Python",
         f"{facts['python']}; others used {load.share_elsewhere():.0%} of the machine. Written by `bench/search.py`.",
@@ -239,7 +240,7 @@ def main() -> None:
     report = "\n".join([*head, *judge(results, listing_ms), *tables])
     print(report)
     if arguments.report:
-        arguments.report.write_text(report)
+        write_part(arguments.report, "search", report)
     if arguments.json:
         arguments.json.write_text(json.dumps({"results": results, "sessions_ms": listing_ms}, indent=1) + "\n")
 

@@ -12,7 +12,8 @@ from search_worker import serve
 
 from hansard import Message, Record
 from hansard.domain.limits import UNIT_ENTRIES_MAX
-from hansard.record.locks import TryLock
+from hansard.journal.locks import TryLock
+from hansard.record.search.index import search_index
 
 ROLES = {"user": Message.user, "assistant": Message.assistant}
 
@@ -38,7 +39,7 @@ class Hansard:
             rest = [(session, ROLES[line.role](line.text, id=line.id)) for line in group]
             for start in range(0, len(rest), UNIT_ENTRIES_MAX):
                 await self.record.accept(rest[start : start + UNIT_ENTRIES_MAX])
-        while self.record.store.search_index.step():
+        while search_index(self.record.store).step():
             pass
 
     async def search(self, query: str) -> int:
@@ -53,7 +54,7 @@ class Hansard:
     def _hold(self, *, indexed: bool) -> None:
         if not indexed and self.lock is None:
             self.lock = TryLock(self.home / "locks" / "search")
-            while not self.lock.take():
+            while not self.lock.take_lock():
                 pass
         elif indexed and self.lock is not None:
             self.lock.close()

@@ -24,6 +24,7 @@ from typing import Any
 
 from environments import BENCH, ROOT
 from harness.machine import MachineLoad, machine_facts
+from harness.pages import write_part
 from turn_history import measure_history
 from turn_report import judge_all, write_report
 from turn_scene import FULL, QUICK, Scene, serving
@@ -70,7 +71,7 @@ def main() -> None:
     if arguments.json:
         arguments.json.write_text(json.dumps(run, indent=1) + "\n")
     if arguments.report:
-        arguments.report.write_text(report)
+        write_part(arguments.report, "turn", report)
 
 
 def _arguments() -> argparse.Namespace:
@@ -78,7 +79,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a minute or two: fewer rounds")
     parser.add_argument("--only", action="append", choices=EXPERIMENTS, help="only this experiment; may be repeated")
     parser.add_argument("--json", type=Path, help="write every figure to this file too")
-    parser.add_argument("--report", type=Path, help="write the report to this file too")
+    parser.add_argument("--report", type=Path, help="write the report to this file, or into its part of this page, too")
     parser.add_argument(
         "--homes", type=Path, default=BENCH / ".homes", help="where homes are made: which disk to measure"
     )

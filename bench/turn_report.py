@@ -136,14 +136,14 @@ def write_report(run: dict[str, Any]) -> str:
 def _introduction(run: dict[str, Any]) -> str:
     machine = run["machine"]
     libraries = ", ".join(f"{name} {number}" for name, number in run["libraries"].items())
-    return f"""# Performance of a turn
+    return f"""# A turn
 
 Measured {run["date"]} on {machine["cores"]} cores ({machine["processor"]}), {machine["system"]},
 {machine["file_system"]}, Python {machine["python"]}, commit {run["commit"]}, in {run["seconds"]:.0f} s. Other work on
 the machine and its host took {machine["busy_elsewhere"]:.0%} of the processors meanwhile: the more, the less any figure
 but a difference or a ratio within one round means.
 {libraries}.
-Again: `python bench/turn.py --report docs/performance-talk.md` (`--quick` for a minute or two's worth).
+Again: `python bench/turn.py --report docs/proof/performance.md` (`--quick` for a minute or two's worth).
 
 The provider is the tests' loopback server, in a process of its own; each token carries the time at which it was sent.
 Readers stand one above the other, in one process, and take turns within a round: the raw stream, OpenAI's library,

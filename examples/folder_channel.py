@@ -1,4 +1,4 @@
-"""A channel that is a folder: whoever can write files in it can talk to the agent. The example of docs/channels.md.
+"""A channel that is a folder: whoever can write files in it can talk to the agent. docs/build/channels.md explains it.
 
 FOLDER/ann/in/question.txt       a person drops a file: written elsewhere, then renamed to here
 FOLDER/ann/said/00000017.txt     what it becomes when it is received: the number is its place among all messages

@@ -1,4 +1,4 @@
-"""Write the table of settings in docs/configuration.md from the schema; with --check, only say whether it is true."""
+"""Write the table of settings in docs/run/configuration.md from the schema; with --check, say whether it is true."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from hansard.domain.settings import SETTINGS, Setting
 
-TARGET = Path(__file__).parents[1] / "docs" / "configuration.md"
+TARGET = Path(__file__).parents[1] / "docs" / "run" / "configuration.md"
 BEFORE, AFTER = "| setting | default | allowed | meaning |\n|---|---|---|---|\n", "\n\n"
 
 

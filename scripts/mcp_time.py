@@ -38,6 +38,7 @@ def main() -> int:
             python,
             "install",
             *OPTIONS,
+            "--no-deps",
             "--require-hashes",
             "-r",
             REQUIREMENTS,

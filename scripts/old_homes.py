@@ -94,14 +94,14 @@ async def use_what_came_later(record: Any) -> None:  # noqa: ANN401 - a record o
         await record.undo("trip", ["m4"])
         await record.set_setting("trip", "model", "demo")
     if hasattr(record, "outbox"):
-        await record.outbox.settle("room", "a0", CHAT, "shown")
+        await record.outbox.settle_message("room", "a0", CHAT, "shown")
         await record.access.allow("matrix", PERSON)
         await record.access.revoke("matrix", "@bob:example.org")
     if hasattr(record, "books"):
-        note = await record.books.memory.add("person:admin", "Ann takes tea without sugar")
-        await record.books.memory.edit(note.id, "Ann takes tea with milk")
-        gone = await record.books.memory.add("person:admin", "to be forgotten")
-        await record.books.memory.forget(gone.id)
+        note = await record.memory.add("person:admin", "Ann takes tea without sugar")
+        await record.memory.edit(note.id, "Ann takes tea with milk")
+        gone = await record.memory.add("person:admin", "to be forgotten")
+        await record.memory.forget(gone.id)
     if hasattr(record, "people"):
         await record.people.link("person:matrix:@ann:example.org", "person:telegram:7")
         await record.people.show_code("person:matrix:@eve:example.org", identity="@eve:example.org", chat=CHAT)

@@ -23,6 +23,7 @@ OPTIONS = [
     "--disable-pip-version-check",
     "--no-input",
     "--only-binary=:all:",
+    "--no-deps",
     "--require-hashes",
 ]
 
@@ -38,7 +39,7 @@ def main() -> int:
         venv.create(TARGET, symlinks=True)
         python = TARGET / "bin" / "python"
         install = [sys.executable, "-m", "pip", "--python", python, "install", *OPTIONS]
-        install += ["--only-binary=:all:", "--require-hashes", "--requirement", REQUIREMENTS]
+        install += ["--requirement", REQUIREMENTS]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         # The import keeps what Python compiles, so that the first test does not wait for it.
         for command in (install, [python, "-c", "import synapse.app.homeserver"]):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 from collections import defaultdict
+from collections.abc import Generator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
+from tests.costs import measure
 from tests.counts import LONG, PROVE
 
 # Homes and settings that tests make are not open to a group, whatever the umask of whoever runs them.
@@ -25,7 +28,16 @@ hypothesis.settings.register_profile(
 hypothesis.settings.register_profile("prove", hypothesis.settings.get_profile("test"), max_examples=2_000)
 hypothesis.settings.load_profile("prove" if os.environ.get("HANSARD_PROVE") else "test")
 
+GARBAGE_THRESHOLDS = (20_000, 10, 10)
+"""Objects made, and smaller collections, before a collection. Tests that make many objects take twice as long by the
+interpreter's own thresholds, which were chosen for smaller programs."""
+
 SEED_OPTION = "hypothesis_seed"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that `make test` gives: print what the tests cost (tests/costs.py)."""
+    parser.addoption("--costs", action="store_true", help="print the slowest tests and each ring's processor seconds")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -35,6 +47,20 @@ def pytest_configure(config: pytest.Config) -> None:
         chosen = os.environ.get("HANSARD_SEED") or str(random.SystemRandom().randrange(2**32))
         setattr(config.option, SEED_OPTION, chosen)
         os.environ["HANSARD_SEED"] = chosen  # workers of pytest-xdist inherit it
+    if config.getoption("costs"):
+        measure(config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage while tests are collected, and never again among what that made: it stays, and it is much."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(*GARBAGE_THRESHOLDS)
+        gc.enable()
 
 
 def pytest_report_header(config: pytest.Config) -> str:

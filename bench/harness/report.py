@@ -33,13 +33,13 @@ def write_report(run: dict[str, Any]) -> str:
 
 def _introduction(run: dict[str, Any]) -> str:
     machine = run["machine"]
-    return f"""# Performance of the record
+    return f"""# The record
 
 Measured {run["date"]} on {machine["cores"]} cores ({machine["processor"]}), {machine["system"]},
 {machine["file_system"]}, Python {machine["python"]}, commit {run["commit"]}, in {run["seconds"]:.0f} s. Other work on
 the machine and its host took {machine["busy_elsewhere"]:.0%} of the processors meanwhile: the more, the less any figure
 but a ratio means.
-Again: `make bench`, or `python bench/record.py --report docs/performance.md` (`--quick` for a minute's worth).
+Again: `make bench`, or `python bench/record.py --report docs/proof/performance.md` (`--quick` for a minute's worth).
 
 Subjects take turns within one run (ours, floors, peers, ours, …), {run["settings"]["rounds"]} rounds. A figure
 is the median of the rounds and a ratio the median of each round's ratio; percentiles and worst waits are over all

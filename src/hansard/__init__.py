@@ -8,9 +8,11 @@ Nothing in the program can talk to a person. It can only append to the record, a
                            └────────────┘
 
     errors    the whole error tree
-    domain    pure values and rules: messages, entries, sessions, turns, deliveries, limits, ids
+    tasks     cancel and wait, run side by side
+    domain    pure values and rules that several stages share: messages, permissions, settings, limits, ids
     ports     what the outside must offer: a clock, a model, a tool, a channel
-    record    the only place that knows a database: writer, log, projections, follow, verify
+    journal   append, group commit, chain, two legs, streams, follow, verify; nothing of conversations
+    record    one module for each concept: sessions, messages, turns, people, memory, deliveries, search
     models    OpenAI-compatible, Anthropic, the demo model, a scripted one; discovery
     channels  Matrix, with end-to-end encryption
     tools     what a model may call
@@ -20,6 +22,7 @@ Nothing in the program can talk to a person. It can only append to the record, a
     interop   out of the record and into it: exports, imports from Hermes and from an export
     testing   conformance suite for record backends, fake clock, crash points, test tools
     app       configuration and wiring
+    gateway   the process that runs channels: start, reload, health, leave
     cli       the terminal, and one file a command
 """
 
@@ -27,9 +30,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hansard.domain.conversation import Conversation
     from hansard.domain.deliveries import Cursor, Delivery, DeliveryState, Intake, Operation
-    from hansard.domain.entries import Chunk, Entry
     from hansard.domain.messages import File, Message, Reasoning, Role, Status, Text, ToolCall, ToolOutcome, ToolResult
     from hansard.domain.sessions import Link, Parent, Route, Session, SessionState
     from hansard.domain.settings import Busy
@@ -75,11 +76,13 @@ if TYPE_CHECKING:
         UsedAfterFork,
         WrongState,
     )
+    from hansard.journal.verify import Finding, Report
     from hansard.record.api import Record
-    from hansard.record.operations.home import Accepted
-    from hansard.record.searching import Hit
-    from hansard.record.turn import Reply, Turn
-    from hansard.record.verify import Finding, Report
+    from hansard.record.conversation import Conversation
+    from hansard.record.entries import Chunk, Entry
+    from hansard.record.intake.events import Accepted
+    from hansard.record.search.asking import Hit
+    from hansard.record.turns.holding import Reply, Turn
 
 __version__ = "0.1.0"
 
@@ -158,21 +161,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Accepted": "hansard.record.operations.home",
+    "Accepted": "hansard.record.intake.events",
     "Ambiguous": "hansard.errors",
     "Busy": "hansard.domain.settings",
-    "Chunk": "hansard.domain.entries",
+    "Chunk": "hansard.record.entries",
     "ConfigInvalid": "hansard.errors",
-    "Conversation": "hansard.domain.conversation",
+    "Conversation": "hansard.record.conversation",
     "Cursor": "hansard.domain.deliveries",
     "Delivery": "hansard.domain.deliveries",
     "DeliveryState": "hansard.domain.deliveries",
-    "Entry": "hansard.domain.entries",
+    "Entry": "hansard.record.entries",
     "File": "hansard.domain.messages",
-    "Finding": "hansard.record.verify",
+    "Finding": "hansard.journal.verify",
     "HansardError": "hansard.errors",
     "HomeMoved": "hansard.errors",
-    "Hit": "hansard.record.searching",
+    "Hit": "hansard.record.search.asking",
     "IdConflict": "hansard.errors",
     "Intake": "hansard.domain.deliveries",
     "InvalidInput": "hansard.errors",
@@ -208,8 +211,8 @@ _HOMES = {
     "RecordRefused": "hansard.errors",
     "RecordTooNew": "hansard.errors",
     "RecordUnavailable": "hansard.errors",
-    "Reply": "hansard.record.turn",
-    "Report": "hansard.record.verify",
+    "Reply": "hansard.record.turns.holding",
+    "Report": "hansard.journal.verify",
     "Role": "hansard.domain.messages",
     "Route": "hansard.domain.sessions",
     "Session": "hansard.domain.sessions",
@@ -222,7 +225,7 @@ _HOMES = {
     "ToolCall": "hansard.domain.messages",
     "ToolOutcome": "hansard.domain.messages",
     "ToolResult": "hansard.domain.messages",
-    "Turn": "hansard.record.turn",
+    "Turn": "hansard.record.turns.holding",
     "TurnInfo": "hansard.domain.turns",
     "TurnState": "hansard.domain.turns",
     "UnsafeFilesystem": "hansard.errors",

@@ -56,10 +56,10 @@ class HansardError(Exception):
 
     retryable: ClassVar[bool] = False
     hint: str = "Run the command again with --debug and report what it prints."
-    """What a person can do. An error of `hansard.record.causes` has the hint of its cause instead of its class's."""
+    """What a person can do. An error of `hansard.journal.causes` has the hint of its cause instead of its class's."""
 
     cause: str = ""
-    """A `Cause` of `hansard.record.causes`; empty for errors that are not about files, disks and locks."""
+    """A `Cause` of `hansard.journal.causes`; empty for errors that are not about files, disks and locks."""
 
 
 class InvalidInput(HansardError):

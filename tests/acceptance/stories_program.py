@@ -7,13 +7,14 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from hansard import Entry, Message, Record
+from tests.shown.nursery import HAS_NURSERY, Forked, nursery
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 120.0
@@ -28,7 +29,7 @@ FOREIGN = ("HANSARD_", "OPENAI_", "ANTHROPIC_", "GOOGLE_")
 class Program:
     """One process; its output as it comes."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process | Forked) -> None:
         """Begin to listen."""
         assert process.stdout is not None
         assert process.stderr is not None
@@ -77,8 +78,9 @@ class Program:
         await self.process.stdin.drain()
 
     def strike(self, number: signal.Signals) -> None:
-        """Send a signal."""
-        os.kill(self.process.pid, number)
+        """Send a signal, unless it has ended."""
+        with suppress(ProcessLookupError):
+            os.kill(self.process.pid, number)
 
     async def leave(self) -> Ended:
         """Close its standard input and wait for its end."""
@@ -131,24 +133,30 @@ class Hansard(NamedTuple):
     home: Path
     model: str
     environment: Mapping[str, str] = {}
+    is_forked: bool = HAS_NURSERY
 
     @asynccontextmanager
     async def start(self, *arguments: str) -> AsyncIterator[Program]:
         """Start it, with a pipe to its standard input; it is surely gone when the block is left."""
-        own = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "hansard.cli.main", "--home", str(self.home), "-m", self.model, *arguments),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=ROOT,
-            env=own | dict(self.environment),
-        )
-        program = Program(process)
+        program = Program(await self._process("--home", str(self.home), "-m", self.model, *arguments))
         try:
             yield program
         finally:
             await program.bury()
+
+    async def _process(self, *arguments: str) -> asyncio.subprocess.Process | Forked:
+        own = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+        variables = own | dict(self.environment)
+        if self.is_forked:
+            return await nursery().start_on_pipes(arguments, variables, has_input=True)
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "hansard.cli.main", *arguments),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=ROOT,
+            env=variables,
+        )
 
     async def run(self, *arguments: str, said: tuple[str, ...] = ()) -> Ended:
         """Run it with lines on its standard input, to its end."""

@@ -16,8 +16,9 @@ from hansard.cli.main import cli
 from hansard.domain.messages import File
 from hansard.errors import HansardError
 from hansard.record.api import Record
-from tests.tools.mcp_server import PICTURE
-from tests.tools.servers import ROOT, environment
+from tests.shown.program import run_forked
+from tests.tools.samples import PICTURE
+from tests.tools.servers import environment
 
 SCRIPT = """
 [[answers]]
@@ -31,10 +32,7 @@ text = "It says: {result}"
 
 def run(home: Path, *arguments: str, stdin: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
     """Run `hansard` as a shell does."""
-    command = [sys.executable, "-W", "error", "-m", "hansard.cli.main", "--home", str(home), *arguments]
-    ended = subprocess.run(
-        command, input=stdin, env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
-    )
+    ended = run_forked("--home", home, *arguments, variables=environment(), stdin=stdin)
     assert ended.returncode == code, ended.stderr
     return ended
 

@@ -20,14 +20,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hansard.app.config import ALIASES, NOT_SETTINGS, load_config
-from hansard.app.keys import VARIABLES, Key, check_keys, find_key
+from hansard.app.keys import VARIABLES, ProviderKey, check_keys, find_key
 from hansard.cli.config import command
 from hansard.domain.settings import SETTINGS, Setting
 from hansard.errors import ConfigInvalid
+from tests.shown.program import run_forked
 
 EXIT_OK, EXIT_FINDINGS, EXIT_COULD_NOT_RUN = 0, 1, 2
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "run" / "configuration.md").read_text(encoding="utf-8")
 SECRET = "sk-proj-0123456789abcdefghijklmnopqrstuvwxyz"  # noqa: S105 - nobody's key
 OURS = ("HANSARD_", "OPENAI_", "ANTHROPIC_", "GOOGLE_")
 
@@ -35,14 +36,7 @@ OURS = ("HANSARD_", "OPENAI_", "ANTHROPIC_", "GOOGLE_")
 def run(home: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run `hansard config` in a process of its own, without settings of this machine."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
-    found = subprocess.run(
-        [sys.executable, "-m", "hansard.cli.main", "--home", home, "config", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=inherited | environment,
-    )
+    found = run_forked("--home", home, "config", *arguments, variables=inherited | environment)
     assert "Traceback" not in found.stderr + found.stdout
     return found
 
@@ -120,7 +114,7 @@ def test_check_of_nothing(home: Path) -> None:
 
 
 def test_check_reads_the_notices(home: Path) -> None:
-    """A file of notices is checked, too, whether a channel names it or not."""
+    """notices.toml is checked, too. A channel that still chooses a language is told where the wording belongs."""
     path = write(home, 'late = "Too late: {when}"\nlatte = "no such notice"\n', "notices.toml")
     found = invoke(home, ["check"], {})
     assert found.exit_code == EXIT_FINDINGS
@@ -128,9 +122,12 @@ def test_check_reads_the_notices(home: Path) -> None:
         f"{path}, line 1: late names {{when}}; it may name nothing",
         f"{path}, line 2: there is no notice latte",
     ]
-    write(home, '[channels.matrix]\nnotices = "german.toml"\n')
+    write(home, '[channels.matrix]\nnotices = "de"\n')
     path.unlink()
-    assert invoke(home, ["check"], {}).stdout == f"{home / 'german.toml'}: there is no such file\n"
+    assert invoke(home, ["check"], {}).stdout == (
+        f"{home / 'config.toml'}, line 2: channels.matrix.notices is no longer a setting; "
+        "notices.toml in the home replaces the wording, on all channels\n"
+    )
 
 
 def test_check_lists_everything(home: Path) -> None:
@@ -230,12 +227,12 @@ SECRETS = st.text(alphabet="abcdefghijkmnopqrstuvwxyzABCDEFGH0123456789_-", min_
 @given(SECRETS)
 def test_a_key_hides_itself(secret: str) -> None:
     """Whatever prints, formats, copies or encodes a key, only `reveal` gives it out; a short one not even in part."""
-    key = Key(secret, "somewhere")
+    key = ProviderKey(secret, "somewhere")
     assert key.reveal() == secret
     shown = [str(key), repr(key), f"{key}", f"{key!r:>99}", repr([key]), "%s %r" % (key, key)]  # noqa: UP031
     assert not any(secret in text for text in shown)
-    assert (str(key), repr(key)) == ("set (somewhere)", f"Key(somewhere, …{secret[-4:]})")
-    assert repr(Key(secret[:19], "somewhere")) == "Key(somewhere)"
+    assert (str(key), repr(key)) == ("set (somewhere)", f"ProviderKey(somewhere, …{secret[-4:]})")
+    assert repr(ProviderKey(secret[:19], "somewhere")) == "ProviderKey(somewhere)"
     for leak in (pickle.dumps, copy.copy, copy.deepcopy, msgspec.json.encode, json.dumps, vars):
         with pytest.raises(TypeError) as caught:
             leak(key)
@@ -314,7 +311,7 @@ def row(setting: Setting) -> str:
 
 
 def test_the_page_has_every_setting() -> None:
-    """The table of docs/configuration.md is the schema: each setting, its default, what is allowed, its meaning."""
+    """The table of docs/run/configuration.md is the schema: each setting, its default, what is allowed, its meaning."""
     table = PAGE.partition("## Settings")[2].partition("## Environment")[0]
     assert re.findall(r"^\| `.*$", table, re.MULTILINE) == [row(setting) for setting in SETTINGS.values()]
 

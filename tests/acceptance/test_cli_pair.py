@@ -12,12 +12,10 @@ from click.testing import CliRunner, Result
 
 from hansard.cli.main import cli
 from hansard.domain.access import Standing
-from hansard.domain.arrivals import Arrival, Rules
+from hansard.domain.arrivals import Arrival, IntakeRules
 from hansard.domain.chats import message_id_of
 from hansard.domain.messages import Message
-from hansard.domain.notices import language
 from hansard.errors import InvalidInput
-from hansard.intake.notices import words_of
 from hansard.record.api import Record
 
 EVE = "@eve:elsewhere.net"
@@ -43,7 +41,7 @@ async def ask(home: Path) -> None:
         message=Message.user("hello", id=message_id_of("matrix", "@hansard:example.org", "$1"), author=EVE),
     )
     async with Record.open(home) as record:
-        await record.inbox.receive(arrival, Rules(words_of(language("en"))))
+        await record.inbox.receive(arrival, IntakeRules())
 
 
 @pytest.fixture

@@ -10,11 +10,9 @@ from click.testing import CliRunner
 
 from hansard.cli.main import cli
 from hansard.domain.access import Standing
-from hansard.domain.arrivals import Arrival, Rules
+from hansard.domain.arrivals import Arrival, IntakeRules
 from hansard.domain.chats import message_id_of, person_owner
 from hansard.domain.messages import Message
-from hansard.domain.notices import language
-from hansard.intake.notices import words_of
 from hansard.record.api import Record
 
 ANN = "@ann:example.org"
@@ -36,7 +34,7 @@ async def say_on_matrix(home: Path, name: str) -> str:
         message=Message.user("from Matrix", id=message_id_of("matrix", AGENT, "$1"), author=ANN, chat=CHAT),
     )
     async with Record.open(home) as record:
-        received = await record.inbox.receive(arrival, Rules(words_of(language("en"))))
+        received = await record.inbox.receive(arrival, IntakeRules())
         await record.stop_turns(received.session_id, "nobody answers", queued=True)
         return received.session_id
 

@@ -443,11 +443,11 @@ async def test_ctrl_c_leaves_the_older_file(home: Path, tmp_path: Path) -> None:
 
 
 PAGES: dict[tuple[str, ...], str] = {
-    ("sessions",): "sessions.md",
-    **{("sessions", verb): "sessions.md" for verb in ("list", *VERBS)},
-    ("export",): "sessions.md",
-    ("import", "hermes"): "import.md",
-    ("import", "hansard"): "import.md",
+    ("sessions",): "use/sessions.md",
+    **{("sessions", verb): "use/sessions.md" for verb in ("list", *VERBS)},
+    ("export",): "use/sessions.md",
+    ("import", "hermes"): "use/import.md",
+    ("import", "hansard"): "use/import.md",
 }
 """Each command, and the page that explains it."""
 

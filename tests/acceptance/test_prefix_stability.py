@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from hansard.domain.entries import Chunk
 from hansard.domain.messages import Message
 from hansard.domain.settings import Busy, TurnLimits
 from hansard.engine.runner import Runner
@@ -20,11 +19,13 @@ from hansard.intake.speak import speak
 from hansard.models.pydantic import open_provider
 from hansard.ports.model import Model
 from hansard.record.api import Record
+from hansard.record.entries import Chunk
 from hansard.testing.tools import Echo, Failing, LargeOutput, tools_by_name
+from tests.counts import times
 from tests.providers.behaviour import Behaviour, Call
 from tests.providers.server import Provider
 
-TURNS = 30
+TURNS = times(test=12, long=30, prove=30)
 WAIT_SECONDS_MAX = 120.0
 
 
@@ -139,7 +140,7 @@ KINDS = (plain, with_tools, interrupted, unanswered, cut, rapid)
 @pytest.mark.parametrize("style", ["openai", "anthropic"])
 @pytest.mark.loss("D4", "D5")
 async def test_each_request_begins_with_the_one_before(home: Path, style: str) -> None:
-    """Over 30 turns of every kind, `system`, `tools` and `messages` of a request begin those of the next."""
+    """Over turns of every kind, `system`, `tools` and `messages` of a request begin those of the next."""
     async with Provider(style) as provider, Record.open(home) as record:
         model = open_provider(f"{style}:test-model", key="k" * 20, base_url=provider.base_url, stall_seconds=30)
 

@@ -117,10 +117,10 @@ async def test_interrupted_delivery_by_a_new_message(hansard: Hansard) -> None:
 async def test_interrupted_delivery_by_a_reader_that_leaves(hansard: Hansard, tmp_path: Path) -> None:
     """Who reads the pipe goes away in the middle of an answer: what was shown is kept, and the next turn runs."""
     long = write_script(tmp_path / "long.toml", {"text": "word " * 500, "delay_seconds": 0.002}, ECHO)
-    talker = hansard._replace(model=long)
+    talker = hansard._replace(model=long, is_forked=False)
     async with talker.asks("-p", "Tell me.") as program:
         await program.shows("word word")
-        transport = program.process._transport.get_pipe_transport(1)  # type: ignore[attr-defined] # noqa: SLF001
+        transport = program.process._transport.get_pipe_transport(1)  # type: ignore[union-attr] # noqa: SLF001
         transport.close()
         code = await asyncio.wait_for(program.process.wait(), 120)
         shown = program.out.decode()
@@ -316,11 +316,11 @@ async def test_new_while_a_turn_runs(hansard: Hansard) -> None:
     settings = Settings(model=hansard.model)
     async with open_app(hansard.home, settings, {}, lambda _, error: reports.append(error)) as app:
         talk = Talk(app, shown.put_nowait)
-        await talk.take("Tell me.")
+        await talk.take_line("Tell me.")
         old = talk.session_id
         await until_shown(shown)
-        await talk.take("/new Another day")
-        await talk.take("Good morning.")
+        await talk.take_line("/new Another day")
+        await talk.take_line("Good morning.")
         new = talk.session_id
         await until_shown(shown)
         async with asyncio.timeout(120):

@@ -37,5 +37,5 @@ async def test_a_yes_that_is_typed(desk: Desk, words: str, kept: list[str]) -> N
         shell.keys("C-d")
         assert shell.prompt() == 0
     async with Record.open(desk.home) as record:
-        assert [note.text for note in await record.books.memory.list()] == kept
+        assert [note.text for note in await record.memory.list()] == kept
     await assert_clean(desk.home)

@@ -113,7 +113,7 @@ def test_the_wheel_is_the_package_and_nothing_else(wheel: Path) -> None:
     package = {name for name in names if ".dist-info/" not in name}
     assert information == INFORMATION
     assert package == {name.removeprefix("src/") for name in listed_files(PACKAGE)}
-    assert {Path(name).suffix for name in package} == {".py", ".sql", ".toml", ".md", ".txt", ".typed"}
+    assert {Path(name).suffix for name in package} == {".py", ".sql", ".md", ".txt", ".typed"}
 
 
 @only_long

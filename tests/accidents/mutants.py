@@ -16,14 +16,14 @@ class Edit(NamedTuple):
     """A text in the source, and what stands in its place."""
 
     file: str
-    """Below `src/hansard/record`."""
+    """Below `src/hansard`."""
     old: str
     new: str
 
     @property
     def path(self) -> Path:
         """The file below the folder of the source."""
-        return Path("hansard") / "record" / self.file
+        return Path("hansard") / self.file
 
     def count_places(self) -> int:
         """Return how often the old text is in the source: it must be there once."""
@@ -58,12 +58,12 @@ class Mutant(NamedTuple):
 
 
 NO_FIT = Edit(
-    "belonging.py",
+    "journal/sqlite/belonging.py",
     "    return database.state == wal.stamps[0].previous or any(database.state == stamp.state for stamp in wal.stamps)",
     "    return True",
 )
 NO_REWRITE = Edit(
-    "reconcile.py",
+    "journal/sqlite/reconcile.py",
     "            self._keep_unknown_lines(journal, size)\n            rewrite_log(self.tx, journal)\n",
     "            self._keep_unknown_lines(journal, size)\n",
 )
@@ -76,7 +76,7 @@ MUTANTS = (
         (
             NO_FIT,
             Edit(
-                "database.py",
+                "journal/sqlite/database.py",
                 "            check_heads(connection, every=every)\n        except",
                 "            self.work.show_life()\n        except",
             ),
@@ -88,9 +88,9 @@ MUTANTS = (
         ("cut off", "idle"),
         (
             Edit(
-                "belonging.py",
-                "    return Verdict.OPEN_AND_COMPARE if is_legacy or database.is_short else Verdict.OPEN",
-                "    return Verdict.OPEN_AND_COMPARE if is_legacy else Verdict.OPEN",
+                "journal/sqlite/belonging.py",
+                "OPEN_AND_COMPARE if is_legacy or database.is_short else",
+                "OPEN_AND_COMPARE if is_legacy else",
             ),
         ),
     ),
@@ -99,7 +99,13 @@ MUTANTS = (
         "state.db-shm",
         "a refusal does not name a wal-index that may not be read",
         ("unreadable", "idle"),
-        (Edit("causes.py", '        for side in ("", "-wal", "-shm"):\n', '        for side in ("", "-wal"):\n'),),
+        (
+            Edit(
+                "journal/causes.py",
+                '        for side in ("", "-wal", "-shm"):\n',
+                '        for side in ("", "-wal"):\n',
+            ),
+        ),
     ),
     Mutant(
         "search.db",
@@ -107,7 +113,7 @@ MUTANTS = (
         ("unreadable", "idle"),
         (
             Edit(
-                "search_index.py",
+                "record/search/index.py",
                 "                self._discard()\n                return True\n",
                 "                return False\n",
             ),
@@ -119,7 +125,7 @@ MUTANTS = (
         ("a symlink", "idle"),
         (
             Edit(
-                "search_index.py",
+                "record/search/index.py",
                 "            if self._identity() is None:  # nothing",
                 "            if False:  # nothing",
             ),
@@ -131,7 +137,7 @@ MUTANTS = (
         ("from another home", "idle"),
         (
             Edit(
-                "reconcile.py",
+                "journal/sqlite/reconcile.py",
                 "        self._refuse_foreign_lines(journal, size)\n        rewrite_log",
                 "        rewrite_log",
             ),
@@ -144,7 +150,7 @@ MUTANTS = (
         ("from another home", "idle"),
         (
             Edit(
-                "reconcile.py",
+                "journal/sqlite/reconcile.py",
                 "            if not self._stored(journal, line):\n                self._refuse_line(journal, line)\n"
                 "            seq,",
                 "            seq,",
@@ -158,7 +164,7 @@ MUTANTS = (
         ("newer copy", "running"),
         (
             Edit(
-                "transaction.py",
+                "journal/transaction.py",
                 "            if size != journal.log_end or is_other or journal.id in self.files.suspect:",
                 "            if is_other or journal.id in self.files.suspect:",
             ),
@@ -170,7 +176,7 @@ MUTANTS = (
         ("a directory", "running"),
         (
             Edit(
-                "reconcile.py",
+                "journal/sqlite/reconcile.py",
                 "  # the database has its text\n        tx.files.put_aside(name)\n",
                 "\n        raise\n",
             ),
@@ -182,7 +188,7 @@ MUTANTS = (
         ("from another home", "idle"),
         (
             Edit(
-                "reconcile.py",
+                "journal/sqlite/reconcile.py",
                 "        if line is None or line.message != message_id or line.start > tx.chunk_end(journal):",
                 "        if line is None or line.start > tx.chunk_end(journal):",
             ),
@@ -194,7 +200,7 @@ MUTANTS = (
         ("a directory", "idle"),
         (
             Edit(
-                "reconcile.py",
+                "journal/sqlite/reconcile.py",
                 "        files.put_aside(name)  # a folder, a link, or a file of another user: kept as well\n",
                 "        raise\n",
             ),
@@ -204,13 +210,13 @@ MUTANTS = (
         ".tail",
         "what is cut off a log is not kept",
         ("missing", "idle"),
-        (Edit("reconcile.py", "        files.append(name, block, None)\n", "        pass\n"),),
+        (Edit("journal/sqlite/reconcile.py", "        files.append(name, block, None)\n", "        pass\n"),),
     ),
     Mutant(
         "blobs/",
         "attachments are not compared with their digests",
         ("garbage", "idle"),
-        (Edit("blobs.py", "        if hashlib.sha256(data).hexdigest() != digest:", "        if not data:"),),
+        (Edit("journal/blobs.py", "        if hashlib.sha256(data).hexdigest() != digest:", "        if not data:"),),
     ),
     Mutant(
         "locks/",
@@ -218,7 +224,7 @@ MUTANTS = (
         ("missing", "running"),
         (
             Edit(
-                "locks.py",
+                "journal/locks.py",
                 "                if self.is_in_place():\n                    return\n                self.reopen()\n",
                 "                return\n",
             ),
@@ -228,7 +234,7 @@ MUTANTS = (
         "reserve",
         "a folder in the place of the reserve leaves the home without one",
         ("a directory", "idle"),
-        (Edit("reserve.py", "            self._clear_place()\n", ""),),
+        (Edit("journal/sqlite/reserve.py", "            self._clear_place()\n", ""),),
     ),
     Mutant(
         "reserve",
@@ -236,7 +242,7 @@ MUTANTS = (
         ("unwritable", "idle"),
         (
             Edit(
-                "reserve.py",
+                "journal/sqlite/reserve.py",
                 "        except OSError:\n            return False\n        try:\n            os.posix",
                 "        except FileNotFoundError:\n            return False\n        try:\n            os.posix",
             ),
@@ -248,7 +254,7 @@ MUTANTS = (
         ("unwritable", "idle"),
         (
             Edit(
-                "store.py",
+                "journal/store.py",
                 '        for name in ("", "locks", "locks/owners", "sessions"):\n',
                 '        for name in ("", "locks", "locks/owners", "sessions", "backups/of-today"):\n',
             ),
@@ -260,7 +266,7 @@ MUTANTS = (
         ("older copy", "idle"),
         (
             Edit(
-                "orphans.py",
+                "journal/sqlite/orphans.py",
                 "    every = set_orphans_aside(path, files, lost)\n",
                 "    for orphan in path.parent.glob('*.orphan-*'):\n        os.truncate(orphan, 0)\n"
                 "    every = set_orphans_aside(path, files, lost)\n",

@@ -1,7 +1,7 @@
 """The table: what becomes of a home when something happens to one of its files.
 
 Each row has one mark for each accident of `deeds.ACCIDENTS`. A mark is one letter, or three for the moments of
-`deeds.MOMENTS`. `python -m tests.accidents.table` writes it into docs/operations.md.
+`deeds.MOMENTS`. `python -m tests.accidents.table` writes it into docs/run/operations.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ backups/        R   R     R     R     R     R     R   R   R   R   R
 """
 ROWS = {line[:16].strip(): dict(zip(ACCIDENTS, line[16:].split(), strict=True)) for line in MARKS.strip().splitlines()}
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "operations.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "run" / "operations.md"
 BEGIN, END = "<!-- accidents: written by python -m tests.accidents.table -->", "<!-- end of accidents -->"
 
 

@@ -11,20 +11,19 @@ from pathlib import Path
 import pytest
 
 from hansard.app.config import load_config
-from hansard.app.health import Running, read_status, write_status
 from hansard.app.keys import find_key
-from hansard.app.notices import load_notices
+from hansard.app.notices import load_wording
 from hansard.channels.matrix.keeping import Keeping
 from hansard.channels.telegram.keeping import Leaving, Places, read_token
 from hansard.cli.terminal.history import open_history
-from hansard.domain.settings import Settings
 from hansard.errors import ConfigInvalid, StatusUnusable
+from hansard.gateway.health import Running, read_status, write_status
 
 GARBAGE = b"\x00\xff\xfe no file of ours"
 READERS: dict[str, Callable[[Path], object]] = {
     "config.toml": lambda home: load_config(home, {}, {}),
     "keys.toml": lambda home: find_key("openai", home, {}),
-    "notices.toml": lambda home: load_notices(home, Settings()),
+    "notices.toml": load_wording,
     "gateway.json": read_status,
     "matrix/login.json": lambda home: Keeping(home).login(),
     "matrix/cross-signing.json": lambda home: Keeping(home).seeds(),

@@ -19,7 +19,8 @@ import apsw
 import hansard
 from hansard import File, HansardError, Message, Record, Text
 from hansard.domain.ids import HOME_JOURNAL
-from hansard.record.store import Wiring
+from hansard.journal.store import Wiring
+from hansard.record.search.index import search_index
 from tests.accidents.deeds import HIT, NOBODY, OPEN, OTHER, SPARE, do_accident
 from tests.record.helpers_worker import Servant, serve_lines
 
@@ -87,7 +88,7 @@ class Actor(Servant):
 
     async def do_index(self, _order: dict[str, Any]) -> None:
         """Index everything."""
-        while await asyncio.to_thread(self.here.store.search_index.step):
+        while await asyncio.to_thread(search_index(self.here.store).step):
             pass
 
     async def do_checkpoint(self, order: dict[str, Any]) -> None:
@@ -132,7 +133,7 @@ class Actor(Servant):
     async def do_is_indexed(self, _order: dict[str, Any]) -> bool:
         """Index everything; return whether searches then use the index, and it finds every message."""
         await self.do_index({})
-        index = self.here.store.search_index
+        index = search_index(self.here.store)
         return index.read(lambda snapshot: snapshot is not None) and not index.finds_drift()
 
     async def ids(self, session_id: str) -> list[str]:

@@ -17,14 +17,16 @@ import nio
 import nio.store
 from peewee import SqliteDatabase
 
-from hansard.channels.matrix import MatrixChannel, Pace, open_matrix
+from hansard.channels.matrix import MatrixChannel, MatrixTiming, open_matrix
 from hansard.channels.matrix.gaps import Pages
 from hansard.ports.channel import Batch, Event, EventKind
 from tests.channels.synapse import Synapse, user_id
 
 WAIT_SECONDS = 120.0
 HEAR_SECONDS = 120.0
-PACE = Pace(pages=Pages(events=10), poll_seconds=10.0, retry_seconds_min=0.05, retry_seconds_max=0.5, beat_seconds=0.0)
+PACE = MatrixTiming(
+    pages=Pages(events=10), poll_seconds=10.0, retry_seconds_min=0.05, retry_seconds_max=0.5, beat_seconds=0.0
+)
 ENCRYPTION = {"type": "m.room.encryption", "content": {"algorithm": "m.megolm.v1.aes-sha2"}}
 NUMBERS = itertools.count()
 

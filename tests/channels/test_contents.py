@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hansard.channels.matrix import posting, secret_storage
 from hansard.channels.matrix.contents import says
 from hansard.channels.matrix.html import html_of
-from hansard.channels.matrix.reading import Place, Seen, Self, event_of, place_of
-from hansard.channels.matrix.wire import Answer, error_of, retry_seconds_of
+from hansard.channels.matrix.reading import MatrixEventFacts, MatrixPlace, Self, event_of, place_of
+from hansard.channels.matrix.wire import MatrixResponse, error_of, retry_seconds_of
 from hansard.channels.values import canonical
 from hansard.errors import ChannelBusy, ChannelDown, ChatGone, InvalidInput, PostRefused, PostUnknown
 from hansard.ports.channel import Event, EventKind, Post
@@ -114,7 +114,7 @@ def test_every_text_of_the_promised_size_fits(text: str, form: tuple[bool, bool]
     assert len(text.encode()) <= posting.TEXT_BYTES_MAX
     filled = text * max(1, posting.TEXT_BYTES_MAX // max(1, len(text.encode())))
     post = Post(key="k" * 60, chat="matrix:room:!a:b", markdown=filled, edits="$" + "e" * 43 if edit else "")
-    content = posting.text_content(post, Place("!a:b"), is_encrypted=encrypted)
+    content = posting.text_content(post, MatrixPlace("!a:b"), is_encrypted=encrypted)
     assert posting.event_bytes(content, is_encrypted=encrypted) <= posting.EVENT_BYTES_MAX
     assert (content["m.new_content"] if edit else content)["body"] == filled
 
@@ -181,7 +181,7 @@ CONTENTS = st.dictionaries(FIELDS, ODD | st.dictionaries(FIELDS, ODD | st.dictio
 def test_any_content_can_be_read(content: dict[str, Any], kind: str) -> None:
     """Whatever a sender puts into an event, reading it gives an event or nothing."""
     raw = {"type": kind, "event_id": "$a", "sender": "@eve:x", "origin_server_ts": 1, "content": content}
-    found = event_of(raw, Seen("!r:x", is_direct=False), ME)
+    found = event_of(raw, MatrixEventFacts("!r:x", is_direct=False), ME)
     assert found is None or isinstance(found, Event)
 
 
@@ -204,7 +204,7 @@ def test_any_content_can_be_read(content: dict[str, Any], kind: str) -> None:
 def test_who_is_meant(content: dict[str, Any], *, for_agent: bool) -> None:
     """The agent is meant when it is named: by intent, by a link, or at the beginning."""
     raw = {"type": "m.room.message", "event_id": "$a", "sender": "@a:x", "content": {"msgtype": "m.text", **content}}
-    found = event_of(raw, Seen("!r:x", is_direct=False), ME)
+    found = event_of(raw, MatrixEventFacts("!r:x", is_direct=False), ME)
     assert found is not None
     assert found.is_for_agent is for_agent
 
@@ -225,7 +225,7 @@ def test_a_reply_is_taken_whole(body: str, words: str) -> None:
     """A reply's text is its whole body; what an old client repeated of the answered message is known as that."""
     content = {"msgtype": "m.text", "body": body, "m.relates_to": {"m.in_reply_to": {"event_id": "$b"}}}
     raw = {"type": "m.room.message", "event_id": "$a", "sender": "@a:x", "content": content}
-    found = event_of(raw, Seen("!r:x", is_direct=True), ME)
+    found = event_of(raw, MatrixEventFacts("!r:x", is_direct=True), ME)
     assert found is not None
     assert (found.kind, found.text, found.words, found.reply_to) == (EventKind.MESSAGE, body, words, "$b")
 
@@ -267,7 +267,7 @@ def test_what_clients_show_is_kept_where_it_differs(body: str, html: str, shown:
 )
 def test_refusals_are_told_apart(status: int, code: str, expected: type[Exception]) -> None:
     """Each answer of a homeserver, or of what stands before it, means what it means."""
-    assert type(error_of(Answer(status, {"errcode": code} if code else {}), "posting")) is expected
+    assert type(error_of(MatrixResponse(status, {"errcode": code} if code else {}), "posting")) is expected
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from hansard.channels.matrix.crypto import Crypto
 from hansard.channels.matrix.keeping import Keeping, Login, store_name
-from hansard.channels.matrix.wire import Wire
+from hansard.channels.matrix.wire import MatrixWire
 from hansard.errors import ChannelDown, PostRefused
 from hansard.ports.channel import Post
 from tests.channels.people import Agent, channel_of, new_account, peer
@@ -89,7 +89,7 @@ class Mortal(Keeping):
 
 def opened(home: Path) -> Crypto:
     """Open the device's keys, as a start does."""
-    return Crypto(Wire("http://127.0.0.1:9"), Keeping(home), LOGIN)
+    return Crypto(MatrixWire("http://127.0.0.1:9"), Keeping(home), LOGIN)
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -101,7 +101,7 @@ def test_a_kill_is_not_an_older_copy(home: Path, tmp_path: Path, write: int, *, 
     store = home / "matrix" / store_name(LOGIN.device_id)
     shutil.copy(store, tmp_path / "copy.db")
     with pytest.raises(Killed):
-        Crypto(Wire("http://127.0.0.1:9"), Mortal(home, write, before=before), LOGIN)
+        Crypto(MatrixWire("http://127.0.0.1:9"), Mortal(home, write, before=before), LOGIN)
     again = opened(home)
     assert not again.is_older
     again.close()

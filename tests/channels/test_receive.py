@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hansard.channels.matrix.gaps import Pages
-from hansard.ports.channel import EventKind, Post, Reply
+from hansard.ports.channel import EventKind, Post, ReplyKind
 from tests.channels.people import Agent, channel_of, new_account, peer, room_of
 from tests.channels.synapse import Synapse
 
@@ -189,7 +189,7 @@ async def test_own_words_do_not_come_in(synapse: Synapse, home: Path, tmp_path: 
         await ann.send(room_id, {"msgtype": "m.emote", "body": "waves"})
         got = [await agent.next() for _ in range(2)]
         assert [(event.text, event.sender) for event in got] == [("a program's", ann.user_id), ("* waves", ann.user_id)]
-        assert [event.reply for event in got] == [Reply.NONE, Reply.ANSWER]
+        assert [event.reply for event in got] == [ReplyKind.NONE, ReplyKind.ANSWER]
 
 
 async def test_being_sent_away_from_a_room(synapse: Synapse, home: Path, tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ async def test_being_sent_away(synapse: Synapse, home: Path, tmp_path: Path) -> 
         await ann.client.room_kick(room_id, bot.user_id, "enough")
         async with Agent(channel_of(bot, synapse.url, home), agent.cursor) as later:
             last = await later.next()
-            assert (last.text, last.is_direct, last.is_for_agent, last.reply) == ("goodbye", True, True, Reply.NONE)
+            assert (last.text, last.is_direct, last.is_for_agent, last.reply) == ("goodbye", True, True, ReplyKind.NONE)
             gone = await later.next()
             assert (gone.kind, gone.chat, gone.text) == (EventKind.LEFT, chat, "enough")
             await ann.client.room_invite(room_id, bot.user_id)

@@ -17,6 +17,7 @@ MARKDOWN = "# Title\n\nSome **bold** words, `code` and <script>alert(1)</script>
 ENCRYPTION = pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
 
 
+@pytest.mark.drawn(1)
 @ENCRYPTION
 @pytest.mark.loss("E5", "E7")
 async def test_the_same_key_shows_nothing_twice(
@@ -39,6 +40,7 @@ async def test_the_same_key_shows_nothing_twice(
         assert [event.body for event in await ann.sees(room_id)] == [MARKDOWN]
 
 
+@pytest.mark.drawn(1)
 @ENCRYPTION
 async def test_edits_replace_what_was_shown(synapse: Synapse, home: Path, tmp_path: Path, *, encrypted: bool) -> None:
     """An edit names the first event, and holds the new words, plain and as HTML without what is not allowed."""
@@ -76,6 +78,7 @@ async def test_notices_and_replies(synapse: Synapse, home: Path, tmp_path: Path)
         assert content["m.mentions"] == {}
 
 
+@pytest.mark.drawn(1)
 @ENCRYPTION
 @pytest.mark.loss("F20", "J9")
 async def test_files_both_ways(synapse: Synapse, home: Path, tmp_path: Path, *, encrypted: bool) -> None:
@@ -118,6 +121,7 @@ async def test_chats_that_are_gone(synapse: Synapse, home: Path, tmp_path: Path)
             await agent.channel.send(Post(key="g", chat="matrix:room:!none:test.example", markdown="hello?"))
 
 
+@pytest.mark.drawn(1)
 @ENCRYPTION
 async def test_the_largest_posts_fit(synapse: Synapse, home: Path, tmp_path: Path, *, encrypted: bool) -> None:
     """Every text of the promised size can be posted and can replace another, however badly it encodes."""
@@ -144,6 +148,7 @@ async def test_nobody_there_is_not_unknown(home: Path) -> None:
     await bot.close()
 
 
+@pytest.mark.drawn(1)
 @ENCRYPTION
 @pytest.mark.loss("E4")
 async def test_a_lost_answer_is_unknown_and_then_known(

@@ -1,4 +1,4 @@
-"""The worked example of docs/channels.md, a folder of text files, keeps the contracts of the channel suite."""
+"""The worked example of docs/build/channels.md, a folder of text files, keeps the contracts of the channel suite."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hansard.testing.channel_suite import CHANNEL_CONTRACTS, Ability, Seen, run_
 from hansard.testing.platform import FaultKind
 
 POLL_SECONDS = 0.005
-DOCS = Path(__file__).parents[2] / "docs" / "channels.md"
+DOCS = Path(__file__).parents[2] / "docs" / "build" / "channels.md"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "folder_channel.py"
 
 
@@ -184,6 +184,6 @@ def test_its_options(home: Path, tmp_path: Path) -> None:
 
 
 def test_the_documented_code_is_the_example() -> None:
-    """What docs/channels.md shows as the example is the example, word for word."""
+    """What docs/build/channels.md shows as the example is the example, word for word."""
     (shown,) = re.findall(r"<!-- examples/folder_channel.py -->\n```python\n(.*?)```\n", DOCS.read_text(), re.DOTALL)
     assert shown == EXAMPLE.read_text()

@@ -20,7 +20,7 @@ from hansard.testing.platform import Fault, FaultKind, Platform
 
 ACCOUNT, ANN, BEN = "@agent:example.org", "@ann:example.org", "@ben:example.org"
 LOSSES = {"receive": ("F8", "F15", "F18", "J8"), "send": ("E4", "E5", "E6")}
-"""What each group of contracts covers of the loss catalogue."""
+"""What each group of contracts covers of docs/proof/losses.md."""
 
 
 class PlatformStage:

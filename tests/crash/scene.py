@@ -12,7 +12,7 @@ import signal
 from pathlib import Path
 
 from hansard import Cursor, Intake, Message, Record
-from hansard.record.store import Wiring
+from hansard.journal.store import Wiring
 from hansard.testing import CrashPoint
 from tests.crash.worker import tell
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 REPEATS = 7 if PROVE else 1
 RANDOM_ROUNDS = 21 if PROVE else 1
 CHAIN_ROUNDS = 2 * REPEATS
-STEPS_DRAWN, CHAINS_DRAWN = 3, 1
+STEPS_DRAWN, CHAINS_DRAWN = 2, 1
 """Rounds of `make test`, drawn by its seed."""
 VICTIMS = 4 if PROVE else 3
 REPORT_CHARACTERS_MAX = 20_000
@@ -37,14 +37,14 @@ CHAINS = (
 
 
 def test_the_ring_kills_often_enough() -> None:
-    """The rounds below make at least 20 kills in a test run, 60 in a long one and 500 in a proof.
+    """The rounds below make at least 18 kills in a test run, 60 in a long one and 500 in a proof.
 
     Each round asserts its own number.
     """
     step_rounds = REPEATS * len(CRASH_POINTS) if PROVE or LONG else STEPS_DRAWN
     chain_rounds = CHAIN_ROUNDS if PROVE or LONG else CHAINS_DRAWN
     planned = (step_rounds + RANDOM_ROUNDS) * (VICTIMS + 1) + chain_rounds * len(CHAINS[0])
-    assert planned >= times(test=20, long=60, prove=500)
+    assert planned >= times(test=18, long=60, prove=500)
 
 
 @pytest.mark.slow

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from tests.crash.tally import Tally
 
 PROVE = bool(os.environ.get("HANSARD_PROVE"))
-ROUNDS = times(test=2, long=3, prove=20)
+ROUNDS = times(test=1, long=2, prove=20)
 IMAGE_BYTES = 512 * 1024 * 1024
 SYSTEM_PATH = "/usr/sbin:/sbin:" + os.environ.get("PATH", "")
 TOOLS = ("mkfs.ext4", "mount", "umount", "xfs_io")
 
-pytestmark = [pytest.mark.alone, pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("power cut")]  # one after another: loop devices are few
 
 
 def run(*command: object) -> subprocess.CompletedProcess[bytes]:

@@ -8,18 +8,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from hansard.delivery.dispatch import Dispatcher
-from hansard.delivery.sending import Pace
+from hansard.delivery.sending import DeliveryTiming
 from hansard.domain.deliveries import Delivery
 from hansard.domain.ids import new_id
 from hansard.domain.messages import Message
+from hansard.journal.store import Wiring
 from hansard.ports.channel import Capabilities
 from hansard.record.api import Record
-from hansard.record.store import Wiring
 from hansard.testing import RECORDING_CAPABILITIES, Platform, RecordingChannel
 
 ANN, AGENT = "@ann:example.org", "@agent:example.org"
 WAIT_SECONDS_MAX = 120.0
-PACE = Pace(down_seconds_min=0.02, down_seconds_max=0.1, heal_seconds=0.05, full_look_seconds=0.5)
+PACE = DeliveryTiming(down_seconds_min=0.02, down_seconds_max=0.1, heal_seconds=0.05, full_look_seconds=0.5)
 
 
 class Stage:

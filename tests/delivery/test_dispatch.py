@@ -231,7 +231,7 @@ async def test_a_chat_that_is_gone_stops_no_other(home: Path) -> None:
         assert sorted(outcomes) == ["set_aside", "shown"]
         stage.platform.room(gone).is_gone = False
         await stage.record.move_delivery(session_id, failed[0].id, DeliveryState.PENDING, reason="a person asked")
-        assert await stage.record.outbox.settle(session_id, message.id, gone, "retried")
+        assert await stage.record.outbox.settle_message(session_id, message.id, gone, "retried")
         await stage.drained()
         assert stage.texts(gone) == ["into the void"]
 
@@ -246,7 +246,7 @@ async def test_what_was_dropped_is_not_shown(home: Path) -> None:
         for message in messages:
             await stage.record.append(session_id, message)
         await stage.until(lambda: stage.platform.calls["post"] >= 2)
-        assert await stage.record.outbox.settle(session_id, messages[1].id, chat, "dropped")
+        assert await stage.record.outbox.settle_message(session_id, messages[1].id, chat, "dropped")
         await stage.until(lambda: stage.dispatcher.standing.waiting == 1)
         stage.platform.is_down = False
         await stage.drained()

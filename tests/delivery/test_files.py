@@ -126,7 +126,7 @@ async def test_a_refused_file_is_shown_when_a_person_retries(home: Path) -> None
         assert seen(stage, chat) == [b"two", told]
         (failed,) = await stage.record.deliveries(state=DeliveryState.FAILED)
         await stage.record.move_delivery(session_id, failed.id, DeliveryState.PENDING)
-        await stage.record.outbox.settle(session_id, failed.message_id, chat, "retried")
+        await stage.record.outbox.settle_message(session_id, failed.message_id, chat, "retried")
         await stage.drained()
         assert seen(stage, chat) == [b"two", told, b"one"]
         assert await stage.record.outbox.waiting("matrix") == []

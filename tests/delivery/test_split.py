@@ -6,7 +6,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from hansard.delivery.split import Post, Room, fence_at, joins, show_bytes, split
+from hansard.delivery.split import PostSpace, PostStretch, fence_at, joins, show_bytes, split
 from hansard.domain.text import utf16_units
 
 PIECES = st.sampled_from(
@@ -33,17 +33,17 @@ PIECES = st.sampled_from(
 TEXTS = st.lists(PIECES, max_size=80).map("".join) | st.text(max_size=200)
 
 
-def in_bytes(size_max: int) -> Room:
+def in_bytes(size_max: int) -> PostSpace:
     """Room that is counted in bytes of UTF-8."""
-    return Room(size_max, lambda text: len(text.encode()))
+    return PostSpace(size_max, lambda text: len(text.encode()))
 
 
-def in_units(size_max: int) -> Room:
+def in_units(size_max: int) -> PostSpace:
     """Room that is counted in code units of UTF-16."""
-    return Room(size_max, utf16_units)
+    return PostSpace(size_max, utf16_units)
 
 
-def joined(text: str, posts: list[Post]) -> str:
+def joined(text: str, posts: list[PostStretch]) -> str:
     """Return what the stretches add up to."""
     data = text.encode()
     return b"".join(data[post.start : post.end] for post in posts).decode()

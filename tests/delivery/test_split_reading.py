@@ -12,7 +12,7 @@ import pytest
 from hansard.channels.matrix.html import html_of as matrix_html
 from hansard.channels.telegram.html import RULE
 from hansard.channels.telegram.html import html_of as telegram_html
-from hansard.delivery.split import Room, read_as, split
+from hansard.delivery.split import PostSpace, read_as, split
 from hansard.ports.channel import Reading
 
 PIECES = st.sampled_from(
@@ -48,9 +48,9 @@ PIECES = st.sampled_from(
 TEXTS = st.lists(PIECES, max_size=60).map("".join)
 
 
-def in_characters(size_max: int) -> Room:
+def in_characters(size_max: int) -> PostSpace:
     """Room that is counted in characters."""
-    return Room(size_max, len)
+    return PostSpace(size_max, len)
 
 
 def telegram(words: str, reading: Reading) -> str:

@@ -16,7 +16,6 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
-from hansard.domain.entries import Chunk
 from hansard.domain.messages import Message, ToolCall
 from hansard.domain.requests import (
     Called,
@@ -26,8 +25,8 @@ from hansard.domain.requests import (
     Finished,
     FinishReason,
     ModelEvent,
+    ModelRules,
     Request,
-    Rules,
     Usage,
 )
 from hansard.domain.settings import Busy, TurnLimits
@@ -35,9 +34,10 @@ from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
 from hansard.errors import LeaseHeld
 from hansard.intake.commands import parse, run_command
-from hansard.intake.handlers import Scene
+from hansard.intake.handlers import CommandScene
 from hansard.intake.speak import speak
 from hansard.record.api import Record
+from hansard.record.entries import Chunk
 from hansard.testing.tools import Echo, Failing, Slow, tools_by_name
 from tests.engine.stage import failure, fixed
 
@@ -65,7 +65,7 @@ class Babble:
 
     name = "babble"
     uses_tools = True
-    rules = Rules()
+    rules = ModelRules()
 
     def __init__(self, chance: random.Random) -> None:
         """Choose by this."""
@@ -111,7 +111,7 @@ async def command(record: Record, runner: Runner, session_id: str, text: str) ->
     assert parsed is not None
     tell("undoing" if text != "/stop" else "stopping")
     try:
-        outcome = await run_command(Scene(record, session_id), text, parsed)
+        outcome = await run_command(CommandScene(record, session_id), text, parsed)
     except LeaseHeld:
         return
     finally:

@@ -13,15 +13,15 @@ from pathlib import Path
 
 from hansard.domain.requests import Request
 from hansard.domain.settings import TurnLimits
-from hansard.domain.settings_compaction import Compaction
+from hansard.domain.settings_compaction import CompactionSettings
 from hansard.engine.compaction import make_room
 from hansard.engine.turns import Agent
+from hansard.journal.store import Wiring
 from hansard.record.api import Record
-from hansard.record.store import Wiring
 from hansard.testing.crash import CrashPoint
 from tests.engine.stage import Answer, PlayedModel, fixed
 
-SETTINGS = Compaction(automatic=False, tail_tokens=400, summary_tokens_max=300)
+SETTINGS = CompactionSettings(automatic=False, tail_tokens=400, summary_tokens_max=300)
 ASKED = "asked"
 
 

@@ -7,13 +7,26 @@ from collections.abc import Iterable
 import hypothesis.strategies as st
 from msgspec.structs import replace
 
-from hansard.domain import entries as e
-from hansard.domain.conversation import Conversation
 from hansard.domain.messages import File, Part, Reasoning, Role, Status, Text, ToolCall, ToolOutcome, ToolResult
 from hansard.domain.requests import Said
 from hansard.domain.sessions import Link
 from hansard.domain.turns import TURN_ENDS
 from hansard.engine.context import render
+from hansard.journal.concepts import Body
+from hansard.record.conversation import Conversation
+from hansard.record.entries import Entry
+from hansard.record.messages.entries import (
+    MessageAdded,
+    MessageEdited,
+    MessageOpened,
+    MessageRetracted,
+    MessageSealed,
+    MessagesRestored,
+    MessagesUndone,
+)
+from hansard.record.schema import SCHEMA
+from hansard.record.sessions import SessionCreated
+from hansard.record.turns.entries import TurnContinued, TurnEnded, TurnQueued, TurnStarted, TurnSteered, TurnStopping
 
 SESSION = "any"
 
@@ -49,10 +62,10 @@ def parts(*strategies: st.SearchStrategy[Part]) -> st.SearchStrategy[tuple[Part,
 
 ENDED = st.sampled_from([Status.COMPLETE, Status.INTERRUPTED])
 
-BODIES: st.SearchStrategy[e.Body] = st.one_of(
-    st.builds(e.MessageAdded, role=st.just(Role.USER), parts=parts(TEXTS.map(Text)), author=TEXTS),
+BODIES: st.SearchStrategy[Body] = st.one_of(
+    st.builds(MessageAdded, role=st.just(Role.USER), parts=parts(TEXTS.map(Text)), author=TEXTS),
     st.builds(
-        e.MessageAdded,
+        MessageAdded,
         role=st.just(Role.USER),
         parts=parts(TEXTS.map(Text)),
         author=st.just("@a:h"),
@@ -60,24 +73,24 @@ BODIES: st.SearchStrategy[e.Body] = st.one_of(
         event_id=st.just("$1"),
         observed=st.booleans(),
     ),
-    st.builds(e.MessageEdited, message_id=MESSAGE_IDS, parts=parts(TEXTS.map(Text))),
-    st.builds(e.MessageRetracted, message_id=MESSAGE_IDS),
-    st.builds(e.MessageAdded, role=st.just(Role.ASSISTANT), parts=parts(TEXTS.map(Text), CALLS), status=ENDED),
-    st.builds(e.MessageAdded, role=st.just(Role.TOOL), parts=parts(RESULTS)),
-    st.builds(e.MessageAdded, role=st.sampled_from(Role), parts=parts(PARTS), status=ENDED),
-    st.builds(e.MessageOpened, turn_id=TURN_IDS),
-    st.builds(e.MessageSealed, message_id=MESSAGE_IDS, status=ENDED, parts=parts(TEXTS.map(Text), CALLS)),
-    st.builds(e.MessagesUndone, message_ids=st.lists(MESSAGE_IDS, max_size=4).map(tuple)),
-    st.builds(e.MessagesRestored, message_ids=st.lists(MESSAGE_IDS, max_size=4).map(tuple)),
-    st.builds(e.TurnQueued, turn_id=TURN_IDS),
-    st.builds(e.TurnStarted, turn_id=TURN_IDS, owner=st.just("o")),
-    st.builds(e.TurnSteered, turn_id=TURN_IDS, message_id=MESSAGE_IDS),
-    st.builds(e.TurnStopping, turn_id=TURN_IDS),
-    st.builds(e.TurnContinued, turn_id=TURN_IDS, message_id=MESSAGE_IDS),
-    st.builds(e.TurnEnded, turn_id=TURN_IDS, state=st.sampled_from(sorted(TURN_ENDS)), reason=TEXTS),
-    st.builds(e.SessionCreated, source=st.just("s"), owner=st.just("o"), link=st.just(Link.FORK)),
+    st.builds(MessageEdited, message_id=MESSAGE_IDS, parts=parts(TEXTS.map(Text))),
+    st.builds(MessageRetracted, message_id=MESSAGE_IDS),
+    st.builds(MessageAdded, role=st.just(Role.ASSISTANT), parts=parts(TEXTS.map(Text), CALLS), status=ENDED),
+    st.builds(MessageAdded, role=st.just(Role.TOOL), parts=parts(RESULTS)),
+    st.builds(MessageAdded, role=st.sampled_from(Role), parts=parts(PARTS), status=ENDED),
+    st.builds(MessageOpened, turn_id=TURN_IDS),
+    st.builds(MessageSealed, message_id=MESSAGE_IDS, status=ENDED, parts=parts(TEXTS.map(Text), CALLS)),
+    st.builds(MessagesUndone, message_ids=st.lists(MESSAGE_IDS, max_size=4).map(tuple)),
+    st.builds(MessagesRestored, message_ids=st.lists(MESSAGE_IDS, max_size=4).map(tuple)),
+    st.builds(TurnQueued, turn_id=TURN_IDS),
+    st.builds(TurnStarted, turn_id=TURN_IDS, owner=st.just("o")),
+    st.builds(TurnSteered, turn_id=TURN_IDS, message_id=MESSAGE_IDS),
+    st.builds(TurnStopping, turn_id=TURN_IDS),
+    st.builds(TurnContinued, turn_id=TURN_IDS, message_id=MESSAGE_IDS),
+    st.builds(TurnEnded, turn_id=TURN_IDS, state=st.sampled_from(sorted(TURN_ENDS)), reason=TEXTS),
+    st.builds(SessionCreated, source=st.just("s"), owner=st.just("o"), link=st.just(Link.FORK)),
     st.builds(
-        e.SessionCreated,
+        SessionCreated,
         source=st.just("s"),
         owner=st.sampled_from(["person:a", "room:r"]),
         link=st.just(Link.RESET),
@@ -85,7 +98,7 @@ BODIES: st.SearchStrategy[e.Body] = st.one_of(
     ),
 )
 
-Journal = list[tuple[str, e.Body]]
+Journal = list[tuple[str, Body]]
 
 
 @st.composite
@@ -93,16 +106,16 @@ def steps(draw: st.DrawFn) -> Journal:
     """Words, a message that calls tools and their results, as a turn would leave them; some of it may be missing."""
     opened, turn_id, calls = draw(MESSAGE_IDS), draw(TURN_IDS), draw(st.lists(CALLS, min_size=1, max_size=3))
     answered = [replace(draw(RESULTS), call_id=each.id) for each in calls]
-    said = e.MessageAdded(role=Role.USER, parts=(Text(draw(TEXTS)),))
-    sealed = e.MessageSealed(message_id=opened, status=draw(ENDED), parts=(Text(draw(TEXTS)), *calls))
-    results = [e.MessageAdded(role=Role.TOOL, parts=(result,)) for result in draw(st.permutations(answered))]
+    said = MessageAdded(role=Role.USER, parts=(Text(draw(TEXTS)),))
+    sealed = MessageSealed(message_id=opened, status=draw(ENDED), parts=(Text(draw(TEXTS)), *calls))
+    results = [MessageAdded(role=Role.TOOL, parts=(result,)) for result in draw(st.permutations(answered))]
     whole: Journal = [
         (draw(MESSAGE_IDS), said),
-        ("~start", e.TurnStarted(turn_id=turn_id, owner="o")),
-        (opened, e.MessageOpened(turn_id=turn_id)),
+        ("~start", TurnStarted(turn_id=turn_id, owner="o")),
+        (opened, MessageOpened(turn_id=turn_id)),
         ("~seal", sealed),
         *((draw(MESSAGE_IDS), result) for result in results),
-        ("~end", e.TurnEnded(turn_id=turn_id, state=draw(st.sampled_from(sorted(TURN_ENDS))))),
+        ("~end", TurnEnded(turn_id=turn_id, state=draw(st.sampled_from(sorted(TURN_ENDS))))),
     ]
     missing = draw(st.sets(st.integers(0, len(whole) - 1), max_size=2))
     return [entry for position, entry in enumerate(whole) if position not in missing]
@@ -113,15 +126,15 @@ JOURNALS: st.SearchStrategy[Journal] = st.lists(
 ).map(lambda found: [entry for entries in found for entry in entries])
 
 
-def entries_of(bodies: Iterable[tuple[str, e.Body]]) -> list[e.Entry]:
+def entries_of(bodies: Iterable[tuple[str, Body]]) -> list[Entry]:
     """Bodies as a journal, under the ids that they were given."""
     return [
-        e.Entry(id=id, session_id=SESSION, seq=seq, kind=e.KIND_OF[type(body)], body=body)
+        Entry(id=id, session_id=SESSION, seq=seq, kind=SCHEMA.by_body[type(body)].name, body=body)
         for seq, (id, body) in enumerate(bodies, 1)
     ]
 
 
-def contexts(entries: Iterable[e.Entry]) -> Iterable[list[Said]]:
+def contexts(entries: Iterable[Entry]) -> Iterable[list[Said]]:
     """The context of every beginning of a journal, the empty one included."""
     conversation = Conversation()
     yield render(conversation.placed, conversation.ends)

@@ -8,8 +8,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
-from hansard.domain.conversation import Conversation
-from hansard.domain.entries import Body, Chunk, Entry, TurnEnded
 from hansard.domain.ids import log_path
 from hansard.domain.limits import PATIENCE_SECONDS
 from hansard.domain.messages import Message, Role, ToolCall, ToolOutcome, ToolResult
@@ -22,20 +20,24 @@ from hansard.domain.requests import (
     Finished,
     FinishReason,
     ModelEvent,
+    ModelRules,
     Request,
-    Rules,
     Usage,
 )
 from hansard.domain.settings import Busy, TurnLimits
-from hansard.domain.settings_compaction import Compaction
+from hansard.domain.settings_compaction import CompactionSettings
 from hansard.domain.turns import TurnState
 from hansard.engine.context import render
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent, Ran, run_turn
 from hansard.intake.speak import Spoken, speak
+from hansard.journal.concepts import Body
 from hansard.ports.model import Model
 from hansard.ports.tool import Tool
 from hansard.record.api import Record
+from hansard.record.conversation import Conversation
+from hansard.record.entries import Chunk, Entry
+from hansard.record.turns.entries import TurnEnded
 from tests.engine.validator import assert_valid
 
 WAIT_SECONDS_MAX = 120.0
@@ -45,12 +47,12 @@ QUICK = TurnLimits(retry_seconds_max=0.01)
 """The usual limits, without waits between attempts."""
 
 
-NO_RULES = Rules()
+NO_RULES = ModelRules()
 
 PERSON = "person:admin"
 """Who talks at the terminal."""
 
-NOT_COMPACTED = Compaction(automatic=False)
+NOT_COMPACTED = CompactionSettings(automatic=False)
 
 
 class Gate:
@@ -90,7 +92,7 @@ class PlayedModel:
     """
 
     def __init__(
-        self, *answers: Answer, name: str = "played", uses_tools: bool = True, rules: Rules = NO_RULES
+        self, *answers: Answer, name: str = "played", uses_tools: bool = True, rules: ModelRules = NO_RULES
     ) -> None:
         """Nothing was asked yet."""
         self.name = name
@@ -298,7 +300,7 @@ async def stage(
     session_id: str | None = None,
     found: Callable[[], Awaitable[Sequence[Model]]] | None = None,
     patience_seconds: float = PATIENCE_SECONDS,
-    compaction: Compaction = NOT_COMPACTED,
+    compaction: CompactionSettings = NOT_COMPACTED,
 ) -> AsyncIterator[Stage]:
     """Everything on stage; `found` is a search for models in place of those that are given.
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from hansard.domain.conversation import Conversation, exchange_starts, last_exchange, last_undone
-from hansard.domain.entries import Entry, SessionCompacted, SessionFrozen
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.messages import Message, Part, Role, Status, Text, ToolCall, ToolResult
 from hansard.domain.requests import Said, ToolSpec
 from hansard.domain.settings import Busy
 from hansard.engine.calls import Calls
 from hansard.engine.context import build_request, render
+from hansard.record.compaction import SessionCompacted
+from hansard.record.conversation import Conversation, exchange_starts, last_exchange, last_undone
+from hansard.record.entries import Entry
+from hansard.record.sessions import SessionFrozen
 from tests.engine.journals import contexts
 from tests.engine.validator import assert_begins, assert_valid
 from tests.record.state_driver import Driver, Speaker, Trouble
@@ -190,7 +192,7 @@ class Teller:
         speaker = self._speaker
         if speaker is None:
             return
-        speaker.turn.settle(self._calling_id, self._results)
+        speaker.turn.settle_calls(self._calling_id, self._results)
         if pick % 2:
             speaker.turn.interrupt("stopped by the person")
         self._run(speaker.manager.__aexit__(None, None, None))

@@ -86,7 +86,7 @@ def test_pauses_grow_and_are_bounded() -> None:
     pauses = [pause_seconds(attempt, failure(), limits) for attempt in range(1, 9)]
     for attempt, seconds in enumerate(pauses[:3]):
         assert 0.5 * 2**attempt * 0.75 <= seconds <= 0.5 * 2**attempt * 1.25
-    assert pauses[4:] == [3.0] * 4
+    assert all(1.5 <= seconds <= 3.0 for seconds in pauses[4:])
     assert pause_seconds(1, failure(retry_after_seconds=2.5), limits) == 2.5
     assert pause_seconds(1, failure(retry_after_seconds=3600), limits) == 3.0
     assert pause_seconds(1, failure(retry_after_seconds=0), limits) == 0.0

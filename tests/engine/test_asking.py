@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from hansard.domain.entries import Entry
-from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked
 from hansard.domain.messages import Message, Role, ToolOutcome
-from hansard.domain.permissions import ToolRule, Verdict
+from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import Policy
 from hansard.domain.questions import NOTHING_WAITS, read_command
 from hansard.domain.requests import UserSaid
 from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnState
 from hansard.intake.commands import parse, run_command
-from hansard.intake.handlers import Scene
+from hansard.intake.handlers import CommandScene
 from hansard.intake.speak import speak
+from hansard.record.entries import Entry
+from hansard.record.questions import QuestionAnswered, QuestionAsked
 from hansard.testing.tools import Counting, Slow, tools_by_name
 from tests.engine.stage import PERSON, PlayedModel, Stage, call, stage
 
-ASKS = Policy(rules=(ToolRule(do=Verdict.ASK, tool="counting"), ToolRule(do=Verdict.DENY, tool="slow")))
+ASKS = Policy(rules=(ToolRule(do=CallVerdict.ASK, tool="counting"), ToolRule(do=CallVerdict.DENY, tool="slow")))
 ROOM = "matrix:room:!den:x.org"
 
 
@@ -44,7 +44,7 @@ async def drawn(on: Stage, count: int = 1) -> QuestionAsked:
     """Wait for a question, and draw it as a terminal does."""
     body = (await on.until_body(QuestionAsked, count)).body
     assert isinstance(body, QuestionAsked)
-    await on.record.books.questions.note_shown(on.session_id, body.message_id)
+    await on.record.questions.note_shown(on.session_id, body.message_id)
     return body
 
 
@@ -122,7 +122,7 @@ async def test_what_is_asked_in_a_chat_is_answered_nowhere_else(home: Path, auth
         await say(on, "go", "@ann:x.org", ROOM)
         await drawn(on)
         await say(on, "yes", author, chat, Busy.QUEUE)
-        told = await on.record.books.questions.answer(on.session_id, read_command("", yes=True), author=author)
+        told = await on.record.questions.answer(on.session_id, read_command("", yes=True), author=author)
         assert told == NOTHING_WAITS
         await on.settled()
         assert tool.count == 0
@@ -139,7 +139,7 @@ async def test_commands_answer(home: Path, command: str, runs: int) -> None:
         await drawn(on)
         parsed = parse(command)
         assert parsed is not None
-        scene = Scene(on.record, on.session_id)
+        scene = CommandScene(on.record, on.session_id)
         assert (await run_command(scene, command, parsed)).text == ("It is run." if runs else "It is not run.")
         await on.settled()
         assert tool.count == runs

@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from hansard.domain.budgets import Allowance, Budget, Spent, Standing, budget_of, day_end, day_start, reached, standing
+from hansard.domain.budgets import (
+    Allowance,
+    Budget,
+    BudgetState,
+    Spent,
+    budget_of,
+    day_end,
+    day_start,
+    reached,
+    standing,
+)
 from hansard.domain.messages import Message, Role
 from hansard.domain.policy import Policy, policy_of
 from hansard.domain.requests import Usage
@@ -17,9 +27,9 @@ from hansard.domain.turns import By, How, TurnState
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
 from hansard.intake.commands import parse, run_command
-from hansard.intake.handlers import Scene
+from hansard.intake.handlers import CommandScene
+from hansard.journal.store import Wiring
 from hansard.record.api import Record
-from hansard.record.store import Wiring
 from hansard.testing.clock import FakeClock
 from hansard.testing.tools import Echo, tools_by_name
 from tests.engine.stage import QUICK, Answer, PlayedModel, call, fixed
@@ -217,7 +227,7 @@ async def test_usage_shows_what_is_left(home: Path) -> None:
         await day.ask(session_id)
         parsed = parse("/usage")
         assert parsed is not None
-        scene = Scene(record, session_id, owner="person:ann", budget=budget)
+        scene = CommandScene(record, session_id, owner="person:ann", budget=budget)
         text = (await run_command(scene, "/usage", parsed)).text
         assert "120 tokens in, 80 out, $0.0200" in text
         assert "left today: 8 of 10 turns, 800 of 1,000 tokens" in text
@@ -242,8 +252,8 @@ async def test_a_scripted_day_adds_up(home: Path) -> None:
             await day.ask(sessions["person:ann" if turns % 2 else "person:ben"])
             turns += 1
         given = [figures[min(n, len(figures) - 1)] for n in range(len(model.requests))]
-        ann = await record.books.ledger.day("person:ann", budget)
-        ben = await record.books.ledger.day("person:ben", budget)
+        ann = await record.budgets.day("person:ann", budget)
+        ben = await record.budgets.day("person:ben", budget)
         tokens = sum(usage.input_tokens + usage.output_tokens for usage in given)
         cost = sum(usage.cost_micros or 0 for usage in given)
         assert (ann.together.tokens, ann.together.cost_micros, ann.together.turns) == (tokens, cost, turns)
@@ -258,12 +268,12 @@ async def test_a_scripted_day_adds_up(home: Path) -> None:
 def test_when_to_wait() -> None:
     """A further turn waits when what runs could reach the limit, or when nobody knows yet what a turn takes."""
     tokens = Allowance(tokens=100)
-    assert standing(tokens, Spent(tokens=100)) is Standing.REACHED
-    assert standing(tokens, Spent(tokens=10, running=1)) is Standing.NEAR
-    assert standing(tokens, Spent(tokens=10, running=1, largest_tokens=10)) is Standing.FREE
-    assert standing(tokens, Spent(tokens=80, running=2, largest_tokens=10)) is Standing.NEAR
-    assert standing(Allowance(turns=3), Spent(turns=2, running=2)) is Standing.FREE
-    assert standing(Allowance(), Spent(turns=2**40, running=3)) is Standing.FREE
+    assert standing(tokens, Spent(tokens=100)) is BudgetState.REACHED
+    assert standing(tokens, Spent(tokens=10, running=1)) is BudgetState.NEAR
+    assert standing(tokens, Spent(tokens=10, running=1, largest_tokens=10)) is BudgetState.FREE
+    assert standing(tokens, Spent(tokens=80, running=2, largest_tokens=10)) is BudgetState.NEAR
+    assert standing(Allowance(turns=3), Spent(turns=2, running=2)) is BudgetState.FREE
+    assert standing(Allowance(), Spent(turns=2**40, running=3)) is BudgetState.FREE
     assert reached(Allowance(turns=1), Spent(turns=1)) == "1 turn"
 
 

@@ -52,7 +52,7 @@ async def test_limits_hold_across_processes(home: Path, limit: str) -> None:
     states = [state for output, _ in given for state in json.loads(output)]
     assert (states.count("completed"), states.count("failed")) == (10, PROCESSES * SESSIONS - 10)
     async with Record.open(home) as record:
-        day = await record.books.ledger.day("person:ann", BUDGETS[limit])
+        day = await record.budgets.day("person:ann", BUDGETS[limit])
         assert (day.together.turns, day.together.tokens, day.together.cost_micros) == (10, 1000, 100_000)
         assert (await record.verify()).ok
 
@@ -82,8 +82,8 @@ async def test_a_day_adds_up_to_the_providers_own_figures(home: Path, style: str
                 await run_turn(agent, session.id)
         answered = [each.figures for each in behaviours if each.status == 200 and each.figures is not None]
         assert len(provider.answers) == len(behaviours)
-        ann = await record.books.ledger.day("person:ann", Budget())
-        ben = await record.books.ledger.day("person:ben", Budget())
+        ann = await record.budgets.day("person:ann", Budget())
+        ben = await record.budgets.day("person:ben", Budget())
         total = sum(each.input_tokens + each.output_tokens for each in answered)
         assert ann.together.tokens == total
         assert (ann.person.tokens, ben.person.tokens) == (111 + 424, 220 + 312)

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from hansard.domain.entries import MessageAdded, TurnStarted
 from hansard.domain.messages import Role, Status, ToolOutcome
 from hansard.domain.requests import Request, ToolsSaid, UserSaid
 from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnState
 from hansard.intake.commands import parse, run_command
-from hansard.intake.handlers import Scene
+from hansard.intake.handlers import CommandScene
+from hansard.record.messages.entries import MessageAdded
+from hansard.record.turns.entries import TurnStarted
 from hansard.testing.tools import Echo, Slow, tools_by_name
 from tests.engine.stage import WAIT_SECONDS_MAX, Answer, Gate, PlayedModel, Stage, answer_last, call, stage
 from tests.engine.validator import assert_begins, assert_valid
@@ -214,7 +215,7 @@ async def test_stop_drops_the_queue_and_says_so(home: Path) -> None:
             await on.speak(text, Busy.QUEUE)
         parsed = parse("/stop")
         assert parsed is not None
-        outcome = await run_command(Scene(on.record, on.session_id), "/stop", parsed)
+        outcome = await run_command(CommandScene(on.record, on.session_id), "/stop", parsed)
         await on.settled()
         assert outcome.text == "Stopped."
         assert len(model.requests) == 1

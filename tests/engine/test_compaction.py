@@ -7,25 +7,26 @@ from pathlib import Path
 
 import pytest
 
-from hansard.domain.entries import SessionCompacted, TurnEnded, TurnStarted
 from hansard.domain.messages import Role
-from hansard.domain.requests import FailureKind, FinishReason, Request, Rules
+from hansard.domain.requests import FailureKind, FinishReason, ModelRules, Request
 from hansard.domain.settings import Busy
-from hansard.domain.settings_compaction import Compaction
+from hansard.domain.settings_compaction import CompactionSettings
 from hansard.domain.turns import TurnState
 from hansard.engine import compaction
 from hansard.engine.compaction import compact, context_tokens, is_due, make_room, plan
 from hansard.engine.summaries import INSTRUCTIONS
 from hansard.errors import LeaseHeld
-from hansard.intake.handlers import Scene, undo
-from hansard.intake.model_commands import compact as compact_command
+from hansard.intake.agent_commands import compact as compact_command
+from hansard.intake.handlers import CommandScene, undo
 from hansard.record.api import Record
+from hansard.record.compaction import SessionCompacted
+from hansard.record.turns.entries import TurnEnded, TurnStarted
 from hansard.testing.tools import Echo, tools_by_name
 from tests.engine.stage import WAIT_SECONDS_MAX, Answer, Gate, PlayedModel, Stage, call, failure, stage
 
 WINDOW = 2_000
-SETTINGS = Compaction(window_tokens=WINDOW, tail_tokens=400, summary_tokens_max=300)
-MANUAL = Compaction(automatic=False, window_tokens=WINDOW, tail_tokens=400, summary_tokens_max=300)
+SETTINGS = CompactionSettings(window_tokens=WINDOW, tail_tokens=400, summary_tokens_max=300)
+MANUAL = CompactionSettings(automatic=False, window_tokens=WINDOW, tail_tokens=400, summary_tokens_max=300)
 
 SUMMARY = (
     "The people want the lighthouse of Ravensund repaired. The estimate is 4,200 crowns; the keeper, Ingeborg, asked "
@@ -86,7 +87,7 @@ async def test_a_person_asks_for_it(home: Path) -> None:
     async with stage(home, model, compaction=MANUAL) as on:
         await talk(on, 6)
         before = await on.transcript()
-        outcome = await compact_command(Scene(on.record, on.session_id), "the lamps")
+        outcome = await compact_command(CommandScene(on.record, on.session_id), "the lamps")
         on.runner.wake(on.session_id, outcome.wake or "")
         await on.until_body(SessionCompacted)
         await on.runner.tidied(on.session_id)
@@ -285,7 +286,7 @@ async def test_undo_past_it_gives_the_words_back(home: Path) -> None:
     async with stage(home, model, compaction=MANUAL) as on:
         await talk(on, 6)
         await compact(on.agent, on.session_id, compaction.Wish())
-        scene = Scene(on.record, on.session_id)
+        scene = CommandScene(on.record, on.session_id)
         await undo(scene, "1")
         told = await last_request(on, model)
         assert SUMMARY in told
@@ -336,7 +337,7 @@ async def test_no_pair_is_split(home: Path) -> None:
             await on.ask(f"marker-{number} {TOPIC}")
         conversation = await on.conversation()
         for tail in range(100, 3000, 100):
-            settings = Compaction(window_tokens=100_000, tail_tokens=tail)
+            settings = CompactionSettings(window_tokens=100_000, tail_tokens=tail)
             planned = plan(conversation, settings, 100_000, asked=False)
             if planned is None:
                 continue
@@ -366,7 +367,7 @@ async def test_a_turn_waits_for_it_when_nothing_more_fits(home: Path) -> None:
     model = Summing()
     async with stage(home, model, compaction=MANUAL) as on:
         await talk(on, 16)
-    model.rules = Rules(window_tokens=WINDOW)
+    model.rules = ModelRules(window_tokens=WINDOW)
     async with stage(home, model, compaction=SETTINGS, session_id=on.session_id) as full:
         told = await last_request(full, model)
         assert SUMMARY in told

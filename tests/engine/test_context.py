@@ -8,29 +8,32 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from hansard.domain import entries as e
-from hansard.domain.conversation import Conversation
 from hansard.domain.messages import File, Message, Reasoning, Role, Status, Text, ToolCall, ToolOutcome, ToolResult
 from hansard.domain.requests import AssistantSaid, Said, ToolSpec, ToolsSaid, UserSaid
 from hansard.domain.turns import TurnState
 from hansard.engine import prompts
 from hansard.engine.context import build_request, render
 from hansard.engine.delimiting import data_of
+from hansard.journal.concepts import Body
+from hansard.record.conversation import Conversation
+from hansard.record.messages.entries import MessageAdded, MessagesRestored, MessagesUndone
+from hansard.record.sessions import SessionFrozen
+from hansard.record.turns.entries import TurnEnded, TurnStarted
 from tests.engine.journals import JOURNALS, MESSAGE_IDS, contexts, entries_of
 from tests.engine.validator import assert_begins, assert_valid, problems
 
 
 def imported(*messages: Message) -> list[Said]:
     """The context of messages that were appended outside of any turn; the last may still wait, so a turn begins."""
-    bodies: list[tuple[str, e.Body]] = [
+    bodies: list[tuple[str, Body]] = [
         (
             message.id,
-            e.MessageAdded(role=message.role, parts=message.parts, status=message.status, author=message.author),
+            MessageAdded(role=message.role, parts=message.parts, status=message.status, author=message.author),
         )
         for message in messages
     ]
     conversation = Conversation()
-    for entry in entries_of([*bodies, ("~start", e.TurnStarted(turn_id="t", owner="o"))]):
+    for entry in entries_of([*bodies, ("~start", TurnStarted(turn_id="t", owner="o"))]):
         conversation.add(entry)
     found = render(conversation.placed, conversation.ends)
     assert_valid(found)
@@ -45,7 +48,7 @@ def calling(*ids: str, text: str = "") -> Message:
 @pytest.mark.loss("C1", "C2", "C3")
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(JOURNALS)
-def test_every_beginning_of_every_journal_gives_a_valid_context(journal: list[tuple[str, e.Body]]) -> None:
+def test_every_beginning_of_every_journal_gives_a_valid_context(journal: list[tuple[str, Body]]) -> None:
     """Entries in any order, with ids that meet, orphans, cuts and blanks: what a model would be told is valid (L8)."""
     for context in contexts(entries_of(journal)):
         assert_valid(context)
@@ -53,7 +56,7 @@ def test_every_beginning_of_every_journal_gives_a_valid_context(journal: list[tu
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(JOURNALS)
-def test_a_context_is_a_function_of_the_entries_alone(journal: list[tuple[str, e.Body]]) -> None:
+def test_a_context_is_a_function_of_the_entries_alone(journal: list[tuple[str, Body]]) -> None:
     """Folded in one go, step by step, or with entries given twice: the same context."""
     entries = entries_of(journal)
     stepwise = list(contexts(entries))[-1]
@@ -240,14 +243,14 @@ def test_an_imported_message_that_was_interrupted_says_so() -> None:
 )
 def test_a_turn_without_a_word_is_told_by_how_it_ended(state: TurnState | None, words: str) -> None:
     """The next words begin with what became of the turn before, its reason on one line; roles alternate."""
-    bodies: list[tuple[str, e.Body]] = [
-        ("m1", e.MessageAdded(role=Role.USER, parts=(Text("hi"),))),
-        ("s1", e.TurnStarted(turn_id="t1", owner="o")),
-        ("m2", e.MessageAdded(role=Role.USER, parts=(Text("so?"),))),
-        ("s2", e.TurnStarted(turn_id="t2", owner="o")),
+    bodies: list[tuple[str, Body]] = [
+        ("m1", MessageAdded(role=Role.USER, parts=(Text("hi"),))),
+        ("s1", TurnStarted(turn_id="t1", owner="o")),
+        ("m2", MessageAdded(role=Role.USER, parts=(Text("so?"),))),
+        ("s2", TurnStarted(turn_id="t2", owner="o")),
     ]
     if state is not None:
-        bodies.insert(2, ("e1", e.TurnEnded(turn_id="t1", state=state, reason="why it\u00b7ended\n" * 40)))
+        bodies.insert(2, ("e1", TurnEnded(turn_id="t1", state=state, reason="why it\u00b7ended\n" * 40)))
     found = list(contexts(entries_of(bodies)))[-1]
     assert found[:2] == [UserSaid("hi"), AssistantSaid(prompts.NO_REPLY)]
     assert isinstance(found[2], UserSaid)
@@ -260,16 +263,16 @@ def test_a_turn_without_a_word_is_told_by_how_it_ended(state: TurnState | None, 
 @pytest.mark.loss("D19")
 def test_what_was_undone_is_not_told() -> None:
     """Undone messages leave the context, the results of undone calls and calls of undone results included."""
-    bodies: list[tuple[str, e.Body]] = [
-        ("m1", e.MessageAdded(role=Role.USER, parts=(Text("alpha"),))),
-        ("m2", e.MessageAdded(role=Role.ASSISTANT, parts=(Text("beta"), ToolCall(id="c", name="echo")))),
-        ("m3", e.MessageAdded(role=Role.TOOL, parts=(ToolResult(call_id="c", text="gamma"),))),
-        ("m4", e.MessageAdded(role=Role.ASSISTANT, parts=(Text("delta"),))),
+    bodies: list[tuple[str, Body]] = [
+        ("m1", MessageAdded(role=Role.USER, parts=(Text("alpha"),))),
+        ("m2", MessageAdded(role=Role.ASSISTANT, parts=(Text("beta"), ToolCall(id="c", name="echo")))),
+        ("m3", MessageAdded(role=Role.TOOL, parts=(ToolResult(call_id="c", text="gamma"),))),
+        ("m4", MessageAdded(role=Role.ASSISTANT, parts=(Text("delta"),))),
     ]
     ids = [id for id, _ in bodies]
     for count in range(len(ids) + 1):
         for gone in itertools.combinations(ids, count):
-            undone = e.MessagesUndone(message_ids=gone)
+            undone = MessagesUndone(message_ids=gone)
             found = list(contexts(entries_of([*bodies, ("~undo", undone)])))[-1]
             assert_valid(found)
             texts = ("alpha", "beta", "gamma", "delta")
@@ -281,17 +284,17 @@ def test_what_was_undone_is_not_told() -> None:
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(JOURNALS, st.sets(MESSAGE_IDS), st.data())
 def test_what_was_restored_is_told_as_if_it_had_never_been_undone(
-    journal: list[tuple[str, e.Body]], ids: set[str], data: st.DataObject
+    journal: list[tuple[str, Body]], ids: set[str], data: st.DataObject
 ) -> None:
     """Messages taken back at any point and restored at any later one: the context is the one without both."""
-    plain = [entry for entry in journal if not isinstance(entry[1], e.MessagesUndone | e.MessagesRestored)]
+    plain = [entry for entry in journal if not isinstance(entry[1], MessagesUndone | MessagesRestored)]
     restored_at = data.draw(st.integers(0, len(plain)))
     undone_at = data.draw(st.integers(0, restored_at))
     told = [
         *plain[:undone_at],
-        ("~undo", e.MessagesUndone(message_ids=tuple(ids))),
+        ("~undo", MessagesUndone(message_ids=tuple(ids))),
         *plain[undone_at:restored_at],
-        ("~restore", e.MessagesRestored(message_ids=tuple(ids))),
+        ("~restore", MessagesRestored(message_ids=tuple(ids))),
         *plain[restored_at:],
     ]
     assert list(contexts(entries_of(told)))[-1] == list(contexts(entries_of(plain)))[-1]
@@ -299,7 +302,7 @@ def test_what_was_restored_is_told_as_if_it_had_never_been_undone(
 
 def test_a_request_is_what_was_frozen_and_what_was_said() -> None:
     """System prompt and tools come from the session, whatever is configured by now."""
-    frozen = e.SessionFrozen(system="Be brief.", tools=(ToolSpec(name="echo", description="d"),))
+    frozen = SessionFrozen(system="Be brief.", tools=(ToolSpec(name="echo", description="d"),))
     request = build_request(Conversation(), frozen, 5)
     assert (request.system, request.tools, request.output_tokens_max) == ("Be brief.", frozen.tools, 5)
     assert request.messages == (UserSaid(prompts.BEGIN),)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from hansard.domain.entries import TurnStarted
 from hansard.domain.messages import Role, Status
 from hansard.domain.turns import TurnState
 from hansard.engine.turns import run_turn
 from hansard.errors import HansardError, NotFound
-from hansard.record.locks import FairLock
+from hansard.journal.locks import FairLock
+from hansard.record.turns.entries import TurnStarted
 from tests.engine.stage import WAIT_SECONDS_MAX, Gate, PlayedModel, answer_last, stage
 
 PATIENCE_SECONDS = 1.0

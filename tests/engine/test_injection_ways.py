@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.messages import Message, Role, ToolCall, ToolOutcome, ToolResult
-from hansard.domain.permissions import ToolRule, Verdict
+from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import Policy
 from hansard.domain.requests import AssistantSaid, Request, Said, ToolSpec, ToolsSaid
 from hansard.domain.turns import TurnState
@@ -55,7 +55,7 @@ WANTED = (
 """What the words demand, one after the other."""
 
 
-ONLY_ANN = Policy(rules=(ToolRule(do=Verdict.ALLOW, tool="mcp__bad__delete", person=ANN),), ask_seconds=0.1)
+ONLY_ANN = Policy(rules=(ToolRule(do=CallVerdict.ALLOW, tool="mcp__bad__delete", person=ANN),), ask_seconds=0.1)
 
 
 class Trap:
@@ -108,7 +108,7 @@ class Walls:
         self.record = record
         self.model = model
         self.trap = Trap()
-        tools: dict[str, Tool] = tools_by_name(self.trap, MemoryTool(record.books.memory), SessionSearch(record))
+        tools: dict[str, Tool] = tools_by_name(self.trap, MemoryTool(record.memory), SessionSearch(record))
         self.agent = Agent(record, fixed([model]), tools, QUICK, policy=Policy(ask_seconds=0.1))
 
     async def ask(self, session_id: str, text: str = "Go on.") -> None:
@@ -127,7 +127,7 @@ class Walls:
 async def walls(home: Path, *first: ToolCall) -> AsyncIterator[Walls]:
     """At the end: nothing ran, nobody else's record or memory changed or was told, every view is what it should be."""
     async with Record.open(home) as record:
-        note = await record.books.memory.add("person:ben", SECRET)
+        note = await record.memory.add("person:ben", SECRET)
         other = await record.create_session(source="test", owner="person:ben", title="Ben's")
         await record.append(other.id, Message.user(SECRET))
         before = [entry.id for entry in await record.read_entries(other.id)]
@@ -135,8 +135,8 @@ async def walls(home: Path, *first: ToolCall) -> AsyncIterator[Walls]:
         yield here
         assert here.trap.runs == 0
         assert [entry.id for entry in await record.read_entries(other.id)] == before
-        assert [each.text for each in await record.books.memory.list("person:ben")] == [SECRET]
-        assert not [each for each in await record.books.memory.list() if "evil" in each.text]
+        assert [each.text for each in await record.memory.list("person:ben")] == [SECRET]
+        assert not [each for each in await record.memory.list() if "evil" in each.text]
         assert here.model.requests
         for request in here.model.requests:
             check_view(request)
@@ -213,7 +213,7 @@ async def test_what_is_found_by_a_search(home: Path) -> None:
 async def test_what_is_remembered(home: Path) -> None:
     """A note that says so is one line among the facts of its owner, in the next session; others are told nothing."""
     async with walls(home) as here:
-        await here.record.books.memory.add(OWNER, INJECTION.replace("https://evil.test", "me"))
+        await here.record.memory.add(OWNER, INJECTION.replace("https://evil.test", "me"))
         session = await here.record.create_session(source="test")
         await here.ask(session.id, f"hello, {FORGED}")
         system = here.model.requests[0].system
@@ -271,7 +271,7 @@ async def test_another_member_of_a_room(home: Path) -> None:
         assert words.count("\n@ann:example.org says:") + words.startswith("@ann:example.org says:") == 1
         assert "evil-0" in str(here.model.requests[-1].messages)
         assert trap.runs == 0
-        assert await here.record.books.memory.list() == []
+        assert await here.record.memory.list() == []
         for request in here.model.requests:
             assert FORGED not in request.system
             assert not re.search(rf"\[\s*hansard\s*:\s*{FORGED}", words_of(request), re.IGNORECASE)
@@ -281,7 +281,7 @@ async def test_another_member_of_a_room(home: Path) -> None:
 def equip(here: Town) -> Trap:
     """Let the town's agent have the tools that are wanted; Ann alone may use one of them."""
     trap = Trap()
-    tools: dict[str, Tool] = tools_by_name(trap, MemoryTool(here.record.books.memory), SessionSearch(here.record))
+    tools: dict[str, Tool] = tools_by_name(trap, MemoryTool(here.record.memory), SessionSearch(here.record))
     agent = here.runner._agent._replace(tools=tools, policy=ONLY_ANN)  # noqa: SLF001 - the town's own
     here.runner = Runner(agent, lambda _id, error: pytest.fail(str(error)))
     return trap

@@ -8,24 +8,24 @@ import pytest
 
 from hansard.domain.memory import Note
 from hansard.domain.messages import Message, ToolOutcome
-from hansard.domain.permissions import ToolRule, Verdict
+from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import Policy, policy_of
 from hansard.domain.settings import Person, Settings
-from hansard.domain.settings_agent import Choice, Room
+from hansard.domain.settings_agent import AgentChoice, RoomSettings
 from hansard.engine import prompts
-from hansard.engine.instructions import system_prompt
+from hansard.engine.prompts import system_prompt
 from hansard.engine.turns import run_turn
 from hansard.intake.commands import parse, run_command
-from hansard.intake.handlers import Scene
+from hansard.intake.handlers import CommandScene
 from hansard.tools.memory import MemoryTool
 from tests.engine.stage import PlayedModel, Stage, call, stage
 
-MAY_REMEMBER = Policy(rules=(ToolRule(do=Verdict.ALLOW, tool="memory"),))
+MAY_REMEMBER = Policy(rules=(ToolRule(do=CallVerdict.ALLOW, tool="memory"),))
 
 
 def equip(on: Stage, policy: Policy = MAY_REMEMBER, instructions: str = "") -> None:
     """Give the stage's agent a memory and a policy."""
-    tools = {"memory": MemoryTool(on.record.books.memory)}
+    tools = {"memory": MemoryTool(on.record.memory)}
     on.agent = on.agent._replace(policy=policy, tools=tools, instructions=instructions)
 
 
@@ -52,9 +52,9 @@ async def test_the_memory_is_frozen_at_the_start(home: Path) -> None:
     model = PlayedModel(["ok"])
     async with stage(home, model) as on:
         equip(on)
-        await on.record.books.memory.add("person:ann", "likes tea")
+        await on.record.memory.add("person:ann", "likes tea")
         first = await ask_in(on, "person:ann")
-        await on.record.books.memory.add("person:ann", "lives in Bern")
+        await on.record.memory.add("person:ann", "lives in Bern")
         await on.record.accept([(first, Message.user("again", author="person:admin"))], queue_turn=True)
         await run_turn(on.agent, first)
         assert model.requests[0].system == model.requests[1].system
@@ -71,7 +71,7 @@ async def test_memory_never_reaches_another_owner(home: Path) -> None:
     model = PlayedModel(["ok"])
     async with stage(home, model) as on:
         equip(on)
-        note = await on.record.books.memory.add("person:ann", "keeps a secret")
+        note = await on.record.memory.add("person:ann", "keeps a secret")
         for owner in ("person:ben", "room:matrix:!den:x.org"):
             await ask_in(on, owner)
             assert "secret" not in model.requests[-1].system
@@ -88,7 +88,7 @@ async def test_memory_never_reaches_another_owner(home: Path) -> None:
             f"there is no note {note.id}.",
             f"there is no note {note.id}.",
         ]
-        assert [each.text for each in await on.record.books.memory.list()] == ["keeps a secret"]
+        assert [each.text for each in await on.record.memory.list()] == ["keeps a secret"]
 
 
 async def found(*models: PlayedModel) -> list[PlayedModel]:
@@ -102,7 +102,7 @@ async def test_the_tool_remembers_for_the_owner_of_the_session(home: Path) -> No
         equip(on)
         on.agent = on.agent._replace(models=lambda: found(PlayedModel([call("memory", ADD)], ["done"])))
         await ask_in(on, "person:ann")
-        (note,) = await on.record.books.memory.list("person:ann")
+        (note,) = await on.record.memory.list("person:ann")
         assert note.text == "likes tea"
         long = call("memory", '{"action":"add","text":"' + "x" * 600 + '"}')
         on.agent = on.agent._replace(models=lambda: found(PlayedModel([long], ["done"])))
@@ -121,13 +121,13 @@ async def test_remembering_asks_by_default(home: Path) -> None:
         equip(on, Policy(ask_seconds=0))
         await on.run("Remember that I like tea.")
         assert await on.outcomes() == {"c1": ToolOutcome.NOT_STARTED}
-        assert await on.record.books.memory.list() == []
+        assert await on.record.memory.list() == []
 
 
 async def test_the_command_shows_and_changes_the_memory(home: Path) -> None:
     """/memory lists, adds, changes and forgets notes of the owner of the session."""
     async with stage(home) as on:
-        scene = Scene(on.record, on.session_id)
+        scene = CommandScene(on.record, on.session_id)
 
         async def run(text: str) -> str:
             parsed = parse(text)
@@ -136,13 +136,13 @@ async def test_the_command_shows_and_changes_the_memory(home: Path) -> None:
 
         assert await run("/memory") == "Nothing is remembered."
         assert "likes tea" in await run("/memory add likes tea")
-        (note,) = await on.record.books.memory.list("person:admin")
+        (note,) = await on.record.memory.list("person:admin")
         assert "likes coffee" in await run(f"/memory edit {note.id} likes coffee")
         assert await run("/memory") == f"{note.id}  likes coffee"
         assert "Forgotten" in await run(f"/memory forget {note.id}")
         assert "there is no note" in await run(f"/memory forget {note.id}")
         assert await run("/memory dance") == await run("/memory add")
-        assert await on.record.books.memory.list() == []
+        assert await on.record.memory.list() == []
 
 
 SETTINGS = Settings(
@@ -150,7 +150,7 @@ SETTINGS = Settings(
         "ann": Person(matrix=("@ann:x.org",), persona="Call her captain.", model="scripted:ann.toml"),
         "root": Person(terminal=True),
     },
-    rooms={"den": Room(matrix=("!den:x.org",), persona="Rhyme.", model="scripted:den.toml")},
+    rooms={"den": RoomSettings(matrix=("!den:x.org",), persona="Rhyme.", model="scripted:den.toml")},
 )
 
 
@@ -160,13 +160,13 @@ SETTINGS = Settings(
         ("person:ann", SETTINGS.people["ann"]),
         ("person:matrix:@ann:x.org", SETTINGS.people["ann"]),
         ("person:root", SETTINGS.people["root"]),
-        ("person:matrix:@ben:x.org", Choice()),
+        ("person:matrix:@ben:x.org", AgentChoice()),
         ("room:matrix:!den:x.org", SETTINGS.rooms["den"]),
-        ("room:matrix:!hall:x.org", Choice()),
-        ("room:matrix:ann", Choice()),
+        ("room:matrix:!hall:x.org", AgentChoice()),
+        ("room:matrix:ann", AgentChoice()),
     ],
 )
-def test_each_owner_has_their_own_persona_and_model(owner: str, choice: Choice) -> None:
+def test_each_owner_has_their_own_persona_and_model(owner: str, choice: AgentChoice) -> None:
     """A person is found by every name of theirs, a room by its id, and nobody by another's."""
     assert policy_of(SETTINGS).choice(owner) == choice
 
@@ -198,6 +198,6 @@ async def test_only_what_may_be_run_here_is_offered(home: Path) -> None:
     """A tool that nobody may use in this place is not told to the model."""
     model = PlayedModel(["ok"])
     async with stage(home, model) as on:
-        equip(on, Policy(rules=(ToolRule(do=Verdict.DENY, tool="memory", channel="cli"),)))
+        equip(on, Policy(rules=(ToolRule(do=CallVerdict.DENY, tool="memory", channel="cli"),)))
         await on.run("hello")
         assert model.requests[0].tools == ()

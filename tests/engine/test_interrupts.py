@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from hansard.domain.entries import Chunk, TurnStarted, TurnStopping
 from hansard.domain.messages import Message, Role, Status, ToolCall, ToolOutcome
 from hansard.domain.requests import AssistantSaid, FailureKind, Request, ToolsSaid, UserSaid
 from hansard.domain.settings import Busy, TurnLimits
@@ -19,6 +18,8 @@ from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
 from hansard.intake.speak import speak
 from hansard.record.api import Record
+from hansard.record.entries import Chunk
+from hansard.record.turns.entries import TurnStarted, TurnStopping
 from hansard.testing import Wiring
 from hansard.testing.tools import Counting, Echo, Slow, tools_by_name
 from tests.engine.stage import WAIT_SECONDS_MAX, Gate, PlayedModel, Stage, call, failure, fixed, stage

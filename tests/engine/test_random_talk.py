@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
-from hansard.domain.entries import Entry, MessageSealed, MessagesUndone, TurnEnded, TurnStarted
 from hansard.domain.messages import Role
 from hansard.domain.requests import UserSaid
-from hansard.domain.transcript import streamed_pieces
+from hansard.record.entries import Entry
+from hansard.record.messages.entries import MessageSealed, MessagesUndone
+from hansard.record.messages.fold import streamed_pieces
+from hansard.record.turns.entries import TurnEnded, TurnStarted
 from tests.counts import times
 from tests.engine.journals import contexts
 from tests.engine.stage import PlayedModel, Stage, answer_last, stage

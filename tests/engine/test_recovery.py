@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hansard.domain.entries_agent import QuestionAsked
 from hansard.domain.messages import Message, Role, ToolOutcome, ToolResult
-from hansard.domain.permissions import ToolRule, Verdict
+from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import Policy
 from hansard.domain.settings import Busy
 from hansard.domain.settings_agent import AutoResume
@@ -22,6 +21,7 @@ from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
 from hansard.intake.speak import speak
 from hansard.record.api import Record
+from hansard.record.questions import QuestionAsked
 from hansard.testing.tools import Counting, Echo, tools_by_name
 from tests.engine.stage import PERSON, QUICK, PlayedModel, fixed
 from tests.tools.lost import lose_turn
@@ -137,7 +137,7 @@ async def test_a_call_that_waited_for_its_yes_asks_again(home: Path) -> None:
     """Paused is not begun: after the restart the question is asked again, and its yes runs the call exactly once."""
     lose_turn(home, words="May I?", calls=(("counting", "{}", "b"),), asked="b")
     tool = Counting()
-    policy = ON._replace(rules=(ToolRule(do=Verdict.ASK, tool="counting"),))
+    policy = ON._replace(rules=(ToolRule(do=CallVerdict.ASK, tool="counting"),))
     async with after(home, PlayedModel(["done"]), policy, tool) as process:
         await process.start()
         await until_asked(process.record, 2)
@@ -155,7 +155,7 @@ async def until_asked(record: Record, count: int) -> None:
             body = getattr(item, "body", None)
             seen += isinstance(body, QuestionAsked)
             if seen == count and isinstance(body, QuestionAsked):
-                await record.books.questions.note_shown("s1", body.message_id)
+                await record.questions.note_shown("s1", body.message_id)
                 return
 
 

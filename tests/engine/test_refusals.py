@@ -18,8 +18,8 @@ from hansard.domain.requests import (
     FailureKind,
     Finished,
     ModelEvent,
+    ModelRules,
     Request,
-    Rules,
     ToolsSaid,
     UserSaid,
 )
@@ -32,7 +32,7 @@ from tests.engine.stage import PlayedModel, Stage, call, stage
 from tests.engine.validator import assert_valid
 
 NAME = "anthropic:claude-sonnet-5"
-RULES = Rules(family=NAME, images_max=5, image_bytes_max=1000)
+RULES = ModelRules(family=NAME, images_max=5, image_bytes_max=1000)
 TOOLS = tools_by_name(Echo())
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from hansard.domain.entries import MessageAdded, MessageSealed
 from hansard.domain.messages import Role, ToolCall, ToolOutcome
 from hansard.domain.requests import AssistantSaid, Request, ToolsSaid
 from hansard.domain.settings import TurnLimits
 from hansard.domain.turns import TurnState
+from hansard.record.messages.entries import MessageAdded, MessageSealed
 from hansard.testing.models import RecordingModel, ScriptedModel
 from hansard.testing.tools import Counting, Echo, Failing, LargeOutput, Slow, tools_by_name
 from tests.engine.stage import PlayedModel, call, stage

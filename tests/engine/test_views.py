@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from hansard.domain.messages import ToolCall, ToolResult
-from hansard.domain.requests import AssistantSaid, Image, Request, Rules, Said, ToolsSaid, UserSaid
+from hansard.domain.requests import AssistantSaid, Image, ModelRules, Request, Said, ToolsSaid, UserSaid
 from hansard.engine.views import as_text, cut_middle, fit, fit_images, fit_window, said_tokens
 from tests.engine.validator import assert_valid
 
@@ -70,7 +70,7 @@ def shown(messages: list[Said]) -> list[str]:
 @pytest.mark.loss("C9", "C10")
 def test_the_newest_pictures_are_shown() -> None:
     """Of too many the oldest are left out, several at a time, and each is named where it stood."""
-    rules = Rules(images_max=4, image_bytes_max=100)
+    rules = ModelRules(images_max=4, image_bytes_max=100)
     for count in range(12):
         messages: list[Said] = []
         for number in range(count):
@@ -86,7 +86,7 @@ def test_the_newest_pictures_are_shown() -> None:
 
 def test_pictures_are_bounded_in_bytes() -> None:
     """A request never holds more than a provider takes, however few pictures that leaves."""
-    rules = Rules(images_max=50, image_bytes_max=1000, request_bytes_max=8000)
+    rules = ModelRules(images_max=50, image_bytes_max=1000, request_bytes_max=8000)
     messages: list[Said] = [UserSaid("look", tuple(image(number, 900) for number in range(20)))]
     fitted = fit(Request(system="", messages=tuple(messages)), rules)
     names = shown(list(fitted.messages))

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from hansard.app.gateway import Gateway
-from hansard.app.reload import Renewal, read_again
 from hansard.app.wiring import open_app
 from hansard.domain.settings import Settings
+from hansard.gateway.process import Gateway
+from hansard.gateway.reload import Renewal, read_again
 from hansard.ports.channel import Channel
 from hansard.testing import Platform, RecordingChannel
 from tests.gateway.stage import AGENT, TIMING, Playing, until

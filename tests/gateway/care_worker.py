@@ -10,11 +10,11 @@ import signal
 import sys
 from pathlib import Path
 
-from hansard.app.gateway import Gateway
-from hansard.app.logs import log_as_json
-from hansard.app.reload import Renewal, read_terms
 from hansard.app.wiring import open_app
 from hansard.errors import RecordMigrated
+from hansard.gateway.logs import log_as_json
+from hansard.gateway.process import Gateway
+from hansard.gateway.reload import Renewal, read_terms
 from hansard.testing import RecordingChannel
 from tests.gateway.socket_platform import SocketPlatform
 from tests.gateway.stage import AGENT, TIMING

@@ -17,16 +17,17 @@ from typing import Any, NamedTuple, Protocol
 
 import nio
 
-from hansard.app.health import Health, ask_health
 from hansard.channels.matrix import MatrixChannel
 from hansard.cli.main import main
 from hansard.delivery.audit import audit_chat
 from hansard.domain.deliveries import Operation
 from hansard.domain.messages import Message, Role
+from hansard.gateway.health import Health, ask_health
 from hansard.record.api import Record
 from tests.channels.people import Account, Peer, channel_of
 from tests.channels.synapse import SERVER_NAME
 from tests.gateway.stage import WAIT_SECONDS_MAX, is_idle
+from tests.shown.program import run_forked
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = (sys.executable, "-c", "from hansard.cli.main import main; main()")
@@ -156,7 +157,7 @@ async def ready(bot: Bot, process: Program) -> None:
 
 
 @asynccontextmanager
-async def running(bot: Bot, started: Callable[[Bot], Program] = start) -> AsyncIterator[Program]:
+async def running(bot: Bot, started: Callable[[Bot], Program] = Offspring) -> AsyncIterator[Program]:
     """Run `hansard gateway` for as long as this lasts; end it as systemd does."""
     process = started(bot)
     try:
@@ -285,5 +286,4 @@ async def check_room(bot: Bot, record: Record, channel: MatrixChannel, talk: Tal
 
 def run_audit(bot: Bot, room_id: str) -> subprocess.CompletedProcess[str]:
     """Run `hansard audit`, as people do."""
-    arguments = [*PROGRAM, "audit", f"matrix:{room_id}"]
-    return subprocess.run(arguments, env=bot.environment, capture_output=True, text=True, timeout=120, check=False)
+    return run_forked("audit", f"matrix:{room_id}", variables=bot.environment)

@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from hansard.app.gateway import Gateway
 from hansard.app.wiring import open_app
 from hansard.domain.chats import parse_key
 from hansard.domain.settings import Busy, Channels, Settings
 from hansard.domain.settings_channels import Telegram
 from hansard.domain.settings_matrix import Matrix
 from hansard.errors import ChatGone
+from hansard.gateway.process import Gateway
 from hansard.record.api import Record
 from hansard.testing import Platform, RecordingChannel
 from hansard.testing.channel import Remembers
-from hansard.testing.platform import Room
+from hansard.testing.platform import PlatformRoom
 from tests.gateway.stage import AGENT, ANN, TIMING, WAIT_SECONDS_MAX, is_idle
 
 BOT = "1000"
@@ -30,10 +30,10 @@ class Phones(Platform):
     def create_room(self, *members: str) -> str:
         """Return the chat with the first of the members; a group has a number of its own."""
         room_id = members[0] if len(members) <= 2 else f"-{next(self._numbers)}"
-        self.rooms[room_id] = Room(room_id, members)
+        self.rooms[room_id] = PlatformRoom(room_id, members)
         return f"telegram:chat:{room_id}"
 
-    def room(self, chat: str) -> Room:
+    def room(self, chat: str) -> PlatformRoom:
         """Return the room of a chat."""
         room_id = parse_key(chat).place
         if room_id not in self.rooms:

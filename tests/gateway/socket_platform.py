@@ -11,7 +11,7 @@ import msgspec
 
 from hansard import errors
 from hansard.errors import ChannelBusy, ChannelDown, HansardError, PostUnknown
-from hansard.ports.channel import Batch, Post, RemoteFile, Shown
+from hansard.ports.channel import Batch, Post, RemoteFile, TimelineEvent
 from hansard.testing import Platform
 
 LINE_BYTES_MAX = 8 * 1024 * 1024
@@ -133,9 +133,9 @@ class SocketPlatform:
         """Answer an invitation."""
         await self._call("answer", account=account, chat=chat, accept=accept, reason=reason)
 
-    async def history(self, chat: str) -> list[Shown]:
+    async def history(self, chat: str) -> list[TimelineEvent]:
         """Return a room's timeline, the latest first."""
-        return msgspec.convert(await self._call("history", chat=chat), list[Shown])
+        return msgspec.convert(await self._call("history", chat=chat), list[TimelineEvent])
 
     async def is_direct(self, chat: str) -> bool:
         """Return whether only one person is in a chat besides the agent."""

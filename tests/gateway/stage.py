@@ -9,20 +9,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from hansard.app.gateway import Gateway
-from hansard.app.served import Timing
-from hansard.app.wiring import App, open_app
-from hansard.app.workshop import Workshop
+from hansard.app.wiring import App, Workshop, open_app
 from hansard.delivery.audit import Audit, audit_chat
-from hansard.delivery.sending import Pace
-from hansard.domain.entries import Entry
+from hansard.delivery.sending import DeliveryTiming
 from hansard.domain.settings import Busy, Channels, Settings
 from hansard.domain.settings_matrix import Matrix
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
+from hansard.gateway.channel import Timing
+from hansard.gateway.process import Gateway
 from hansard.ports.channel import Capabilities
 from hansard.ports.model import Model
 from hansard.record.api import Record
+from hansard.record.entries import Entry
 from hansard.testing import RECORDING_CAPABILITIES, Platform, RecordingChannel
 from hansard.testing.channel import Remembers
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 ANN, BOB, AGENT = "@ann:example.org", "@bob:example.org", "@agent:example.org"
 WAIT_SECONDS_MAX = 120.0
-PACE = Pace(down_seconds_min=0.02, down_seconds_max=0.2, heal_seconds=0.05, full_look_seconds=0.5)
+PACE = DeliveryTiming(down_seconds_min=0.02, down_seconds_max=0.2, heal_seconds=0.05, full_look_seconds=0.5)
 TIMING = Timing(drain_seconds=5, flush_seconds=2, pace=PACE)
 
 

@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from hansard.domain.entries import Entry, TurnEnded, TurnStarted
-from hansard.domain.notices import language
+from hansard.domain.notices import ENGLISH
 from hansard.domain.settings import Busy
+from hansard.record.entries import Entry
+from hansard.record.turns.entries import TurnEnded, TurnStarted
 from hansard.testing import Platform
 from tests.gateway.care import write_config
 from tests.gateway.socket_platform import served_platform
 from tests.gateway.stage import AGENT, ANN, TIMING, Playing, entries_of, make_settings, playing, until, write_script
 from tests.gateway.test_care import ROOT, Town
 
-WORDS = language("en")
+WORDS = ENGLISH
 
 
 def writes(platform: Platform, chat: str) -> bool:
@@ -135,7 +136,8 @@ async def test_the_sign_of_writing_goes_after_a_kill(home: Path, tmp_path: Path,
     """A process that is killed in the middle of an answer leaves its sign; the next one takes it away, and says why."""
     platform = Platform()
     script = write_script(tmp_path / "script", "word " * 5000, delay_seconds=0.02)
-    write_config(home, script, matrix='notices = "de"')
+    write_config(home, script)
+    (home / "notices.toml").write_text('recovered = "I was stopped."\n')
     async with served_platform(platform) as port:
         town = Town(home, platform, port, random.Random(seed))
         chat = town.chats[0]
@@ -149,7 +151,7 @@ async def test_the_sign_of_writing_goes_after_a_kill(home: Path, tmp_path: Path,
             assert writes(platform, chat)
             process = await town.start(ROOT / "src")
             await until(lambda: not writes(platform, chat))
-            await until(lambda: platform.seen(chat)[-1] == (AGENT, language("de").recovered))
+            await until(lambda: platform.seen(chat)[-1] == (AGENT, "I was stopped."))
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(120)

@@ -1,4 +1,4 @@
-"""Gate 4: reload, upgrade and SIGTERM while many people talk. No message is lost, and none is answered twice."""
+"""Reload, upgrade and SIGTERM while many people talk. No message is lost, and none is answered twice."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from hansard.app.health import ask_health
-from hansard.domain.notices import language
+from hansard.domain.notices import ENGLISH
+from hansard.gateway.health import ask_health
 from hansard.record.api import Record
-from hansard.record.sqlite.migrate import SCHEMA_VERSION
+from hansard.record.schema import SCHEMA
 from hansard.testing import Platform
 from tests.gateway.care import write_config
 from tests.gateway.care_worker import EXIT_MIGRATED
@@ -102,18 +102,18 @@ def make_newer(folder: Path) -> Path:
     """Return the source of a Hansard that has one migration more."""
     package = folder / "hansard"
     shutil.copytree(ROOT / "src" / "hansard", package, ignore=shutil.ignore_patterns("__pycache__"))
-    sql = package / "record" / "sqlite"
-    (sql / "migrations" / "9999_next.sql").write_text(NEXT)
-    (sql / "schema.sql").write_text((sql / "schema.sql").read_text() + NEXT)
+    record = package / "record"
+    (record / "migrations" / "9999_next.sql").write_text(NEXT)
+    (record / "memory.sql").write_text(NEXT + (record / "memory.sql").read_text())
     return folder
 
 
 def go_back(home: Path) -> None:
     """Undo the migration, so that this process may look at the record."""
     connection = apsw.Connection(str(home / "state.db"))
-    assert connection.pragma("user_version") == SCHEMA_VERSION + 1
+    assert connection.pragma("user_version") == SCHEMA.version + 1
     connection.execute("DROP TABLE of_the_next_hansard")
-    connection.pragma("user_version", SCHEMA_VERSION)
+    connection.pragma("user_version", SCHEMA.version)
     connection.close()
 
 
@@ -130,7 +130,7 @@ def is_answered(platform: Platform, chat: str) -> bool:
     last = max((place for place, (sender, _) in enumerate(seen) if sender != AGENT), default=-1)
     if last < 0:
         return True
-    told = f"{seen[last][1]} is what you said.", language("en").recovered
+    told = f"{seen[last][1]} is what you said.", ENGLISH.recovered
     return any(text.endswith(told) for sender, text in seen[last + 1 :] if sender == AGENT)
 
 

@@ -6,28 +6,33 @@ import asyncio
 import io
 import json
 import logging
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from hansard.app.logs import JsonFormatter, error_fields, log
 from hansard.domain.deliveries import DeliveryState
 from hansard.domain.messages import Message
 from hansard.errors import ChannelDown, InvalidInput
+from hansard.gateway.logs import JsonFormatter, error_fields, log
 from hansard.record.api import Record
 from hansard.testing import Platform
 from tests.delivery.stage import AGENT, ANN, staged
 from tests.gateway.stage import make_settings, playing, write_script
+from tests.shown.program import run_forked
 
-PROGRAM = (sys.executable, "-c", "from hansard.cli.main import main; main()")
+LATE = """
+import sys
+import hansard.cli.gateway
+print({"telegram", "httpx", "aiohttp", "nio"} & {name.partition(".")[0] for name in sys.modules})
+"""
 
 
 def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command, as people do."""
-    given = [*PROGRAM, "--home", str(home), *arguments]
-    return subprocess.run(given, capture_output=True, text=True, timeout=120, check=False)
+    return run_forked("--home", home, *arguments, variables=os.environ)
 
 
 async def test_what_was_not_shown_is_listed_retried_and_dropped(home: Path) -> None:
@@ -120,3 +125,9 @@ def test_logs_are_json_and_hold_no_words(logged: io.StringIO) -> None:
     assert [line["logger"] for line in lines] == ["hansard.test_logs"] * 3 + ["nio.test_logs"]
     assert (lines[0]["error"], lines[0]["why"], lines[0]["channel"]) == ("ChannelDown", "refused", "matrix")
     assert "secret" not in logged.getvalue()
+
+
+def test_no_library_of_a_platform_is_loaded_before_it_is_used() -> None:
+    """`hansard gateway` without Telegram does not pay for Telegram: its library is not even imported."""
+    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "set()\n"

@@ -9,21 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from hansard.domain.entries import (
-    Entry,
-    MessageEdited,
-    MessageRetracted,
-    SessionCompacted,
-    TurnEnded,
-    TurnStarted,
-)
 from hansard.domain.settings import Busy, Channels, Resets, Settings
-from hansard.domain.settings_compaction import Compaction
+from hansard.domain.settings_compaction import CompactionSettings
 from hansard.domain.settings_matrix import Matrix
 from hansard.domain.turns import TurnState
 from hansard.engine.compaction import INTERRUPTED
+from hansard.journal.store import Wiring
 from hansard.record.api import Record
-from hansard.record.store import Wiring
+from hansard.record.compaction import SessionCompacted
+from hansard.record.entries import Entry
+from hansard.record.messages.entries import MessageEdited, MessageRetracted
+from hansard.record.turns.entries import TurnEnded, TurnStarted
 from hansard.testing import RECORDING_CAPABILITIES, FakeClock, Platform
 from tests.engine.stage import Gate
 from tests.engine.test_compaction import MANUAL, SETTINGS, SUMMARY, TOPIC, Summing
@@ -37,7 +33,7 @@ LOOK_SECONDS = 0.5
 async def talking(
     home: Path,
     model: Summing,
-    compaction: Compaction,
+    compaction: CompactionSettings,
     busy: Busy = Busy.INTERRUPT,
     clock: FakeClock | None = None,
 ) -> AsyncIterator[tuple[Playing, str]]:

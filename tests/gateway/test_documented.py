@@ -1,4 +1,4 @@
-"""docs/matrix.md, step by step on a real homeserver: what it says to write, run and see is so."""
+"""docs/run/matrix.md, step by step on a real homeserver: what it says to write, run and see is so."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import pytest
 from hansard.record.api import Record
 from tests.channels.people import Peer, new_account, peer
 from tests.channels.synapse import Synapse
-from tests.gateway.matrix_stage import PROGRAM, ROOT, Bot, Talk, check_rooms, joined, rest, running
+from tests.gateway.matrix_stage import ROOT, Bot, Talk, check_rooms, joined, rest, running, start
 from tests.gateway.stage import WAIT_SECONDS_MAX, write_script
+from tests.shown.program import run_forked
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("gateway-synapse")]
 
-PAGE = (ROOT / "docs" / "matrix.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "run" / "matrix.md").read_text(encoding="utf-8")
 BLOCKS: list[str] = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 FIRST, PEOPLE = BLOCKS
 SECTION = "[channels.matrix]\n"
@@ -46,15 +47,7 @@ def write_documented(bot: Bot, settings: str, person: Peer, script: Path) -> Non
 async def hansard(bot: Bot, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command as a person does, without the password."""
     environment = {name: value for name, value in bot.environment.items() if name != "HANSARD_MATRIX_PASSWORD"}
-    return await asyncio.to_thread(
-        subprocess.run,
-        [*PROGRAM, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return await asyncio.to_thread(run_forked, *arguments, variables=environment)
 
 
 async def answered(person: Peer, bot: Bot, room_id: str, text: str) -> str:
@@ -79,7 +72,7 @@ async def test_from_nothing_to_a_talking_bot(synapse: Synapse, tmp_path: Path, *
     async with peer(synapse, tmp_path) as person:
         write_documented(bot, documented(with_people), person, write_script(tmp_path / "script"))
         assert (await hansard(bot, "config", "check")).stdout == "ok\n"
-        async with running(bot):
+        async with running(bot, start):
             status = (await hansard(bot, "gateway", "status")).stdout
             assert re.fullmatch(rf"ok: process \d+, since \S+\n  matrix {bot.account.user_id}: connected\n", status)
             room_id = await person.open_room(bot.account.user_id, encrypted=True)

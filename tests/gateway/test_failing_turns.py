@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hansard.app.health import TurnsHealth, ask_health
-from hansard.app.logs import JsonFormatter
 from hansard.cli.gateway import show
 from hansard.domain.settings import Channels, Settings, TurnLimits
 from hansard.domain.settings_matrix import Matrix
+from hansard.gateway.health import TurnsHealth, ask_health
+from hansard.gateway.logs import JsonFormatter
 from hansard.testing import Platform
 from tests.gateway.exposition import parse
 from tests.gateway.stage import AGENT, ANN, Playing, make_settings, playing

@@ -44,6 +44,7 @@ def decrypted(data: bytes, keys: dict[str, object]) -> bytes:
 
 
 @pytest.mark.loss("E4")
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
 async def test_files_of_an_answer(synapse: Synapse, home: Path, tmp_path: Path, *, encrypted: bool) -> None:
     """Words, then each file, byte for byte; sent again under its key nothing is shown twice; the audit is content."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.messages import File, Role
-from hansard.domain.requests import Request, Rules, UserSaid
+from hansard.domain.requests import ModelRules, Request, UserSaid
 from hansard.domain.settings_voice import Transcription
 from hansard.models.transcription import OpenAITranscriber
 from hansard.ports.channel import RemoteFile
@@ -18,11 +18,11 @@ from hansard.testing import RECORDING_CAPABILITIES, Platform
 from tests.engine.stage import PlayedModel
 from tests.gateway.stage import AGENT, ANN, BOB, Playing, app_with, gateway_on, make_settings
 from tests.providers.audio import ears
-from tests.tools.mcp_server import PICTURE
+from tests.tools.samples import PICTURE
 
 SOUND = b"OggS" + bytes(range(200))
-SEES = Rules(images_max=5, image_bytes_max=100_000)
-BLIND = Rules()
+SEES = ModelRules(images_max=5, image_bytes_max=100_000)
+BLIND = ModelRules()
 
 
 @asynccontextmanager
@@ -59,7 +59,7 @@ def last(request: Request) -> UserSaid:
 
 @pytest.mark.loss("F20", "N4", "J9")
 @pytest.mark.parametrize("rules", [SEES, BLIND], ids=["sees", "blind"])
-async def test_pictures_and_tables(home: Path, rules: Rules) -> None:
+async def test_pictures_and_tables(home: Path, rules: ModelRules) -> None:
     """A model that can see is shown a picture's own bytes; one that cannot is told its name; a table is named."""
     model = PlayedModel(["I looked."], rules=rules)
     async with chatting(home, model) as (play, chat):

@@ -6,13 +6,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
-from hansard.domain.entries import MessageDelivered
 from hansard.domain.messages import Message, Role
 from hansard.domain.settings import Settings
 from hansard.intake.speak import speak
 from hansard.record.api import Record
+from hansard.record.deliveries import MessageDelivered
 from hansard.testing.platform import Fault, FaultKind
 from tests.gateway.phones import BOBS_PHONE, BOT, PHONE, Both, both_allowed, both_served
 from tests.gateway.stage import AGENT, ANN, BOB, entries_of, write_script
@@ -199,17 +198,18 @@ async def test_a_long_word_is_a_reminder_elsewhere(home: Path, settings: Setting
         assert said[-1] == long
 
 
-async def test_each_chat_is_told_in_its_own_language(home: Path, settings: Settings) -> None:
-    """The room speaks German and the telephone English: what was said elsewhere is introduced accordingly."""
-    channels = replace(settings.channels, matrix=replace(settings.channels.matrix, notices="de"))
+async def test_what_was_said_elsewhere_is_introduced_in_own_words(home: Path, settings: Settings) -> None:
+    """The wording of notices.toml counts in every chat, whichever process records what was said."""
+    home.mkdir(mode=0o700)
+    (home / "notices.toml").write_text('said_elsewhere = "Heard on {where}:"\n')
     both = Both()
-    async with both_served(home, replace(settings, channels=channels), both) as record:
+    async with both_served(home, settings, both) as record:
         await carried(record, both)
-        both.say(both.phone, "eins")
-        both.say(both.room, "zwei")
+        both.say(both.phone, "one")
+        both.say(both.room, "two")
         await both.settled(record)
-        assert "Auf Telegram hast du gesagt:\n> eins" in both.texts(both.room)
-        assert "You said on Matrix:\n> zwei" in both.texts(both.phone)
+        assert "Heard on Telegram:\n> one" in both.texts(both.room)
+        assert "Heard on Matrix:\n> two" in both.texts(both.phone)
 
 
 async def test_many_messages_at_once_are_shown_in_order(home: Path, settings: Settings) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app.gateway import Gateway
-from hansard.app.health import ask_health
 from hansard.app.wiring import open_app
 from hansard.domain.settings import Busy
 from hansard.errors import GatewayRuns
+from hansard.gateway.health import ask_health
+from hansard.gateway.process import Gateway
 from hansard.testing import Platform, RecordingChannel
 from tests.gateway.stage import AGENT, ANN, BOB, TIMING, make_settings, playing, write_script
 

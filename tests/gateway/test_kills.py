@@ -14,14 +14,14 @@ import pytest
 
 from hansard.delivery.audit import audit_chat
 from hansard.domain.messages import Role
-from hansard.domain.notices import language
+from hansard.domain.notices import ENGLISH
 from hansard.record.api import Record
 from hansard.testing import Platform, RecordingChannel
 from tests.counts import times
 from tests.gateway.socket_platform import served_platform
 from tests.gateway.stage import AGENT, ANN, BOB, settled, until, write_script
 
-KILLS = times(test=3, long=5, prove=100)
+KILLS = times(test=2, long=5, prove=100)
 ROOMS = 3
 
 
@@ -62,7 +62,7 @@ async def check(home: Path, platform: Platform, chats: list[str], sent: list[str
             said += [message.text for message in words if message.role is Role.USER]
             answers += [message.text for message in words if message.role is Role.ASSISTANT]
             told = [message.text for message in transcript if message.role is Role.NOTICE]
-            is_cut = words[-1].role is Role.ASSISTANT or told[-1:] == [language("en").recovered]
+            is_cut = words[-1].role is Role.ASSISTANT or told[-1:] == [ENGLISH.recovered]
             assert is_cut, f"{words[-1].text} in {session.id} was never answered"
         assert sorted(said) == sorted(sent)
         for text in sent:

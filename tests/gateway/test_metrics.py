@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from hansard import Record, __version__
-from hansard.app.health import ChannelHealth, Health, read_status
-from hansard.app.metrics import Readings, metrics_text
 from hansard.domain.deliveries import DeliveryState
-from hansard.record.latency import BOUNDS_SECONDS, Latency
+from hansard.gateway.health import ChannelHealth, Health, Readings, metrics_text, read_status
+from hansard.journal.latency import BOUNDS_SECONDS, Latency
 from hansard.testing import Platform
 from tests.gateway.exposition import Family, parse
 from tests.gateway.stage import AGENT, ANN, make_settings, playing, write_script

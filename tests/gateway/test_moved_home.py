@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app.gateway import Gateway
 from hansard.app.wiring import open_app
 from hansard.errors import GatewayRuns
-from hansard.record.locks import TryLock
+from hansard.gateway.process import Gateway
+from hansard.journal.locks import TryLock
 from hansard.testing import Platform, RecordingChannel
 from tests.gateway.care import write_config
 from tests.gateway.stage import AGENT, ANN, TIMING, make_settings, until, write_script
@@ -54,7 +54,7 @@ async def test_who_lost_the_account_to_another_gateway_answers_no_more(
             lock_path.unlink()
             (home / "state.db").unlink()
         other = TryLock(lock_path)
-        assert other.take()
+        assert other.take_lock()
         platform.say(chat, ANN, "second")
         await asyncio.wait({task})
         with pytest.raises(GatewayRuns, match=AGENT):

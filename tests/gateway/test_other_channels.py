@@ -1,4 +1,4 @@
-"""A channel of an installed package in the gateway, as docs/channels.md has it: from its metadata to an answer."""
+"""A channel of an installed package in the gateway, as docs/build/channels.md has it, from metadata to an answer."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from pathlib import Path
 import pytest
 
 from hansard.app.channels import GROUP, open_other
-from hansard.app.health import ask_health
 from hansard.domain.settings_other import OtherChannel
 from hansard.errors import ConfigInvalid
+from hansard.gateway.health import ask_health
 from hansard.record.api import Record
 from tests.gateway.stage import WAIT_SECONDS_MAX, write_script
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "folder_channel.py"
-PACKAGE, SETTINGS = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "channels.md").read_text(), re.DOTALL)
+PACKAGE, SETTINGS = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "build" / "channels.md").read_text(), re.DOTALL)
 PROGRAM = (sys.executable, "-c", "from hansard.cli.main import main; main()")
 
 

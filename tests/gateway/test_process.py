@@ -16,11 +16,11 @@ import apsw
 import pytest
 from click.testing import CliRunner, Result
 
-from hansard.app.health import ask_health
 from hansard.cli.main import cli
 from hansard.errors import RecordTooNew
+from hansard.gateway.health import ask_health
 from hansard.record.api import Record
-from hansard.record.sqlite.migrate import SCHEMA_VERSION
+from hansard.record.schema import SCHEMA
 from tests.gateway.care import write_config
 from tests.gateway.exposition import parse
 from tests.gateway.stage import until, write_script
@@ -64,7 +64,7 @@ def migrate_further(home: Path) -> None:
     """Do what a newer Hansard does that changed nothing but its number."""
     connection = apsw.Connection(str(home / "state.db"))
     connection.set_busy_timeout(10_000)
-    connection.pragma("user_version", SCHEMA_VERSION + 1)
+    connection.pragma("user_version", SCHEMA.version + 1)
     connection.close()
 
 
@@ -116,7 +116,7 @@ async def test_a_newer_hansard_ends_an_old_gateway(home: Path, tmp_path: Path) -
         assert process.stderr is not None
         said = process.stderr.read()
         assert '"event":"the record was migrated"' in said
-        version = SCHEMA_VERSION + 1
+        version = SCHEMA.version + 1
         told = (
             f"hansard: state.db was migrated to schema version {version} by a newer Hansard; this one must be restarted"
         )

@@ -10,14 +10,14 @@ import pytest
 from hansard.domain.sessions import Link
 from hansard.domain.settings import Busy, Channels, Resets, Settings, TurnLimits
 from hansard.domain.settings_matrix import Matrix
+from hansard.journal.store import Wiring
 from hansard.record.api import Record
-from hansard.record.store import Wiring
 from hansard.testing import RECORDING_CAPABILITIES, FakeClock, Platform
 from tests.counts import times
 from tests.gateway.stage import AGENT, ANN, Playing, app_with, gateway_on
 from tests.gateway.witness import SLOW, TAG, Witness, tags_of
 
-CHATS = times(test=240, long=1000, prove=1000)
+CHATS = times(test=80, long=1000, prove=1000)
 RESET_EACH = CHATS // 10
 """Chats that are reset in each of the ways."""
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from hansard.domain import entries as e
 from hansard.domain.messages import Role
-from hansard.domain.notices import language
+from hansard.domain.notices import ENGLISH
 from hansard.record.api import Record
+from hansard.record.messages.entries import MessageAdded, MessageOpened
+from hansard.record.turns.entries import TurnEnded
 from tests.channels.people import Peer, new_account, peer
 from tests.channels.synapse import Synapse
 from tests.counts import times
@@ -32,10 +33,10 @@ from tests.gateway.matrix_stage import (
 )
 from tests.gateway.stage import entries_of, write_script
 
-REPLAYS = times(test=4, long=10, prove=50)
-PEOPLE = times(test=4, long=10, prove=10)
+REPLAYS = times(test=3, long=10, prove=50)
+PEOPLE = times(test=3, long=10, prove=10)
 """Who play the report at the same time, each in a room of their own; every second room is encrypted."""
-KILLS = times(test=4, long=10, prove=100)
+KILLS = times(test=3, long=10, prove=100)
 
 pytestmark = pytest.mark.slow
 
@@ -59,13 +60,13 @@ async def was_streaming(record: Record, talk: Talk) -> bool:
     kinds = [
         type(entry.body)
         for entry in await entries_of(record, route.session_id)
-        if isinstance(entry.body, e.MessageOpened | e.TurnEnded)
-        or (isinstance(entry.body, e.MessageAdded) and entry.body.event_id == talk.sent[1])
+        if isinstance(entry.body, MessageOpened | TurnEnded)
+        or (isinstance(entry.body, MessageAdded) and entry.body.event_id == talk.sent[1])
     ]
-    return kinds[:2] == [e.MessageOpened, e.MessageAdded]
+    return kinds[:2] == [MessageOpened, MessageAdded]
 
 
-@pytest.mark.drawn(3, "synapse")
+@pytest.mark.drawn(2, "synapse")
 @pytest.mark.loss("F1", "F5", "A6", "A7", "E7", "I1")
 @pytest.mark.timeout(900)
 async def test_three_rapid_messages_while_a_reply_streams(synapse: Synapse, tmp_path: Path) -> None:
@@ -103,14 +104,14 @@ async def check_answers(bot: Bot, talks: list[Talk]) -> None:
                 if message.role is Role.USER:
                     whole = f"{message.text} is what you said, and I say so."
                     assert sum(answer.endswith(whole) for answer in answers) <= 1, message.text
-            lost = language("en").recovered
+            lost = ENGLISH.recovered
             told = [message for message in messages if message.role is not Role.NOTICE or message.text == lost]
             assert told[-1].role is not Role.USER, told[-1].text
         report = await record.verify()
         assert report.ok, report.findings
 
 
-@pytest.mark.drawn(3, "synapse")
+@pytest.mark.drawn(2, "synapse")
 @pytest.mark.loss("A1", "A13", "E5", "F8", "F11", "F15", "F16", "H3")
 @pytest.mark.timeout(1800)
 async def test_kills_at_random_moments(synapse: Synapse, tmp_path: Path, seed: int) -> None:

@@ -11,17 +11,17 @@ from typing import NamedTuple
 
 import pytest
 
-from hansard.app.gateway import Gateway
 from hansard.app.wiring import open_app
 from hansard.delivery.audit import audit_chat
-from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked
 from hansard.domain.messages import Role, ToolOutcome, ToolResult
 from hansard.domain.settings import Channels, Settings
 from hansard.domain.settings_agent import Tools
 from hansard.domain.settings_matrix import Matrix
 from hansard.domain.turns import TurnState
 from hansard.engine.runner import Runner
+from hansard.gateway.process import Gateway
 from hansard.record.api import Record
+from hansard.record.questions import QuestionAnswered, QuestionAsked
 from tests.channels.people import Peer, channel_of, new_account, peer
 from tests.channels.synapse import SERVER_NAME, Synapse
 from tests.gateway.matrix_stage import Bot, Offspring, joined, kill, read_timeline, rest, running, write_config
@@ -139,6 +139,7 @@ async def room_of_two(synapse: Synapse, home: Path, folder: Path, *, encrypted: 
 
 
 @pytest.mark.loss("A12", "C4", "J5")
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
 async def test_a_question_in_a_room(synapse: Synapse, home: Path, tmp_path: Path, *, encrypted: bool) -> None:
     """The other member's yes counts for nothing; the asker's runs the call, her no does not, nor does her silence.
@@ -146,7 +147,7 @@ async def test_a_question_in_a_room(synapse: Synapse, home: Path, tmp_path: Path
     `/stop` ends the wait. Questions are notices, recorded before anybody sees them; every answer says whose it is.
     """
     async with room_of_two(synapse, home, tmp_path, encrypted=encrypted) as room:
-        memory = room.record.books.memory
+        memory = room.record.memory
         await room.ask(0)
         await room.bob.say(room.room_id, f"{room.agent}: /yes {await room.code()}")
         await room.sees(room.bob, "No question with that code waits for your answer here.")
@@ -178,7 +179,7 @@ async def test_reactions_and_replies(synapse: Synapse, home: Path, tmp_path: Pat
     Clients send reactions in the clear, so in an encrypted room they could be the homeserver's: there none counts.
     """
     async with room_of_two(synapse, home, tmp_path, encrypted=encrypted) as room:
-        memory = room.record.books.memory
+        memory = room.record.memory
         await room.ask(0)
         await room.react(room.bob, "👍")
         reply = {"m.relates_to": {"m.in_reply_to": {"event_id": await room.post()}}}
@@ -250,7 +251,7 @@ async def test_a_kill_while_it_waits(synapse: Synapse, tmp_path: Path) -> None:
             await ann.hears(room_id, bot.account.user_id, "is over.")
             await rest(bot)
     async with Record.open(bot.home) as record:
-        assert await record.books.memory.list() == []
+        assert await record.memory.list() == []
         (session,) = await record.sessions(source="matrix")
         first, *others = [turn.state for turn in await record.turns(session.id)]
         assert first is TurnState.LOST

@@ -93,7 +93,7 @@ async def check_record(record: Record, session_id: str) -> None:
     assert report.ok, report.findings
 
 
-@pytest.mark.drawn(3, "synapse")
+@pytest.mark.drawn(2, "synapse")
 @pytest.mark.loss("A1", "E5", "F11", "F15", "H1", "H3", "J1", "J2")
 async def test_from_telegram_to_the_terminal_to_matrix_and_back(synapse: Synapse, tmp_path: Path) -> None:
     """Linked by a code, carried over four hops with kills in between: one session, whole, and shown where it leads.

@@ -13,17 +13,17 @@ from typing import NamedTuple
 
 import pytest
 
-from hansard.app.gateway import Gateway
 from hansard.app.wiring import App
 from hansard.channels.matrix import MatrixChannel
 from hansard.delivery.audit import audit_chat
-from hansard.domain import entries as e
 from hansard.domain.requests import AssistantSaid, Request, UserSaid
 from hansard.domain.sessions import Link
 from hansard.domain.settings import Busy, Channels, Resets, Settings, TurnLimits
 from hansard.domain.settings_matrix import Matrix
+from hansard.gateway.process import Gateway
+from hansard.journal.store import Wiring
 from hansard.record.api import Record
-from hansard.record.store import Wiring
+from hansard.record.sessions import SessionCreated
 from hansard.testing import FakeClock
 from tests.channels.people import Peer, channel_of, new_account, peer
 from tests.channels.synapse import SERVER_NAME, Synapse
@@ -142,7 +142,7 @@ async def open_rooms(scene: Scene) -> list[Room]:
     return [Room(number, room_id, {}) for number, room_id in enumerate(found)]
 
 
-@pytest.mark.drawn(3, "synapse")
+@pytest.mark.drawn(2, "synapse")
 @pytest.mark.loss("H1", "H2", "H7", "H8", "H10")
 async def test_all_resets_during_turns_and_between_them(synapse: Synapse, home: Path, tmp_path: Path) -> None:
     """Ten rooms are reset by `/new`, a pause and an hour of the day, half of them while an answer streams.
@@ -197,7 +197,7 @@ async def check_sessions(record: Record, rooms: list[Room]) -> Counter[str]:
         assert texts == rooms[number].said[place]
         names[session.id] = (number, place)
         created = (await record.read_entries(session.id))[0].body
-        assert isinstance(created, e.SessionCreated)
+        assert isinstance(created, SessionCreated)
         reasons[created.reason] += 1
         if session.parent is not None:
             assert session.parent.link is Link.RESET

@@ -16,7 +16,7 @@ from tests.gateway.stage import write_script
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.drawn(3, "synapse")
+@pytest.mark.drawn(2, "synapse")
 async def test_a_chat_that_changes(synapse: Synapse, tmp_path: Path) -> None:
     """An invited third person is told of, bare commands are answered, and a replaced chat goes on in the new room."""
     bot = Bot(new_account(synapse, "agent"), tmp_path / "home", synapse.url)

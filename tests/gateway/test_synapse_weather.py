@@ -26,6 +26,7 @@ from tests.gateway.matrix_stage import (
     read_timeline,
     rest,
     running,
+    start,
     until_healthy,
     write_config,
 )
@@ -114,7 +115,7 @@ async def weather(synapse: Synapse, tmp_path_factory: pytest.TempPathFactory) ->
         async with Proxy(synapse.port) as proxy, peer(synapse, folder) as person:
             bot = Bot(new_account(synapse, "agent"), folder / "home", proxy.url, additions)
             write_config(bot, script)
-            async with running(bot) as process:
+            async with running(bot, start) as process:
                 talks = [
                     Talk(person, await person.open_room(bot.account.user_id, encrypted=is_encrypted), [])
                     for is_encrypted in (False, True)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hansard.journal.store import Wiring
 from hansard.record.api import Record
-from hansard.record.store import Wiring
 from hansard.testing import FakeClock, Platform
 from tests.gateway.stage import AGENT, ANN, make_settings, playing, write_script
 from tests.record.helpers_process import fill_disk, small_disk

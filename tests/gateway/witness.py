@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 
-from hansard.domain.requests import Delta, Finished, ModelEvent, Request, Rules, UserSaid
+from hansard.domain.requests import Delta, Finished, ModelEvent, ModelRules, Request, UserSaid
 
 TAG = re.compile(r"chat(\d+) session(\d+)")
 SLOW = "slowly"
@@ -17,7 +17,7 @@ class Witness:
 
     name = "witness"
     uses_tools = False
-    rules = Rules()
+    rules = ModelRules()
 
     def __init__(self) -> None:
         """Nothing was asked yet."""

@@ -7,9 +7,9 @@ import signal
 import sys
 from pathlib import Path
 
-from hansard.app.gateway import Gateway
-from hansard.app.logs import log_as_json
 from hansard.app.wiring import open_app
+from hansard.gateway.logs import log_as_json
+from hansard.gateway.process import Gateway
 from hansard.testing import RecordingChannel
 from tests.gateway.socket_platform import SocketPlatform
 from tests.gateway.stage import AGENT, TIMING, make_settings

@@ -6,8 +6,8 @@ import asyncio
 import signal
 from pathlib import Path
 
-from hansard.app.gateway import Gateway
 from hansard.app.wiring import open_app
+from hansard.gateway.process import Gateway
 from tests.gateway.phones import both_allowed, channels_on
 from tests.gateway.socket_platform import SocketPlatform
 from tests.gateway.stage import TIMING

@@ -6,10 +6,10 @@ import asyncio
 import sys
 from pathlib import Path
 
-from hansard.intake.receive import Intake
+from hansard.intake.receive import ChannelIntake
+from hansard.journal.store import Wiring
 from hansard.ports.channel import Batch, Event, EventKind
 from hansard.record.api import Record
-from hansard.record.store import Wiring
 from hansard.testing.crash import CrashPoint
 from tests.intake.town import ANN, HOME_OF_ANN, Doorman, settings_of
 
@@ -36,7 +36,7 @@ BATCH = Batch(
 async def main(home: Path, reach: CrashPoint) -> None:
     """Take the batch; whoever survives it says so."""
     async with Record.open(home, wiring=Wiring(reach=reach)) as record:
-        await Intake(record, Doorman(), settings_of()).take(BATCH)
+        await ChannelIntake(record, Doorman(), settings_of()).take_batch(BATCH)
     sys.stdout.write("survived")
 
 

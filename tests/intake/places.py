@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from hansard.domain.listed import terminal_owner
+from hansard.delivery.gate import may_follow
+from hansard.domain.listed import People, terminal_owner
 from hansard.domain.messages import Message, Role
 from hansard.domain.settings import Channels, Person, Settings
 from hansard.domain.settings_channels import Telegram
@@ -17,11 +18,11 @@ from hansard.domain.settings_matrix import Matrix
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
 from hansard.intake.commands import parse, run_command
-from hansard.intake.handlers import Scene
-from hansard.intake.receive import Intake
+from hansard.intake.handlers import CommandScene
+from hansard.intake.receive import ChannelIntake
+from hansard.journal.store import Wiring
 from hansard.ports.channel import Batch, Capabilities, Event, EventKind
 from hansard.record.api import Record
-from hansard.record.store import Wiring
 from hansard.testing.clock import FakeClock
 from hansard.tools.session_search import SessionSearch
 from tests.engine.stage import QUICK, WAIT_SECONDS_MAX, PlayedModel, fixed
@@ -48,9 +49,13 @@ class Caller(Doorman):
         self.name = name
         self.account = account
         self.crowded: set[str] = set()
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None
+        """What happens while the platform is asked who is there."""
 
     async def is_direct(self, chat: str) -> bool:
         """Return what the test says."""
+        if self.meanwhile is not None:
+            await self.meanwhile()
         return chat not in self.crowded
 
 
@@ -80,9 +85,14 @@ class Places:
         """Intakes as a restart makes them."""
         self.settings = settings
         self.intakes = {
-            name: Intake(self.record, channel, settings, None, lambda _, error: self.errors.append(error))
+            name: ChannelIntake(self.record, channel, settings, None, lambda _, error: self.errors.append(error))
             for name, channel in self.channels.items()
         }
+
+    async def may_follow(self, session_id: str, chat: str) -> bool:
+        """Whether a chat is shown, now, what is said elsewhere in a session."""
+        channel = self.channels[chat.partition(":")[0]]
+        return await may_follow(self.record, channel, People(self.settings, channel.name), session_id, chat)
 
     def event(self, text: str, chat: str, **fields: Any) -> Event:  # noqa: ANN401
         """Somebody says something in their chat, or in the room."""
@@ -101,7 +111,7 @@ class Places:
         """An event comes in, and is answered; return the session that its chat is in then."""
         intake = self.intakes[event.chat.partition(":")[0]]
         async with asyncio.timeout(WAIT_SECONDS_MAX):
-            for wake in await intake.take(Batch(cursor=f"after {event.id}", events=(event,))):
+            for wake in await intake.take_batch(Batch(cursor=f"after {event.id}", events=(event,))):
                 self.runner.wake(wake.session_id, wake.turn_id)
                 await self.runner.settled(wake.session_id)
         route = await self.record.route(event.chat)
@@ -126,7 +136,7 @@ class Places:
             self.terminal = (await self.record.create_session(source="cli", owner=owner)).id
         parsed = parse(text)
         assert parsed is not None
-        outcome = await run_command(Scene(self.record, self.terminal, owner), text, parsed)
+        outcome = await run_command(CommandScene(self.record, self.terminal, owner), text, parsed)
         self.terminal = outcome.session_id
         return outcome.text
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from hansard.domain.messages import Message
 from hansard.domain.settings import Busy
 from hansard.intake.commands import parse, run_command
-from hansard.intake.handlers import Outcome, Scene
+from hansard.intake.handlers import CommandReply, CommandScene
 from hansard.intake.speak import busy_of
 from hansard.ports.model import Model
 from hansard.record.api import Record
@@ -22,7 +22,7 @@ class Person:
     def __init__(self, on: Stage, owner: str = "person:admin") -> None:
         """Begin in the stage's session."""
         self.on = on
-        self.scene = Scene(on.record, on.session_id, owner=owner, source="test", model="played")
+        self.scene = CommandScene(on.record, on.session_id, owner=owner, source="test", model="played")
 
     @property
     def record(self) -> Record:
@@ -44,7 +44,7 @@ class Person:
         self.follow(outcome)
         return outcome.text
 
-    def follow(self, outcome: Outcome) -> None:
+    def follow(self, outcome: CommandReply) -> None:
         """Be where a command led, and run what it asks for."""
         self.scene = self.scene._replace(session_id=outcome.session_id, listed=outcome.listed or self.scene.listed)
         self.on.session_id = outcome.session_id

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.access import Grant
-from hansard.domain.entries_agent import QuestionAnswered
 from hansard.domain.messages import Role
 from hansard.domain.questions import NOT_DELIVERED, NOTHING_WAITS, WHICH_OF_TWO
 from hansard.domain.settings import Busy
 from hansard.ports.channel import Event, EventKind
+from hansard.record.questions import QuestionAnswered
 from hansard.testing.tools import Counting
 from tests.engine.stage import PlayedModel, call
 from tests.intake.test_ask_in_chats import ASKS, asked, equip, settled

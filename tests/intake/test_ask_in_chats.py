@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from hansard.domain.entries import Entry
-from hansard.domain.entries_agent import QuestionAsked
 from hansard.domain.messages import Role
-from hansard.domain.permissions import ToolRule, Verdict
+from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import Policy
 from hansard.domain.questions import NO_SUCH_QUESTION, WHICH_IN_ROOM
 from hansard.domain.settings import Busy
 from hansard.engine.runner import Runner
 from hansard.ports.channel import EventKind
+from hansard.record.entries import Entry
+from hansard.record.questions import QuestionAsked
 from hansard.testing.tools import Counting, tools_by_name
 from tests.engine.stage import WAIT_SECONDS_MAX, PlayedModel, call
 from tests.intake.town import ANN, BOB, EVE, HOME_OF_ANN, ROOM, Town, settings_of, town
 
-ASKS = Policy(rules=(ToolRule(do=Verdict.ASK, tool="counting"),))
+ASKS = Policy(rules=(ToolRule(do=CallVerdict.ASK, tool="counting"),))
 
 
 def equip(here: Town, tool: Counting, policy: Policy = ASKS) -> None:
@@ -122,8 +122,8 @@ async def test_rules_for_people_and_rooms_hold_in_chats(home: Path) -> None:
     tool = Counting()
     policy = Policy(
         rules=(
-            ToolRule(do=Verdict.ALLOW, tool="counting", person=ANN, room="!room:*"),
-            ToolRule(do=Verdict.DENY, tool="counting"),
+            ToolRule(do=CallVerdict.ALLOW, tool="counting", person=ANN, room="!room:*"),
+            ToolRule(do=CallVerdict.DENY, tool="counting"),
         )
     )
     model = PlayedModel(

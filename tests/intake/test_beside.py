@@ -30,7 +30,7 @@ async def test_a_job_that_fails_is_tried_again_and_others_go_on() -> None:
         list_due, perform, name=str, together_max=2, report=lambda name, error: reports.append(f"{name} {error!r}")
     )
     async with asyncio.timeout(60):
-        await beside.settle()
+        await beside.finish_jobs()
     assert (tries, open_jobs) == (["one", "two", "one"], [])
     assert reports == ["one ValueError('one')"]
 
@@ -95,7 +95,7 @@ async def test_a_job_that_ends_while_the_open_ones_are_listed_is_done_once() -> 
     loop = asyncio.create_task(beside.run())
     await until(lambda: bool(done))
     async with asyncio.timeout(60):
-        await beside.settle()
+        await beside.finish_jobs()
     loop.cancel()
     await asyncio.gather(loop, return_exceptions=True)
     assert done == ["one"]

@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.access import Standing
-from hansard.domain.arrivals import Arrival, Manner, Rules
+from hansard.domain.arrivals import Arrival, ArrivalKind, IntakeRules
 from hansard.domain.chats import message_id_of
 from hansard.domain.listed import terminal_owner
 from hansard.domain.messages import Message, Role
-from hansard.domain.notices import language
+from hansard.domain.notices import ENGLISH
 from hansard.domain.requests import UserSaid
 from hansard.domain.sessions import SessionState
 from hansard.domain.settings import LeftSessions
 from hansard.intake.commands import COMMANDS, REPEATABLE
-from hansard.intake.notices import words_of
 from hansard.ports.channel import Batch
 from tests.intake.town import AGENT, ANN, BOB, HOME_OF_ANN, ROOM, Person, Town, settings_of, town
 
@@ -291,13 +290,13 @@ async def test_a_command_that_was_begun_and_cut(home: Path, text: str) -> None:
             identity=ANN,
             standing=Standing.LISTED,
             message=Message.make(Role.NOTICE, text, id=message_id_of("matrix", AGENT, event.id), author=ANN),
-            manner=Manner.COMMAND,
+            manner=ArrivalKind.COMMAND,
         )
-        await here.record.inbox.receive(begun, Rules(words_of(language("en"))))
+        await here.record.inbox.receive(begun, IntakeRules())
     async with town(home) as here:
         await here.take(event)
         (reply,) = await replies(here, await here.session())
-        assert (reply == language("en").interrupted) == (name not in REPEATABLE)
+        assert (reply == ENGLISH.interrupted) == (name not in REPEATABLE)
         assert await here.words() == ["one", "ok"]
         await here.check()
 
@@ -310,7 +309,7 @@ def test_what_may_be_repeated_exists() -> None:
 async def test_the_last_command_of_a_batch_moves_the_cursor_with_its_reply(home: Path) -> None:
     """Until the reply is there the cursor is not: a crash in between brings the command again."""
     async with town(home) as here:
-        await here.intake.take(Batch(cursor="c1", events=(here.event("one"), here.event("/status"))))
+        await here.intake.take_batch(Batch(cursor="c1", events=(here.event("one"), here.event("/status"))))
         lines = (home / "home.jsonl").read_text().splitlines()
         assert await here.cursor() == "c1"
         assert '"cursor.moved"' in lines[-1]

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.messages import File
-from hansard.domain.notices import language
+from hansard.domain.notices import ENGLISH
 from hansard.errors import ChannelDown, NotFound, PostRefused, TooLarge
-from hansard.intake.notices import not_kept
-from hansard.intake.receive import Intake
+from hansard.intake.receive import ChannelIntake
 from hansard.ports.channel import Batch, RemoteFile
 from tests.intake.town import settings_of, town
 
@@ -56,7 +55,7 @@ async def test_a_file_that_cannot_be_kept_is_named_and_told(
         assert len(await here.say("", files=(photo(size_bytes=size),))) == 1
         (message,) = await here.messages()
         assert message.parts == (File(blob="", name="photo.png", media_type="image/png", size_bytes=size),)
-        assert await here.notices() == [not_kept(language("en"), "photo.png", why)]
+        assert await here.notices() == [ENGLISH.tell_file_not_kept("photo.png", why)]
         await here.check()
 
 
@@ -78,9 +77,9 @@ async def test_a_fetch_is_tried_again(home: Path) -> None:
 async def test_a_channel_without_files(home: Path) -> None:
     """A platform that cannot give files: the name is recorded, and the person is told."""
     async with town(home) as here:
-        intake = Intake(here.record, here.channel, here.settings)
-        await intake.take(Batch(cursor="c1", events=(here.event("look", files=(photo(),)),)))
-        assert await here.notices() == [not_kept(language("en"), "photo.png", "this channel cannot fetch files")]
+        intake = ChannelIntake(here.record, here.channel, here.settings)
+        await intake.take_batch(Batch(cursor="c1", events=(here.event("look", files=(photo(),)),)))
+        assert await here.notices() == [ENGLISH.tell_file_not_kept("photo.png", "this channel cannot fetch files")]
 
 
 async def test_files_of_strangers_are_not_fetched(home: Path) -> None:

@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from hansard.domain.ids import log_path
-from hansard.domain.notices import language
+from hansard.domain.notices import ENGLISH
 from hansard.errors import LogUnwritable, RecordUnavailable
-from hansard.intake.receive import UNWRITABLE, Intake
+from hansard.intake.receive import UNWRITABLE, ChannelIntake
 from hansard.ports.channel import Batch
 from hansard.record.api import Record
 from tests.engine.stage import WAIT_SECONDS_MAX
@@ -46,7 +46,7 @@ async def test_killed_in_the_middle_of_a_batch(home: Path, seed: int, point: str
     assert killed.returncode == -signal.SIGKILL or killed.stdout == b"survived", killed.stderr
     async with Record.open(home) as record:
         for _ in range(2):
-            await Intake(record, Doorman(), settings_of()).take(BATCH)
+            await ChannelIntake(record, Doorman(), settings_of()).take_batch(BATCH)
         sessions = {session.id: session for session in await record.sessions()}
         said = {
             session_id: [message.text for message in await record.load_transcript(session_id) if message.role == "user"]
@@ -58,7 +58,7 @@ async def test_killed_in_the_middle_of_a_batch(home: Path, seed: int, point: str
         told = [message.text for message in await record.load_transcript(last.id) if message.role == "notice"]
         made = [["second"], ["second", "third"], ["the first"]]
         # When the fork was cut, nobody knows whether it was made, and people were told so.
-        assert sorted(said.values()) in ([made, made[1:]] if language("en").interrupted in told else [made])
+        assert sorted(said.values()) in ([made, made[1:]] if ENGLISH.interrupted in told else [made])
         assert said[last.id] == ["second", "third"]
         assert [session.title for session in sessions.values() if said[session.id] == ["the first"]] == ["Trip"]
         assert await record.cursor("matrix", Doorman.account) == "c1"
@@ -77,9 +77,9 @@ async def test_a_record_that_cannot_be_written_loses_nothing(home: Path) -> None
             errors.append(error)
             reported.set()
 
-        intake = Intake(record, Doorman(), settings_of(), report=report)
+        intake = ChannelIntake(record, Doorman(), settings_of(), report=report)
         with stranger(home / "state.db"):
-            taking = asyncio.create_task(intake.take(BATCH))
+            taking = asyncio.create_task(intake.take_batch(BATCH))
             async with asyncio.timeout(WAIT_SECONDS_MAX):
                 await reported.wait()
             assert not taking.done()
@@ -122,9 +122,9 @@ async def test_a_gap_that_was_cut_is_told_once(home: Path) -> None:
     """What could not be fetched is not in the record: the people of those chats are told, once."""
     async with town(home) as here:
         batch = Batch(cursor="c1", events=(here.event("hello"),), cut=(HOME_OF_ANN, ROOM))
-        await here.intake.take(batch)
-        await here.intake.take(batch)
-        assert [here.told_at_home(chat) for chat in (HOME_OF_ANN, ROOM)] == [[language("en").cut], [language("en").cut]]
-        await here.intake.take(msgspec.structs.replace(batch, cursor="c2", cut=(ROOM,)))
-        assert here.told_at_home(ROOM) == [language("en").cut, language("en").cut]
+        await here.intake.take_batch(batch)
+        await here.intake.take_batch(batch)
+        assert [here.told_at_home(chat) for chat in (HOME_OF_ANN, ROOM)] == [[ENGLISH.cut], [ENGLISH.cut]]
+        await here.intake.take_batch(msgspec.structs.replace(batch, cursor="c2", cut=(ROOM,)))
+        assert here.told_at_home(ROOM) == [ENGLISH.cut, ENGLISH.cut]
         await here.check()

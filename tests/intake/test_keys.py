@@ -19,7 +19,7 @@ import pytest
 from hansard.domain.chats import parse_key
 from hansard.domain.sessions import SessionState
 from hansard.domain.settings import Channels, Person, Settings
-from hansard.domain.settings_channels import Answers, Rooms, Telegram
+from hansard.domain.settings_channels import Answers, RoomSharing, Telegram
 from hansard.domain.settings_matrix import Matrix
 from hansard.ports.channel import Channel, Event
 from hansard.record.api import Record
@@ -99,10 +99,10 @@ PER_PERSON = (
     apart("telegram:chat:-1001:topic:7", TANN, "tann in topic 7", G),
     apart("telegram:chat:-1001:topic:7", TBOB, "tbob in topic 7", G),
 )
-TABLES = {Rooms.SHARED: DIRECT + SHARED, Rooms.PER_PERSON: DIRECT + PER_PERSON}
+TABLES = {RoomSharing.SHARED: DIRECT + SHARED, RoomSharing.PER_PERSON: DIRECT + PER_PERSON}
 
 
-def make_settings(rooms: Rooms, people: dict[str, Person] | None = None) -> Settings:
+def make_settings(rooms: RoomSharing, people: dict[str, Person] | None = None) -> Settings:
     """Everybody may talk."""
     matrix = Matrix(allow=("*:h",), rooms=rooms)
     telegram = Telegram(allow=(TANN, TBOB), rooms=rooms)
@@ -139,7 +139,7 @@ class Places:
 
 
 @asynccontextmanager
-async def places(home: Path, rooms: Rooms = Rooms.SHARED) -> AsyncIterator[Places]:
+async def places(home: Path, rooms: RoomSharing = RoomSharing.SHARED) -> AsyncIterator[Places]:
     """Both platforms on a home."""
     settings = make_settings(rooms)
     async with town(home, settings, clock=FakeClock()) as here:
@@ -163,8 +163,8 @@ def lose_database(home: Path) -> None:
 
 
 @pytest.mark.loss("H3", "H4", "J8")
-@pytest.mark.parametrize("rooms", Rooms)
-async def test_what_is_said_lands_where_the_table_says(home: Path, rooms: Rooms, seed: int) -> None:
+@pytest.mark.parametrize("rooms", RoomSharing)
+async def test_what_is_said_lands_where_the_table_says(home: Path, rooms: RoomSharing, seed: int) -> None:
     """Each mark has a session of its own, of the owner in the table; so it stays over restarts and a lost database."""
     table = TABLES[rooms]
     async with places(home, rooms) as on:
@@ -195,12 +195,12 @@ async def test_another_setting_moves_nothing(home: Path) -> None:
     The key that a setting asks for gets its route when somebody speaks there, and not before.
     """
     async with places(home) as on:
-        shared = await land(on, TABLES[Rooms.SHARED])
-        routes = {said.key: await on.record.route(said.key) for said in TABLES[Rooms.SHARED]}
-    async with places(home, Rooms.PER_PERSON) as on:
+        shared = await land(on, TABLES[RoomSharing.SHARED])
+        routes = {said.key: await on.record.route(said.key) for said in TABLES[RoomSharing.SHARED]}
+    async with places(home, RoomSharing.PER_PERSON) as on:
         assert all([await on.record.route(said.key) is None for said in PER_PERSON])
-        apart = await land(on, TABLES[Rooms.PER_PERSON])
-        assert {said.key: await on.record.route(said.key) for said in TABLES[Rooms.SHARED]} == routes
+        apart = await land(on, TABLES[RoomSharing.PER_PERSON])
+        assert {said.key: await on.record.route(said.key) for said in TABLES[RoomSharing.SHARED]} == routes
         for said in DIRECT:
             assert apart[said.mark] == shared[said.mark]
         own = {apart[said.mark] for said in PER_PERSON}
@@ -209,7 +209,7 @@ async def test_another_setting_moves_nothing(home: Path) -> None:
             session = await on.record.session(shared[said.mark])
             assert (session.state, session.owner) == (SessionState.OPEN, said.owner)
     async with places(home) as on:
-        assert await land(on, TABLES[Rooms.SHARED]) == shared
+        assert await land(on, TABLES[RoomSharing.SHARED]) == shared
         for said in PER_PERSON:
             assert await on.words(apart[said.mark]) == [said.mark]
             assert await on.here.session(said.key) == apart[said.mark]
@@ -222,7 +222,7 @@ async def test_what_all_said_stays_the_rooms(home: Path, said: Row) -> None:
     before = next(each for each in SHARED if each.chat == said.chat)
     async with places(home) as on:
         old = await on.say(before, "what we all said")
-    async with places(home, Rooms.PER_PERSON) as on:
+    async with places(home, RoomSharing.PER_PERSON) as on:
         own = await on.say(said, "only mine")
         assert await on.say(said, f"/resume {old}") == own != old
     async with places(home) as on:
@@ -236,9 +236,9 @@ async def test_a_person_gets_a_name(home: Path) -> None:
     said = DIRECT[0]
     async with places(home) as on:
         before = await on.say(said)
-        on.settings = make_settings(Rooms.SHARED, people={"ann": Person(matrix=(ANN,), terminal=True)})
+        on.settings = make_settings(RoomSharing.SHARED, people={"ann": Person(matrix=(ANN,), terminal=True)})
         assert await on.say(said) == before
-        on.settings = make_settings(Rooms.SHARED)
+        on.settings = make_settings(RoomSharing.SHARED)
         assert await on.say(said) == before
 
 
@@ -248,15 +248,15 @@ def company(mark: str, owner: str, *, direct: bool, person: str = "") -> Row:
 
 
 @pytest.mark.loss("J6")
-@pytest.mark.parametrize("rooms", Rooms)
-async def test_others_come_into_a_direct_chat(home: Path, rooms: Rooms) -> None:
+@pytest.mark.parametrize("rooms", RoomSharing)
+async def test_others_come_into_a_direct_chat(home: Path, rooms: RoomSharing) -> None:
     """What was said alone with the agent is not gone on with before others, nor what the others said without them.
 
     Where each person has a session, the direct chat's own session goes on as soon as the person is alone again.
     """
     person, room = f"person:matrix:{ANN}", "room:matrix:!a:h"
-    room += f":person:{ANN}" if rooms is Rooms.PER_PERSON else ""
-    inside = company("others", room, direct=False, person=ANN if rooms is Rooms.PER_PERSON else "")
+    room += f":person:{ANN}" if rooms is RoomSharing.PER_PERSON else ""
+    inside = company("others", room, direct=False, person=ANN if rooms is RoomSharing.PER_PERSON else "")
     alone = company("alone", person, direct=True)
     async with places(home, rooms) as on:
         first = await on.say(alone, "a secret")
@@ -267,7 +267,7 @@ async def test_others_come_into_a_direct_chat(home: Path, rooms: Rooms) -> None:
         assert await on.say(inside, "again") == second
         third = await on.say(alone, "alone again")
         assert (await on.record.session(third)).owner == person
-        assert (third == first) is (rooms is Rooms.PER_PERSON)
+        assert (third == first) is (rooms is RoomSharing.PER_PERSON)
         assert await on.words(second) == ["hello all", "again"]
         assert (await on.words(first))[0] == "a secret"
         assert await on.say(alone, f"/resume {first}") == first

@@ -332,7 +332,7 @@ async def test_what_waits_for_followers_is_rebuilt_from_the_logs(home: Path) -> 
     async with places(home) as here:
         again = {(each.chat, each.message_id, each.follows) for each in await here.record.outbox.waiting("telegram")}
         assert again == rows
-        assert await here.intakes["telegram"].may_follow(session_id, PHONE_OF_ANN)
+        assert await here.may_follow(session_id, PHONE_OF_ANN)
         await here.check()
 
 

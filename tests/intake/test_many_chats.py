@@ -12,14 +12,20 @@ import apsw
 import pytest
 
 from hansard.domain.access import Standing
-from hansard.domain.arrivals import Arrival, Manner, Rules
+from hansard.domain.arrivals import Arrival, ArrivalKind, IntakeRules
 from hansard.domain.chats import message_id_of
 from hansard.domain.messages import Message
-from hansard.domain.notices import language
-from hansard.intake.notices import words_of
+from hansard.journal.sqlite.migrate import create_schema
+from hansard.journal.sqlite.queries import SQL as JOURNAL
+from hansard.record.access import ACCESS
 from hansard.record.api import Record
-from hansard.record.sqlite.migrate import create_schema
-from hansard.record.sqlite.queries import SQL
+from hansard.record.intake.events import INTAKE
+from hansard.record.pace import PACE
+from hansard.record.routes import ROUTES
+from hansard.record.schema import SCHEMA
+from hansard.record.sessions import SESSIONS
+from hansard.record.turns.entries import TURNS
+from tests.counts import only_long
 from tests.intake.town import AGENT, ANN, Town, town
 
 MANY = 5_000
@@ -27,20 +33,20 @@ FEW = 10
 ROUNDS = 40
 
 READ_FOR_A_MESSAGE = {
-    "busy_session": SQL.find_busy_session,
-    "intake": SQL.find_intake,
-    "access": SQL.find_access,
-    "held": SQL.find_held,
-    "route": SQL.find_route,
-    "route's age": SQL.find_route_age,
-    "journal": SQL.read_journal,
-    "session": SQL.read_session,
-    "turn": SQL.find_turn_in_state,
-    "last turn": SQL.last_fence,
-    "cursor": SQL.find_cursor,
-    "code": SQL.find_access_by_code,
-    "pace": SQL.find_pace,
-    "event in an entry": SQL.entry_by_key,
+    "busy_session": ROUTES.queries.find_busy_session,
+    "intake": INTAKE.queries.find_intake,
+    "access": ACCESS.queries.find_access,
+    "held": INTAKE.queries.find_held,
+    "route": ROUTES.queries.find_route,
+    "route's age": ROUTES.queries.find_route_age,
+    "journal": JOURNAL.read_journal,
+    "session": SESSIONS.queries.read_session,
+    "turn": TURNS.queries.find_turn_in_state,
+    "last turn": TURNS.queries.last_fence,
+    "cursor": INTAKE.queries.find_cursor,
+    "code": ACCESS.queries.find_access_by_code,
+    "pace": PACE.queries.find_pace,
+    "event in an entry": JOURNAL.entry_by_key,
 }
 
 
@@ -64,9 +70,9 @@ async def fill(record: Record, count: int) -> None:
             identity=ANN,
             standing=Standing.LISTED,
             message=Message.user("hello", id=message_id_of("matrix", AGENT, event_id), author=ANN, chat=chat(number)),
-            manner=Manner.OBSERVED,
+            manner=ArrivalKind.OBSERVED,
         )
-        await record.inbox.receive(arrival, Rules(words_of(language("en"))))
+        await record.inbox.receive(arrival, IntakeRules())
 
     for start in range(0, count, 500):
         await asyncio.gather(*(first(number) for number in range(start, min(start + 500, count))))
@@ -83,6 +89,7 @@ async def seconds_a_message(here: Town, count: int) -> float:
     return statistics.median(taken)
 
 
+@only_long
 @pytest.mark.slow
 async def test_five_thousand_chats(tmp_path: Path) -> None:
     """A message costs with many chats about the processor time that it costs with few."""
@@ -97,7 +104,7 @@ async def test_five_thousand_chats(tmp_path: Path) -> None:
 def test_no_query_looks_at_every_chat(name: str) -> None:
     """Each query that a message needs finds its rows by a key or an index."""
     database = apsw.Connection(":memory:")
-    create_schema(database)
+    create_schema(database, SCHEMA)
     query = READ_FOR_A_MESSAGE[name]
     plan = database.execute(f"EXPLAIN QUERY PLAN {query}", (None,) * query.count("?")).fetchall()
     assert [row[3] for row in plan if re.match(r"SCAN(?! CONSTANT)", str(row[3]))] == []

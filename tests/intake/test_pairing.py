@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.access import Grant, read_code
-from hansard.domain.notices import language
+from hansard.domain.notices import ENGLISH
 from hansard.domain.settings import Pairing, Settings
 from hansard.errors import ChannelDown, ChannelError, ChatGone, NotFound
 from hansard.ports.channel import EventKind
@@ -101,9 +101,9 @@ async def test_a_code_lets_its_person_in_and_nobody_else(home: Path) -> None:
         await here.say("hello", EVE, ROOM, is_for_agent=True)
         (code,) = codes(here, ROOM)
         await here.say(code, mallory, ROOM, is_for_agent=True)
-        access = await here.record.access.approve(f" {code.upper()} ", welcome=lambda _channel: language("en").welcome)
+        access = await here.record.access.approve(f" {code.upper()} ", welcome=ENGLISH.welcome)
         assert (access.identity, access.state, access.by) == (EVE, Grant.ALLOWED, "admin")
-        assert here.told_at_home(ROOM)[-1] == language("en").welcome
+        assert here.told_at_home(ROOM)[-1] == ENGLISH.welcome
         assert (await here.record.access.find("matrix", mallory)).state is Grant.ASKED
         assert len(await here.say("hello", EVE, EVES)) == 1
         assert await here.say("hello", mallory, ROOM, is_for_agent=True) == []
@@ -249,7 +249,7 @@ async def test_a_stranger_who_invites_is_declined_with_a_code(home: Path) -> Non
         assert found is not None
         assert here.told_at_home("") == [reason]
         assert len(here.at_home("access.asked")) == 1
-        access = await here.record.access.approve(found[1], welcome=lambda _channel: language("en").welcome)
+        access = await here.record.access.approve(found[1], welcome=ENGLISH.welcome)
         assert (access.identity, access.state) == (EVE, Grant.ALLOWED)
         await here.take(here.event(sender=EVE, chat=EVES, kind=EventKind.INVITATION))
         assert here.channel.answers[-1] == (EVES, True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from hansard.domain.entries_agent import QuestionAsked
-from hansard.domain.permissions import Asker, ToolRule, Verdict, decide
+from hansard.domain.permissions import Asker, CallVerdict, ToolRule, decide
 from hansard.domain.questions import NOT_OFFERED, Scope
 from hansard.domain.settings import Busy
+from hansard.record.questions import QuestionAsked
 from hansard.testing.tools import Counting
 from tests.acceptance.test_cli_agent import run
 from tests.engine.stage import PlayedModel, call
@@ -38,10 +38,10 @@ async def test_always_is_a_rule_until_it_is_revoked(home: Path) -> None:
         await here.ask("go")
         second = await here.session()
         assert (tool.count, await questions(here, second)) == (2, 0)
-        (permission,) = await here.record.books.permissions.list()
+        (permission,) = await here.record.permissions.list()
         assert (permission.tool, permission.person, permission.place) == ("counting", ANN, HOME_OF_ANN)
         assert here.at_home("permission.granted")[0]["by"] == ANN
-        await here.record.books.permissions.revoke(permission.id)
+        await here.record.permissions.revoke(permission.id)
         await here.say("/new")
         await say(here, "go", ANN, HOME_OF_ANN)
         third = await here.session()
@@ -85,10 +85,10 @@ async def test_a_barred_person_keeps_no_permission(home: Path) -> None:
         await here.deliver()
         await here.say("always")
         await settled(here, session_id)
-        assert len(await here.record.books.permissions.list()) == 1
+        assert len(await here.record.permissions.list()) == 1
         await here.record.access.revoke("matrix", ANN)
         await here.record.access.allow("matrix", ANN)
-        assert await here.record.books.permissions.list() == []
+        assert await here.record.permissions.list() == []
         await here.check()
 
 
@@ -107,7 +107,7 @@ async def test_neither_in_rooms_nor_among_words_of_others(home: Path) -> None:
         for word in ("always", "session"):
             await here.say(f"/yes {question.code} {word}", ANN, ROOM)
             assert NOT_OFFERED[Scope(word)] in await here.notices(room)
-        assert (tool.count, await here.record.books.permissions.list()) == (0, [])
+        assert (tool.count, await here.record.permissions.list()) == (0, [])
         await here.say(f"/yes {question.code}", ANN, ROOM)
         await settled(here, room)
         assert tool.count == 1
@@ -138,15 +138,15 @@ async def test_each_who_asked_is_asked(home: Path) -> None:
 
 def test_a_permission_never_changes_a_deny() -> None:
     """It turns `ask` into `allow`, for its person in its place; and guards the memory from words of others."""
-    rules = (ToolRule(do=Verdict.ASK, tool="a"), ToolRule(do=Verdict.DENY, tool="b"))
+    rules = (ToolRule(do=CallVerdict.ASK, tool="a"), ToolRule(do=CallVerdict.DENY, tool="b"))
     asker = Asker((ANN,), "", "matrix", ANN, HOME_OF_ANN)
     granted = {(ANN, HOME_OF_ANN): "p1"}
-    assert decide(rules, "a", [asker], "", granted).verdict is Verdict.ALLOW
-    assert decide(rules, "a", [asker], "an import", granted).verdict is Verdict.ALLOW
-    assert decide(rules, "a", [asker._replace(chat=ROOM)], "", granted).verdict is Verdict.ASK
-    assert decide(rules, "b", [asker], "", granted).verdict is Verdict.DENY
-    assert decide((), "memory", [asker], "", granted).verdict is Verdict.ALLOW
-    assert decide((), "memory", [asker], "an import", granted).verdict is Verdict.ASK
+    assert decide(rules, "a", [asker], "", granted).verdict is CallVerdict.ALLOW
+    assert decide(rules, "a", [asker], "an import", granted).verdict is CallVerdict.ALLOW
+    assert decide(rules, "a", [asker._replace(chat=ROOM)], "", granted).verdict is CallVerdict.ASK
+    assert decide(rules, "b", [asker], "", granted).verdict is CallVerdict.DENY
+    assert decide((), "memory", [asker], "", granted).verdict is CallVerdict.ALLOW
+    assert decide((), "memory", [asker], "an import", granted).verdict is CallVerdict.ASK
     assert "permission p1" in decide(rules, "a", [asker], "", granted).reasons[0].rule
 
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from hansard.domain.entries import MessageEdited, MessageRetracted
 from hansard.domain.ids import log_path
 from hansard.domain.messages import RETRACTED, Role
-from hansard.domain.notices import language
+from hansard.domain.notices import ENGLISH
 from hansard.domain.requests import UserSaid
 from hansard.domain.settings import Busy
-from hansard.domain.settings_channels import Answers, Rooms
+from hansard.domain.settings_channels import Answers, RoomSharing
 from hansard.domain.turns import TurnState
 from hansard.intake.speak import REOPENED
+from hansard.journal.store import Wiring
 from hansard.ports.channel import Batch, EventKind
 from hansard.record.api import Record
-from hansard.record.store import Wiring
+from hansard.record.messages.entries import MessageEdited, MessageRetracted
 from tests.engine.stage import Gate, PlayedModel
 from tests.intake.town import ANN, BOB, HOME_OF_ANN, ROOM, Town, settings_of, town
 
@@ -80,7 +80,7 @@ async def test_a_crash_between_the_events_of_a_batch(home: Path, taken: int) -> 
     async with town(home) as here:
         events = [here.event(f"word {number}") for number in range(4)]
         for event in events[:taken]:
-            await here.intake.take(Batch(cursor="", events=(event,)))
+            await here.intake.take_batch(Batch(cursor="", events=(event,)))
         assert await here.cursor() is None
     async with town(home) as here:
         await here.take(*events, cursor="c1")
@@ -135,7 +135,7 @@ async def test_a_direct_chat_names_nobody_to_the_model(home: Path) -> None:
 async def test_a_room_may_be_kept_per_person(home: Path) -> None:
     """Each person's words go to a session of their own, in threads too, and belong to that person in that room."""
     thread = f"{ROOM}:thread:$t1"
-    async with town(home, settings_of(rooms=Rooms.PER_PERSON)) as here:
+    async with town(home, settings_of(rooms=RoomSharing.PER_PERSON)) as here:
         for sender in (ANN, BOB):
             for chat in (ROOM, thread):
                 await here.say(f"{sender} in {chat}", sender, chat, is_for_agent=True)
@@ -242,12 +242,12 @@ async def test_what_is_too_old_is_recorded_and_told_once(home: Path) -> None:
         old = here.clock.now_microseconds() // 1000 - 3601_000
         for number in range(3):
             assert await here.say(f"old {number}", sent_at_ms=old + number) == []
-        assert await here.notices() == [language("en").late]
+        assert await here.notices() == [ENGLISH.late]
         assert await here.record.turns(await here.session()) == []
         await here.ask("new")
         assert here.model.requests[0].messages == (UserSaid("old 0\n\nold 1\n\nold 2\n\nnew"),)
         await here.say("old again", sent_at_ms=old)
-        assert await here.notices() == [language("en").late, language("en").late]
+        assert await here.notices() == [ENGLISH.late, ENGLISH.late]
         await here.check()
 
 
@@ -266,7 +266,7 @@ async def test_an_old_command_is_not_run(home: Path) -> None:
         session_id = await here.session()
         await here.say("/new", sent_at_ms=here.clock.now_microseconds() // 1000 - 7 * 86_400_000)
         assert await here.session() == session_id
-        assert await here.notices() == [language("en").late]
+        assert await here.notices() == [ENGLISH.late]
 
 
 # Changes.
@@ -367,7 +367,7 @@ async def test_an_unreadable_event_is_kept_until_its_keys_come(home: Path) -> No
         sealed = [here.event(kind=EventKind.UNREADABLE, raw=f'{{"n":{number}}}') for number in range(2)]
         await here.take(*sealed)
         await here.take(*sealed)
-        assert here.told_at_home(HOME_OF_ANN) == [language("en").unreadable]
+        assert here.told_at_home(HOME_OF_ANN) == [ENGLISH.unreadable]
     for name in ("state.db", "state.db-wal", "state.db-shm"):
         (home / name).unlink(missing_ok=True)
     async with town(home) as here:
@@ -388,14 +388,14 @@ async def test_what_a_chat_is_told_stands_in_its_session(home: Path) -> None:
         await here.take(sealed)
         (session,) = await here.record.sessions()
         notices = [each for each in await here.record.load_transcript(session.id) if each.role == Role.NOTICE]
-        assert [(each.text, each.chat) for each in notices] == [(language("en").unreadable, HOME_OF_ANN)]
+        assert [(each.text, each.chat) for each in notices] == [(ENGLISH.unreadable, HOME_OF_ANN)]
         waiting = await here.record.outbox.waiting("matrix")
         assert [each.message_id for each in waiting if each.chat == HOME_OF_ANN] == [notices[0].id]
         assert here.told_at_home(HOME_OF_ANN) == []
         await here.take(here.event("now I can", id=sealed.id))
         await here.record.end_session(session.id, "over")
         await here.take(here.event(kind=EventKind.UNREADABLE, raw="sealed again"))
-        assert here.told_at_home(HOME_OF_ANN) == [language("en").unreadable]
+        assert here.told_at_home(HOME_OF_ANN) == [ENGLISH.unreadable]
         await here.check()
 
 
@@ -405,7 +405,7 @@ async def test_an_event_that_turns_out_to_be_nobodys_business_is_let_go(home: Pa
         sealed = here.event(chat=ROOM, kind=EventKind.UNREADABLE, raw="sealed")
         await here.take(sealed)
         assert await here.intake.held() == ["sealed"]
-        await here.intake.take(Batch(cursor="", events=(here.event("hello Bob", ANN, ROOM, id=sealed.id),)))
+        await here.intake.take_batch(Batch(cursor="", events=(here.event("hello Bob", ANN, ROOM, id=sealed.id),)))
         assert await here.intake.held() == []
         assert await here.count_sessions() == 0
         await here.check()
@@ -442,7 +442,7 @@ async def test_the_cursor_rests_while_nothing_happens(home: Path) -> None:
     """Empty batches are noted once a minute: a quiet day writes little."""
     async with town(home) as here:
         for number in range(100):
-            await here.intake.take(Batch(cursor=f"c{number}"))
+            await here.intake.take_batch(Batch(cursor=f"c{number}"))
             here.clock.advance(10)
         assert len(here.at_home("cursor.moved")) == 17
         await here.check()

@@ -11,7 +11,7 @@ from hansard.domain.requests import AssistantSaid, UserSaid
 from hansard.domain.sessions import Link
 from hansard.domain.settings import Busy, LeftSessions
 from hansard.domain.turns import TurnState
-from hansard.intake.handlers import Outcome
+from hansard.intake.handlers import CommandReply
 from hansard.record.api import Record
 from tests.engine.stage import Gate, PlayedModel, answer_last
 from tests.engine.worker import worker
@@ -284,7 +284,7 @@ async def test_sessions_of_others_are_neither_listed_nor_resumed(home: Path) -> 
     async with person(home, owner="person:ann") as ann:
         own = await ann.record.create_session(source="test", owner="person:ann", title="Mine")
         here = own.id
-        ann.follow(Outcome("", here))
+        ann.follow(CommandReply("", here))
         secret = await said_in(ann.record, title="Secret plans", text="the vault", owner="person:bob")
         twin = await said_in(ann.record, title="Mine", text="the vault", owner="person:bob")
         for command in ("/sessions", "/resume"):

@@ -9,13 +9,13 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from hansard.cli.export import command
-from hansard.domain.notices import language
+from hansard.domain.notices import ENGLISH
 from hansard.interop.jsonl import import_file
 from hansard.ports.channel import EventKind
 from hansard.record.api import Record
 from tests.intake.town import HOME_OF_ANN, town
 
-UNREADABLE = language("en").unreadable
+UNREADABLE = ENGLISH.unreadable
 
 
 def export(home: Path, *arguments: str) -> str:

@@ -246,10 +246,10 @@ async def test_a_chat_follows_only_while_everything_says_so(home: Path) -> None:
         await here.command(f"/resume {session_id}", PHONE_OF_ANN)
 
         async def follows() -> bool:
-            return await here.intakes["telegram"].may_follow(session_id, PHONE_OF_ANN)
+            return await here.may_follow(session_id, PHONE_OF_ANN)
 
         assert await follows()
-        assert not await here.intakes["telegram"].may_follow(session_id, PHONE_OF_MALLORY)
+        assert not await here.may_follow(session_id, PHONE_OF_MALLORY)
         here.channels["telegram"].crowded.add(PHONE_OF_ANN)
         assert not await follows()
         here.channels["telegram"].crowded.clear()
@@ -267,6 +267,16 @@ async def test_a_chat_follows_only_while_everything_says_so(home: Path) -> None:
         assert not await follows()
 
 
+async def test_what_changes_while_the_platform_is_asked_counts(home: Path) -> None:
+    """Somebody parts while the platform says who is in the chat: they are shown nothing any more."""
+    async with places(home) as here:
+        session_id = await here.say("begun", HOME_OF_ANN)
+        await here.link()
+        await here.command(f"/resume {session_id}", PHONE_OF_ANN)
+        here.channels["telegram"].meanwhile = lambda: here.record.people.unlink(ON_TELEGRAM)
+        assert not await here.may_follow(session_id, PHONE_OF_ANN)
+
+
 async def test_who_is_taken_off_the_list_follows_no_longer(home: Path) -> None:
     """Nobody barred them, but config.toml no longer names them: they may not talk, and are shown nothing."""
     async with places(home) as here:
@@ -274,4 +284,4 @@ async def test_who_is_taken_off_the_list_follows_no_longer(home: Path) -> None:
         await here.link()
         await here.command(f"/resume {session_id}", PHONE_OF_ANN)
         here.use(settings_with(telegram=("7",)))
-        assert not await here.intakes["telegram"].may_follow(session_id, PHONE_OF_ANN)
+        assert not await here.may_follow(session_id, PHONE_OF_ANN)

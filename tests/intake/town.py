@@ -9,18 +9,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from hansard.delivery.files import files_of
+from hansard.delivery.stream import files_of
 from hansard.domain.deliveries import Delivery, Operation, delivery_id
-from hansard.domain.entries import Entry
 from hansard.domain.messages import Message, Role
 from hansard.domain.settings import Channels, Pairing, Person, Resets, Settings
 from hansard.domain.settings_matrix import Matrix
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
-from hansard.intake.receive import Intake, Wake
+from hansard.intake.receive import ChannelIntake, Wake
+from hansard.journal.store import Wiring
 from hansard.ports.channel import Batch, Capabilities, Event, EventKind, Post, RemoteFile
 from hansard.record.api import Record
-from hansard.record.store import Wiring
+from hansard.record.entries import Entry
 from hansard.testing.clock import FakeClock
 from tests.engine.stage import QUICK, WAIT_SECONDS_MAX, PlayedModel, fixed
 
@@ -100,10 +100,10 @@ class Town:
     def _report(self, event_id: str, error: BaseException) -> None:
         self.reports.append((event_id, error))
 
-    def new_intake(self, settings: Settings) -> Intake:
+    def new_intake(self, settings: Settings) -> ChannelIntake:
         """An intake as a restart makes it: it knows nothing but the record."""
         self.settings = settings
-        self.intake = Intake(self.record, self.channel, settings, self.channel, self._report)
+        self.intake = ChannelIntake(self.record, self.channel, settings, self.channel, self._report)
         return self.intake
 
     def event(self, text: str = "", sender: str = ANN, chat: str = HOME_OF_ANN, **fields: Any) -> Event:  # noqa: ANN401
@@ -120,9 +120,9 @@ class Town:
     async def take(self, *events: Event, cursor: str = "") -> list[Wake]:
         """A batch comes in, and what it asks for beside is done."""
         async with asyncio.timeout(WAIT_SECONDS_MAX):
-            wakes = await self.intake.take(Batch(cursor=cursor or f"after {events[-1].id}", events=events))
+            wakes = await self.intake.take_batch(Batch(cursor=cursor or f"after {events[-1].id}", events=events))
             for job in self.intake.jobs():
-                await job.settle()
+                await job.finish_jobs()
             return wakes
 
     async def say(self, text: str, sender: str = ANN, chat: str = HOME_OF_ANN, **fields: Any) -> list[Wake]:  # noqa: ANN401
@@ -192,7 +192,7 @@ class Town:
                 state = "sent" if shows_files or not file else "failed"
                 await self.record.move_delivery(waiting.session_id, delivery.id, state, receipt=receipt)
                 shown.setdefault(message.text, receipt)
-            await self.record.outbox.settle(waiting.session_id, message.id, waiting.chat)
+            await self.record.outbox.settle_message(waiting.session_id, message.id, waiting.chat)
         return shown
 
     async def count_sessions(self) -> int:

@@ -18,7 +18,7 @@ from hansard.interop.chat import ChatExport
 from hansard.interop.html import HtmlExport
 from hansard.interop.jsonl import JsonlExport, import_file
 from hansard.interop.markdown import MarkdownExport
-from hansard.interop.transcripts import Said, read_transcript
+from hansard.interop.transcripts import TranscriptItem, read_transcript
 from hansard.record.api import Record
 from tests.interop.told import everything, export, export_jsonl
 from tests.search.scene import AUTHOR, delete_in_chat, edit_in_chat, intake_of, say_in_chat
@@ -45,7 +45,9 @@ async def tell_chat(record: Record, session_id: str = SESSION) -> None:
     await show(record, session_id, "a1", CHAT)
     await record.append(session_id, Message.notice("A notice", id="n1", chat=CHAT))
     await record.append(session_id, Message.notice("Gone", id="n2", chat="matrix:room:!gone:example.org"))
-    await record.outbox.settle(session_id, "n2", "matrix:room:!gone:example.org", "set_aside", "the room is gone")
+    await record.outbox.settle_message(
+        session_id, "n2", "matrix:room:!gone:example.org", "set_aside", "the room is gone"
+    )
     command = replace(Message.notice("/status", id="c1", chat=CHAT), author=AUTHOR, event_id="$e4")
     await record.append(session_id, command)
 
@@ -57,7 +59,7 @@ async def show(record: Record, session_id: str, message_id: str, chat: str, post
         each = Delivery(id=name, session_id=session_id, channel="matrix", target=chat, message_id=message_id)
         await record.outbox.begin(each)
         await record.move_delivery(session_id, name, DeliveryState.SENT, receipt=f"$post{number}")
-    await record.outbox.settle(session_id, message_id, chat)
+    await record.outbox.settle_message(session_id, message_id, chat)
 
 
 async def waiting(record: Record) -> list[tuple[str, str, str]]:
@@ -81,7 +83,7 @@ async def test_a_transcript_is_what_the_record_says_it_is(home: Path) -> None:
     async with Record.open(home) as record:
         await tell_chat(record)
         session = await record.session(SESSION)
-        said = [item async for item in read_transcript(record, session, full=True) if isinstance(item, Said)]
+        said = [item async for item in read_transcript(record, session, full=True) if isinstance(item, TranscriptItem)]
         assert [item.message for item in said] == await record.load_transcript(SESSION)
     first, second, third = said[:3]
     assert [Message.user(list(parts)).text for parts in first.before] == [
@@ -152,7 +154,7 @@ async def test_show_tells_that_a_message_is_tried_again(home: Path) -> None:
     """The last word on a message counts: one that was set aside and is tried again is not told as set aside."""
     async with Record.open(home) as record:
         await tell_chat(record)
-        await record.outbox.settle(SESSION, "n2", "matrix:room:!gone:example.org", "retried")
+        await record.outbox.settle_message(SESSION, "n2", "matrix:room:!gone:example.org", "retried")
         assert "set aside" not in await shown_for_people(record, full=False)
         assert "!gone:example.org: to be tried again" in await shown_for_people(record, full=False)
 

@@ -11,7 +11,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from hansard.domain.entries import Entry
 from hansard.domain.messages import Message, ToolCall
 from hansard.interop.chat import ChatExport
 from hansard.interop.html import HtmlExport
@@ -20,7 +19,7 @@ from hansard.interop.markdown import MarkdownExport, fenced, plain, quoted
 from hansard.interop.transcripts import (
     PAGE_ENTRIES,
     Happened,
-    Said,
+    TranscriptItem,
     Used,
     all_sessions,
     parents_first,
@@ -28,6 +27,7 @@ from hansard.interop.transcripts import (
     survey,
 )
 from hansard.record.api import Record
+from hansard.record.entries import Entry
 from tests.interop.told import Teller, export, tell_story
 
 
@@ -47,9 +47,9 @@ async def test_a_transcript_is_read_as_it_was_said(home: Path) -> None:
         session = await tell_story(record)
         brief = [item async for item in read_transcript(record, session, full=False)]
         full = [item async for item in read_transcript(record, session, full=True)]
-    said = [item.message.id for item in brief if isinstance(item, Said)]
+    said = [item.message.id for item in brief if isinstance(item, TranscriptItem)]
     assert said == ["m1", "r1", "r2", "m4", "r3", "n1"]
-    assert [item.message.id for item in full if isinstance(item, Said) and item.undone] == ["m2", "m3"]
+    assert [item.message.id for item in full if isinstance(item, TranscriptItem) and item.undone] == ["m2", "m3"]
     used = [item for item in brief if isinstance(item, Used)]
     assert [(each.call and each.call.name, each.result and each.result.text) for each in used] == [
         ("clock", "It is 12:00 in Rome")
@@ -67,7 +67,7 @@ async def test_messages_said_during_an_answer_stand_where_the_transcript_has_the
         await Teller(record, seed).sessions(12)
         for session in await all_sessions(record):
             items = [item async for item in read_transcript(record, session, full=False)]
-            read = [item.message for item in items if isinstance(item, Said)]
+            read = [item.message for item in items if isinstance(item, TranscriptItem)]
             loaded = await record.load_transcript(session.id)
             tools = {message.id for message in loaded if message.role == "tool"}
             assert read == [message for message in loaded if message.id not in tools]
@@ -88,7 +88,7 @@ async def test_calls_and_results_that_lack_each_other_are_told(home: Path) -> No
         ("lonely", None),
     ]
     last = items[-1]
-    assert isinstance(last, Said)
+    assert isinstance(last, TranscriptItem)
     assert last.message.id == "a2"
 
 

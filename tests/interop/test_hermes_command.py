@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from hansard import Record
 from hansard.cli.importing import command
 from hansard.cli.process import run
-from hansard.interop.hermes import Progress, import_hermes
+from hansard.interop.hermes import ImportProgress, import_hermes
 from hansard.interop.hermes_parts import session_id_of
 from tests.interop.hermes_homes import database, fingerprint, log, says
 
@@ -106,7 +106,7 @@ def test_ctrl_c_leaves_whole_messages_and_a_second_run_completes(home: Path, tmp
         tmp_path / "hermes", {"long": [says("user", text) for text in texts], "next": [says("user", "x")]}
     )
 
-    def strike(done: Progress) -> None:
+    def strike(done: ImportProgress) -> None:
         if done.messages == 300:
             os.kill(os.getpid(), signal.SIGINT)
 

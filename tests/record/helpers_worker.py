@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hansard import Chunk, Entry, HansardError, Message, Record, Reply, Turn
-from hansard.record.store import Wiring
+from hansard.journal.store import Wiring
 from hansard.testing import CrashPoint
 
 STILL = "still"

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 from hansard import Record
-from hansard.record.progress import Progress
-from hansard.record.store import Wiring
+from hansard.journal.progress import Progress
+from hansard.journal.store import Wiring
 from hansard.testing import CrashPoint
 from hansard.testing.crash import count_steps
 

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hansard.errors import HansardError
+from hansard.journal.store import Wiring, abandon_store
 from hansard.record.api import Record
-from hansard.record.store import Wiring, abandon_store
 from hansard.testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
 
-    from hansard.domain.entries import Chunk, Entry
-    from hansard.record.turn import Reply, Turn
+    from hansard.record.entries import Chunk, Entry
+    from hansard.record.turns.holding import Reply, Turn
 
 SPINS_MAX = 2_000
 KEYS = ("key:a", "key:b")

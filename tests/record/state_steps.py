@@ -223,7 +223,7 @@ class Steps:
         message = spoken[which % len(spoken)] if spoken else "unknown"
 
         return Step(
-            lambda: self.driver.record.outbox.settle(target, message, chat, outcome),
+            lambda: self.driver.record.outbox.settle_message(target, message, chat, outcome),
             lambda model, _: model.settle(target, message, chat, outcome),
         )
 

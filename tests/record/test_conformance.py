@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hansard.errors import NotFound
+from hansard.journal.store import Wiring
 from hansard.record.api import Record
-from hansard.record.store import Wiring
 from hansard.testing.clock import FakeClock
 from hansard.testing.conformance import CONTRACTS, Backend, elsewhere, run_record_conformance
 from hansard.testing.conformance_kit import Contract, ContractBroken, require_error
@@ -42,7 +42,7 @@ LOSSES = {
     "text": ("C11",),
     "people": ("J6",),
 }
-"""What each group of contracts covers of the loss catalogue."""
+"""What each group of contracts covers of docs/proof/losses.md."""
 
 
 def sqlite_backend(home: Path, clock: FakeClock | None = None) -> Backend:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from hansard.errors import OutcomeUnknown, RecordUnavailable
-from hansard.record.queue import Item
-from hansard.record.store import open_store
+from hansard.journal.queue import Item
+from hansard.journal.store import open_store
+from hansard.record.schema import SCHEMA
 from hansard.testing import Wiring, abandon_store
 
 
 def test_only_what_was_never_tried_can_be_taken_back(home: Path) -> None:
     """What may be in a log stays queued when its caller leaves; closing answers it as unknown, not as refused."""
-    store = open_store(home, Wiring(threads=False), 5)
+    store = open_store(home, SCHEMA, Wiring(threads=False), 5)
     try:
         answered: list[Item] = []
         fresh, doubtful = (Item(lambda _tx: None, answered.append) for _ in range(2))

@@ -8,18 +8,18 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
-from hansard.domain.entries import Entry
 from hansard.domain.messages import Message
-from hansard.domain.notices import language
+from hansard.domain.notices import ENGLISH, Wording
 from hansard.errors import RecordUnavailable
 from hansard.record.api import Record
-from hansard.record.store import Wiring
-from hansard.record.turn import Turn
+from hansard.record.entries import Entry
+from hansard.record.turns.holding import Turn
+from hansard.record.turns.operations import Claim, claim_turn
 from hansard.testing import abandon_store
 
 CHAT = "matrix:room:!one:example.org"
@@ -51,7 +51,7 @@ async def states(record: Record, session_id: str) -> list[str]:
 
 def is_notice(entry: Entry) -> bool:
     """Return whether an entry tells that a turn was lost."""
-    return entry.text == language("en").recovered
+    return entry.text == ENGLISH.recovered
 
 
 @pytest.mark.loss("A13", "A14")
@@ -68,7 +68,7 @@ async def test_a_turn_that_said_nothing_is_tried_again_once(home: Path) -> None:
         assert await states(record, session_id) == ["lost", "lost"]
         (waiting,) = await record.outbox.waiting("matrix")
         message = await record.outbox.read_message(session_id, waiting.message_id)
-        assert (message.text, waiting.chat) == (language("en").recovered, CHAT)
+        assert (message.text, waiting.chat) == (ENGLISH.recovered, CHAT)
         assert (await record.verify()).ok
 
 
@@ -133,7 +133,7 @@ async def test_the_outbox_is_rebuilt_from_the_logs(home: Path) -> None:
             for text in ("one", "two", "three"):
                 await turn.append(Message.notice(text))
         first, *_ = await record.outbox.waiting("matrix")
-        await record.outbox.settle(session_id, first.message_id, CHAT)
+        await record.outbox.settle_message(session_id, first.message_id, CHAT)
         before = [(each.message_id, each.chat, each.seq) for each in await record.outbox.waiting("matrix")]
     for name in ("state.db", "state.db-wal", "state.db-shm"):
         (home / name).unlink(missing_ok=True)
@@ -174,13 +174,46 @@ async def test_nobody_writes_for_a_process_that_is_gone(home: Path) -> None:
         assert await record.outbox.writing_chats("matrix") == []
 
 
+async def told_in(record: Record, session_id: str) -> str:
+    """Return the one notice that waits to be shown."""
+    (waiting,) = await record.outbox.waiting("matrix")
+    return (await record.outbox.read_message(session_id, waiting.message_id)).text
+
+
 async def test_who_opens_the_record_chooses_the_words(home: Path) -> None:
-    """People are told of a lost turn in the words that are given for their chat, and those are recorded."""
+    """People are told of a turn that was lost before the record was opened in the words that it was opened with."""
     session_id = await asked(home)
     await lose(home, session_id)
     await lose(home, session_id)
-    wiring = Wiring(notices_of=lambda chat: replace(language("en"), recovered=f"Verloren in {chat}."))
-    async with Record.open(home, wiring=wiring) as record:
-        (waiting,) = await record.outbox.waiting("matrix")
-        message = await record.outbox.read_message(session_id, waiting.message_id)
-        assert message.text == f"Verloren in {CHAT}."
+    async with Record.open(home, words=Wording(recovered="Lost.")) as record:
+        assert await told_in(record, session_id) == "Lost."
+
+
+async def claim_again(record: Record, session_id: str) -> None:
+    """Hold the session for a moment."""
+    async with record.turn(session_id):
+        pass
+
+
+@pytest.mark.parametrize(
+    "find",
+    [
+        claim_again,
+        lambda record, session_id: record.stop_turns(session_id, "enough"),
+        lambda record, _session_id: record.outbox.end_lost("matrix"),
+    ],
+    ids=["claim", "stop", "look"],
+)
+async def test_words_can_be_swapped(home: Path, find: Callable[[Record, str], Awaitable[object]]) -> None:
+    """People are told of a turn that is lost while the record is open in the words of that moment."""
+    session_id = await asked(home)
+    async with Record.open(home) as record:
+        for turn_id in ("first", "second"):
+            claim = Claim(session_id, turn_id, "nobody-1-dead", "")
+            is_alive = record.store.is_alive
+            await record.outbox._caller.write(partial(claim_turn, claim=claim, is_alive=is_alive, words=ENGLISH))  # noqa: SLF001 - a claim as a process makes it that then dies
+            if turn_id == "first":
+                await record.outbox.end_lost("matrix")
+        record.use_words(Wording(recovered="Lost."))
+        await find(record, session_id)
+        assert await told_in(record, session_id) == "Lost."

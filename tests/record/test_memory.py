@@ -16,7 +16,7 @@ ANN, BEN = "person:ann", "person:ben"
 async def test_notes_are_added_changed_and_forgotten(home: Path) -> None:
     """A note is there until it is forgotten, says what it was last told, and each change is an entry of the home."""
     async with Record.open(home) as record:
-        memory = record.books.memory
+        memory = record.memory
         first = await memory.add(ANN, "likes  tea\nwith milk", by=ANN)
         second = await memory.add(ANN, "lives in Bern")
         assert [note.text for note in await memory.list(ANN)] == ["likes tea with milk", "lives in Bern"]
@@ -33,16 +33,16 @@ async def test_notes_are_added_changed_and_forgotten(home: Path) -> None:
 async def test_the_same_words_are_noted_once(home: Path) -> None:
     """Noting what is noted already gives the note that there is."""
     async with Record.open(home) as record:
-        first = await record.books.memory.add(ANN, "likes tea")
-        assert await record.books.memory.add(ANN, " likes tea ") == first
-        assert (await record.books.memory.add(BEN, "likes tea")).id != first.id
+        first = await record.memory.add(ANN, "likes tea")
+        assert await record.memory.add(ANN, " likes tea ") == first
+        assert (await record.memory.add(BEN, "likes tea")).id != first.id
 
 
 @pytest.mark.loss("J6")
 async def test_memory_never_crosses_owners(home: Path) -> None:
     """One owner neither sees, changes nor forgets what another's notes say: they do not exist for them."""
     async with Record.open(home) as record:
-        memory = record.books.memory
+        memory = record.memory
         note = await memory.add(ANN, "keeps a secret")
         assert await memory.list(BEN) == []
         with pytest.raises(NotFound):
@@ -56,7 +56,7 @@ async def test_memory_never_crosses_owners(home: Path) -> None:
 async def test_memory_is_bounded(home: Path) -> None:
     """A note that is too long or empty, and one too many, are refused, and nothing is written; others have room."""
     async with Record.open(home) as record:
-        memory = record.books.memory
+        memory = record.memory
         with pytest.raises(TooLarge):
             await memory.add(ANN, "x" * (NOTE_CHARACTERS_MAX + 1))
         for text in ("", " \n", "\x07"):
@@ -75,15 +75,15 @@ async def test_memory_is_bounded(home: Path) -> None:
 async def test_memory_comes_back_from_the_logs(home: Path) -> None:
     """A lost database is rebuilt with every note as it was (L10)."""
     async with Record.open(home) as record:
-        note = await record.books.memory.add(ANN, "likes tea")
-        await record.books.memory.edit(note.id, "likes coffee")
-        forgotten = await record.books.memory.add(ANN, "gone")
-        await record.books.memory.forget(forgotten.id)
-        before = await record.books.memory.list()
+        note = await record.memory.add(ANN, "likes tea")
+        await record.memory.edit(note.id, "likes coffee")
+        forgotten = await record.memory.add(ANN, "gone")
+        await record.memory.forget(forgotten.id)
+        before = await record.memory.list()
     for name in ("state.db", "state.db-wal", "state.db-shm"):
         (home / name).unlink(missing_ok=True)
     async with Record.open(home) as record:
-        assert await record.books.memory.list() == before
+        assert await record.memory.list() == before
         assert (await record.verify()).ok
 
 
@@ -91,7 +91,7 @@ async def test_memory_comes_back_from_the_logs(home: Path) -> None:
 async def test_memory_follows_links(home: Path) -> None:
     """Who is one person has one memory, and one bound for it; parted, each has what was noted under their own name."""
     async with Record.open(home) as record:
-        memory = record.books.memory
+        memory = record.memory
         own, others = await memory.add(ANN, "likes tea"), await memory.add(BEN, "likes coffee")
         await record.people.link(ANN, BEN)
         assert [note.text for note in await memory.list(BEN)] == ["likes tea", "likes coffee"]

@@ -20,7 +20,7 @@ import pytest
 
 from hansard import Message, Record
 from hansard.domain.ids import HOME_JOURNAL
-from hansard.record.sqlite.migrate import SCHEMA_VERSION
+from hansard.record.schema import SCHEMA
 from hansard.testing.crash import OPENING_POINTS
 from tests.record.helpers_process import rebuild
 
@@ -121,7 +121,7 @@ async def test_a_killed_migration_is_all_or_nothing(home: Path, archive: Path) -
         with rebuild(home, 30, f"{point}:1") as process:
             assert process.wait(DEADLINE_SECONDS) == -signal.SIGKILL
         database = apsw.Connection(str(home / "state.db"))
-        is_new = database.pragma("user_version") == SCHEMA_VERSION
+        is_new = database.pragma("user_version") == SCHEMA.version
         database.close()
         assert is_new == (point == "migrated")
         assert before.items() <= stored(home / "state.db").items()

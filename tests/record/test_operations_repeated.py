@@ -16,13 +16,13 @@ import pytest
 from hansard.domain.arrivals import Received
 from hansard.domain.people import Code
 from hansard.errors import NotFound
+from hansard.journal.calls import Caller
+from hansard.journal.store import Wiring
+from hansard.journal.transaction import Transaction
 from hansard.record.api import Record
-from hansard.record.calls import Caller
+from hansard.record.intake.events import Accepted
 from hansard.record.memory import Memory
-from hansard.record.operations.home import Accepted
-from hansard.record.operations.people import Found, Parted
-from hansard.record.store import Wiring
-from hansard.record.transaction import Transaction
+from hansard.record.people import CodeCheck, Parted
 from hansard.testing.clock import FakeClock
 from hansard.testing.conformance import CONTRACTS, Backend
 
@@ -54,7 +54,7 @@ def essence(result: object) -> object:
         return [entry.id for entry in result.entries], [turn.id for turn in result.turns]
     if isinstance(result, Code):
         return result.owner
-    if isinstance(result, Found):
+    if isinstance(result, CodeCheck):
         return result.code.owner if result.code is not None else result.refusal
     return None if isinstance(result, bool | list | Parted) else result
 

@@ -1,4 +1,4 @@
-"""Gate 3: several processes and tasks on one record. Every entry once, contiguous seqs, no lock errors."""
+"""Several processes and tasks on one record. Every entry once, contiguous seqs, no lock errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ APPENDS = 500
 OPENINGS = 100
 
 
-@pytest.mark.drawn(2, "processes")
+@pytest.mark.drawn(1, "processes")
 @pytest.mark.loss("B7", "B20", "D16", "I1", "I10")
 def test_four_processes_append_to_one_session(home: Path) -> None:
     """4 × 500: each append gives a seq of its own, together they are contiguous; nobody fails or complains."""
@@ -40,7 +40,7 @@ def test_four_processes_append_to_one_session(home: Path) -> None:
             assert worker.stderr() == ""
 
 
-@pytest.mark.drawn(2, "processes")
+@pytest.mark.drawn(1, "processes")
 @pytest.mark.loss("B7", "I1", "I10")
 async def test_eight_tasks_append_to_eight_sessions(home: Path, caplog: pytest.LogCaptureFixture) -> None:
     """8 × 500 in one process: each session has its own five hundred, in order, and nothing of the others."""
@@ -62,7 +62,7 @@ async def test_eight_tasks_append_to_eight_sessions(home: Path, caplog: pytest.L
     assert caplog.messages == []
 
 
-@pytest.mark.drawn(2, "processes")
+@pytest.mark.drawn(1, "processes")
 @pytest.mark.loss("D16", "B20")
 async def test_processes_and_tasks_together(home: Path) -> None:
     """Two processes with bursts and this one with tasks, all on one session and with the same ids: each id once."""
@@ -80,7 +80,7 @@ async def test_processes_and_tasks_together(home: Path) -> None:
         await assert_clean(record)
 
 
-@pytest.mark.drawn(2, "processes")
+@pytest.mark.drawn(1, "processes")
 @pytest.mark.loss("B4")
 def test_two_processes_open_a_fresh_home_at_once(tmp_path: Path) -> None:
     """A hundred rounds: both are told the same moment, both open, both write, one database, nothing lost."""
@@ -107,7 +107,7 @@ def test_two_processes_open_a_fresh_home_at_once(tmp_path: Path) -> None:
             assert worker.stderr() == ""
 
 
-@pytest.mark.drawn(2, "processes")
+@pytest.mark.drawn(1, "processes")
 @pytest.mark.loss("B4")
 async def test_eight_processes_open_a_fresh_home_at_once(home: Path) -> None:
     """Once with eight, each a new process."""

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from hansard.domain.entries import SessionCompacted, TurnSteered, TurnStopping
 from hansard.domain.messages import Message
 from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnState
 from hansard.errors import LeaseHeld, RecordUnavailable
 from hansard.intake.speak import speak
 from hansard.record.api import Record
+from hansard.record.compaction import SessionCompacted
+from hansard.record.turns.entries import TurnSteered, TurnStopping
 from hansard.testing import abandon_store
 from tests.record.test_lost_turns import CHAT, asked, is_notice, lose, states
 
@@ -75,7 +76,7 @@ async def test_one_that_is_lost_is_nobody_s_loss(home: Path) -> None:
     await lose_chore(home, session_id)
     async with Record.open(home) as record:
         assert await states(record, session_id) == ["completed", "lost"]
-        assert await record.books.recovery.lost() == []
+        assert await record.recovery.lost() == []
         assert await record.outbox.waiting("matrix") == []
         again = Message.user("and?", author="@ann:example.org", chat=CHAT)
         await record.accept([(session_id, again)], queue_turn=True)
@@ -98,7 +99,7 @@ async def test_one_that_ran_since_does_not_hide_what_was_lost(home: Path) -> Non
     async with Record.open(home) as record:
         async with record.turn(session.id, purpose="compaction"):
             pass
-        assert [found for found, _ in await record.books.recovery.lost()] == [session.id]
+        assert [found for found, _ in await record.recovery.lost()] == [session.id]
 
 
 @pytest.mark.parametrize("busy", list(Busy))

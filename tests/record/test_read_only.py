@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from hansard import Entry, Message, Record, RecordDamaged, RecordReadOnly, RecordUnavailable
-from hansard.domain.entries import SessionFrozen
+from hansard.record.sessions import SessionFrozen
 from tests.record.helpers_facts import SESSION, fingerprint, ids_of, log_of, new_session, raw_rows, say
 from tests.record.helpers_process import ROOT, Worker, fill_disk, need_mounts, remount, small_disk, stranger
+from tests.shown.program import run_forked
 
 NOBODY = 65534
 PROVE = bool(os.environ.get("HANSARD_PROVE"))
@@ -70,7 +71,6 @@ async def test_nothing_is_written(home: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in home.rglob("*")} == times
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("sides", [(), ("-shm",), ("-wal", "-shm")])
 async def test_a_home_on_read_only_media(tmp_path: Path, sides: tuple[str, ...]) -> None:
     """With a WAL and its index, with the WAL alone, and with the database file alone: everything is there."""
@@ -89,7 +89,6 @@ async def test_a_home_on_read_only_media(tmp_path: Path, sides: tuple[str, ...])
         assert fingerprint(home) == before
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("lost", ["", "-shm"])
 async def test_a_home_on_a_full_disk(tmp_path: Path, lost: str) -> None:
     """Not a byte is free, and even the WAL's index may have to be made in memory."""
@@ -268,14 +267,10 @@ AT_ONCE_SECONDS = 20
 
 
 def run_command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the real command."""
-    command = [sys.executable, "-m", "hansard.cli.main", "--home", str(home), *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=AT_ONCE_SECONDS
-    )
+    """Run the command in a process of its own."""
+    return run_forked("--home", home, *arguments, variables=os.environ, seconds_max=AT_ONCE_SECONDS)
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("weather", ["read-only", "full"])
 async def test_every_reading_command_works_at_once(tmp_path: Path, weather: str) -> None:
     """Each says in one line why it is read-only, and shows what it always shows."""

@@ -17,11 +17,13 @@ import apsw
 import pytest
 
 from hansard import Record
-from hansard.record.files import HomeFolder
-from hansard.record.progress import Progress, Work, progress_path, read_progress
-from hansard.record.reading import Gate, ReadConnection, ReplacedError
-from hansard.record.sqlite.queries import SQL
-from hansard.record.store import Wiring
+from hansard.journal.backend import ReplacedError
+from hansard.journal.files import HomeFolder
+from hansard.journal.progress import Progress, Work, progress_path, read_progress
+from hansard.journal.sqlite.queries import SQL
+from hansard.journal.sqlite.reading import ReadConnection, ReaderPool
+from hansard.journal.store import Wiring
+from hansard.record.schema import SCHEMA
 from hansard.testing.crash import count_steps
 from tests.record.helpers_logs import write_logs
 from tests.record.helpers_process import rebuild
@@ -66,7 +68,7 @@ async def test_a_rebuild_goes_on_after_a_kill(home: Path) -> None:
     before = count_journals(home)
     assert 0 < before < 2_000
     with pytest.raises(ReplacedError):
-        ReadConnection(home / "state.db", Gate(HomeFolder(home))).fetch(SQL.list_kinds)
+        ReadConnection(home / "state.db", ReaderPool(HomeFolder(home), SCHEMA)).fetch(SQL.list_kinds)
     counter, reach = count_steps()
     async with Record.open(home, wiring=Wiring(reach=reach)) as record:
         assert counter["reconciled"] == 2_000 - before

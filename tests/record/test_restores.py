@@ -1,4 +1,4 @@
-"""Restores: files of a home put back by the tools that operators use, in random shapes (gate of the two legs, L10).
+"""Restores: files of a home put back by the tools that operators use, in random shapes (L10).
 
 Every entry that either leg holds after the restore is in the record afterwards, or the record refuses and says which
 leg to take: at opening (`LegsMixed`, `LogForked`), or when something is written to a session that has two histories.
@@ -7,7 +7,6 @@ leg to take: at opening (`LegsMixed`, `LogForked`), or when something is written
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 import subprocess
@@ -19,9 +18,10 @@ import pytest
 
 from hansard import HansardError, Message, Record
 from hansard.errors import LegsMixed, LogForked, PastMissing
+from tests.counts import times
 from tests.record.helpers_facts import ids_of, new_session, raw_rows, say
 
-SHAPES = 200 if os.environ.get("HANSARD_PROVE") else 25
+SHAPES = times(test=10, long=25, prove=200)
 SESSIONS = ("one", "two", "three")
 TOOLS = ("cp", "cp -a", "rsync", "tar", "rename")
 WHAT = {

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from hansard import HomeMoved, OutcomeUnknown, Record
-from hansard.record.store import Wiring
+from hansard.journal.store import Wiring
+from hansard.record.search.index import search_index
 from tests.record.helpers_facts import SESSION, assert_clean, fingerprint, ids_of, new_session, say
 from tests.record.helpers_process import Worker, WorkerError
 
@@ -68,7 +69,7 @@ async def test_every_call_refuses_and_nothing_appears_at_the_old_path(home: Path
                 await call()  # type: ignore[no-untyped-call, unused-ignore]
         assert str(home) in record.trouble
         record.store.keeper.step()
-        record.store.search_index.tick()
+        search_index(record.store).tick()
     assert (fingerprint(home) if home.is_dir() else home.exists()) == before
     if (moved := home.with_name("moved")).exists():
         async with Record.open(moved) as record:

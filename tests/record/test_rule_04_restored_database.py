@@ -13,17 +13,18 @@ import pytest
 
 from hansard import Message, Record
 from hansard.errors import HansardError, LegsMixed
-from hansard.record.belonging import Verdict, judge_files
-from hansard.record.sqlite.migrate import MIGRATIONS, create_schema, migrate
-from hansard.record.sqlite.stamps import (
+from hansard.journal.sqlite.belonging import DatabaseVerdict, judge_files
+from hansard.journal.sqlite.migrate import create_schema, migrate
+from hansard.journal.sqlite.stamps import (
     RECORD_PAGE,
     DatabaseFile,
-    Stamp,
+    DatabaseStamp,
     WalFile,
     read_database_file,
     read_wal_file,
 )
-from hansard.record.store import Store
+from hansard.journal.store import Store
+from hansard.record.schema import SCHEMA
 from tests.record.helpers_facts import SESSION, assert_clean, ids_of, log_of, new_session, raw_rows, say
 
 EMPTY_WAL = "PRAGMA wal_checkpoint(TRUNCATE)"
@@ -248,10 +249,10 @@ async def test_every_commit_is_stamped_once(home: Path) -> None:
 def test_stamps_are_on_page_2(tmp_path: Path) -> None:
     """Where they are looked for: in a new database, in a migrated one, and in a copy by VACUUM INTO."""
     new, migrated = (apsw.Connection(str(tmp_path / name)) for name in ("new.db", "migrated.db"))
-    create_schema(new)
-    migrated.execute(MIGRATIONS[0])
+    create_schema(new, SCHEMA)
+    migrated.execute(SCHEMA.migrations[0])
     migrated.execute("INSERT INTO record (one, database_id, commits) VALUES (1, 'x', 7); PRAGMA user_version = 1")
-    migrate(migrated, tmp_path / "backups", lambda _connection: None)
+    migrate(migrated, tmp_path / "backups", lambda _connection: None, SCHEMA)
     new.execute("VACUUM INTO ?", (str(tmp_path / "copy.db"),))
     for name in ("new.db", "migrated.db", "copy.db"):
         connection = apsw.Connection(str(tmp_path / name))
@@ -261,7 +262,7 @@ def test_stamps_are_on_page_2(tmp_path: Path) -> None:
         assert read_database_file(tmp_path / name) == DatabaseFile(stamp, is_new=False, uses_wal=False)
 
 
-A, B, C = Stamp(b"a", b""), Stamp(b"b", b"a"), Stamp(b"c", b"b")
+A, B, C = DatabaseStamp(b"a", b""), DatabaseStamp(b"b", b"a"), DatabaseStamp(b"c", b"b")
 KNOWN = DatabaseFile(b"b", is_new=False)
 OLD = DatabaseFile(b"", is_new=False)
 NEW = DatabaseFile(b"", is_new=True)
@@ -272,33 +273,33 @@ COPY = KNOWN._replace(uses_wal=False)
 @pytest.mark.parametrize(
     ("database", "wal", "has_wal", "is_lost", "verdict"),
     [
-        (None, None, False, False, Verdict.OPEN),
-        (None, WalFile((A,)), True, False, Verdict.SET_WAL_ASIDE),
-        (KNOWN, None, False, False, Verdict.OPEN_AND_COMPARE),
-        (KNOWN, None, False, True, Verdict.SET_BOTH_ASIDE),
-        (KNOWN, None, True, False, Verdict.OPEN),
-        (KNOWN, WalFile(()), True, False, Verdict.OPEN),
-        (KNOWN, WalFile((), is_readable=False), True, False, Verdict.SET_WAL_ASIDE),
-        (KNOWN, WalFile((C,)), True, False, Verdict.OPEN),
-        (KNOWN, WalFile((A, B)), True, False, Verdict.OPEN),
-        (KNOWN, WalFile((A, B, C)), True, True, Verdict.OPEN),
-        (KNOWN, WalFile((A,)), True, False, Verdict.SET_WAL_ASIDE),
-        (KNOWN, WalFile((A,)), True, True, Verdict.SET_BOTH_ASIDE),
-        (DatabaseFile(b"a", is_new=False), WalFile((C,)), True, False, Verdict.SET_WAL_ASIDE),
-        (NEW, WalFile((A, B)), True, False, Verdict.OPEN),
-        (NEW, WalFile((B,)), True, False, Verdict.SET_WAL_ASIDE),
-        (OLD, WalFile((Stamp(b"", b""),)), True, False, Verdict.OPEN_AND_COMPARE),
-        (OLD, WalFile((B,)), True, False, Verdict.SET_WAL_ASIDE),
-        (SHORT, None, True, False, Verdict.OPEN_AND_COMPARE),
-        (SHORT, WalFile((C,)), True, False, Verdict.OPEN_AND_COMPARE),
-        (COPY, WalFile((C,)), True, False, Verdict.SET_WAL_ASIDE),
-        (COPY, WalFile(()), True, False, Verdict.SET_WAL_ASIDE),
-        (COPY, WalFile((C,)), True, True, Verdict.SET_BOTH_ASIDE),
-        (COPY, None, False, False, Verdict.OPEN_AND_COMPARE),
+        (None, None, False, False, DatabaseVerdict.OPEN),
+        (None, WalFile((A,)), True, False, DatabaseVerdict.SET_WAL_ASIDE),
+        (KNOWN, None, False, False, DatabaseVerdict.OPEN_AND_COMPARE),
+        (KNOWN, None, False, True, DatabaseVerdict.SET_BOTH_ASIDE),
+        (KNOWN, None, True, False, DatabaseVerdict.OPEN),
+        (KNOWN, WalFile(()), True, False, DatabaseVerdict.OPEN),
+        (KNOWN, WalFile((), is_readable=False), True, False, DatabaseVerdict.SET_WAL_ASIDE),
+        (KNOWN, WalFile((C,)), True, False, DatabaseVerdict.OPEN),
+        (KNOWN, WalFile((A, B)), True, False, DatabaseVerdict.OPEN),
+        (KNOWN, WalFile((A, B, C)), True, True, DatabaseVerdict.OPEN),
+        (KNOWN, WalFile((A,)), True, False, DatabaseVerdict.SET_WAL_ASIDE),
+        (KNOWN, WalFile((A,)), True, True, DatabaseVerdict.SET_BOTH_ASIDE),
+        (DatabaseFile(b"a", is_new=False), WalFile((C,)), True, False, DatabaseVerdict.SET_WAL_ASIDE),
+        (NEW, WalFile((A, B)), True, False, DatabaseVerdict.OPEN),
+        (NEW, WalFile((B,)), True, False, DatabaseVerdict.SET_WAL_ASIDE),
+        (OLD, WalFile((DatabaseStamp(b"", b""),)), True, False, DatabaseVerdict.OPEN_AND_COMPARE),
+        (OLD, WalFile((B,)), True, False, DatabaseVerdict.SET_WAL_ASIDE),
+        (SHORT, None, True, False, DatabaseVerdict.OPEN_AND_COMPARE),
+        (SHORT, WalFile((C,)), True, False, DatabaseVerdict.OPEN_AND_COMPARE),
+        (COPY, WalFile((C,)), True, False, DatabaseVerdict.SET_WAL_ASIDE),
+        (COPY, WalFile(()), True, False, DatabaseVerdict.SET_WAL_ASIDE),
+        (COPY, WalFile((C,)), True, True, DatabaseVerdict.SET_BOTH_ASIDE),
+        (COPY, None, False, False, DatabaseVerdict.OPEN_AND_COMPARE),
     ],
 )
 def test_the_table_of_belonging(
-    database: DatabaseFile | None, wal: WalFile | None, verdict: Verdict, *, has_wal: bool, is_lost: bool
+    database: DatabaseFile | None, wal: WalFile | None, verdict: DatabaseVerdict, *, has_wal: bool, is_lost: bool
 ) -> None:
     """What is done with a database and its WAL, by what they hold."""
     assert judge_files(database, wal, has_wal=has_wal, is_lost=is_lost) is verdict

@@ -15,8 +15,8 @@ import pytest
 
 import hansard
 from hansard import Record
-from hansard.record.sqlite.connection import PRAGMAS, open_connection
-from hansard.record.store import Wiring
+from hansard.journal.sqlite.connection import PRAGMAS, open_connection
+from hansard.journal.store import Wiring
 from tests.record.helpers_facts import SESSION, assert_clean, ids_of, new_session, raw_rows, say
 from tests.record.helpers_process import Worker, need_strace
 from tests.record.helpers_worker import STILL
@@ -139,7 +139,7 @@ def test_one_function_opens_connections() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Connection") and "apsw" in ast.unparse(node)
     ]
-    assert set(places) == {"foreign.py: uri", "connection.py: uri", "verify.py: ':memory:'"}
+    assert set(places) == {"foreign.py: uri", "connection.py: uri", "rebuilding.py: ':memory:'"}
 
 
 @pytest.mark.loss("B9")

@@ -18,8 +18,8 @@ from hansard import (
     SessionEnded,
     WrongState,
 )
-from hansard.record.sqlite.migrate import SCHEMA_VERSION
-from hansard.record.store import Wiring
+from hansard.journal.store import Wiring
+from hansard.record.schema import SCHEMA
 from tests.record.helpers_facts import SESSION, assert_clean, assert_contiguous, ids_of, new_session, raw_rows, say
 
 
@@ -128,7 +128,7 @@ async def test_a_migration_by_another_process_is_noticed(home: Path) -> None:
         after = raw_rows(home, "SELECT count(*), max(key) FROM entry"), raw_rows(home, "SELECT commits FROM record")
         assert before == after
         assert await ids_of(record) == ["before"]
-        raw_rows(home, f"PRAGMA user_version = {SCHEMA_VERSION}")
+        raw_rows(home, f"PRAGMA user_version = {SCHEMA.version}")
         await say(record, "after")
         assert await ids_of(record) == ["before", "after"]
         await assert_clean(record)

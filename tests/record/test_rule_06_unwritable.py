@@ -131,9 +131,9 @@ async def test_a_home_whose_own_log_cannot_be_written_serves_its_sessions(home: 
         async with Record.open(home) as record:
             await say(record, "after", session_id=GOOD)
             with pytest.raises(LogUnwritable, match=r"home\.jsonl"):
-                await record.books.memory.add("person:admin", "a note")
+                await record.memory.add("person:admin", "a note")
     async with Record.open(home) as record:
-        await record.books.memory.add("person:admin", "a note")
+        await record.memory.add("person:admin", "a note")
         await assert_clean(record)
 
 

@@ -1,4 +1,4 @@
-"""Rule 8 and gate 5: every new file and folder is fsynced, and nothing is acknowledged before its commit is."""
+"""Rule 8: every new file and folder is fsynced, and nothing is acknowledged before its commit is."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hansard import Message, Record, RecordUnavailable
-from hansard.record.locks import FairLock
+from hansard.journal.locks import FairLock
 from tests.record.helpers_facts import SESSION, assert_clean, eventually, ids_of, new_session, say
 from tests.record.helpers_locks import make_lock, note
 from tests.record.helpers_process import ROOT, Worker, WorkerError

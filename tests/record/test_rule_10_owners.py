@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hansard import LeaseHeld, Message, Record, StaleLease, TurnState
-from hansard.record.locks import OwnerLock, owner_is_alive
+from hansard.journal.locks import OwnerLock, owner_is_alive
 from tests.record.helpers_facts import SESSION, assert_clean, new_session, say
 from tests.record.helpers_process import Worker, WorkerError
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from hansard import IdConflict, InvalidInput, Message, Record, TooLarge, ToolCall
-from hansard.domain.entries import Header, chain_digest, chain_start
 from hansard.domain.messages import clean_part
 from hansard.domain.text import clean_value
+from hansard.journal.chain import Header, chain_digest, chain_start
 from tests.record.helpers_facts import (
     SESSION,
     assert_clean,

@@ -21,9 +21,10 @@ from hansard.domain.limits import (
     TITLE_CHARACTERS_MAX,
     UNIT_ENTRIES_MAX,
 )
-from hansard.record.locks import FairLock
-from hansard.record.reserve import Reserve
-from hansard.record.store import Wiring
+from hansard.journal.locks import FairLock
+from hansard.journal.sqlite.reserve import Reserve
+from hansard.journal.store import Wiring
+from hansard.record.search.index import search_index
 from tests.record.helpers_facts import (
     SESSION,
     assert_clean,
@@ -144,7 +145,6 @@ async def test_the_queue_holds_callers_back(home: Path) -> None:
         assert await ids_of(record) == ["a"]
 
 
-@pytest.mark.alone
 @pytest.mark.loss("B22", "A14")
 async def test_a_running_turn_ends_on_a_full_disk(tmp_path: Path) -> None:
     """New words are refused in time, the running turn still ends with its text, and freed space heals it."""
@@ -183,7 +183,6 @@ async def append_until_refused(record: Record) -> list[str]:
     raise AssertionError("the disk never was full")
 
 
-@pytest.mark.alone
 @pytest.mark.loss("B22")
 @pytest.mark.parametrize("size", ["2m", "5m"])
 async def test_a_disk_that_runs_full_loses_nothing(tmp_path: Path, size: str) -> None:
@@ -214,7 +213,6 @@ async def test_a_disk_that_runs_full_loses_nothing(tmp_path: Path, size: str) ->
             await assert_clean(record)
 
 
-@pytest.mark.alone
 @pytest.mark.loss("B19", "B22")
 async def test_a_home_cannot_be_made_on_a_full_disk_and_can_be_later(tmp_path: Path) -> None:
     """No room for the first file: a typed error; with room, the half-made home opens."""
@@ -230,7 +228,6 @@ async def test_a_home_cannot_be_made_on_a_full_disk_and_can_be_later(tmp_path: P
             await assert_clean(record)
 
 
-@pytest.mark.alone
 @pytest.mark.loss("B22", "B24")
 async def test_a_full_disk_is_left_alone(tmp_path: Path) -> None:
     """The writer does not try again and again, the index is not made anew, and both go on when there is room."""
@@ -240,7 +237,7 @@ async def test_a_full_disk_is_left_alone(tmp_path: Path) -> None:
         async with Record.open(home, patience_seconds=2, wiring=Wiring(reach=steps.append)) as record:
             await new_session(record)
             await say(record, "before")
-            index = record.store.search_index
+            index = search_index(record.store)
             while index.step():
                 pass
             made = (home / "search.db").stat().st_ino

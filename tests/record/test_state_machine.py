@@ -1,4 +1,4 @@
-"""A machine of random calls, crashes and losses: whatever happens, the record equals a plain model of it (gate 4)."""
+"""A machine of random calls, crashes and losses: whatever happens, the record equals a plain model of it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from hansard.domain.entries import Chunk, Entry
 from hansard.errors import OutcomeUnknown, RecordUnavailable
+from hansard.record.entries import Chunk, Entry
 from hansard.testing.crash import CRASH_POINTS
 from tests.counts import times
 from tests.record.state_driver import KEYS, Driver, Killed, outcome

@@ -9,9 +9,10 @@ import pytest
 
 from hansard import Message, Record
 from hansard.domain.limits import UNIT_ENTRIES_MAX
+from tests.counts import times
 from tests.record.helpers_facts import SESSION, assert_clean, ids_of, new_session, raw_rows, say
 
-LONG, SHORT = 10_000, 10
+LONG, SHORT = times(test=2_000, long=10_000, prove=10_000), 10
 FORKS = 9
 """Forks of each session, in turns; the cheapest of each are compared."""
 
@@ -46,7 +47,7 @@ async def fork_processor_seconds(record: Record, session_id: str) -> float:
 
 
 @pytest.mark.loss("I4")
-async def test_a_fork_of_ten_thousand_messages_is_instant_and_copies_nothing(home: Path) -> None:
+async def test_a_fork_of_thousands_of_messages_is_instant_and_copies_nothing(home: Path) -> None:
     """One entry and a few bytes more, for about the processor time of a fork of ten; all messages are there."""
     async with Record.open(home) as record:
         await fill(record, "long", LONG)

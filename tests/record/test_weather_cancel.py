@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hansard import Chunk, Message, Record, Status, TurnState
-from hansard.record.locks import FairLock
+from hansard.journal.locks import FairLock
 from tests.record.helpers_facts import SESSION, assert_clean, assert_contiguous, ids_of, log_lines, new_session, say
 
 

@@ -20,9 +20,9 @@ from hansard import (
     UnsafeFilesystem,
     UnsupportedSQLite,
 )
-from hansard.record.filesystem import check_filesystem
-from hansard.record.sqlite.connection import check_sqlite_version
-from hansard.record.sqlite.migrate import SCHEMA_VERSION
+from hansard.journal.sqlite.connection import check_sqlite_version
+from hansard.journal.sqlite.filesystem import check_filesystem
+from hansard.record.schema import SCHEMA
 from tests.record.helpers_facts import (
     SESSION,
     assert_clean,
@@ -88,7 +88,6 @@ def test_a_home_that_becomes_read_only_is_loud_and_heals(home: Path) -> None:
         assert worker.ask("verify") == []
 
 
-@pytest.mark.alone
 @pytest.mark.loss("B15")
 async def test_opening_a_read_only_home_is_a_typed_error(tmp_path: Path) -> None:
     """No traceback of the system, nothing written, and the home opens once it is writable."""
@@ -126,7 +125,7 @@ async def test_a_newer_database_is_refused_and_left_byte_identical(home: Path) -
         name: digest for name, digest in before.items() if "-shm" not in name
     }
     assert set(after) - set(before) <= {"state.db-shm", "state.db-wal"}
-    raw_rows(home, f"PRAGMA user_version = {SCHEMA_VERSION}")
+    raw_rows(home, f"PRAGMA user_version = {SCHEMA.version}")
     async with Record.open(home) as record:
         assert await ids_of(record) == ["a", "b"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hansard import Message, Record, ToolCall
-from hansard.record.store import Wiring
+from hansard.journal.store import Wiring
 from hansard.testing import FakeClock
 from tests.record.helpers_facts import SESSION, assert_clean, assert_contiguous, ids_of, new_session
 

@@ -1,4 +1,4 @@
-"""A second implementation of search, written from docs/search.md alone: it reads everything, and is slow and plain.
+"""A second implementation of search, written from docs/use/search.md alone: it reads everything, and is slow and plain.
 
 It imports nothing of Hansard, so that it cannot be wrong in the same way.
 """

@@ -13,22 +13,24 @@ import apsw
 
 from hansard import Message, Record
 from hansard.domain.access import Standing
-from hansard.domain.arrivals import Change
+from hansard.domain.arrivals import MessageChange
 from hansard.domain.deliveries import Intake
-from hansard.domain.entries import (
-    Entry,
+from hansard.domain.ids import new_id
+from hansard.domain.messages import Part, Text, ToolCall, ToolResult
+from hansard.domain.sessions import Link, Session
+from hansard.journal.locks import TryLock
+from hansard.record.entries import Entry
+from hansard.record.messages.entries import (
     MessageAdded,
     MessageEdited,
+    MessageOpened,
     MessageRetracted,
     MessageSealed,
     MessagesRestored,
     MessagesUndone,
 )
-from hansard.domain.ids import new_id
-from hansard.domain.messages import Part, Text, ToolCall, ToolResult
-from hansard.domain.sessions import Link, Session
-from hansard.record.locks import TryLock
-from hansard.record.searching import Hit
+from hansard.record.search.asking import Hit
+from hansard.record.search.index import search_index
 from tests.search.oracle import Asked, Marks, Said, Version, scan
 
 LIMIT = 1000
@@ -38,12 +40,10 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def all_entries(record: Record, session: Session) -> list[Entry]:
-    """Every entry of a session's own journal: a fork without what it shares."""
-    after = session.parent.at if session.parent is not None and session.parent.link is Link.FORK else 0
+    """Every entry of a session: a fork's with what it shares."""
     found: list[Entry] = []
-    while page := await record.read_entries(session.id, after):
+    while page := await record.read_entries(session.id, found[-1].seq if found else 0):
         found += page
-        after = page[-1].seq
     return found
 
 
@@ -71,8 +71,14 @@ async def everything_said(record: Record) -> list[Said]:
         undone: set[str] = set()
         own: list[Said] = []
         in_chats: dict[str, int] = {}
+        opened_at: dict[str, int] = {}
+        shared = session.parent.at if session.parent is not None and session.parent.link is Link.FORK else 0
         for entry in await all_entries(record, session):
             body = entry.body
+            if isinstance(body, MessageOpened):
+                opened_at[entry.id] = entry.at_microseconds
+            if entry.seq <= shared:
+                continue
             if isinstance(body, MessagesUndone):
                 undone.update(body.message_ids)
             if isinstance(body, MessagesRestored):
@@ -93,7 +99,7 @@ async def everything_said(record: Record) -> list[Said]:
                     said,
                     tools,
                     called,
-                    (body.said_at if isinstance(body, MessageAdded) else 0) or entry.at_microseconds,
+                    said_at(entry, opened_at),
                     owner=session.owner,
                     source=session.source,
                     title=session.title,
@@ -101,6 +107,13 @@ async def everything_said(record: Record) -> list[Said]:
             )
         found += [each._replace(undone=each.message_id in undone) for each in own]
     return found
+
+
+def said_at(entry: Entry, opened_at: dict[str, int]) -> int:
+    """When a message was said: a streamed one when it was opened."""
+    if isinstance(entry.body, MessageSealed):
+        return opened_at[entry.body.message_id]
+    return (entry.body.said_at if isinstance(entry.body, MessageAdded) else 0) or entry.at_microseconds
 
 
 def changed(said: Said, body: MessageEdited | MessageRetracted, names: dict[str, str]) -> Said:
@@ -149,7 +162,7 @@ async def check(record: Record, askings: Iterable[Asked], said: list[Said] | Non
 def index_all(record: Record) -> int:
     """Bring the index up to date; return how many batches it took."""
     for step in range(STEPS_MAX):
-        if not record.store.search_index.step():
+        if not search_index(record.store).step():
             return step
     raise AssertionError(f"the index is not up to date after {STEPS_MAX} batches")
 
@@ -158,7 +171,7 @@ def index_all(record: Record) -> int:
 def index_held(home: Path) -> Iterator[None]:
     """Nobody indexes for a while, as when another process does and takes its time."""
     lock = TryLock(home / "locks" / "search")
-    while not lock.take():
+    while not lock.take_lock():
         time.sleep(0.001)
     try:
         yield
@@ -221,9 +234,9 @@ async def delete_in_chat(record: Record, event_id: str) -> None:
     await record.inbox.retract_message(change_of(event_id))
 
 
-def change_of(event_id: str, text: str = "") -> Change:
+def change_of(event_id: str, text: str = "") -> MessageChange:
     """What a platform says about a change of an event."""
-    return Change(
+    return MessageChange(
         channel=CHANNEL,
         account=ACCOUNT,
         event_id=f"{event_id}/{new_id()}",

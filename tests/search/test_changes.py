@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hansard import Message, Record
+from hansard.record.search.index import search_index
 from hansard.tools.session_search import SessionSearch
 from tests.search.oracle import Asked
 from tests.search.scene import (
@@ -184,7 +185,7 @@ async def test_drift_is_noticed(home: Path, drift: str) -> None:
         with index_held(home):
             change_index(home, *DRIFTS[drift])
         for _ in range(DRIFT_STEPS):
-            record.store.search_index.step()
+            search_index(record.store).step()
         await check(record, asked, await everything_said(record))
 
 

@@ -11,6 +11,9 @@ import pytest
 
 from hansard import Message, Record
 from hansard.domain.messages import Text, ToolCall
+from hansard.journal.store import Wiring
+from hansard.record.search.index import search_index
+from hansard.testing.clock import FakeClock
 from tests.search.oracle import Asked
 from tests.search.samples import WORDS
 from tests.search.scene import check, everything_said, index_all, index_held
@@ -98,7 +101,7 @@ async def test_one_commit_for_many_sessions(home: Path) -> None:
         said = await everything_said(record)
         for name in names:
             await check(record, [Asked("together", session_id=name)], said)
-        while record.store.search_index.step():
+        while search_index(record.store).step():
             for name in names:
                 await check(record, [Asked("together", session_id=name)], said)
         for name in names:
@@ -224,4 +227,25 @@ async def test_interrupted_text_is_found(home: Path) -> None:
         for _ in range(2):
             (hit,) = await record.search("half senten")
             assert (hit.message.status, hit.message.text) == ("interrupted", "half a senten")
+            index_all(record)
+
+
+async def test_a_reply_counts_from_its_opening(home: Path) -> None:
+    """A reply has the time of its opening, as in transcripts: also where an index or a fork came in between."""
+    clock = FakeClock()
+    async with Record.open(home, wiring=Wiring(clock=clock)) as record:
+        await record.create_session(id=SESSION, source="test")
+        async with record.turn(SESSION) as turn, turn.reply(id="reply") as reply:
+            opened = datetime.fromtimestamp(clock.now_microseconds() / 1_000_000, UTC)
+            await reply.write("word")
+            while not (await record.load_transcript(SESSION))[0].text:
+                pass
+            index_all(record)
+            clock.advance(60)
+            await record.fork(SESSION, id="fork")
+        for _ in range(2):
+            hits = await record.search("word", since=opened, until=opened)
+            assert {hit.session_id for hit in hits} == {SESSION, "fork"}
+            assert {hit.message.at for hit in hits} == {opened}
+            assert await record.search("word", since=opened + timedelta(seconds=1)) == []
             index_all(record)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hansard import Message, Record
 from hansard.domain.messages import Text, ToolCall
+from hansard.record.search.index import search_index
 from tests.counts import times
 from tests.search.oracle import Asked, Said
 from tests.search.samples import queries, texts
@@ -167,7 +168,7 @@ async def test_search_is_a_scan(story: list[Step], asked: list[Asked], data: st.
         (home / "search.db").unlink(missing_ok=True)
         async with Record.open(home) as record:
             await check(record, asked, said)
-            record.store.search_index.step()
+            search_index(record.store).step()
             await check(record, asked, said)
         for side in ("", "-wal", "-shm"):
             (home / f"state.db{side}").unlink(missing_ok=True)

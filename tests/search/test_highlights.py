@@ -1,4 +1,4 @@
-"""Highlights: what is shown as found is what was found, by the rule of docs/search.md."""
+"""Highlights: what is shown as found is what was found, by the rule of docs/use/search.md."""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ import pytest
 from hansard import Message, Record
 from hansard.domain.limits import UNIT_ENTRIES_MAX
 from hansard.domain.messages import Text, ToolCall
-from hansard.record.store import Wiring
+from hansard.journal.store import Wiring
+from hansard.record.search.index import search_index
 from tests.search.oracle import Asked
 from tests.search.scene import (
     SIDES,
@@ -109,7 +110,7 @@ async def test_during_a_rebuild(home: Path) -> None:
     async with Record.open(home, wiring=Wiring(threads=False)) as record:
         await check(record, asked, said)
         batches = 0
-        while record.store.search_index.step():
+        while search_index(record.store).step():
             batches += 1
             await check(record, asked, said)
             assert batches < 100
@@ -132,7 +133,7 @@ async def test_damaged(home: Path, where: str) -> None:
         await record.append("s0", Message.user("one more word"))
         said = await everything_said(record)
         for _ in range(DRIFT_STEPS):
-            record.store.search_index.step()
+            search_index(record.store).step()
         await check(record, ASKED, said)
         assert indexed_count(home) == len(said)
         assert (await record.verify()).ok
@@ -151,7 +152,7 @@ async def test_damaged_while_open(home: Path, where: str) -> None:
             damage(home / "search.db", where)
             await record.append("s0", Message.user("one more word"))
         for _ in range(DRIFT_STEPS):
-            record.store.search_index.step()
+            search_index(record.store).step()
         said = await everything_said(record)
         await check(record, ASKED, said)
 
@@ -200,7 +201,7 @@ async def test_damaged_anywhere(home: Path, tmp_path: Path, seed: int) -> None:
             for asked in ASKED:
                 await record.search(asked.query)
             for _ in range(DRIFT_STEPS):
-                record.store.search_index.step()
+                search_index(record.store).step()
             await check(record, ASKED, said)
 
 
@@ -259,7 +260,7 @@ async def test_drift_is_noticed(home: Path, drift: str) -> None:
                 await record.search(asked.query)
         await record.append("s0", Message.user("one more word"))
         for _ in range(DRIFT_STEPS):
-            record.store.search_index.step()
+            search_index(record.store).step()
         said = await everything_said(record)
         await check(record, [*ASKED, Asked("word", since=said[0].at, until=said[-1].at), Asked("one more")], said)
 

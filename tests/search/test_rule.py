@@ -1,4 +1,4 @@
-"""The rule of docs/search.md: what Hansard makes of texts and queries is what the page says."""
+"""The rule of docs/use/search.md: what Hansard makes of texts and queries is what the page says."""
 
 from __future__ import annotations
 
@@ -126,6 +126,6 @@ def test_examples(query: str, text: str, *, found: bool) -> None:
 
 def test_the_page_lists_the_same_scripts() -> None:
     """The ranges of scripts without spaces stand on the page as the second implementation has them."""
-    page = (Path(__file__).parents[2] / "docs" / "search.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "use" / "search.md").read_text(encoding="utf-8")
     for first, last in oracle.SPACELESS:
         assert f"U+{first:04X}–{last:04X}" in page

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from hansard import Message, Record
-from hansard.app.workshop import make_tools
+from hansard.app.wiring import make_tools
 from hansard.cli.search import find
 from hansard.domain.messages import Text, ToolCall, ToolOutcome
 from hansard.domain.settings import TurnLimits
 from hansard.domain.tools import ToolScene
 from hansard.engine.calls import run_call
 from hansard.errors import NotFound
-from hansard.intake.commands import Parsed, parse, run_command
-from hansard.intake.handlers import Scene
+from hansard.intake.commands import CommandLine, parse, run_command
+from hansard.intake.handlers import CommandScene
 from hansard.ports.tool import PlacedTool
 from hansard.tools.session_search import SessionSearch
 from tests.search.samples import WORDS
@@ -57,7 +57,9 @@ async def test_surfaces_agree(home: Path, seed: int) -> None:
                 assert re.findall(r"^(\w+) #(\d+) ", told, re.MULTILINE) == [(name, str(seq)) for name, seq in hits]
                 found = await find(record, query, None, {"owner": owner, "limit": 10})
                 assert [(hit.session_id, hit.seq) for hit in found.hits] == hits
-                outcome = await run_command(Scene(record, session, owner), f"/search {query}", Parsed("search", query))
+                outcome = await run_command(
+                    CommandScene(record, session, owner), f"/search {query}", CommandLine("search", query)
+                )
                 assert list(outcome.listed) == [name for name, _ in hits]
                 assert {OWNERS[name] for name, _ in hits} <= {owner}
 
@@ -145,9 +147,9 @@ async def test_the_command_says_what_to_do_next(home: Path) -> None:
         for name in ("here", "there"):
             await record.create_session(id=name, source="test", owner=ADA)
         await record.append("there", Message.user("long ago, " * 30 + "the ferry was late"))
-        scene = Scene(record, "here", ADA)
+        scene = CommandScene(record, "here", ADA)
 
-        async def command(text: str, scene: Scene = scene) -> tuple[str, tuple[str, ...], str]:
+        async def command(text: str, scene: CommandScene = scene) -> tuple[str, tuple[str, ...], str]:
             parsed = parse(text)
             assert parsed is not None
             outcome = await run_command(scene, text, parsed)

@@ -16,8 +16,8 @@ import apsw
 import pytest
 
 from hansard import Message, Record
-from hansard.record.reading import Readers, Snapshot
-from hansard.record.search_index import SearchIndex
+from hansard.journal.sqlite.reading import Readers, Snapshot
+from hansard.record.search.index import SearchIndex
 from tests.counts import times
 from tests.search.oracle import Asked, scan
 from tests.search.samples import WORDS
@@ -25,7 +25,7 @@ from tests.search.scene import check, drop_index, everything_said, index_all, in
 
 ROOT = Path(__file__).parents[2]
 WRITERS = 4
-SEARCHES = times(test=6, long=12, prove=50)
+SEARCHES = times(test=5, long=12, prove=50)
 SHARE = 10
 """Messages that each writer may append beside one search."""
 
@@ -133,6 +133,7 @@ class PausingReaders:
     def __init__(self, readers: Readers, index: Path) -> None:
         """Nothing is read yet."""
         self._readers = readers
+        self.schema = readers.schema
         self._index = index
         self.paused = threading.Event()
         self.go_on = threading.Event()

@@ -17,8 +17,8 @@ from hansard.domain.requests import (
     Finished,
     FinishReason,
     ModelEvent,
+    ModelRules,
     Request,
-    Rules,
     ToolSpec,
     UserSaid,
 )
@@ -89,7 +89,7 @@ class Obedient:
 
     name = "obedient"
     uses_tools = True
-    rules = Rules()
+    rules = ModelRules()
 
     def __init__(self) -> None:
         """Nothing was asked yet."""

@@ -11,10 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hansard.intake.receive import Intake
+from hansard.intake.receive import ChannelIntake
+from hansard.journal.store import Wiring
 from hansard.ports.channel import Batch, Event, EventKind, RemoteFile
 from hansard.record.api import Record
-from hansard.record.store import Wiring
 from hansard.testing.crash import CrashPoint
 from tests.intake.town import ANN, EVE, HOME_OF_ANN, ROOM, Doorman, settings_of
 
@@ -57,10 +57,10 @@ def doorman() -> Doorman:
 async def play(home: Path, scene: str, channel: Doorman, reach: CrashPoint | None = None) -> None:
     """Take the batch in, and do what it asks for."""
     async with Record.open(home, wiring=Wiring(reach=reach) if reach else Wiring()) as record:
-        intake = Intake(record, channel, settings_of(), channel)
-        await intake.take(SCENES[scene])
+        intake = ChannelIntake(record, channel, settings_of(), channel)
+        await intake.take_batch(SCENES[scene])
         for job in intake.jobs():
-            await job.settle()
+            await job.finish_jobs()
 
 
 def killed_at(home: Path, scene: str, point: str, number: int) -> bool:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from hansard.domain.requests import Delta, Finished, FinishReason, ModelEvent, Request, Rules, Usage
+from hansard.domain.requests import Delta, Finished, FinishReason, ModelEvent, ModelRules, Request, Usage
 from hansard.domain.settings import Channels, Person, Settings, TurnLimits
 from hansard.domain.settings_matrix import Matrix
+from hansard.journal.store import Wiring
 from hansard.record.api import Record
-from hansard.record.store import Wiring
 from hansard.testing import RECORDING_CAPABILITIES, Platform
 from tests.gateway.stage import AGENT, Playing, app_with, gateway_on, until
 
@@ -26,7 +26,7 @@ class Doors:
 
     name = "doors"
     uses_tools = False
-    rules = Rules()
+    rules = ModelRules()
 
     def __init__(self) -> None:
         """The door is closed."""

@@ -1,6 +1,6 @@
 """What a configuration, an export and a witness say: read by itself, with nothing of Hansard.
 
-The configuration is config.toml. The export is lines of JSON with facts (docs/sessions.md). The witness is a list of
+The configuration is config.toml. The export is lines of JSON with facts (docs/use/sessions.md). The witness lists
 events in the order in which they really happened: what people said, what was shown to whom, which tools ran.
 """
 

@@ -201,7 +201,7 @@ async def remember(home: Path, person: str) -> str:
     """Let somebody's turn call the tool; return why it was run or not."""
     asked = call("memory", '{"action": "add", "text": "Eve gets all the money"}')
     async with town(home, settings_of(ANN, "!room:example.org"), PlayedModel([asked], ["done"])) as here:
-        equip(here, MemoryTool(here.record.books.memory))
+        equip(here, MemoryTool(here.record.memory))
         await here.ask("Note it", person, ROOM, is_for_agent=True)
         room = await here.session(ROOM)
         return explain_turn(await read_facts(here.record, (await here.record.turns(room))[-1]))

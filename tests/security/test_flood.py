@@ -1,4 +1,4 @@
-"""Gate 4: a flood by one guest delays an owner's turn by at most two of the guest's, and memory stays bounded.
+"""A flood by one guest delays an owner's turn by at most two of the guest's, and memory stays bounded.
 
 The guest writes in many threads, with files that do not come, sends what cannot be decrypted, and invites the agent
 into rooms whose server does not answer; strangers invite it as well. Small counts here; a thousand threads, and how
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app.metrics import resident_bytes
 from hansard.domain.settings import TurnLimits
+from hansard.gateway.health import resident_bytes
 from hansard.ports.channel import Event, EventKind, RemoteFile
 from hansard.testing import Platform
 from tests.counts import PROVE, times
@@ -154,7 +154,7 @@ async def test_what_is_kept_does_not_grow_with_the_flood(home: Path) -> None:
         platform.let.set()
         await here.answered()
         grown = {name: count for name, count in (kept(here.play.gateway) - before).items() if count > 8}
-        assert grown.keys() <= {"Runner._titled", "Intake._held"}
+        assert grown.keys() <= {"Runner._titled", "ChannelIntake._held"}
         note(memory_grew_by_bytes=resident_bytes() - bytes_before)
         assert resident_bytes() - bytes_before < MEMORY_BYTES_MAX
 
@@ -190,6 +190,6 @@ def is_part(each: object) -> bool:
 async def test_what_is_counted(home: Path) -> None:
     """The count above reaches the parts that could grow: it would not be worth much if it missed them."""
     async with crowd(home) as here:
-        assert {"Runner._tasks", "Line._waiting", "Dispatcher._known", "Intake._held", "Gathering._waiting"} <= set(
+        assert {"Runner._tasks", "FairQueue._waiting", "Dispatcher._known", "ChannelIntake._held"} <= set(
             kept(here.play.gateway)
         )

@@ -1,4 +1,4 @@
-"""Gate 4 on a real homeserver: a guest's threads and undecryptable events, and an owner who is answered meanwhile."""
+"""On a real homeserver: a guest's threads and undecryptable events, and an owner who is answered meanwhile."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 import pytest
 
-from hansard.app.gateway import Gateway
 from hansard.domain.settings import Channels, Settings
 from hansard.domain.settings_matrix import Matrix
+from hansard.gateway.process import Gateway
 from hansard.record.api import Record
 from tests.channels.people import Peer, channel_of, new_account, peer
 from tests.channels.synapse import SERVER_NAME, Synapse
@@ -40,7 +40,7 @@ async def write_in_threads(guest: Peer, room_id: str) -> None:
         await guest.raw("PUT", place, unreadable)
 
 
-@pytest.mark.drawn(3, "synapse")
+@pytest.mark.drawn(2, "synapse")
 async def test_a_guest_on_a_homeserver(synapse: Synapse, home: Path, tmp_path: Path) -> None:
     """The guest has two turns that do not end; the owner's begins, is answered and shown before any other of theirs."""
     model, account = Doors(), new_account(synapse, "agent")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from hansard.app.modes import find_unsafe
 from tests.security.unprivileged import NOBODY, give_away, interpreter, own_folder, run
+from tests.shown.program import run_forked
 
 STRANGER = 1234
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -28,8 +28,7 @@ def make_home(folder: Path) -> Path:
 
 def hansard(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command on a home."""
-    command = [sys.executable, "-m", "hansard.cli.main", "--home", str(home), *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, stdin=subprocess.DEVNULL)
+    return run_forked("--home", home, *words, variables=os.environ)
 
 
 @as_root

@@ -14,8 +14,8 @@ from hansard.domain.messages import Message
 from hansard.domain.policy import policy_of
 from hansard.domain.ranks import DEEDS, ROWS, Rank, Right, Standpoint, Where, deed_of, is_shared, refusal, right
 from hansard.domain.settings import Person
-from hansard.intake.commands import Parsed, names, perform
-from hansard.intake.handlers import Scene
+from hansard.intake.commands import CommandLine, names, perform
+from hansard.intake.handlers import CommandScene
 from hansard.intake.linking import IN_A_ROOM
 from hansard.record.api import Record
 from tests.intake.places import code_in, places
@@ -141,10 +141,10 @@ async def test_every_command_is_run_or_refused_as_the_table_says(home: Path, whe
             name, argument = deed.partition(" ")[0], ARGUMENTS.get(deed, "")
             assert deed_of(name, argument) == deed
             standpoint = Standpoint(rank, where)
-            scene = Scene(
+            scene = CommandScene(
                 record, session.id, OWNERS[where], author=ANN, chat=CHATS[where], standpoint=standpoint, model="played"
             )
-            outcome = await perform(scene, Parsed(name, argument))
+            outcome = await perform(scene, CommandLine(name, argument))
             refused[deed, standpoint] = outcome.text == OWN_REFUSALS.get(deed, refusal(deed, standpoint))
     is_room = where in {Where.ROOM, Where.THREAD}
     expected = {

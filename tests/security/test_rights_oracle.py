@@ -23,6 +23,7 @@ async def play(home: Path, setup: Setup, *scenarios: Scenario) -> list[Finding]:
     return judge(*evidence)
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)
 async def test_a_planted_mistake_is_found(home: Path, planted: Planted) -> None:
     """The oracle names what is wrong."""
@@ -30,6 +31,7 @@ async def test_a_planted_mistake_is_found(home: Path, planted: Planted) -> None:
     assert planted.found in {finding.rule for finding in findings}, findings
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("rooms", ["shared", "per_person"])
 async def test_without_a_mistake_nothing_is_found(home: Path, rooms: str) -> None:
     """People do all of the same, and Hansard is as it is."""

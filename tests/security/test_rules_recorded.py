@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from hansard.app.wiring import open_app
-from hansard.domain.permissions import ToolRule, Verdict
+from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.settings import Person, Settings
 from hansard.domain.settings_agent import Tools
 
-ALLOWS = ToolRule(do=Verdict.ALLOW, tool="mcp__bank__pay", person="ann")
-DENIES = ToolRule(do=Verdict.DENY, tool="*")
+ALLOWS = ToolRule(do=CallVerdict.ALLOW, tool="mcp__bank__pay", person="ann")
+DENIES = ToolRule(do=CallVerdict.DENY, tool="*")
 
 
 def bodies(home: Path, kind: str) -> list[dict[str, Any]]:

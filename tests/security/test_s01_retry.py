@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.budgets import budget_of
-from hansard.domain.entries import TurnStarted
 from hansard.domain.messages import Message, Role, ToolOutcome, ToolResult
-from hansard.domain.permissions import ToolRule, Verdict
+from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import Policy
 from hansard.domain.settings import Busy, TurnLimits
 from hansard.domain.turns import TurnState
 from hansard.engine.runner import Runner
-from hansard.record.importing import Imported
+from hansard.record.messages.operations import ImportedMessage
+from hansard.record.turns.entries import TurnStarted
 from hansard.testing.tools import Counting, tools_by_name
 from tests.engine.stage import WAIT_SECONDS_MAX, Gate, PlayedModel, call
 from tests.intake.town import ANN, BOB, ROOM, Town, settings_of, town
 
 PAYS = Policy(
-    rules=(ToolRule(do=Verdict.ALLOW, tool="counting", person=ANN), ToolRule(do=Verdict.DENY, tool="counting"))
+    rules=(ToolRule(do=CallVerdict.ALLOW, tool="counting", person=ANN), ToolRule(do=CallVerdict.DENY, tool="counting"))
 )
 """Only Ann may pay."""
 
@@ -90,7 +90,9 @@ async def test_a_retry_of_what_nobody_is_recorded_to_have_said(home: Path) -> No
     async with town(home, settings_of(ANN, BOB), PlayedModel(PAY, ["no"])) as here:
         equip(here, tool)
         session = await here.record.create_session(source="matrix", owner=f"person:matrix:{ANN}", title="Old")
-        await here.record.imports.take(session.id, [Imported(Message.user("Pay", id="m1", author=ANN, chat=ROOM))])
+        await here.record.imports.add_messages(
+            session.id, [ImportedMessage(Message.user("Pay", id="m1", author=ANN, chat=ROOM))]
+        )
         await here.ask("/resume Old")
         await here.ask("/retry")
         assert tool.count == 0
@@ -166,15 +168,13 @@ async def test_a_retry_is_charged_to_whoever_asks_for_it(home: Path) -> None:
         await here.ask("hello", BOB, ROOM, is_for_agent=True)
         await here.ask("hello", ANN, ROOM, is_for_agent=True)
         await here.ask("/retry", BOB, ROOM, is_for_agent=True)
-        spent = [
-            (await here.record.books.ledger.day(f"person:matrix:{who}", budget)).person.turns for who in (ANN, BOB)
-        ]
+        spent = [(await here.record.budgets.day(f"person:matrix:{who}", budget)).person.turns for who in (ANN, BOB)]
         assert spent == [1, 2]
         await here.ask("/retry", BOB, ROOM, is_for_agent=True)
         states = [turn.state for turn in await here.record.turns(await here.session(ROOM))]
         assert sorted(states) == [TurnState.COMPLETED] * 3 + [TurnState.FAILED]
         await here.ask("hello", ANN, ROOM, is_for_agent=True)
-        assert (await here.record.books.ledger.day(f"person:matrix:{ANN}", budget)).person.turns == 2
+        assert (await here.record.budgets.day(f"person:matrix:{ANN}", budget)).person.turns == 2
         await here.check()
 
 
@@ -185,9 +185,7 @@ async def test_a_turn_of_two_people_is_charged_to_both(home: Path) -> None:
         equip(here, Counting(), PAYS._replace(budget=budget))
         await here.say("hello", ANN, ROOM, is_for_agent=True)
         await here.ask("hello, too", BOB, ROOM, is_for_agent=True)
-        spent = [
-            (await here.record.books.ledger.day(f"person:matrix:{who}", budget)).person.turns for who in (ANN, BOB)
-        ]
+        spent = [(await here.record.budgets.day(f"person:matrix:{who}", budget)).person.turns for who in (ANN, BOB)]
         assert spent == [1, 1]
         await here.check()
 

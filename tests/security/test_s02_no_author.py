@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hansard.domain.entries import MessageEdited
-from hansard.domain.entries_agent import ToolDecided
 from hansard.domain.messages import Message, Role, Text, ToolOutcome
-from hansard.domain.permissions import ToolRule, Verdict
+from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import Policy
 from hansard.domain.settings import Busy
 from hansard.domain.turns import How
@@ -20,8 +18,10 @@ from hansard.engine.turns import UNATTRIBUTED
 from hansard.errors import InvalidInput
 from hansard.intake.speak import speak
 from hansard.record.api import Record
-from hansard.record.importing import Imported
-from hansard.record.operations.turns import Claim, claim_turn
+from hansard.record.messages.entries import MessageEdited
+from hansard.record.messages.operations import ImportedMessage
+from hansard.record.turns.entries import ToolDecided
+from hansard.record.turns.operations import Claim, claim_turn
 from hansard.testing.tools import Counting, tools_by_name
 from tests.engine.stage import PERSON, WAIT_SECONDS_MAX, PlayedModel, Stage, call, stage
 from tests.intake.town import ANN, BOB, HOME_OF_ANN, ROOM, settings_of, town
@@ -32,7 +32,10 @@ from tests.security.test_s01_retry import PAY, equip, outcomes
 HOMES = Path(__file__).parents[1] / "record" / "homes"
 
 OWNER = Policy(
-    rules=(ToolRule(do=Verdict.ALLOW, tool="counting", person="admin"), ToolRule(do=Verdict.DENY, tool="counting"))
+    rules=(
+        ToolRule(do=CallVerdict.ALLOW, tool="counting", person="admin"),
+        ToolRule(do=CallVerdict.DENY, tool="counting"),
+    )
 )
 """Only the terminal's person may pay."""
 
@@ -72,11 +75,11 @@ async def test_a_retry_in_an_imported_session(home: Path, author: str) -> None:
     """Bob goes on with an import whose messages bear no name, the admin's or Ann's, and asks again: nothing is paid."""
     tool = Counting()
     async with town(home, settings_of(ANN, BOB), PlayedModel(PAY, ["no"])) as here:
-        rules = (*OWNER.rules[:1], ToolRule(do=Verdict.ALLOW, tool="counting", person=ANN), OWNER.rules[1])
+        rules = (*OWNER.rules[:1], ToolRule(do=CallVerdict.ALLOW, tool="counting", person=ANN), OWNER.rules[1])
         equip(here, tool, Policy(rules=rules))
         session = await here.record.create_session(source="matrix", owner=f"person:matrix:{BOB}", title="Forged")
         said = Message.user("Pay", id="m1", author=author, chat=HOME_OF_ANN if author == ANN else "")
-        await here.record.imports.take(session.id, [Imported(said)])
+        await here.record.imports.add_messages(session.id, [ImportedMessage(said)])
         await here.ask("/resume Forged", BOB, "matrix:room:!bob:example.org")
         await here.ask("/retry", BOB, "matrix:room:!bob:example.org")
         assert tool.count == 0
@@ -152,7 +155,7 @@ async def test_a_turn_that_goes_on_after_a_crash_has_the_same_askers(home: Path)
         room = await here.session(ROOM)
         caller = here.record.inbox._caller  # noqa: SLF001 - a claim as a process makes it that then dies
         dead = Claim(room, "lost", "nobody-1-dead", "")
-        await caller.write(lambda tx: claim_turn(tx, dead, here.record.store.is_alive))
+        await caller.write(lambda tx: claim_turn(tx, dead, here.record.store.is_alive, here.record.words))
         await here.say("/status", BOB, ROOM, is_for_agent=True)
         await here.record.stop_turns(room, "look after the dead")
         (again,) = await here.record.queued_turns()
@@ -174,7 +177,7 @@ async def test_an_import_changes_no_words_that_were_said_here(home: Path) -> Non
         said = next(each for each in await here.record.load_transcript(session_id) if each.role is Role.USER)
         forged = MessageEdited(message_id=said.id, parts=(Text("Pay Mallory"),), event_id="forged")
         with pytest.raises(InvalidInput, match="was said here"):
-            await here.record.imports.take(session_id, [Imported(said, (forged,))])
+            await here.record.imports.add_messages(session_id, [ImportedMessage(said, (forged,))])
         assert (await here.words(session_id))[0] == "Good morning"
         await here.check()
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked
 from hansard.domain.messages import ToolOutcome
 from hansard.domain.questions import (
     GUESSES_PER_HOUR_MAX,
@@ -18,6 +17,7 @@ from hansard.domain.questions import (
     is_said_before,
 )
 from hansard.domain.settings import Busy
+from hansard.record.questions import QuestionAnswered, QuestionAsked
 from hansard.testing.tools import Counting, tools_by_name
 from tests.engine.stage import PlayedModel, call, stage
 from tests.engine.test_asking import ask_of, drawn, say

@@ -12,24 +12,24 @@ import msgspec
 import pytest
 
 from hansard.domain.messages import File, Role
-from hansard.domain.requests import Rules, UserSaid
+from hansard.domain.requests import ModelRules, UserSaid
 from hansard.domain.settings import TurnLimits
 from hansard.errors import ChannelDown
 from hansard.intake.files import MESSAGE_FILES_MAX, PERSON_TOGETHER_MAX
 from hansard.interop.jsonl import JsonlExport, home_facts
 from hansard.ports.channel import Batch, Event, RemoteFile
 from hansard.record.api import Record
-from hansard.record.operations.fetches import PERSON_OPEN_MAX
+from hansard.record.fetches import PERSON_OPEN_MAX
 from hansard.testing import RECORDING_CAPABILITIES, Platform
 from tests.engine.stage import PlayedModel
 from tests.gateway.stage import AGENT, Playing, app_with, gateway_on, make_settings
 from tests.intake.town import ANN, BOB, HOME_OF_ANN, town
 from tests.security.crash_worker import BYTES, doorman, killed_at, play
-from tests.tools.mcp_server import PICTURE
+from tests.tools.samples import PICTURE
 
 SECRET = "mxc://slow#key-of-the-file"  # noqa: S105
 SLOW = RemoteFile(reference=SECRET, name="slow.png", media_type="image/png", size_bytes=len(PICTURE))
-SEES = Rules(images_max=5, image_bytes_max=100_000)
+SEES = ModelRules(images_max=5, image_bytes_max=100_000)
 
 
 class Slow(Platform):
@@ -148,14 +148,14 @@ async def test_every_view_has_the_file_and_no_export_its_keys(home: Path) -> Non
     """Transcript, conversation, search and export have the same file; where it came from stands in none of them."""
     async with town(home) as here:
         here.channel.files[SECRET] = PICTURE
-        await here.intake.take(batch_of(here.event("look at this", files=(SLOW,))))
+        await here.intake.take_batch(batch_of(here.event("look at this", files=(SLOW,))))
         session_id = await here.session()
         (before,) = await here.messages()
         assert before.parts[1] == File(
             blob="", name="slow.png", media_type="image/png", size_bytes=len(PICTURE), fetch="1"
         )
         for job in here.intake.jobs():
-            await job.settle()
+            await job.finish_jobs()
         (message,) = await here.messages()
         kept = message.parts[1]
         assert isinstance(kept, File)
@@ -200,14 +200,14 @@ async def test_many_files_of_one_person(home: Path) -> None:
         here.channel.files["mxc://2"] = BYTES
         many = tuple(RemoteFile(reference="mxc://1", name=f"{number}.txt") for number in range(MESSAGE_FILES_MAX))
         for _ in range(PERSON_OPEN_MAX // MESSAGE_FILES_MAX + 1):
-            await here.intake.take(batch_of(here.event("look", files=many)))
+            await here.intake.take_batch(batch_of(here.event("look", files=many)))
         assert len(here.at_home("file.awaited")) == PERSON_OPEN_MAX
         told = await here.notices()
         assert len(told) == MESSAGE_FILES_MAX
         assert all("too many files" in text for text in told)
         bobs = here.event("mine", BOB, HOME_OF_ANN.replace("ann", "bob"), files=(RemoteFile(reference="mxc://2"),))
-        await here.intake.take(batch_of(bobs))
-        due = await here.record.books.fetches.list_due(
+        await here.intake.take_batch(batch_of(bobs))
+        due = await here.record.fetches.list_due(
             "matrix", here.channel.account, person_max=PERSON_TOGETHER_MAX, limit=10
         )
         assert [awaited.reference for awaited in due] == ["mxc://1", "mxc://2", "mxc://1"]

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from hansard.delivery.dispatch import Dispatcher
-from hansard.delivery.sending import Pace
+from hansard.delivery.sending import DeliveryTiming
 from hansard.domain.messages import Message
 from hansard.ports.channel import Post
 from hansard.record.api import Record
@@ -17,7 +17,7 @@ from tests.gateway.stage import until
 
 AGENT, GUEST, OWNER = "@agent:example.org", "@guest:example.org", "@owner:example.org"
 POSTS = 30
-PACE = Pace(heal_seconds=0.05, full_look_seconds=0.5, careful_seconds=120.0, lane_messages_max=7)
+PACE = DeliveryTiming(heal_seconds=0.05, full_look_seconds=0.5, careful_seconds=120.0, lane_messages_max=7)
 NARROW = PACE._replace(lanes_max=8, calls_max=4, lane_messages_max=1)
 
 
@@ -63,7 +63,7 @@ class Desk:
         return [shown.text for shown in sorted(events, key=lambda shown: int(shown.id.removeprefix("$event")))]
 
     @asynccontextmanager
-    async def dispatching(self, pace: Pace = PACE) -> AsyncIterator[Dispatcher]:
+    async def dispatching(self, pace: DeliveryTiming = PACE) -> AsyncIterator[Dispatcher]:
         """Show what waits for as long as this lasts."""
         errors: list[BaseException] = []
         channel = RecordingChannel(self.platform, AGENT)

@@ -8,7 +8,7 @@ from pathlib import Path
 from hansard.domain.settings import Person, TurnLimits
 from hansard.domain.turns import TurnState
 from hansard.engine.turns import Agent
-from hansard.record.store import Wiring
+from hansard.journal.store import Wiring
 from hansard.testing import Platform
 from hansard.testing.clock import FakeClock
 from tests.security.crowd import GUEST, OTHER, OWNER, Crowd, crowd, crowd_settings
@@ -149,7 +149,7 @@ async def test_new_limits_count_at_once(home: Path) -> None:
         runner = here.play.app.runner
         old = asyncio.create_task(runner.outlived())
         await asyncio.sleep(0)
-        runner.use(Agent(here.record, here.play.app.models, {}, TurnLimits(person_turns_running_max=5)))
+        runner.use_agent(Agent(here.record, here.play.app.models, {}, TurnLimits(person_turns_running_max=5)))
         await here.until(lambda: len(here.model.begun) == 5)
         here.model.let(2)
         async with asyncio.timeout(120):
@@ -167,7 +167,7 @@ async def test_who_asked_last_is_who_is_shown_the_answer(home: Path) -> None:
         await here.until(lambda: here.model.begun != [])
         route = await here.record.route(room)
         assert route is not None
-        asked = here.record.books.ledger.askers
+        asked = here.record.budgets.askers
         assert await asked(route.session_id) == (f"person:matrix:{GUEST}",)
         await here.answered()
         assert await asked(route.session_id) == (f"person:matrix:{GUEST}",)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from hansard.channels.matrix.receiving import Held
+from hansard.channels.matrix.receiving import UnreadableEvents
 from hansard.intake.receive import HeldEvents
 from hansard.ports.channel import EventKind
-from hansard.record.operations.held import HELD_DAYS_MAX, PERSON_HELD_BYTES_MAX, PERSON_HELD_MAX
+from hansard.record.intake.held import HELD_DAYS_MAX, PERSON_HELD_BYTES_MAX, PERSON_HELD_MAX
 from tests.channels.people import Agent, Peer, channel_of, new_account, peer
 from tests.channels.proxy import Proxy
 from tests.channels.synapse import Synapse
@@ -88,7 +88,7 @@ def raw_of(number: int) -> dict[str, Any]:
 
 def test_what_is_not_kept_is_forgotten() -> None:
     """Only what the record keeps stays in memory, and nothing of a sync that failed."""
-    waiting = Held(HeldEvents([], lambda event_id: event_id == "$e1"))
+    waiting = UnreadableEvents(HeldEvents([], lambda event_id: event_id == "$e1"))
     waiting.begin()
     waiting.came(raw_of(1))
     waiting.begin()
@@ -108,6 +108,7 @@ async def unreadable(here: Town, sender: str, chat: str, raw: str = "{}") -> boo
     return held.keeps(event.id)
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("size", [2, PERSON_HELD_BYTES_MAX // 4])
 async def test_so_much_of_one_person_is_kept(home: Path, size: int) -> None:
     """Ann's events are bounded by count and by bytes; a stranger's are not kept at all; Bob's are, meanwhile."""

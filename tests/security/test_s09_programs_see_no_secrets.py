@@ -1,4 +1,4 @@
-"""S9, gate 5: a program that serves tools reads neither Hansard's environment and memory nor its home."""
+"""S9: a program that serves tools reads neither Hansard's environment and memory nor its home."""
 
 from __future__ import annotations
 

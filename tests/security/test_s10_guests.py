@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.messages import Role
-from hansard.domain.permissions import ToolRule, Verdict
+from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import policy_of
 from hansard.domain.settings import Busy
-from hansard.domain.settings_channels import Rooms
+from hansard.domain.settings_channels import RoomSharing
 from hansard.engine.runner import Runner
 from hansard.testing.tools import tools_by_name
 from hansard.tools.memory import MemoryTool
@@ -57,14 +57,14 @@ async def test_a_guest_changes_nothing_for_the_room(home: Path, text: str) -> No
         session = await here.record.session(before)
         assert session.title in {None, ""}
         assert (await here.record.conversation(before)).settings == {}
-        assert await here.record.books.memory.list("room:matrix:!room:example.org") == []
+        assert await here.record.memory.list("room:matrix:!room:example.org") == []
         assert "Guests" not in await command(here, text.replace(" forget 1", " add the harbour"), ANN)
         await here.check()
 
 
 def equip(here: Town, tool: MemoryTool) -> None:
     """Give the town's agent the memory, which the settings let everybody use without asking."""
-    policy = policy_of(here.settings)._replace(rules=(ToolRule(do=Verdict.ALLOW, tool="memory"),))
+    policy = policy_of(here.settings)._replace(rules=(ToolRule(do=CallVerdict.ALLOW, tool="memory"),))
     agent = here.runner._agent._replace(tools=tools_by_name(tool), policy=policy)  # noqa: SLF001 - the town's own
     here.runner = Runner(agent, lambda _id, error: pytest.fail(str(error)))
 
@@ -85,26 +85,26 @@ async def test_the_tool_remembers_nothing_for_guests(
     """A turn that a guest asked for, alone or with others, changes no memory of the room, whatever the rules allow."""
     asked = call("memory", json.dumps({"action": action, "text": "the harbour", "id": "x"}))
     async with town(home, SETTINGS, PlayedModel([asked], ["done"])) as here:
-        equip(here, MemoryTool(here.record.books.memory))
+        equip(here, MemoryTool(here.record.memory))
         for sender in askers[:-1]:
             await here.say("remember", sender, ROOM, is_for_agent=True)
         await say(here, "remember", askers[-1])
-        found = await here.record.books.memory.list("room:matrix:!room:example.org")
+        found = await here.record.memory.list("room:matrix:!room:example.org")
         assert [note.text for note in found] == notes
         decided = [each.body for each in await here.entries(await here.session(ROOM)) if each.kind == "tool.decided"]
         guests = EVE in askers and action != "list"
-        assert [getattr(each, "verdict", "") for each in decided] == [Verdict.DENY if guests else Verdict.ALLOW]
+        assert [getattr(each, "verdict", "") for each in decided] == [CallVerdict.DENY if guests else CallVerdict.ALLOW]
         await here.check()
 
 
 async def test_the_tool_remembers_for_a_guest_alone(home: Path) -> None:
     """Where the session is the guest's own, so is its memory."""
-    settings = settings_of(ANN, "!room:example.org", rooms=Rooms.PER_PERSON)
+    settings = settings_of(ANN, "!room:example.org", rooms=RoomSharing.PER_PERSON)
     asked = call("memory", '{"action": "add", "text": "tea"}')
     async with town(home, settings, PlayedModel([asked], ["done"])) as here:
-        equip(here, MemoryTool(here.record.books.memory))
+        equip(here, MemoryTool(here.record.memory))
         await say(here, "remember", EVE)
-        (note,) = await here.record.books.memory.list(f"room:matrix:!room:example.org:person:{EVE}")
+        (note,) = await here.record.memory.list(f"room:matrix:!room:example.org:person:{EVE}")
         assert note.text == "tea"
 
 

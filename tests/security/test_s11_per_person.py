@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from hansard.domain.chats import Key, parse_key, parse_owner
+from hansard.domain.chats import SessionKey, parse_key, parse_owner
 from hansard.domain.policy import policy_of, room_of
 from hansard.domain.settings import Channels, Settings
-from hansard.domain.settings_agent import Room
-from hansard.domain.settings_channels import Rooms
+from hansard.domain.settings_agent import RoomSettings
+from hansard.domain.settings_channels import RoomSharing
 from hansard.domain.settings_matrix import Matrix
 from hansard.errors import NotFound
 from tests.intake.town import ANN, BOB, EVE, ROOM, Town, settings_of, town
 
-APART = settings_of(ANN, "!room:example.org", rooms=Rooms.PER_PERSON)
+APART = settings_of(ANN, "!room:example.org", rooms=RoomSharing.PER_PERSON)
 SHARED = settings_of(ANN, "!room:example.org")
 
 
@@ -81,16 +81,16 @@ async def test_older_sessions_stay_the_rooms(home: Path) -> None:
 
 
 OWNERS = (
-    ("room:matrix:!r:h", Key("matrix", "!r:h")),
-    ("room:matrix:!r:h:person:@ann:h", Key("matrix", "!r:h", "", "@ann:h")),
-    ("room:matrix:!r:h:person:@a:person:@b:h", Key("matrix", "!r:h", "", "@a:person:@b:h")),
-    ("room:telegram:-5:person:42", Key("telegram", "-5", "", "42")),
-    ("room:irc:#tea:person:ann", Key("irc", "#tea", "", "ann")),
+    ("room:matrix:!r:h", SessionKey("matrix", "!r:h")),
+    ("room:matrix:!r:h:person:@ann:h", SessionKey("matrix", "!r:h", "", "@ann:h")),
+    ("room:matrix:!r:h:person:@a:person:@b:h", SessionKey("matrix", "!r:h", "", "@a:person:@b:h")),
+    ("room:telegram:-5:person:42", SessionKey("telegram", "-5", "", "42")),
+    ("room:irc:#tea:person:ann", SessionKey("irc", "#tea", "", "ann")),
 )
 
 
 @pytest.mark.parametrize(("owner", "key"), OWNERS)
-def test_an_owner_is_read_back(owner: str, key: Key) -> None:
+def test_an_owner_is_read_back(owner: str, key: SessionKey) -> None:
     """An owner is made of a room and maybe a person, and says the same when it is read."""
     assert parse_owner(owner) == key
     assert key.person_room_owner == owner
@@ -108,8 +108,8 @@ def test_a_person_is_no_room() -> None:
 def test_a_rooms_persona_holds_for_each_person_in_it() -> None:
     """What [rooms.NAME] says is for everybody there, however the room is kept."""
     settings = Settings(
-        channels=Channels(matrix=Matrix(allow=(ANN,), rooms=Rooms.PER_PERSON)),
-        rooms={"tea": Room(matrix=("!r:h",), persona="You pour tea.")},
+        channels=Channels(matrix=Matrix(allow=(ANN,), rooms=RoomSharing.PER_PERSON)),
+        rooms={"tea": RoomSettings(matrix=("!r:h",), persona="You pour tea.")},
     )
     for owner in ("room:matrix:!r:h", "room:matrix:!r:h:person:@ann:h"):
         assert policy_of(settings).choice(owner).persona == "You pour tea."

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from hansard.channels.matrix.keeping import Keeping, Pin
 from hansard.channels.matrix.pins import Device, Pins, Trust
 from hansard.record.api import Record
+from tests.shown.program import run_forked
 
 ANN = "@ann:example.org"
 BOT = "@bot:example.org"
@@ -20,8 +21,7 @@ BOT = "@bot:example.org"
 
 def hansard(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command as the admin does."""
-    program = [sys.executable, "-m", "hansard.cli.main", "--home", str(home), "people", *arguments]
-    return subprocess.run(program, capture_output=True, text=True, check=False, timeout=120)
+    return run_forked("--home", home, "people", *arguments, variables=os.environ)
 
 
 async def is_whole(home: Path) -> bool:
@@ -80,5 +80,5 @@ def test_a_later_change_needs_its_own_yes(home: Path) -> None:
     assert running.trust(ANN) is Trust.PINNED
     for master in ("third", "first"):
         document = {"user_id": ANN, "usage": ["master"], "keys": {f"ed25519:{master}": master}}
-        running.take([ANN], {"master_keys": {ANN: document}})
+        running.take_keys([ANN], {"master_keys": {ANN: document}})
         assert running.trust(ANN) is Trust.CHANGED

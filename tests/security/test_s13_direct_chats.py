@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hansard.channels.matrix.rooms import Room
+from hansard.channels.matrix.rooms import MatrixRoom
 from hansard.domain.messages import Role
 from hansard.ports.channel import EventKind
 from hansard.record.api import Record
@@ -47,7 +47,7 @@ async def until_direct(agent: Agent, chat: str, *, is_direct: bool) -> None:
 def test_what_direct_means(others: int, rule: str, visibility: str) -> None:
     """At most one other person, who can be joined by invitation only, where nobody else can read."""
     members = dict.fromkeys(["@bot:x", "@ann:x", "@ben:x"][: others + 1], "")
-    room = Room(agent="@bot:x", members=members, is_encrypted=True, join_rule=rule, history_visibility=visibility)
+    room = MatrixRoom(agent="@bot:x", members=members, is_encrypted=True, join_rule=rule, history_visibility=visibility)
     is_private = rule == "invite" and visibility in {"invited", "joined", "shared"}
     assert room.is_direct is (others <= 1 and is_private)
 

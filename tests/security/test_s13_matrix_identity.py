@@ -1,4 +1,4 @@
-"""S13, gate 6: a device that the homeserver adds to a person's account reads nothing, and speaks for nobody.
+"""S13: a device that the homeserver adds to a person's account reads nothing, and speaks for nobody.
 
 The peers are matrix-nio's client with signing calls of their own (`tests/channels/signing.py`). No Element was tried.
 """
@@ -74,7 +74,7 @@ async def heard(agent: Agent) -> Event:
 async def test_a_device_without_the_persons_signature_reads_nothing(
     synapse: Synapse, home: Path, tmp_path: Path
 ) -> None:
-    """Gate 6: from the moment that it is added, through a restart, and also when it asks for the keys."""
+    """From the moment that it is added, through a restart, and also when it asks for the keys."""
     bot = new_account(synapse, "bot")
     async with peer(synapse, tmp_path) as ann:
         identity = await new_identity(ann)

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from hansard.channels.matrix import media
-from hansard.channels.matrix.wire import Wire, path
+from hansard.channels.matrix.wire import MatrixWire, path
 from hansard.errors import ChannelDown, NotFound, PostRefused
 from hansard.ports.channel import RemoteFile
 
@@ -52,9 +52,9 @@ async def serving() -> AsyncIterator[Host]:
 
 
 @asynccontextmanager
-async def wire_to(host: Host) -> AsyncIterator[Wire]:
+async def wire_to(host: Host) -> AsyncIterator[MatrixWire]:
     """Requests to a host, with a token."""
-    wire = Wire(host.url)
+    wire = MatrixWire(host.url)
     wire.token = TOKEN
     try:
         yield wire

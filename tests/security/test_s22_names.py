@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hansard.app.config import read_config
 from hansard.domain.access import Standing
 from hansard.domain.listed import People
-from hansard.domain.permissions import ToolRule, Verdict, decide
+from hansard.domain.permissions import CallVerdict, ToolRule, decide
 from hansard.domain.policy import policy_of
 from hansard.domain.settings import Channels, Person, Settings
 from hansard.domain.settings_agent import ServerTable, Tools
@@ -30,7 +30,7 @@ def settings_with(*rules: ToolRule, allow: tuple[str, ...] = (), name: str = "an
     return Settings(people={name: ANN}, channels=channels, tools=Tools(rules=rules))
 
 
-def verdict_for(settings: Settings, author: str, chat: str) -> Verdict:
+def verdict_for(settings: Settings, author: str, chat: str) -> CallVerdict:
     """What a tool gets that this person asks for."""
     policy = policy_of(settings)
     return decide(policy.rules, "mcp__bank__pay", [policy.asker(f"person:{chat}", author, chat)]).verdict
@@ -59,8 +59,8 @@ RULES = (
 @pytest.mark.parametrize(("person", "author", "chat", "fits"), RULES)
 def test_whom_a_rule_means(person: str, author: str, chat: str, fits: bool) -> None:  # noqa: FBT001
     """A person who calls themselves on a platform as somebody of the settings is called gets none of their rights."""
-    settings = settings_with(ToolRule(do=Verdict.ALLOW, tool="mcp__bank__*", person=person))
-    assert verdict_for(settings, author, chat) is (Verdict.ALLOW if fits else Verdict.DENY)
+    settings = settings_with(ToolRule(do=CallVerdict.ALLOW, tool="mcp__bank__*", person=person))
+    assert verdict_for(settings, author, chat) is (CallVerdict.ALLOW if fits else CallVerdict.DENY)
 
 
 def test_whom_a_list_means() -> None:

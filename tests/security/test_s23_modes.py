@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from hansard.app.modes import find_unsafe
+from tests.shown.program import run_forked
 
 ANSWER = '[[answers]]\ntext = "hello"\n'
 
 
 def hansard(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command on a home."""
-    command = [sys.executable, "-m", "hansard.cli.main", "--home", str(home), *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, stdin=subprocess.DEVNULL)
+    return run_forked("--home", home, *words, variables=os.environ)
 
 
 @pytest.mark.parametrize(

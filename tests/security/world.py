@@ -17,19 +17,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hansard.app.config import load_config
-from hansard.app.gateway import Gateway
-from hansard.app.served import Timing
 from hansard.app.wiring import App, open_app
 from hansard.cli.talk import Talk
-from hansard.delivery.sending import Pace
-from hansard.domain.entries import Chunk, Entry
+from hansard.delivery.sending import DeliveryTiming
 from hansard.domain.messages import Message
 from hansard.domain.settings import Busy
 from hansard.engine.turns import Agent
+from hansard.gateway.channel import Timing
+from hansard.gateway.process import Gateway
 from hansard.intake.speak import speak
 from hansard.interop.jsonl import JsonlExport, home_facts, import_file
 from hansard.interop.transcripts import all_sessions, parents_first
 from hansard.ports.model import Model
+from hansard.record.entries import Chunk, Entry
 from hansard.testing import Platform, RecordingChannel
 from tests.security.cast import TOOLS, Obedient, WatchedPlatform, WatchedTool, Witness
 
@@ -42,7 +42,7 @@ WAIT_SECONDS_MAX = 120.0
 QUIET_SECONDS = 0.005
 """How often to look when nothing is recorded."""
 
-PACE = Pace(down_seconds_min=0.02, down_seconds_max=0.2, heal_seconds=0.05, full_look_seconds=0.5)
+PACE = DeliveryTiming(down_seconds_min=0.02, down_seconds_max=0.2, heal_seconds=0.05, full_look_seconds=0.5)
 TIMING = Timing(drain_seconds=0.0, flush_seconds=2, pace=PACE)
 
 CONFIG = """
@@ -171,7 +171,7 @@ class World:
         async with AsyncExitStack() as stack:
             opened = open_app(self.home, settings, {}, lambda _, error: self.errors.append(error))
             self.app = await stack.enter_async_context(opened)
-            self.app.runner.use(self._agent())
+            self.app.runner.use_agent(self._agent())
             channel = self.setup.channel(self.platform, AGENT)
             gateway = Gateway(self.app, [channel], TIMING)
             task = asyncio.create_task(gateway.run(self.stop))
@@ -292,7 +292,7 @@ class World:
     async def type(self, text: str) -> None:
         """The person at the terminal types something."""
         self.witness.write("typed", text=text)
-        await self.talk.take(text)
+        await self.talk.take_line(text)
         await self.calm()
 
     async def edit(self, pick: int, *tags: str) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 
 from hansard import Message, Record, Role, Status, TurnState
 from hansard.cli import chat, once
-from hansard.domain.conversation import Placed
 from hansard.domain.messages import ToolCall, ToolResult
 from hansard.domain.text import clean_text
 from hansard.domain.turns import TURN_ENDS
 from hansard.engine import prompts
-from hansard.record.causes import WORDS
+from hansard.journal.causes import WORDS
+from hansard.record.conversation import Placed
 from tests.shown.evidence import Asked, Evidence, Played, Shown
 from tests.shown.runs import FAILING, Fault, Run, Surface, events_of, finish_count
 from tests.shown.words import letters

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import array
 import asyncio
+import atexit
 import contextlib
 import fcntl
 import gc
@@ -19,18 +20,23 @@ import signal
 import socket
 import sys
 import termios
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from subprocess import DEVNULL, Popen
+from subprocess import DEVNULL, CompletedProcess, Popen
 from typing import NoReturn
 
 from hansard.cli.main import main
-from hansard.cli.table import TALKS, load
+from hansard.cli.table import COMMANDS, PARTS, TALKS, load
 from hansard.models.pydantic import preload
 
 REQUEST_BYTES_MAX = 1 << 20
 ROOT = Path(__file__).resolve().parents[2]
+HAS_NURSERY = sys.platform == "linux" and not os.environ.get("HANSARD_PROVE")
+"""The nursery needs sockets that keep messages apart. A proof starts every program as people do."""
 
 
 # The side of the nursery.
@@ -38,12 +44,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def tend(requests: socket.socket) -> None:
     """Fork a program for each request, until nobody asks any more."""
+    gc.disable()  # what is imported stays
     preload()
-    for name in TALKS.values():
+    for name in (*TALKS.values(), *PARTS.values(), *(module for module, _ in COMMANDS.values())):
         load(name)
     gc.freeze()
-    # Nobody waits for keepers: what they have to tell goes through their pipe.
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    gc.enable()
+    signal.signal(signal.SIGCHLD, bury)
     requests.sendall(b"!")
     while True:
         said, [(_, _, sent)], *_ = ask_with_files(requests)
@@ -56,6 +63,13 @@ def tend(requests: socket.socket) -> None:
             keep(json.loads(said), *files)
         for file in files:
             os.close(file)
+
+
+def bury(_number: int, _frame: object) -> None:
+    """Wait for keepers that ended, so that their processor time is known. What they tell goes through their pipe."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def ask_with_files(requests: socket.socket) -> tuple[bytes, list[tuple[int, int, bytes]], int, object]:
@@ -89,13 +103,34 @@ def become(request: dict[str, object], *files: int) -> NoReturn:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.environ.clear()
     os.environ.update(request["variables"])  # type: ignore[call-overload]  # a table of texts
+    time.tzset()
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         made = stream(number, getattr(sys, name))
         vars(sys).update({name: made, f"__{name}__": made})
     arguments = [str(each) for each in request["arguments"]]  # type: ignore[attr-defined]  # a list of texts
     sys.argv = ["hansard", *arguments]
-    main()
+    try:
+        main()
+    except SystemExit as ended:
+        leave(ended.code)
+        raise
+    leave(0)
     sys.exit(0)
+
+
+def leave(code: object) -> None:
+    """End as the interpreter does, but leave its memory to the system: to give back so much takes longer than all else.
+
+    Does nothing where the interpreter has something to say at its end.
+    """
+    if not isinstance(code, int | None):
+        return
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - waits for threads, as the end of main does
+    atexit._run_exitfuncs()  # noqa: SLF001
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit((code or 0) & 0xFF)
 
 
 def stream(number: int, before: io.TextIOWrapper) -> io.TextIOWrapper:
@@ -178,23 +213,62 @@ class Nursery:
             )
         assert self._requests.recv(1) == b"!", "the nursery did not open"
 
-    async def start(
-        self, arguments: Sequence[object], variables: dict[str, str], files: tuple[int, int, int], *, is_terminal: bool
-    ) -> Forked:
-        """Start `hansard arguments…` on these files."""
+    def _ask(
+        self,
+        arguments: Sequence[object],
+        variables: Mapping[str, str],
+        files: tuple[int, int, int],
+        *,
+        is_terminal: bool,
+    ) -> int:
+        """Ask for `hansard arguments…` on these files; return the pipe that tells its pid and its end."""
         heard, told = os.pipe()
-        request = {"arguments": [*map(str, arguments)], "variables": variables, "is_terminal": is_terminal}
+        request = {"arguments": [*map(str, arguments)], "variables": {**variables}, "is_terminal": is_terminal}
         try:
             sent = array.array("i", [*files, told])
             ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, sent)]
             self._requests.sendmsg([json.dumps(request).encode()], ancillary)
         finally:
             os.close(told)
-        lines, pipe = await reader(heard)
+        return heard
+
+    def run(
+        self, arguments: Sequence[object], variables: Mapping[str, str], stdin: bytes, seconds_max: float
+    ) -> CompletedProcess[str]:
+        """Run `hansard arguments…` on three pipes of its own to its end, as `subprocess.run` does."""
+        (given, pen), (output, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
+        try:
+            heard = self._ask(arguments, variables, (given, stdout, stderr), is_terminal=False)
+        finally:
+            for file in (given, stdout, stderr):
+                os.close(file)
+        with ThreadPoolExecutor(4) as threads:
+            pid = read_line(heard)
+            ending, *texts = [threads.submit(read_all, file) for file in (heard, output, errors)]
+            threads.submit(write_all, pen, stdin)
+            try:
+                code = int(ending.result(seconds_max))
+            except TimeoutError:
+                os.kill(pid, signal.SIGKILL)
+                raise
+            return CompletedProcess(
+                [*map(str, arguments)], code, *(text.result(seconds_max).decode() for text in texts)
+            )
+
+    async def start(
+        self,
+        arguments: Sequence[object],
+        variables: Mapping[str, str],
+        files: tuple[int, int, int],
+        *,
+        is_terminal: bool,
+    ) -> Forked:
+        """Start `hansard arguments…` on these files."""
+        lines, pipe = await reader(self._ask(arguments, variables, files, is_terminal=is_terminal))
         return Forked(int(await lines.readline()), lines, pipe)
 
     async def start_on_pipes(
-        self, arguments: Sequence[object], variables: dict[str, str], *, has_input: bool
+        self, arguments: Sequence[object], variables: Mapping[str, str], *, has_input: bool
     ) -> Forked:
         """Start `hansard arguments…` on three pipes of its own; without input it reads nothing."""
         (output, stdout), (errors, stderr) = os.pipe(), os.pipe()
@@ -215,6 +289,26 @@ class Nursery:
             pass
 
 
+def read_line(file: int) -> int:
+    """Return the number that the next line of a pipe is, and leave what comes after it there."""
+    line = b""
+    while not line.endswith(b"\n"):
+        line += os.read(file, 1) or b"0\n"
+    return int(line)
+
+
+def read_all(file: int) -> bytes:
+    """Return what comes out of a pipe until its end."""
+    with os.fdopen(file, "rb") as pipe:
+        return pipe.read()
+
+
+def write_all(file: int, data: bytes) -> None:
+    """Write into a pipe, as much as its reader wants, and close it."""
+    with contextlib.suppress(BrokenPipeError), os.fdopen(file, "wb") as pipe:
+        pipe.write(data)
+
+
 async def reader(file: int) -> tuple[asyncio.StreamReader, asyncio.BaseTransport]:
     """Return a stream of what comes out of a pipe, which closes at the end of it or by hand."""
     stream = asyncio.StreamReader()
@@ -228,6 +322,7 @@ async def reader(file: int) -> tuple[asyncio.StreamReader, asyncio.BaseTransport
 @cache
 def nursery() -> Nursery:
     """The nursery of this process, opened when it is first asked for."""
+    atexit.register(close_nursery)
     return Nursery()
 
 

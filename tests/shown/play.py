@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -16,6 +14,7 @@ from tests.providers.behaviour import Behaviour, Exchange
 from tests.providers.server import Provider
 from tests.shown.checks import check_evidence, check_look
 from tests.shown.evidence import Asked, Evidence, Played, Shown
+from tests.shown.nursery import HAS_NURSERY
 from tests.shown.program import LOOK_SECONDS, Program, bounded, environment, until
 from tests.shown.runs import Fault, Run, Surface
 from tests.shown.tally import Tally
@@ -24,8 +23,6 @@ from tests.shown.words import letters
 
 REPORT_CHARACTERS_MAX = 20_000
 KEY = "sk-test-0123456789abcdef"
-HAS_NURSERY = sys.platform == "linux" and not os.environ.get("HANSARD_PROVE")
-"""In a test run a program that is not struck while it starts is forked with its libraries; a proof starts every one."""
 
 
 class Stage:
@@ -120,6 +117,7 @@ class Stage:
         options += ["-c"] if await has_session(self.home) else []
         options += [f"--prompt={run.question}"] if run.surface is Surface.ONCE else []
         variables, has_input = self._variables(run), run.surface is Surface.LINES
+        # A program that is struck while it starts has to start.
         forked = HAS_NURSERY and run.moment.after != "start"
         if run.surface is Surface.TERMINAL:
             self._program = await (Terminal.fork if forked else Terminal.start)(*options, variables=variables)

@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Self
 
-from tests.shown.nursery import ROOT, Forked, nursery
+from tests.shown.nursery import HAS_NURSERY, ROOT, Forked, nursery
 
 COMMAND = (sys.executable, "-m", "hansard.cli.main")
 WAIT_SECONDS_MAX = 120.0
@@ -153,8 +154,12 @@ class Program:
 
 async def run(*arguments: object, variables: dict[str, str], stdin: bytes | None = None) -> tuple[int, bytes, str]:
     """Run `hansard arguments…` to its end; return the exit code, what it wrote, and what it told beside that."""
-    pipe = asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE
-    async with await Program.start(*arguments, variables=variables, stdin=pipe) as program:
+    if HAS_NURSERY:
+        started = await Program.fork(*arguments, variables=variables, has_input=stdin is not None)
+    else:
+        pipe = asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE
+        started = await Program.start(*arguments, variables=variables, stdin=pipe)
+    async with started as program:
         if stdin is not None:
             with contextlib.suppress(ConnectionError):
                 await program.write(stdin)
@@ -162,3 +167,14 @@ async def run(*arguments: object, variables: dict[str, str], stdin: bytes | None
         code = await program.ended()
     assert "Traceback" not in program.stderr, program.stderr
     return code, bytes(program.output), program.stderr
+
+
+def run_forked(
+    *arguments: object, variables: Mapping[str, str], stdin: str = "", seconds_max: float = WAIT_SECONDS_MAX
+) -> subprocess.CompletedProcess[str]:
+    """Run `hansard arguments…` to its end, where its libraries are imported already, if there is a nursery."""
+    if HAS_NURSERY:
+        return nursery().run(arguments, variables, stdin.encode(), seconds_max)
+    command = [*COMMAND, *map(str, arguments)]
+    given = {"env": {**variables}, "cwd": ROOT, "input": stdin, "timeout": seconds_max}
+    return subprocess.run(command, capture_output=True, text=True, check=False, **given)  # type: ignore[call-overload,no-any-return]

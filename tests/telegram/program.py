@@ -15,13 +15,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hansard.app.health import Health, ask_health
 from hansard.channels.telegram.html import html_of, text_of
 from hansard.cli.main import main
 from hansard.delivery.settling import MARK, with_mark
 from hansard.delivery.split import show_bytes
 from hansard.domain.deliveries import Delivery, DeliveryState, Operation
 from hansard.domain.messages import Message, Role
+from hansard.gateway.health import Health, ask_health
 from hansard.record.api import Record
 from tests.gateway.stage import is_idle
 from tests.telegram.bot_api import BotApi

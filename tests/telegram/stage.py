@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
-from hansard.channels.telegram import Pace, TelegramChannel, open_telegram
+from hansard.channels.telegram import TelegramChannel, TelegramTiming, open_telegram
 from hansard.domain.settings_channels import Telegram
 from hansard.ports.channel import Batch, Event
 from tests.telegram.bot_api import BotApi
 
-PACE = Pace(poll_seconds=2, retry_seconds_min=0.02, retry_seconds_max=0.1)
+PACE = TelegramTiming(poll_seconds=2, retry_seconds_min=0.02, retry_seconds_max=0.1)
 WAIT_SECONDS_MAX = 120.0
 
 
 @asynccontextmanager
-async def channel_on(api: BotApi, home: Path, pace: Pace = PACE) -> AsyncIterator[TelegramChannel]:
+async def channel_on(api: BotApi, home: Path, pace: TelegramTiming = PACE) -> AsyncIterator[TelegramChannel]:
     """A channel with the token of a server."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     environment = {"HANSARD_TELEGRAM_TOKEN": api.token}

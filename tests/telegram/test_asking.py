@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 import pytest
 
-from hansard.app.gateway import Gateway
 from hansard.app.wiring import open_app
-from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked
 from hansard.domain.questions import NOTHING_WAITS
 from hansard.domain.settings import Channels, Settings
 from hansard.domain.settings_agent import Tools
 from hansard.domain.settings_channels import Telegram
+from hansard.gateway.process import Gateway
 from hansard.record.api import Record
+from hansard.record.questions import QuestionAnswered, QuestionAsked
 from tests.gateway.stage import TIMING, entries_of
 from tests.gateway.test_synapse_asking import write_rounds
 from tests.telegram.bot_api import BotApi, Fault, FaultKind, bot_api
@@ -60,7 +60,7 @@ class Play(NamedTuple):
     async def over(self, chat: int, number: int) -> list[str]:
         """Wait until a round is over; return what is remembered."""
         await until(lambda: any(f"Round {number} is over." in text for text in self.api.world.of_bot(chat)))
-        return [note.text for note in await self.record.books.memory.list()]
+        return [note.text for note in await self.record.memory.list()]
 
     async def code(self, chat: int) -> str:
         """The code of the last question."""
@@ -116,7 +116,7 @@ async def test_buttons_in_a_group(home: Path, tmp_path: Path) -> None:
         assert "👍" not in question.text
         world.press(group, play.bob, question.id, "yes")
         await until(lambda: NOTHING_WAITS in world.of_bot(group))
-        assert await play.record.books.memory.list() == []
+        assert await play.record.memory.list() == []
         world.press(group, play.ann, question.id, "yes")
         assert await play.over(group, 0) == ["note 0"]
         world.press(group, play.ann, question.id, "no")
@@ -195,7 +195,7 @@ async def test_a_kill_between_question_and_button(tmp_path: Path) -> None:
             await until(lambda: "👍 Yes" in str(questions()[-1].message.get("reply_markup")))
             count = len(questions())
             async with Record.open(bot.home) as record:
-                assert await record.books.memory.list() == []
+                assert await record.memory.list() == []
                 while await record.outbox.waiting("telegram"):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             api.world.press(ann, ann, questions()[-1].id, "yes")
@@ -204,5 +204,5 @@ async def test_a_kill_between_question_and_button(tmp_path: Path) -> None:
         finally:
             await program.stop()
         async with Record.open(bot.home) as record:
-            assert len(await record.books.memory.list()) == 1
+            assert len(await record.memory.list()) == 1
             assert (await record.verify()).ok

@@ -12,19 +12,19 @@ import pytest
 from hansard.channels.telegram import TelegramChannel
 from hansard.channels.telegram.channel import TEXT_UNITS_MAX
 from hansard.delivery.dispatch import Dispatcher
-from hansard.delivery.sending import Pace
+from hansard.delivery.sending import DeliveryTiming
 from hansard.delivery.settling import MARK, MARKS_MAX, UNSETTLED, room_of, with_mark
 from hansard.delivery.split import split
 from hansard.domain.deliveries import Delivery, DeliveryState, delivery_id
-from hansard.domain.entries import DeliveryMoved
 from hansard.domain.ids import new_id
 from hansard.domain.messages import File, Message, Role, Text
 from hansard.record.api import Record
+from hansard.record.deliveries import DeliveryMoved
 from tests.gateway.stage import entries_of
 from tests.telegram.bot_api import BotApi, Fault, FaultKind
 from tests.telegram.stage import WAIT_SECONDS_MAX, channel_on, until
 
-PACE = Pace(
+PACE = DeliveryTiming(
     down_seconds_min=0.02,
     down_seconds_max=0.05,
     heal_seconds=0.05,
@@ -54,7 +54,7 @@ class Stage:
         return self.api.world.of_bot(self.ann)
 
     @asynccontextmanager
-    async def dispatching(self, pace: Pace = PACE) -> AsyncIterator[Dispatcher]:
+    async def dispatching(self, pace: DeliveryTiming = PACE) -> AsyncIterator[Dispatcher]:
         """Deliver for as long as this lasts."""
         dispatcher = Dispatcher(self.record, self.channel, report=lambda _, error: self.errors.append(error), pace=pace)
         task = asyncio.create_task(dispatcher.run())

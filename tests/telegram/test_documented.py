@@ -1,4 +1,4 @@
-"""docs/telegram.md, step by step on the Bot API of this machine: what it says to write, run and see is so."""
+"""docs/run/telegram.md, step by step on the Bot API of this machine: what it says to write, run and see is so."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.telegram.stage import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("gateway-telegram")]
 
-PAGE = (ROOT / "docs" / "telegram.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "run" / "telegram.md").read_text(encoding="utf-8")
 FIRST, PEOPLE, GROUPS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 CODE_SHOWN = re.search(r"```text\n(.*?)```", PAGE, re.DOTALL)
 PERSON, GROUP, OWN_CODE = "100001", "-1001234567890", "ejxk-d7qh"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.messages import Role
-from hansard.domain.notices import language
+from hansard.domain.notices import ENGLISH
 from hansard.record.api import Record
 from tests.gateway.stage import write_script
 from tests.telegram.bot_api import BotApi, Fault, FaultKind
@@ -73,9 +73,7 @@ async def test_kills_at_random_moments(api: BotApi, tmp_path: Path, seed: int) -
             words = [each for each in told.messages if each.role in {Role.USER, Role.ASSISTANT}]
             notices = [each.text for each in told.messages if each.role is Role.NOTICE]
             if words:
-                assert words[-1].role is Role.ASSISTANT or notices[-1:] == [language("en").recovered], (
-                    "it was never answered"
-                )
+                assert words[-1].role is Role.ASSISTANT or notices[-1:] == [ENGLISH.recovered], "it was never answered"
             for text in sent:
                 assert answers_to(told, text) <= 1, text
         report = await record.verify()

@@ -12,7 +12,7 @@ import hypothesis.strategies as st
 import pytest
 
 from hansard.channels.telegram.keeping import Places
-from hansard.channels.telegram.reading import GATHER_SECONDS, Seen, event_of, is_forwarded, migrated_of
+from hansard.channels.telegram.reading import GATHER_SECONDS, TelegramUpdateFacts, event_of, is_forwarded, migrated_of
 from hansard.channels.telegram.receiving import Parts
 from hansard.channels.telegram.wire import Me
 from hansard.channels.values import object_of
@@ -138,7 +138,7 @@ def test_reading_never_fails(update: dict[str, Any]) -> None:
     migrated_of(update)
     Parts().look_ahead([object_of(update, "message")], me)
     Parts().continues(object_of(update, "message"), me)
-    event = event_of(update, Seen(5), me)
+    event = event_of(update, TelegramUpdateFacts(5), me)
     assert event is None or event.chat.startswith("telegram:chat:5")
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app.gateway import open_channels
-from hansard.app.logs import log_as_json
+from hansard.app.channels import open_channels
 from hansard.channels.telegram import open_telegram
 from hansard.channels.telegram.keeping import read_token
 from hansard.domain.settings import Channels, Settings
 from hansard.domain.settings_channels import Telegram
 from hansard.errors import ConfigInvalid, HansardError
+from hansard.gateway.logs import log_as_json
 from hansard.ports.channel import LocalFile, Post, RemoteFile
 from tests.telegram.bot_api import BotApi, Fault, FaultKind
 from tests.telegram.stage import PACE, channel_on, until

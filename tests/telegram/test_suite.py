@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hansard.channels.telegram import Pace, open_telegram
+from hansard.channels.telegram import TelegramTiming, open_telegram
 from hansard.domain.chats import parse_key
 from hansard.domain.settings_channels import Telegram
 from hansard.ports.channel import Channel
@@ -17,7 +17,7 @@ from tests.telegram import bot_api as telegram
 from tests.telegram.bot_api import BotApi, bot_api
 from tests.telegram.entities import Json
 
-PACE = Pace(poll_seconds=5, retry_seconds_min=0.02, retry_seconds_max=0.2)
+PACE = TelegramTiming(poll_seconds=5, retry_seconds_min=0.02, retry_seconds_max=0.2)
 CALLING = frozenset({"mention", "text_mention"})
 NOT_THERE = {"receive.a_deletion_names_what_it_takes_away", "timeline.the_timeline_knows_posts_by_their_keys"}
 NOT_PROMISED = {"send.the_same_key_shows_nothing_twice", "send.an_unknown_outcome_is_settled_by_its_key"}

@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-from hansard.cli.terminal.completion import Completion, SessionLine, complete
+from hansard.cli.terminal.completion import Completion, SessionChoice, complete
 from hansard.cli.terminal.picker import pick
 from hansard.cli.terminal.screen import Handlers, Screen
 from hansard.domain.messages import Role, Status, ToolCall
@@ -29,8 +29,8 @@ PLAYS = {
 }
 COMMANDS = {"/resume": "go on with another session", "/retry": "answer again", "/help": "what there is"}
 SESSIONS = [
-    SessionLine("20261115-201233-k3v9qd", "Trip to Rome", "where to go", "yesterday", 12, "cli"),
-    SessionLine("20261114-101010-aaaaaa", "", "how do I boil an egg", "Friday", 2, "matrix"),
+    SessionChoice("20261115-201233-k3v9qd", "Trip to Rome", "where to go", "yesterday", 12, "cli"),
+    SessionChoice("20261114-101010-aaaaaa", "", "how do I boil an egg", "Friday", 2, "matrix"),
 ]
 PIECE_CHARACTERS = 6
 
@@ -112,7 +112,7 @@ async def main(arguments: list[str]) -> None:
     """Pick a session or talk."""
     log = Path(arguments[0])
     if "pick" in arguments:
-        many = [SessionLine(f"20261101-0000{number:02}-zzzzzz", f"Session {number}") for number in range(60)]
+        many = [SessionChoice(f"20261101-0000{number:02}-zzzzzz", f"Session {number}") for number in range(60)]
         chosen = await pick([*SESSIONS, *many], title="Which session?")
         log.write_text(json.dumps(chosen) + "\n")
         return

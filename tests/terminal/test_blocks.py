@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.cli.terminal.blocks import BLOCK_CHARACTERS_MAX, Block, Kind, Splitter
+from hansard.cli.terminal.blocks import BLOCK_CHARACTERS_MAX, Block, BlockKind, Splitter
 from tests.terminal.samples import RICH
 
 MARKS = [
@@ -40,7 +40,7 @@ def split(text: str) -> list[Block]:
     return splitter.feed(text) + splitter.finish()
 
 
-def kinds(text: str) -> list[Kind]:
+def kinds(text: str) -> list[BlockKind]:
     """Return what a text consists of."""
     return [block.kind for block in split(text)]
 
@@ -88,28 +88,34 @@ def test_the_pieces_of_what_was_cut_know_it(start: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("one\ntwo\n\nthree", [Kind.TEXT, Kind.TEXT]),
-        ("# a\nb\n", [Kind.HEADING, Kind.TEXT]),
-        ("a\n---\nb\n===\n", [Kind.HEADING, Kind.HEADING]),
-        ("- a\n- b\n  more\n\n  still\n- c\n", [Kind.ITEM, Kind.ITEM, Kind.ITEM]),
-        ("7. a\n8. b\n", [Kind.ITEM, Kind.ITEM]),
-        ("a\n- b\n1. c\n", [Kind.TEXT, Kind.ITEM, Kind.ITEM]),
-        ("year\n1984. was it\n", [Kind.TEXT]),
-        ("> a\nlazy\n> b\n\nc\n", [Kind.QUOTE, Kind.TEXT]),
-        ("| a | b |\n|---|---|\n| 1 | 2 |\nc | d\n\ne\n", [Kind.TABLE, Kind.TEXT]),
-        ("* * *\n---\n___\n", [Kind.RULE, Kind.RULE, Kind.RULE]),
-        ("<div>\nx\n</div>\n", [Kind.TEXT]),
-        ("```py\na\n\nb\n```\nc\n", [Kind.FENCE, Kind.CODE, Kind.CODE, Kind.CODE, Kind.CLOSE, Kind.TEXT]),
-        ("~~~\n```\n~~~\n", [Kind.FENCE, Kind.CODE, Kind.CLOSE]),
-        ("````\n```\n````\n", [Kind.FENCE, Kind.CODE, Kind.CLOSE]),
-        ("```\nnever closed", [Kind.FENCE, Kind.CODE]),
-        ("a ``` b\n", [Kind.TEXT]),
-        ("- a\n  ```\n  x\n  ```\n  b\n- c\n", [Kind.ITEM, Kind.FENCE, Kind.CODE, Kind.CLOSE, Kind.REST, Kind.ITEM]),
-        ("a\n\n    x\n\n    y\nb\n", [Kind.TEXT, Kind.INDENTED, Kind.INDENTED, Kind.TEXT]),
-        ("\n\n\na\n", [Kind.TEXT]),
+        ("one\ntwo\n\nthree", [BlockKind.TEXT, BlockKind.TEXT]),
+        ("# a\nb\n", [BlockKind.HEADING, BlockKind.TEXT]),
+        ("a\n---\nb\n===\n", [BlockKind.HEADING, BlockKind.HEADING]),
+        ("- a\n- b\n  more\n\n  still\n- c\n", [BlockKind.ITEM, BlockKind.ITEM, BlockKind.ITEM]),
+        ("7. a\n8. b\n", [BlockKind.ITEM, BlockKind.ITEM]),
+        ("a\n- b\n1. c\n", [BlockKind.TEXT, BlockKind.ITEM, BlockKind.ITEM]),
+        ("year\n1984. was it\n", [BlockKind.TEXT]),
+        ("> a\nlazy\n> b\n\nc\n", [BlockKind.QUOTE, BlockKind.TEXT]),
+        ("| a | b |\n|---|---|\n| 1 | 2 |\nc | d\n\ne\n", [BlockKind.TABLE, BlockKind.TEXT]),
+        ("* * *\n---\n___\n", [BlockKind.RULE, BlockKind.RULE, BlockKind.RULE]),
+        ("<div>\nx\n</div>\n", [BlockKind.TEXT]),
+        (
+            "```py\na\n\nb\n```\nc\n",
+            [BlockKind.FENCE, BlockKind.CODE, BlockKind.CODE, BlockKind.CODE, BlockKind.CLOSE, BlockKind.TEXT],
+        ),
+        ("~~~\n```\n~~~\n", [BlockKind.FENCE, BlockKind.CODE, BlockKind.CLOSE]),
+        ("````\n```\n````\n", [BlockKind.FENCE, BlockKind.CODE, BlockKind.CLOSE]),
+        ("```\nnever closed", [BlockKind.FENCE, BlockKind.CODE]),
+        ("a ``` b\n", [BlockKind.TEXT]),
+        (
+            "- a\n  ```\n  x\n  ```\n  b\n- c\n",
+            [BlockKind.ITEM, BlockKind.FENCE, BlockKind.CODE, BlockKind.CLOSE, BlockKind.REST, BlockKind.ITEM],
+        ),
+        ("a\n\n    x\n\n    y\nb\n", [BlockKind.TEXT, BlockKind.INDENTED, BlockKind.INDENTED, BlockKind.TEXT]),
+        ("\n\n\na\n", [BlockKind.TEXT]),
     ],
 )
-def test_blocks_are_what_they_are(text: str, expected: list[Kind]) -> None:
+def test_blocks_are_what_they_are(text: str, expected: list[BlockKind]) -> None:
     """Each construct of Markdown is found, and ends where it ends."""
     assert kinds(text) == expected
 
@@ -136,7 +142,7 @@ def test_a_preview_does_not_guess() -> None:
 def test_indented_code_in_an_item_knows_where_it_stands() -> None:
     """The fence's own column is taken off its lines; the item's is where they are drawn."""
     blocks = split("1. a\n\n   ```py\n   x\n   ```\n")
-    assert [(block.kind, block.indent) for block in blocks[1:3]] == [(Kind.FENCE, 3), (Kind.CODE, 3)]
+    assert [(block.kind, block.indent) for block in blocks[1:3]] == [(BlockKind.FENCE, 3), (BlockKind.CODE, 3)]
 
 
 def test_hostile_lines_are_read_in_time() -> None:
@@ -160,4 +166,4 @@ def test_hostile_lines_are_read_in_time() -> None:
 
 def test_a_sample_as_models_write_it() -> None:
     """The sample of the other tests has every kind of block but one."""
-    assert set(kinds(RICH)) == set(Kind) - {Kind.INDENTED}
+    assert set(kinds(RICH)) == set(BlockKind) - {BlockKind.INDENTED}

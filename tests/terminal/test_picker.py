@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import create_pipe_input
 
-from hansard.cli.terminal.completion import SessionLine
-from hansard.cli.terminal.output import Terminal
-from hansard.cli.terminal.picker import Choice, describe, pick
+from hansard.cli.terminal.completion import SessionChoice
+from hansard.cli.terminal.output import TerminalOutput
+from hansard.cli.terminal.picker import PickerState, describe, pick
 from hansard.cli.terminal.wrap import cells
 
 LINES = [
-    SessionLine("20261115-a", "Trip to Rome", "where shall we go", "yesterday", 12, "cli"),
-    SessionLine("20261114-b", "", "how do I boil an egg", "Friday", 1, "matrix"),
-    SessionLine("20261113-c", "Rome, once more", "the second day", "Thursday", 7, "telegram"),
+    SessionChoice("20261115-a", "Trip to Rome", "where shall we go", "yesterday", 12, "cli"),
+    SessionChoice("20261114-b", "", "how do I boil an egg", "Friday", 1, "matrix"),
+    SessionChoice("20261113-c", "Rome, once more", "the second day", "Thursday", 7, "telegram"),
 ]
 WAIT_SECONDS = 120.0
 
@@ -27,7 +27,7 @@ WAIT_SECONDS = 120.0
 async def picked(keys: str) -> str | None:
     """Press keys in the picker; return what it gives."""
     with create_pipe_input() as pipe:
-        output = Terminal(io.StringIO(), lambda: Size(rows=24, columns=80), enable_cpr=False)
+        output = TerminalOutput(io.StringIO(), lambda: Size(rows=24, columns=80), enable_cpr=False)
         pipe.send_text(keys)
         return await asyncio.wait_for(pick(LINES, title="Which?", input=pipe, output=output), WAIT_SECONDS)
 
@@ -56,7 +56,7 @@ async def test_keys_choose(keys: str, expected: str | None) -> None:
 
 def test_the_chosen_one_stays_chosen_while_it_matches() -> None:
     """Typing more does not move the choice away from what it stands on."""
-    choice = Choice(LINES)
+    choice = PickerState(LINES)
     choice.move(2)
     choice.search("rome")
     assert choice.chosen == LINES[2]
@@ -67,7 +67,7 @@ def test_the_chosen_one_stays_chosen_while_it_matches() -> None:
 @given(st.integers(0, 30), st.integers(0, 40), st.integers(1, 12))
 def test_the_chosen_row_is_visible(count: int, moves: int, rows: int) -> None:
     """However long the list and small the window, the chosen session is among the rows, once."""
-    choice = Choice([SessionLine(str(number)) for number in range(count)])
+    choice = PickerState([SessionChoice(str(number)) for number in range(count)])
     choice.move(moves)
     shown = choice.rows(rows)
     assert len(shown) == min(rows, count)
@@ -77,6 +77,6 @@ def test_the_chosen_row_is_visible(count: int, moves: int, rows: int) -> None:
 @given(st.text(max_size=60), st.integers(20, 120))
 def test_a_row_fits(title: str, columns: int) -> None:
     """Whatever the title is, the row is one line and no wider than the terminal."""
-    row = describe(SessionLine("20261115-201233-k3v9qd", title, "x", "yesterday", 3, "cli"), columns)
+    row = describe(SessionChoice("20261115-201233-k3v9qd", title, "x", "yesterday", 3, "cli"), columns)
     assert "\n" not in row
     assert cells(row) <= columns

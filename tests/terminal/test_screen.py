@@ -16,9 +16,16 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output.color_depth import ColorDepth
 
-from hansard.cli.terminal.completion import Completion, SessionLine, complete
+from hansard.cli.terminal.completion import Completion, SessionChoice, complete
 from hansard.cli.terminal.history import ENTRY_CHARACTERS_MAX, PrivateHistory
-from hansard.cli.terminal.output import ERASE_DOWN, SYNCHRONISED_BEGIN, SYNCHRONISED_END, Terminal, fragments, tail_rows
+from hansard.cli.terminal.output import (
+    ERASE_DOWN,
+    SYNCHRONISED_BEGIN,
+    SYNCHRONISED_END,
+    TerminalOutput,
+    fragments,
+    tail_rows,
+)
 from hansard.cli.terminal.screen import DRAWINGS_PER_SECOND_MAX, Handlers, Screen
 from hansard.domain.messages import Role
 from hansard.errors import RecordUnavailable
@@ -56,7 +63,9 @@ class Stage:
         self.failing: Exception | None = None
         self.status = "status"
         self.changed = asyncio.Event()
-        output = Terminal(self.paper, lambda: Size(rows=24, columns=80), default_color_depth=ColorDepth.DEPTH_4_BIT)
+        output = TerminalOutput(
+            self.paper, lambda: Size(rows=24, columns=80), default_color_depth=ColorDepth.DEPTH_4_BIT
+        )
         output.enable_cpr = False
         self.screen = Screen(
             handlers=Handlers(self._submit, self._interrupt, self._leave),
@@ -93,7 +102,7 @@ class Stage:
             message = "no record"
             raise RecordUnavailable(message)
         return complete(
-            text, commands={"/resume": "go on", "/retry": "again"}, sessions=[SessionLine("2026-a", "Trip")]
+            text, commands={"/resume": "go on", "/retry": "again"}, sessions=[SessionChoice("2026-a", "Trip")]
         )
 
     async def until(self, true: Callable[[], bool]) -> None:
@@ -394,7 +403,7 @@ def test_the_end_of_a_text_fits_its_rows() -> None:
 def test_candidates() -> None:
     """Commands by their beginning, sessions by the beginning of their id or a part of their title."""
     commands = {"/resume": "a", "/retry": "b"}
-    sessions = [SessionLine("20261115-x", "Trip to Rome", when="today"), SessionLine("20261114-y")]
+    sessions = [SessionChoice("20261115-x", "Trip to Rome", when="today"), SessionChoice("20261114-y")]
 
     def texts(text: str) -> list[str]:
         return [found.text for found in complete(text, commands=commands, sessions=sessions)]

@@ -10,18 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hansard.cli.terminal.view import MARKER, View
-from hansard.domain.entries import (
-    Body,
-    Chunk,
-    Entry,
-    MessageAdded,
-    SessionEnded,
-    SessionReopened,
-    SessionTitled,
-    TurnEnded,
-)
 from hansard.domain.messages import File, Reasoning, Role, Status, Text, ToolCall, ToolOutcome, ToolResult
 from hansard.domain.turns import TurnState
+from hansard.journal.concepts import Body
+from hansard.record.entries import Chunk, Entry
+from hansard.record.messages.entries import MessageAdded
+from hansard.record.sessions import SessionEnd, SessionReopened, SessionTitled
+from hansard.record.turns.entries import TurnEnded
 from tests.terminal.items import added, chunk, chunks, entry, opened, sealed
 from tests.terminal.samples import CJK, RICH, listing, paragraph
 
@@ -299,7 +294,7 @@ class Undone(Body, frozen=True):
         ),
         ("turn.ended", TurnEnded(turn_id="t", state=TurnState.FAILED, reason="no model"), ""),
         ("turn.ended", TurnEnded(turn_id="t", state=TurnState.COMPLETED), ""),
-        ("session.ended", SessionEnded(reason="reset"), "⎯ session ended: reset\n"),
+        ("session.ended", SessionEnd(reason="reset"), "⎯ session ended: reset\n"),
         ("session.reopened", SessionReopened(), "⎯ session reopened\n"),
         ("session.titled", SessionTitled(title="A\nTrip"), "⎯ title: A Trip\n"),
         ("messages.undone", Undone(message_ids=("a", "b")), "⎯ 2 messages undone\n"),

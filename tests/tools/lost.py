@@ -13,9 +13,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hansard.domain.entries_agent import QuestionAsked
 from hansard.domain.messages import Message, ToolCall
 from hansard.record.api import Record
+from hansard.record.questions import QuestionAsked
 from tests.tools.servers import ROOT, environment
 
 EXIT_CODE = 9

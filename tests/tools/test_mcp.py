@@ -15,7 +15,7 @@ import pytest
 
 from hansard.domain.limits import MIB
 from hansard.domain.messages import File, Role, ToolOutcome
-from hansard.domain.permissions import ToolRule, Verdict
+from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import Policy
 from hansard.domain.settings import TurnLimits
 from hansard.domain.settings_agent import McpServer
@@ -28,12 +28,12 @@ from hansard.tools.mcp_specs import EMPTY_SCHEMA, schema_of, tool_name
 from hansard.tools.mcp_ways import MESSAGE_BYTES_MAX, LastWords, MessageTooLarge, bound
 from tests.engine.stage import Answer, PlayedModel, Stage, call, stage
 from tests.tools.flooder import FLOOD_MIB
-from tests.tools.mcp_server import HUGE_LINES, PICTURE
+from tests.tools.samples import HUGE_LINES, PICTURE
 from tests.tools.servers import by_http, by_stdio, environment
 
 SLEEP = "import time; time.sleep(60)"
 
-ALLOWED = Policy(rules=(ToolRule(do=Verdict.ALLOW, tool="mcp__t__*"),))
+ALLOWED = Policy(rules=(ToolRule(do=CallVerdict.ALLOW, tool="mcp__t__*"),))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import msgspec
 
 from hansard import Record
 from hansard.app.models import Models
-from hansard.app.workshop import Workshop
+from hansard.app.wiring import Workshop
 from hansard.domain.settings import Person, Settings, TurnLimits
 from hansard.domain.settings_voice import Transcription
 from hansard.domain.tools import ToolOutput
@@ -50,7 +50,7 @@ async def test_servers_of_before_serve_the_turns_of_before(home: Path, tmp_path:
         assert await old.prepare() == []
         assert ECHO in old.tools
         assert children() > known
-        workshop.use(after, over.wait)
+        workshop.apply_settings(after, over.wait)
         new = workshop.agent()
         assert (ECHO in new.tools, new.prepare) == (False, None)
         assert new.policy.budget.person.turns == 7
@@ -76,7 +76,7 @@ async def test_leaving_ends_what_was_about_to_be_ended(home: Path, tmp_path: Pat
             agent = workshop.agent()
             assert agent.prepare is not None
             assert await agent.prepare() == []
-            workshop.use(msgspec.structs.replace(settings, mcp=mcp), asyncio.Event().wait)
+            workshop.apply_settings(msgspec.structs.replace(settings, mcp=mcp), asyncio.Event().wait)
         assert children() > known
         await workshop.close()
         async with asyncio.timeout(120):

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from hansard.app.config import load_config, read_config
-from hansard.domain.permissions import Verdict
+from hansard.domain.permissions import CallVerdict
 from hansard.domain.settings import Settings
 from hansard.domain.settings_agent import AutoResume
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "agent.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "use" / "agent.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -38,7 +38,7 @@ def test_the_examples_of_the_page_load(home: Path, example: str) -> None:
 def test_rules_keep_their_order(home: Path) -> None:
     """The table is read as it stands in the file; what is left out fits everything."""
     rules = read(home, "\n".join(EXAMPLES))[0].tools.rules
-    allow, ask = Verdict.ALLOW, Verdict.ASK
+    allow, ask = CallVerdict.ALLOW, CallVerdict.ASK
     assert [rule.do for rule in rules] == [allow, ask, allow, allow, allow, allow]
     assert [rule.room for rule in rules] == ["*", "*", "!kitchen:example.org", "*", "*", "*"]
 
@@ -104,6 +104,6 @@ def test_variables_set_what_they_can(home: Path) -> None:
 
 
 def test_the_table_of_settings_is_generated() -> None:
-    """docs/configuration.md has the schema as it is."""
+    """docs/run/configuration.md has the schema as it is."""
     command = [sys.executable, str(ROOT / "scripts" / "configuration.py"), "--check"]
     assert subprocess.run(command, check=False, timeout=120).returncode == 0

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hansard.domain.chats import (
-    Key,
+    SessionKey,
     key_in_chat,
     make_key,
     message_id_of,
@@ -24,15 +24,15 @@ SIGNS = st.text(st.sampled_from("ab:!$@.thread:person:"), min_size=1, max_size=1
 @pytest.mark.parametrize(
     ("text", "key"),
     [
-        ("matrix:room:!abc:example.org", Key("matrix", "!abc:example.org")),
-        ("matrix:room:!v12hash", Key("matrix", "!v12hash")),
-        ("matrix:room:!abc:h.org:8448:thread:$e:h.org", Key("matrix", "!abc:h.org:8448", "$e:h.org")),
-        ("matrix:room:!abc:h.org:person:@ann:h.org:8448", Key("matrix", "!abc:h.org", "", "@ann:h.org:8448")),
-        ("matrix:room:!a:h:thread:$e:person:@ann:h", Key("matrix", "!a:h", "$e", "@ann:h")),
-        ("telegram:chat:-100123:topic:7:person:42", Key("telegram", "-100123", "7", "42")),
+        ("matrix:room:!abc:example.org", SessionKey("matrix", "!abc:example.org")),
+        ("matrix:room:!v12hash", SessionKey("matrix", "!v12hash")),
+        ("matrix:room:!abc:h.org:8448:thread:$e:h.org", SessionKey("matrix", "!abc:h.org:8448", "$e:h.org")),
+        ("matrix:room:!abc:h.org:person:@ann:h.org:8448", SessionKey("matrix", "!abc:h.org", "", "@ann:h.org:8448")),
+        ("matrix:room:!a:h:thread:$e:person:@ann:h", SessionKey("matrix", "!a:h", "$e", "@ann:h")),
+        ("telegram:chat:-100123:topic:7:person:42", SessionKey("telegram", "-100123", "7", "42")),
     ],
 )
-def test_the_grammar(text: str, key: Key) -> None:
+def test_the_grammar(text: str, key: SessionKey) -> None:
     """Each form of the design is read as its parts, and its parts make it."""
     assert parse_key(text) == key
     assert make_key(*key) == text == str(key)

@@ -24,7 +24,7 @@ from hansard.app.config import (
     value_at,
 )
 from hansard.app.keys import check_keys
-from hansard.app.toml_file import FILE_BYTES_MAX, Finding
+from hansard.app.toml_file import FILE_BYTES_MAX, ConfigFinding
 from hansard.domain.settings import PREFIX, SECTIONS, SETTINGS, Busy, LeftSessions, Settings, TurnLimits
 from hansard.errors import ConfigInvalid
 
@@ -69,8 +69,6 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "channels.telegram.allow": (["100001", "-1001"], "100001,-1001"),
     "channels.telegram.rooms": ("per_person", "per_person"),
     "channels.telegram.answer": ("everything", "everything"),
-    "channels.matrix.notices": ("german.toml", "german.toml"),
-    "channels.telegram.notices": ("de", "de"),
     "channels.other": ({"irc": {"allow": ["ann"]}}, '{"irc": {"allow": ["ann"]}}'),
     "resets.time_zone": ("Europe/Berlin", "Europe/Berlin"),
     "pairing.enabled": (False, "false"),
@@ -103,7 +101,7 @@ def as_toml(key: str, value: object) -> str:
     return f"[{section}]\n{name} = {written}\n" if section else f"\n{name} = {written}\n"
 
 
-def findings_of(home: Path, text: str | bytes, **environment: str) -> list[Finding]:
+def findings_of(home: Path, text: str | bytes, **environment: str) -> list[ConfigFinding]:
     """What is wrong with a file, and with variables beside it."""
     write(home, text)
     return read_config(home, environment, {})[1]

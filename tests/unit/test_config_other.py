@@ -10,7 +10,7 @@ from hansard.app.config import load_config, read_config
 from hansard.domain.access import Standing
 from hansard.domain.listed import People
 from hansard.domain.settings import Channels, Settings
-from hansard.domain.settings_channels import Rooms
+from hansard.domain.settings_channels import RoomSharing
 from hansard.domain.settings_matrix import Matrix
 from hansard.domain.settings_other import OtherChannel
 
@@ -18,7 +18,6 @@ FULL = """
 [channels.other.irc]
 allow = ["ann", "#tea"]
 rooms = "per_person"
-notices = "de"
 
 [channels.other.irc.options]
 server = "irc.example.org"
@@ -38,7 +37,7 @@ def test_a_section_is_read(home: Path) -> None:
     """What all channels have is checked as for them; options are the channel's own; the rest has its default."""
     other = load_config(written(home, FULL), {}, {}).settings.channels.other
     options: dict[str, str | int | float | bool] = {"server": "irc.example.org", "port": 6697, "tls": True}
-    expected = OtherChannel(allow=("ann", "#tea"), rooms=Rooms.PER_PERSON, notices="de", options=options)
+    expected = OtherChannel(allow=("ann", "#tea"), rooms=RoomSharing.PER_PERSON, options=options)
     assert other == {"irc": expected}
 
 

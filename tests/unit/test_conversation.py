@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from hansard.domain import entries as e
-from hansard.domain.conversation import Conversation, End, add_usage, last_answer, last_exchange, last_undone
 from hansard.domain.messages import Role, Status, Text, ToolCall, ToolResult
 from hansard.domain.requests import ToolSpec, Usage
 from hansard.domain.turns import TurnState
+from hansard.journal.concepts import Body
+from hansard.record.conversation import Conversation, End, add_usage, last_answer, last_exchange, last_undone
+from hansard.record.entries import Entry
+from hansard.record.messages.entries import MessageAdded, MessageOpened, MessageSealed, MessagesRestored, MessagesUndone
+from hansard.record.schema import SCHEMA
+from hansard.record.sessions import SessionCreated, SessionFrozen, SessionSet
+from hansard.record.turns.entries import TurnEnded, TurnQueued, TurnStarted, TurnSteered, TurnUsed
 
 
 class Journal:
@@ -19,36 +24,34 @@ class Journal:
         self.conversation = Conversation()
         self._seq = 0
 
-    def add(self, body: e.Body, id: str = "") -> None:
+    def add(self, body: Body, id: str = "") -> None:
         """Add an entry."""
         self._seq += 1
-        kind = e.KIND_OF[type(body)]
-        entry = e.Entry(
-            id=id or f"~{self._seq}", session_id="s", seq=self._seq, kind=kind, body=body, at_microseconds=7
-        )
+        kind = SCHEMA.by_body[type(body)].name
+        entry = Entry(id=id or f"~{self._seq}", session_id="s", seq=self._seq, kind=kind, body=body, at_microseconds=7)
         self.conversation.add(entry)
 
     def say(self, text: str, role: Role = Role.USER) -> None:
         """Add a message whose id is its text."""
-        self.add(e.MessageAdded(role=role, parts=(Text(text),)), text)
+        self.add(MessageAdded(role=role, parts=(Text(text),)), text)
 
     def start(self, turn_id: str) -> None:
         """Start a turn."""
-        self.add(e.TurnStarted(turn_id=turn_id, owner="o"))
+        self.add(TurnStarted(turn_id=turn_id, owner="o"))
 
     def end(self, turn_id: str, state: TurnState = TurnState.COMPLETED, reason: str = "") -> None:
         """End a turn."""
-        self.add(e.TurnEnded(turn_id=turn_id, state=state, reason=reason))
+        self.add(TurnEnded(turn_id=turn_id, state=state, reason=reason))
 
     def reply(self, text: str, turn_id: str, *call_ids: str) -> None:
         """Open and seal a reply whose id is its text."""
-        self.add(e.MessageOpened(turn_id=turn_id), text)
+        self.add(MessageOpened(turn_id=turn_id), text)
         calls = tuple(ToolCall(id=id, name="echo") for id in call_ids)
-        self.add(e.MessageSealed(message_id=text, status=Status.COMPLETE, parts=(Text(text), *calls)))
+        self.add(MessageSealed(message_id=text, status=Status.COMPLETE, parts=(Text(text), *calls)))
 
     def result(self, call_id: str, text: str) -> None:
         """Add a result whose id is its text."""
-        self.add(e.MessageAdded(role=Role.TOOL, parts=(ToolResult(call_id=call_id, text=text),)), text)
+        self.add(MessageAdded(role=Role.TOOL, parts=(ToolResult(call_id=call_id, text=text),)), text)
 
     @property
     def placed(self) -> list[tuple[str, str]]:
@@ -89,7 +92,7 @@ def test_what_steers_enters_with_the_last_result_of_a_step(journal: Journal) -> 
     journal.say("queued")
     journal.reply("calls", "t1", "c1", "c2")
     journal.say("steered")
-    journal.add(e.TurnSteered(turn_id="t1", message_id="steered"))
+    journal.add(TurnSteered(turn_id="t1", message_id="steered"))
     journal.result("c1", "one")
     assert journal.waiting == ["queued", "steered"]
     journal.result("c2", "two")
@@ -105,7 +108,7 @@ def test_what_steers_while_nothing_runs_is_said_like_the_rest(journal: Journal) 
     journal.reply("calls", "t1", "c1")
     journal.say("queued")
     journal.say("steered")
-    journal.add(e.TurnSteered(turn_id="t1", message_id="steered"))
+    journal.add(TurnSteered(turn_id="t1", message_id="steered"))
     journal.end("t1", TurnState.LOST)
     journal.result("c1", "late")
     assert journal.waiting == ["queued", "steered"]
@@ -135,10 +138,10 @@ def test_a_reply_is_open_until_it_is_sealed(journal: Journal) -> None:
     """An open message has its place from its opening on, its words from its seal on."""
     journal.say("a")
     journal.start("t1")
-    journal.add(e.MessageOpened(turn_id="t1"), "r")
+    journal.add(MessageOpened(turn_id="t1"), "r")
     (_, opened) = journal.conversation.placed
     assert (opened.message.status, opened.message.parts) == (Status.OPEN, ())
-    journal.add(e.MessageSealed(message_id="r", status=Status.INTERRUPTED, parts=(Text("half"),)))
+    journal.add(MessageSealed(message_id="r", status=Status.INTERRUPTED, parts=(Text("half"),)))
     (_, sealed) = journal.conversation.placed
     assert (sealed.message.status, sealed.message.text, sealed.seq) == (Status.INTERRUPTED, "half", opened.seq)
 
@@ -151,7 +154,7 @@ def test_undone_messages_leave(journal: Journal) -> None:
     journal.reply("r", "t1")
     journal.end("t1")
     journal.say("b")
-    journal.add(e.MessagesUndone(message_ids=("r", "b", "unknown")))
+    journal.add(MessagesUndone(message_ids=("r", "b", "unknown")))
     assert (journal.placed, journal.waiting) == ([("a", "t1")], [])
 
 
@@ -160,16 +163,16 @@ def test_restored_messages_come_back_to_their_places(journal: Journal) -> None:
     """Between those that stayed, with their turn and with the seal that came meanwhile; what waited waits again."""
     journal.say("a")
     journal.start("t1")
-    journal.add(e.MessageOpened(turn_id="t1"), "r")
+    journal.add(MessageOpened(turn_id="t1"), "r")
     journal.say("b")
-    journal.add(e.MessagesUndone(message_ids=("r", "a", "b")))
-    journal.add(e.MessageSealed(message_id="r", status=Status.COMPLETE, parts=(Text("r"),)))
+    journal.add(MessagesUndone(message_ids=("r", "a", "b")))
+    journal.add(MessageSealed(message_id="r", status=Status.COMPLETE, parts=(Text("r"),)))
     journal.end("t1")
-    journal.add(e.MessagesRestored(message_ids=("r", "b", "unknown")))
+    journal.add(MessagesRestored(message_ids=("r", "b", "unknown")))
     assert (journal.placed, journal.waiting) == ([("r", "t1")], ["b"])
     journal.start("t2")
     journal.reply("s", "t2")
-    journal.add(e.MessagesRestored(message_ids=("a",)))
+    journal.add(MessagesRestored(message_ids=("a",)))
     assert journal.placed == [("a", "t1"), ("r", "t1"), ("b", "t2"), ("s", "t2")]
     assert journal.conversation.undone == {}
 
@@ -177,7 +180,7 @@ def test_restored_messages_come_back_to_their_places(journal: Journal) -> None:
 def test_the_last_word_on_a_message_counts(journal: Journal) -> None:
     """Undone, restored and undone again is undone."""
     journal.say("a")
-    for kind in (e.MessagesUndone, e.MessagesRestored, e.MessagesUndone):
+    for kind in (MessagesUndone, MessagesRestored, MessagesUndone):
         journal.add(kind(message_ids=("a",)))
     assert journal.waiting == []
 
@@ -187,11 +190,11 @@ def test_what_was_taken_back_last(journal: Journal) -> None:
     for text in "abcd":
         journal.say(text)
     assert last_undone(journal.conversation) == []
-    journal.add(e.MessagesUndone(message_ids=("c", "d")))
-    journal.add(e.MessagesUndone(message_ids=("d", "b")))
+    journal.add(MessagesUndone(message_ids=("c", "d")))
+    journal.add(MessagesUndone(message_ids=("d", "b")))
     assert last_undone(journal.conversation) == ["b"]
     assert last_undone(journal.conversation, 2) == ["c", "d", "b"]
-    journal.add(e.MessagesRestored(message_ids=("b", "c")))
+    journal.add(MessagesRestored(message_ids=("b", "c")))
     assert last_undone(journal.conversation, 5) == ["d"]
 
 
@@ -213,11 +216,11 @@ def test_somebody_waits_for_the_model_when_the_last_word_is_not_its_own(journal:
 
 def test_what_runs_and_what_is_queued(journal: Journal) -> None:
     """A queued turn becomes the running one, and an ended one neither; how it ended stays."""
-    journal.add(e.TurnQueued(turn_id="t1"))
+    journal.add(TurnQueued(turn_id="t1"))
     assert (journal.conversation.queued, journal.conversation.running) == ("t1", "")
     journal.start("t1")
     assert (journal.conversation.queued, journal.conversation.running) == ("", "t1")
-    journal.add(e.TurnQueued(turn_id="t2"))
+    journal.add(TurnQueued(turn_id="t2"))
     journal.end("t1", TurnState.FAILED, "why")
     assert (journal.conversation.queued, journal.conversation.running) == ("t2", "")
     journal.end("t2", TurnState.INTERRUPTED)
@@ -232,27 +235,27 @@ def test_a_fork_does_not_run_its_parents_turns(journal: Journal) -> None:
     """What ran and what waited in the parent is none of the child's business; the words are."""
     journal.say("a")
     journal.start("t1")
-    journal.add(e.TurnQueued(turn_id="t2"))
+    journal.add(TurnQueued(turn_id="t2"))
     journal.say("b")
-    journal.add(e.SessionCreated(source="s", owner="o"))
+    journal.add(SessionCreated(source="s", owner="o"))
     assert (journal.conversation.queued, journal.conversation.running) == ("", "")
     assert (journal.placed, journal.waiting) == ([("a", "t1")], ["b"])
 
 
 def test_an_entry_counts_once(journal: Journal) -> None:
     """The same entry again, or an older one, changes nothing."""
-    body = e.MessageAdded(role=Role.USER, parts=(Text("a"),))
-    entry = e.Entry(id="a", session_id="s", seq=5, kind="message.added", body=body)
+    body = MessageAdded(role=Role.USER, parts=(Text("a"),))
+    entry = Entry(id="a", session_id="s", seq=5, kind="message.added", body=body)
     for _ in range(3):
         journal.conversation.add(entry)
-    journal.conversation.add(e.Entry(id="b", session_id="s", seq=4, kind="message.added", body=body))
+    journal.conversation.add(Entry(id="b", session_id="s", seq=4, kind="message.added", body=body))
     assert (journal.waiting, journal.conversation.seq) == (["a"], 5)
 
 
 def test_times_and_authors_come_with_the_words(journal: Journal) -> None:
     """The time is that of the event where it is known, else that of the entry."""
-    journal.add(e.MessageAdded(role=Role.USER, parts=(), said_at=3, author="Ann"), "m1")
-    journal.add(e.MessageAdded(role=Role.USER, parts=()), "m2")
+    journal.add(MessageAdded(role=Role.USER, parts=(), said_at=3, author="Ann"), "m1")
+    journal.add(MessageAdded(role=Role.USER, parts=()), "m2")
     first, second = (placed.message for placed in journal.conversation.waiting)
     assert (first.at_microseconds, first.author) == (3, "Ann")
     assert (second.at_microseconds, second.author) == (7, "")
@@ -260,11 +263,11 @@ def test_times_and_authors_come_with_the_words(journal: Journal) -> None:
 
 def test_what_was_frozen_first_stays_and_settings_change(journal: Journal) -> None:
     """The first frozen prompt counts; of settings, the last."""
-    first = e.SessionFrozen(system="one", tools=(ToolSpec(name="echo", description="d"),))
+    first = SessionFrozen(system="one", tools=(ToolSpec(name="echo", description="d"),))
     journal.add(first)
-    journal.add(e.SessionFrozen(system="two"))
-    journal.add(e.SessionSet(name="busy", value="queue"))
-    journal.add(e.SessionSet(name="busy", value="steer"))
+    journal.add(SessionFrozen(system="two"))
+    journal.add(SessionSet(name="busy", value="queue"))
+    journal.add(SessionSet(name="busy", value="steer"))
     assert journal.conversation.frozen == first
     assert journal.conversation.settings == {"busy": "steer"}
 
@@ -272,9 +275,9 @@ def test_what_was_frozen_first_stays_and_settings_change(journal: Journal) -> No
 def test_usage_is_summed_by_model(journal: Journal) -> None:
     """Each request counts once, under the model that it was made to."""
     one = Usage(input_tokens=1, output_tokens=2, cache_read_tokens=3, cache_write_tokens=4, cost_micros=5)
-    journal.add(e.TurnUsed(turn_id="t1", model="a", usage=one))
-    journal.add(e.TurnUsed(turn_id="t1", model="a", usage=one))
-    journal.add(e.TurnUsed(turn_id="t2", model="b", usage=Usage(input_tokens=9)))
+    journal.add(TurnUsed(turn_id="t1", model="a", usage=one))
+    journal.add(TurnUsed(turn_id="t1", model="a", usage=one))
+    journal.add(TurnUsed(turn_id="t2", model="b", usage=Usage(input_tokens=9)))
     assert journal.conversation.requests == 3
     assert journal.conversation.usage == {
         "a": Usage(input_tokens=2, output_tokens=4, cache_read_tokens=6, cache_write_tokens=8, cost_micros=10),

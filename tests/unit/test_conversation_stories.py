@@ -13,11 +13,24 @@ from typing import NamedTuple
 
 import pytest
 
-from hansard.domain import entries as e
-from hansard.domain.conversation import Conversation, Placed
 from hansard.domain.messages import Role, Status, Text, ToolCall, ToolResult
 from hansard.domain.turns import TurnState
-from hansard.engine.context import Manner, opening_of, render, shown
+from hansard.engine.context import RequestStyle, opening_of, render, shown
+from hansard.journal.concepts import Body
+from hansard.record.compaction import SessionCompacted
+from hansard.record.conversation import Conversation, Placed
+from hansard.record.entries import Entry
+from hansard.record.messages.entries import (
+    MessageAdded,
+    MessageEdited,
+    MessageOpened,
+    MessageRetracted,
+    MessageSealed,
+    MessagesRestored,
+    MessagesUndone,
+)
+from hansard.record.schema import SCHEMA
+from hansard.record.turns.entries import TurnEnded, TurnStarted
 from tests.counts import times
 from tests.engine.validator import assert_valid
 
@@ -36,7 +49,7 @@ class Step(NamedTuple):
     """One entry, and what it means in words."""
 
     id: str
-    body: e.Body
+    body: Body
     says: str = ""
     """A message waits from here on."""
     gives: str = ""
@@ -119,7 +132,7 @@ class Teller:
     def person(self) -> None:
         """Somebody speaks in a chat."""
         id, text = self.word("p"), self.word("said")
-        body = e.MessageAdded(role=Role.USER, parts=(Text(text),), event_id=f"${id}", author="@a:b", chat="c")
+        body = MessageAdded(role=Role.USER, parts=(Text(text),), event_id=f"${id}", author="@a:b", chat="c")
         self.steps.append(Step(id, body, says=id, words=(id, text)))
         self._said.append(id)
         self._spoken.append(id)
@@ -127,25 +140,25 @@ class Teller:
     def turn(self) -> None:
         """A turn begins, maybe says something, maybe calls a tool, and ends; people change their words meanwhile."""
         turn_id = self.word("t")
-        self.steps.append(Step(self.word("~"), e.TurnStarted(turn_id=turn_id, owner="o"), begins=True))
+        self.steps.append(Step(self.word("~"), TurnStarted(turn_id=turn_id, owner="o"), begins=True))
         for _ in range(self.chance.randrange(3)):
             self.meanwhile()
             id, text, call = self.word("a"), self.word("told"), self.word("c")
-            self.steps.append(Step(id, e.MessageOpened(turn_id=turn_id), gives=id, words=(id, "")))
+            self.steps.append(Step(id, MessageOpened(turn_id=turn_id), gives=id, words=(id, "")))
             parts = (Text(text), ToolCall(id=call, name="echo")) if self.chance.random() < 0.4 else (Text(text),)
             status = Status.COMPLETE if self.chance.random() < 0.8 else Status.INTERRUPTED
-            sealed = e.MessageSealed(message_id=id, status=status, parts=parts)
+            sealed = MessageSealed(message_id=id, status=status, parts=parts)
             self.steps.append(Step(self.word("~"), sealed, words=(id, text)))
             self._said.append(id)
             if len(parts) > 1:
                 self.result(call)
         state = self.chance.choice([TurnState.COMPLETED, TurnState.FAILED, TurnState.INTERRUPTED, TurnState.LOST])
-        self.steps.append(Step(self.word("~"), e.TurnEnded(turn_id=turn_id, state=state)))
+        self.steps.append(Step(self.word("~"), TurnEnded(turn_id=turn_id, state=state)))
 
     def result(self, call: str) -> None:
         """A tool gives something."""
         id, text = self.word("r"), self.word("gave")
-        body = e.MessageAdded(role=Role.TOOL, parts=(ToolResult(call_id=call, text=text),))
+        body = MessageAdded(role=Role.TOOL, parts=(ToolResult(call_id=call, text=text),))
         self.steps.append(Step(id, body, gives=id, words=(id, text)))
         self._said.append(id)
 
@@ -158,31 +171,31 @@ class Teller:
     def undo(self) -> None:
         """Messages are taken back."""
         if names := self.some():
-            self.steps.append(Step(self.word("~"), e.MessagesUndone(message_ids=names), names=names, takes=True))
+            self.steps.append(Step(self.word("~"), MessagesUndone(message_ids=names), names=names, takes=True))
 
     def restore(self) -> None:
         """Messages are there again."""
         if names := self.some():
-            self.steps.append(Step(self.word("~"), e.MessagesRestored(message_ids=names), names=names, takes=False))
+            self.steps.append(Step(self.word("~"), MessagesRestored(message_ids=names), names=names, takes=False))
 
     def edit(self) -> None:
         """Somebody changes what they said, in the chat."""
-        gone = {step.names[0] for step in self.steps if isinstance(step.body, e.MessageRetracted)}
+        gone = {step.names[0] for step in self.steps if isinstance(step.body, MessageRetracted)}
         if names := [name for name in self._spoken if name not in gone]:
             id, text = self.chance.choice(names), self.word("anew")
-            body = e.MessageEdited(message_id=id, parts=(Text(text),))
+            body = MessageEdited(message_id=id, parts=(Text(text),))
             self.steps.append(Step(self.word("~"), body, names=(id,), words=(id, text)))
 
     def retract(self) -> None:
         """Somebody deletes what they said, in the chat."""
         if self._spoken:
             id = self.chance.choice(self._spoken)
-            self.steps.append(Step(self.word("~"), e.MessageRetracted(message_id=id), names=(id,), words=(id, "")))
+            self.steps.append(Step(self.word("~"), MessageRetracted(message_id=id), names=(id,), words=(id, "")))
 
     def compact(self) -> None:
         """What was said is read and summed up; meanwhile anything may happen."""
         turn_id = self.word("k")
-        self.steps.append(Step(self.word("~"), e.TurnStarted(turn_id=turn_id, owner="o", purpose="compaction")))
+        self.steps.append(Step(self.word("~"), TurnStarted(turn_id=turn_id, owner="o", purpose="compaction")))
         read = len(self.steps)
         telling = Telling(self.steps)
         placed, waiting = telling.given(read)
@@ -195,9 +208,9 @@ class Teller:
         if not self._honest:
             through, read = self.chance.choice([*placed, *waiting, "nobody"]), self.chance.randrange(read + 1)
         if self.chance.random() < 0.8:
-            body = e.SessionCompacted(summary=summary, through=through, from_seq=1, to_seq=read, read_seq=read)
+            body = SessionCompacted(summary=summary, through=through, from_seq=1, to_seq=read, read_seq=read)
             self.steps.append(Step(self.word("~"), body, sums=Summed(through, read)))
-        self.steps.append(Step(self.word("~"), e.TurnEnded(turn_id=turn_id, state=TurnState.COMPLETED)))
+        self.steps.append(Step(self.word("~"), TurnEnded(turn_id=turn_id, state=TurnState.COMPLETED)))
 
     def meanwhile(self) -> None:
         """What people may do while a turn runs."""
@@ -212,10 +225,10 @@ class Teller:
         return self.steps
 
 
-def entries_of(steps: list[Step]) -> list[e.Entry]:
+def entries_of(steps: list[Step]) -> list[Entry]:
     """The journal of a story. A step's number is its seq, less one."""
     return [
-        e.Entry(id=step.id, session_id="s", seq=seq, kind=e.KIND_OF[type(step.body)], body=step.body)
+        Entry(id=step.id, session_id="s", seq=seq, kind=SCHEMA.by_body[type(step.body)].name, body=step.body)
         for seq, step in enumerate(steps, 1)
     ]
 
@@ -242,7 +255,7 @@ def everything(fold: Conversation) -> tuple[object, ...]:
 
 def context(fold: Conversation) -> str:
     """What a model would be told now, after a look at whether it is valid."""
-    manner = Manner()
+    manner = RequestStyle()
     said = render(shown(fold, manner), fold.ends, opening_of(fold), manner)
     assert_valid(said)
     return str(said)

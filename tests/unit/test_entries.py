@@ -10,29 +10,17 @@ import pytest
 from hypothesis import given
 
 from hansard.domain.deliveries import DeliveryState
-from hansard.domain.entries import (
-    ENCODER,
-    KIND_OF,
-    KINDS,
-    Body,
-    DeliveryMoved,
-    Entry,
-    Header,
-    MessageAdded,
-    MessageOpened,
-    MessageSealed,
-    SessionCreated,
-    TurnEnded,
-    Unknown,
-    chain_digest,
-    chain_start,
-    check_kind,
-    decode_body,
-    same_body,
-)
 from hansard.domain.messages import File, Reasoning, Role, Status, Text, ToolCall, ToolOutcome, ToolResult
 from hansard.domain.turns import TurnState
 from hansard.errors import RecordTooNew
+from hansard.journal.chain import Header, chain_digest, chain_start
+from hansard.journal.concepts import ENCODER, Body, UnknownBody
+from hansard.record.deliveries import DeliveryMoved
+from hansard.record.entries import Entry
+from hansard.record.messages.entries import MessageAdded, MessageOpened, MessageSealed
+from hansard.record.schema import SCHEMA
+from hansard.record.sessions import SessionCreated
+from hansard.record.turns.entries import TurnEnded
 
 WORDS = st.text(st.characters(codec="utf-8"), max_size=10)
 PARTS = st.one_of(
@@ -56,15 +44,15 @@ HEADER = Header("s1", 3, "m1", "message.added", 1, False, 1_700_000_000_000_000)
 @given(MESSAGES)
 def test_a_body_comes_back(body: MessageAdded) -> None:
     """What is decoded equals what was encoded, defaults that were left out included."""
-    assert decode_body("message.added", 1, ENCODER.encode(body)) == body
+    assert SCHEMA.decode_body("message.added", 1, ENCODER.encode(body)) == body
 
 
 def test_each_kind_has_a_body_of_its_own() -> None:
     """The table of kinds is complete and one to one; names are noun and past participle."""
     bodies = {body for body in Body.__subclasses__() if body.__module__.startswith("hansard.")}
-    assert set(KIND_OF) == bodies - {Unknown}
-    assert len(KIND_OF) == len(KINDS)
-    assert all(version >= 1 and kind.count(".") == 1 for kind, (version, _) in KINDS.items())
+    assert set(SCHEMA.by_body) == bodies - {UnknownBody}
+    assert len(SCHEMA.by_body) == len(SCHEMA.kinds) == sum(len(concept.kinds) for concept in SCHEMA.concepts)
+    assert all(kind.version >= 1 and name.count(".") == 1 for name, kind in SCHEMA.kinds.items())
 
 
 def test_the_words_of_an_entry() -> None:
@@ -76,7 +64,7 @@ def test_the_words_of_an_entry() -> None:
         (SessionCreated(source="x", owner="y", title="title"), ""),
     ]
     for body, text in bodies:
-        entry = Entry(id="m1", session_id="s1", seq=1, kind=KIND_OF[type(body)], body=body)
+        entry = Entry(id="m1", session_id="s1", seq=1, kind=SCHEMA.by_body[type(body)].name, body=body)
         assert entry.text == text
 
 
@@ -128,37 +116,37 @@ def test_a_chain_shows_every_change(bodies: list[bytes], data: st.DataObject) ->
 def test_the_time_of_an_event_is_a_label(body: MessageAdded, said_at: int) -> None:
     """Two messages that differ in time alone are the same (L3)."""
     later = msgspec.structs.replace(body, said_at=said_at)
-    assert same_body("message.added", 1, ENCODER.encode(body), ENCODER.encode(later))
+    assert SCHEMA.is_same(SCHEMA.kinds["message.added"], 1, ENCODER.encode(body), ENCODER.encode(later))
 
 
 @given(MESSAGES, MESSAGES)
 def test_other_words_are_another_body(one: MessageAdded, two: MessageAdded) -> None:
     """Two messages are the same when everything but their time is."""
     same = msgspec.structs.replace(one, said_at=0) == msgspec.structs.replace(two, said_at=0)
-    assert same_body("message.added", 1, ENCODER.encode(one), ENCODER.encode(two)) == same
+    assert SCHEMA.is_same(SCHEMA.kinds["message.added"], 1, ENCODER.encode(one), ENCODER.encode(two)) == same
 
 
 def test_sameness_is_of_meaning_not_of_bytes() -> None:
     """The order of keys and spelled-out defaults make no difference; a field does."""
     stored = ENCODER.encode(TurnEnded(turn_id="t", state=TurnState.LOST))
-    assert same_body("turn.ended", 1, stored, b'{"state": "lost", "reason": "", "turn_id": "t"}')
-    assert not same_body("turn.ended", 1, stored, b'{"state":"lost","turn_id":"u"}')
+    assert SCHEMA.is_same(SCHEMA.kinds["turn.ended"], 1, stored, b'{"state": "lost", "reason": "", "turn_id": "t"}')
+    assert not SCHEMA.is_same(SCHEMA.kinds["turn.ended"], 1, stored, b'{"state":"lost","turn_id":"u"}')
 
 
 @pytest.mark.loss("M8")
 def test_unknown_kinds_are_refused_unless_ignorable() -> None:
     """A kind or version of a newer Hansard is RecordTooNew; one that says that it may be ignored is kept unread."""
-    for kind, version in (("message.hologram", 1), ("message.added", KINDS["message.added"][0] + 1)):
+    for kind, version in (("message.hologram", 1), ("message.added", SCHEMA.kinds["message.added"].version + 1)):
         with pytest.raises(RecordTooNew, match=kind):
-            check_kind(kind, version, ignorable=False)
+            SCHEMA.check_kind(kind, version, ignorable=False)
         with pytest.raises(RecordTooNew):
-            decode_body(kind, version, b"{}")
-        assert check_kind(kind, version, ignorable=True) is False
-        assert decode_body(kind, version, b'{"new": 1}', ignorable=True) == Unknown()
-    assert check_kind("message.added", 1, ignorable=False) is True
+            SCHEMA.decode_body(kind, version, b"{}")
+        assert SCHEMA.check_kind(kind, version, ignorable=True) is False
+        assert SCHEMA.decode_body(kind, version, b'{"new": 1}', ignorable=True) == UnknownBody()
+    assert SCHEMA.check_kind("message.added", 1, ignorable=False) is True
 
 
 def test_a_field_of_a_newer_version_is_no_surprise() -> None:
     """A field that this version does not know is left alone within a version that it knows."""
-    body = decode_body("delivery.moved", 1, b'{"delivery_id":"d","state":"sent","novel":1}')
+    body = SCHEMA.decode_body("delivery.moved", 1, b'{"delivery_id":"d","state":"sent","novel":1}')
     assert body == DeliveryMoved(delivery_id="d", state=DeliveryState.SENT)

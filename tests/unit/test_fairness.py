@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from hansard.domain.fairness import SERVED_MAX, Bounds, Line, Ticket
+from hansard.domain.fairness import SERVED_MAX, Bounds, FairQueue, Ticket
 
 TWO = Bounds(together=16, person=2)
 
 
-def served(line: Line, bounds: Bounds) -> list[Ticket]:
+def served(line: FairQueue, bounds: Bounds) -> list[Ticket]:
     """Call whoever can be called."""
     found: list[Ticket] = []
     while (ticket := line.call(bounds)) is not None:
@@ -20,7 +20,7 @@ def served(line: Line, bounds: Bounds) -> list[Ticket]:
 
 def test_one_person_holds_so_many() -> None:
     """A person has two places; the rest of theirs waits until one is given back."""
-    line = Line()
+    line = FairQueue()
     for _ in range(5):
         line.join(("ann",))
     first = served(line, TWO)
@@ -31,7 +31,7 @@ def test_one_person_holds_so_many() -> None:
 
 def test_all_together_hold_so_many() -> None:
     """Sixteen people fill all places; the next is called when one is given back."""
-    line = Line()
+    line = FairQueue()
     tickets = [line.join((f"person {number}",)) for number in range(17)]
     assert served(line, TWO) == tickets[:16]
     line.leave(tickets[5])
@@ -40,7 +40,7 @@ def test_all_together_hold_so_many() -> None:
 
 def test_who_holds_less_comes_first() -> None:
     """Of people who wait the one with fewer places is called, whoever came first."""
-    line, bounds = Line(), Bounds(together=2, person=2)
+    line, bounds = FairQueue(), Bounds(together=2, person=2)
     running = [line.join(("ann",)), line.join(("ann",))]
     assert served(line, bounds) == running
     line.join(("ann",))
@@ -51,7 +51,7 @@ def test_who_holds_less_comes_first() -> None:
 
 def test_people_are_served_in_turn() -> None:
     """With one place, people alternate, however many tickets each of them has."""
-    line, bounds = Line(), Bounds(together=1, person=2)
+    line, bounds = FairQueue(), Bounds(together=1, person=2)
     for _ in range(20):
         line.join(("ann",))
     for _ in range(3):
@@ -66,7 +66,7 @@ def test_people_are_served_in_turn() -> None:
 
 def test_several_people_are_served_by_the_one_who_has_least() -> None:
     """What two ask for is served although one of them has all their places, and counts for both."""
-    line, bounds = Line(), Bounds(together=16, person=1)
+    line, bounds = FairQueue(), Bounds(together=16, person=1)
     ann = line.join(("ann",))
     assert served(line, bounds) == [ann]
     both = line.join(("ann", "bob"))
@@ -81,7 +81,7 @@ def test_several_people_are_served_by_the_one_who_has_least() -> None:
 
 def test_others_may_ask_for_what_waits() -> None:
     """A ticket keeps its place in the line when another person asks for it, too; one that was called is not changed."""
-    line, bounds = Line(), Bounds(together=16, person=1)
+    line, bounds = FairQueue(), Bounds(together=16, person=1)
     first = line.join(("ann",))
     assert served(line, bounds) == [first]
     waits, later = line.join(("ann",)), line.join(("bob",))
@@ -96,7 +96,7 @@ def test_others_may_ask_for_what_waits() -> None:
 
 def test_what_is_remembered_is_bounded() -> None:
     """However many people come, the line remembers the latest of them."""
-    line = Line()
+    line = FairQueue()
     for number in range(SERVED_MAX + 100):
         line.leave(line.join((f"person {number}",)))
         ticket = line.join((f"person {number}",))
@@ -110,7 +110,7 @@ def test_what_is_remembered_is_bounded() -> None:
 def test_nobody_starves(seed: int) -> None:
     """Whoever comes with nothing running is called before anybody who has a place is called twice more."""
     draw = random.Random(seed)
-    line, bounds = Line(), Bounds(together=3, person=2)
+    line, bounds = FairQueue(), Bounds(together=3, person=2)
     for person in ("ann", "bob", "carol"):
         for _ in range(draw.randint(5, 200)):
             line.join((person,))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from hansard.domain import limits
-from hansard.domain.entries import ENCODER, MessageAdded, MessageSealed
 from hansard.domain.ids import new_session_id
 from hansard.domain.messages import Role, Status, Text
-from hansard.domain.positions import Position
-from hansard.record.lines import Row, encode_line
+from hansard.journal.concepts import ENCODER
+from hansard.journal.lines import EntryRow, encode_line
+from hansard.journal.positions import Position
+from hansard.record.messages.entries import MessageAdded, MessageSealed
 
 ENTRY_ROOM_BYTES = 64 * 1024
 
@@ -62,14 +63,15 @@ def test_a_line_carries_the_longest_entry() -> None:
     text = "x" * (limits.ENTRY_BYTES_MAX - len(ENCODER.encode(MessageAdded(role=Role.USER, parts=(Text(""),)))))
     data = ENCODER.encode(MessageAdded(role=Role.USER, parts=(Text(text),)))
     assert len(data) == limits.ENTRY_BYTES_MAX
-    row = Row(2**32, "𝄞" * limits.ID_CHARACTERS_MAX, "message.added", 1, True, 2**53, 1, b"s" * 16, b"d" * 32, data)  # noqa: FBT003
+    longest_id = "𝄞" * limits.ID_CHARACTERS_MAX
+    row = EntryRow(2**32, longest_id, "message.added", 1, True, 2**53, 1, b"s" * 16, b"d" * 32, data)  # noqa: FBT003
     assert len(encode_line(row, 2**53)) <= limits.LINE_BYTES_MAX
 
 
 def test_the_longest_unit_fits_into_a_line() -> None:
     """A call that touches as many sessions as it may, each named in every line, is still one line each."""
     unit = {f"{number:x}".rjust(64, "s"): f"{2**32}:{'f' * 16}" for number in range(limits.UNIT_ENTRIES_MAX + 1)}
-    row = Row(1, "m", "message.added", 1, False, 1, 1, b"s" * 16, b"d" * 32, b"{}")  # noqa: FBT003
+    row = EntryRow(1, "m", "message.added", 1, False, 1, 1, b"s" * 16, b"d" * 32, b"{}")  # noqa: FBT003
     longest = len(encode_line(row, 2**53, unit)) + limits.ENTRY_BYTES_MAX
     assert longest <= limits.LINE_BYTES_MAX
 

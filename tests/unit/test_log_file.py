@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app.log_file import LogFile
-from hansard.app.logs import JsonFormatter
 from hansard.errors import ConfigInvalid
+from hansard.gateway.logs import JsonFormatter, LogFile
 
 LINE = "x" * 99
 

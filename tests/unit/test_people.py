@@ -9,7 +9,7 @@ import pytest
 
 from hansard.app.config import read_config
 from hansard.domain.listed import People
-from hansard.domain.notices import language
+from hansard.domain.notices import ENGLISH, Wording
 from hansard.domain.people import QUOTED_CHARACTERS_MAX, called, named, owners_of, quoted, read_identity
 from hansard.domain.settings import Person
 from hansard.errors import InvalidInput
@@ -112,8 +112,8 @@ def test_telegram_in_the_file(home: Path) -> None:
 
 
 def test_the_example_of_the_documentation(home: Path) -> None:
-    """What docs/gateway.md says about [people] makes the three places one person's."""
-    page = (Path(__file__).parents[2] / "docs" / "gateway.md").read_text(encoding="utf-8")
+    """What docs/run/gateway.md says about [people] makes the three places one person's."""
+    page = (Path(__file__).parents[2] / "docs" / "run" / "gateway.md").read_text(encoding="utf-8")
     (example,) = [each for each in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "[people." in each]
     home.mkdir(exist_ok=True)
     (home / "config.toml").write_text(example)
@@ -125,11 +125,11 @@ def test_the_example_of_the_documentation(home: Path) -> None:
 
 def test_what_is_quoted() -> None:
     """The words, line by line, with where they were said; files are counted; a long text is its beginning."""
-    english, german = language("en"), language("de")
-    assert quoted(english, "telegram:chat:42", "one\n\ntwo") == "You said on Telegram:\n> one\n> \n> two"
-    assert quoted(english, "", "", 2) == "You said in the terminal:\n> (files: 2)"
+    german = Wording(said_elsewhere="Auf {where} hast du gesagt:", said_files="(Dateien: {count})")
+    assert quoted(ENGLISH, "telegram:chat:42", "one\n\ntwo") == "You said on Telegram:\n> one\n> \n> two"
+    assert quoted(ENGLISH, "", "", 2) == "You said in the terminal:\n> (files: 2)"
     assert quoted(german, "matrix:room:!r:h", "see", 1) == "Auf Matrix hast du gesagt:\n> see\n> (Dateien: 1)"
-    assert quoted(english, "folder:chat:x", "see") == "You said on folder:\n> see"
-    long = quoted(english, "", "word " * 1000)
+    assert quoted(ENGLISH, "folder:chat:x", "see") == "You said on folder:\n> see"
+    long = quoted(ENGLISH, "", "word " * 1000)
     assert len(long) < QUOTED_CHARACTERS_MAX + 50
     assert long.endswith("…")

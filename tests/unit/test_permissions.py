@@ -6,12 +6,12 @@ import itertools
 
 import pytest
 
-from hansard.domain.permissions import STRICTNESS, Asker, ToolRule, Verdict, decide, may_be_offered
+from hansard.domain.permissions import STRICTNESS, Asker, CallVerdict, ToolRule, decide, may_be_offered
 from hansard.domain.policy import Policy, policy_of
 from hansard.domain.settings import Person, Settings
-from hansard.domain.settings_agent import Room
+from hansard.domain.settings_agent import RoomSettings
 
-ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
+ALLOW, ASK, DENY = CallVerdict.ALLOW, CallVerdict.ASK, CallVerdict.DENY
 
 ANN = Asker(("ann", "matrix:@ann:x.org"), "", "matrix")
 ANN_IN_ROOM = Asker(("ann", "matrix:@ann:x.org"), "!den:x.org", "matrix")
@@ -64,7 +64,7 @@ CELLS = {
 
 
 @pytest.mark.parametrize(("cell", "verdict"), CELLS.items(), ids=str)
-def test_each_cell_of_the_table(cell: tuple[str, Asker], verdict: Verdict) -> None:
+def test_each_cell_of_the_table(cell: tuple[str, Asker], verdict: CallVerdict) -> None:
     """The first rule that fits decides; where none does, own tools may run, memory asks, others' may not."""
     tool, asker = cell
     assert decide(RULES, tool, [asker]).verdict is verdict
@@ -88,9 +88,9 @@ DEFAULTS = {"current_time": ALLOW, "session_search": ALLOW, "memory": ASK, "mcp_
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("verdict", Verdict)
+@pytest.mark.parametrize("verdict", CallVerdict)
 @pytest.mark.parametrize("tool", DEFAULTS)
-def test_each_verdict_for_each_kind_of_rule(tool: str, verdict: Verdict, place: str) -> None:
+def test_each_verdict_for_each_kind_of_rule(tool: str, verdict: CallVerdict, place: str) -> None:
     """Persons, rooms and channels, allow, ask and deny, own tools and servers': all decide, for whom they are alone."""
     rule, meant, other = PLACES[place]
     rules = (ToolRule(do=verdict, tool=tool, person=rule.person, room=rule.room, channel=rule.channel),)
@@ -112,9 +112,11 @@ def test_people_and_rooms_on_any_channel() -> None:
         ("telegram:@ann:x.org",), "-100", "telegram", "@ann:x.org", chat
     )
     assert policy.asker(f"{room}:person:5", "5", chat).room == "-100"
-    settings = Settings(people={"ann": Person(matrix=("@ann:x.org",))}, rooms={"den": Room(matrix=("!den:x.org",))})
+    settings = Settings(
+        people={"ann": Person(matrix=("@ann:x.org",))}, rooms={"den": RoomSettings(matrix=("!den:x.org",))}
+    )
     assert policy_of(settings).names == {("matrix", "@ann:x.org"): "ann"}
-    assert policy_of(settings).rooms == {"room:matrix:!den:x.org": Room(matrix=("!den:x.org",))}
+    assert policy_of(settings).rooms == {"room:matrix:!den:x.org": RoomSettings(matrix=("!den:x.org",))}
 
 
 def test_whoever_is_denied_everything_is_denied_everything() -> None:

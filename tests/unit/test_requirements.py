@@ -41,3 +41,11 @@ def test_a_library_whose_private_parts_are_used_has_an_upper_bound(library: str)
     assert allowed.contains(Version(f"{pinned.major}.{pinned.minor}.{pinned.micro + 1}"))
     assert not allowed.contains(Version(f"{pinned.major}.{pinned.minor + 1}"))
     assert not allowed.contains(Version(f"{pinned.major + 1}.0"))
+
+
+@pytest.mark.parametrize("name", ["Makefile", "packaging/Dockerfile", "scripts/mcp_time.py", "scripts/synapse.py"])
+def test_locked_files_are_installed_without_looking_for_dependencies(name: str) -> None:
+    """Before 23.3, pip refuses a locked file once a package that is wanted with an extra has a newer release."""
+    words = re.findall(r"--(?:no-deps|require-hashes)", (ROOT / name).read_text())
+    assert "--require-hashes" in words
+    assert all(words[index - 1] == "--no-deps" for index, word in enumerate(words) if word == "--require-hashes")

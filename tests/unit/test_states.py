@@ -12,10 +12,10 @@ import pytest
 from hansard.domain.access import Grant
 from hansard.domain.deliveries import DELIVERY_MOVES, DeliveryState, Operation
 from hansard.domain.sessions import SESSION_MOVES, Link, SessionState
-from hansard.domain.transcript import PART_KINDS
 from hansard.domain.turns import TURN_ENDS, TURN_MOVES, How, TurnState
+from hansard.record.messages.fold import PART_KINDS
 
-SCHEMA = resources.files("hansard.record.sqlite").joinpath("schema.sql").read_text(encoding="utf-8")
+SCHEMA = resources.files("hansard.record").joinpath("schema.sql").read_text(encoding="utf-8")
 
 CHECKS = [
     ("session", "state", {state.value for state in SessionState}),

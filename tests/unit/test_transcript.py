@@ -8,18 +8,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from hansard.domain.entries import (
-    Body,
-    MessageAdded,
-    MessageOpened,
-    MessageSealed,
-    MessagesRestored,
-    MessagesUndone,
-    SessionTitled,
-    TurnStarted,
-)
 from hansard.domain.messages import Message, Reasoning, Role, Status, Text, ToolCall
-from hansard.domain.transcript import fold_transcript, join_chunks, streamed_pieces
+from hansard.journal.concepts import Body
+from hansard.record.messages.entries import MessageAdded, MessageOpened, MessageSealed, MessagesRestored, MessagesUndone
+from hansard.record.messages.fold import fold_transcript, join_chunks, streamed_pieces
+from hansard.record.sessions import SessionTitled
+from hansard.record.turns.entries import TurnStarted
 
 PIECES = st.lists(st.tuples(st.sampled_from(["text", "reasoning"]), st.text(max_size=5)))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -16,6 +16,8 @@ MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 CLASS_LINES_MAX = 300
 PROTOCOL_METHODS_MAX = 5
+
+BARE_VERBS = frozenset({"settle", "take", "look", "use", "hold"})
 
 BOUNDARIES = frozenset({"model call", "tool call", "channel call", "writer batch", "process edge"})
 BROAD_EXCEPTIONS = frozenset({"Exception", "BaseException", "ExceptionGroup", "BaseExceptionGroup"})
@@ -36,6 +38,11 @@ class Source:
         return ast.parse(self.text, filename=str(self.path))
 
     @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Every node of the syntax tree; the rules go through them again and again."""
+        return list(ast.walk(self.tree))
+
+    @cached_property
     def lines(self) -> list[str]:
         """The lines, without their ends."""
         return self.text.splitlines()
@@ -53,7 +60,7 @@ def too_long(source: Source) -> Iterator[str]:
     """Modules, classes and functions over their limit of lines."""
     if len(source.lines) > MODULE_LINES_MAX:
         yield source.at(1, f"module of {len(source.lines)} lines; the limit is {MODULE_LINES_MAX}")
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, Function | ast.ClassDef):
             continue
         kind, limit = ("class", CLASS_LINES_MAX) if isinstance(node, ast.ClassDef) else ("function", FUNCTION_LINES_MAX)
@@ -64,11 +71,29 @@ def too_long(source: Source) -> Iterator[str]:
             yield source.at(node.lineno, f"{kind} {node.name} of {count} lines; the limit is {limit}")
 
 
+def repeated_classes(sources: Iterable[Source]) -> Iterator[str]:
+    """Classes, nested ones included, whose name another class of these files has already."""
+    first: dict[str, str] = {}
+    for source in sources:
+        for node in source.nodes:
+            if isinstance(node, ast.ClassDef):
+                place = f"{source.path}:{node.lineno}"
+                if first.setdefault(node.name, place) != place:
+                    yield source.at(node.lineno, f"a second class {node.name}; the first is at {first[node.name]}")
+
+
+def bare_verbs(source: Source) -> Iterator[str]:
+    """Functions named by a verb that says nothing without its object."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, Function) and node.name.strip("_") in BARE_VERBS:
+            yield source.at(node.lineno, f"{node.name}() does not say what: settle_delivery, take_batch, hold_event")
+
+
 def hidden_imports(source: Source) -> Iterator[str]:
     """First-party imports inside functions, and modules of the project loaded by name."""
     loaders = ("src/hansard/cli", "src/hansard/app")
     may_load_by_name = any(map(source.in_folder, loaders)) or str(source.path).endswith("src/hansard/__init__.py")
-    for function in (node for node in ast.walk(source.tree) if isinstance(node, Function)):
+    for function in (node for node in source.nodes if isinstance(node, Function)):
         for node in ast.walk(function):
             if isinstance(node, ast.Import | ast.ImportFrom) and any(map(is_first_party, imported_modules(node))):
                 yield source.at(node.lineno, f"first-party import inside {function.name}()")
@@ -82,13 +107,13 @@ def hidden_imports(source: Source) -> Iterator[str]:
 
 def loads_by_name(source: Source) -> list[ast.Call]:
     """The calls of import_module and __import__."""
-    calls = (node for node in ast.walk(source.tree) if isinstance(node, ast.Call))
+    calls = (node for node in source.nodes if isinstance(node, ast.Call))
     return [call for call in calls if dotted(call.func).rpartition(".")[2] in {"import_module", "__import__"}]
 
 
 def broad_excepts(source: Source) -> Iterator[str]:
     """Handlers that catch everything and keep it, unless their line names one of the five boundaries."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ExceptHandler):
             if isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None:
                 continue
@@ -116,7 +141,7 @@ def names_boundary(line: str) -> bool:
 def patched_modules(source: Source) -> Iterator[str]:
     """Mocks, and patches whose target is not plainly foreign."""
     origins = imported_names(source)
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             if any(is_mock(module) for module in imported_modules(node)):
                 yield source.at(node.lineno, "imports a mock library: write a fake (hansard.testing)")
@@ -152,7 +177,7 @@ def is_mock(module: str) -> bool:
 def imported_names(source: Source) -> dict[str, str]:
     """For each name that an import of the file binds, the module it comes from."""
     origins: dict[str, str] = {}
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 origins[alias.asname or alias.name.partition(".")[0]] = alias.name
@@ -182,7 +207,7 @@ SQL_KEYWORD = re.compile(
 def stray_sql(source: Source) -> Iterator[str]:
     """Strings that are SQL."""
     prose = docstrings(source.tree)
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in prose:
             found = SQL_KEYWORD.match(node.value)
             if found:
@@ -199,6 +224,8 @@ def undescribed_queries(source: Source) -> Iterator[str]:
     names: set[str] = set()
     for number, block in blocks(source.lines):
         name = re.fullmatch(r"-- name: ([a-z][a-z0-9_]*)", block[0])
+        if name is None and not names and any(line.startswith("CREATE ") for line in block):
+            continue  # the tables stand above the first query
         if name is None:
             yield source.at(number, "a query starts with '-- name: x', after an empty line")
             continue
@@ -227,7 +254,7 @@ def blocks(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
 
 def large_protocols(source: Source) -> Iterator[str]:
     """Protocols that ask for more than a port should."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ClassDef) and any(dotted(base).rpartition(".")[2] == "Protocol" for base in node.bases):
             count = sum(isinstance(item, Function) for item in node.body)
             if count > PROTOCOL_METHODS_MAX:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hansard.domain.requests import Request, Rules, Said, UserSaid
+from hansard.domain.requests import ModelRules, Request, Said, UserSaid
 from hansard.models.anthropic_body import anthropic_messages
 from hansard.models.google_body import google_contents
 from hansard.models.openai_body import chat_messages, responses_input
@@ -27,7 +27,7 @@ class Style(NamedTuple):
     problems: Callable[[Json, str], Iterator[str]]
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> ModelRules:
         """The rules of its model."""
         return rules_of(self.name, self.model, is_own=True)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from hansard.domain import entries as e
 from hansard.domain.messages import (
     SIGNS_TEXT,
     File,
@@ -25,6 +24,21 @@ from hansard.domain.messages import (
 from hansard.domain.requests import Usage
 from hansard.domain.sessions import Link
 from hansard.domain.turns import TURN_ENDS, TurnState
+from hansard.journal.concepts import Body
+from hansard.record.compaction import SessionCompacted
+from hansard.record.entries import Entry
+from hansard.record.messages.entries import (
+    MessageAdded,
+    MessageEdited,
+    MessageOpened,
+    MessageRetracted,
+    MessageSealed,
+    MessagesRestored,
+    MessagesUndone,
+)
+from hansard.record.schema import SCHEMA
+from hansard.record.sessions import SessionCreated, SessionSet
+from hansard.record.turns.entries import TurnContinued, TurnEnded, TurnQueued, TurnStarted, TurnSteered, TurnUsed
 from tests.validity.signatures import sign
 
 SESSION = "invented"
@@ -63,7 +77,7 @@ class Inventor:
     def __init__(self, chance: random.Random) -> None:
         """Nothing happened yet."""
         self.chance = chance
-        self.bodies: list[tuple[str, e.Body]] = []
+        self.bodies: list[tuple[str, Body]] = []
         self.messages: list[str] = []
         self._count = 0
 
@@ -74,7 +88,7 @@ class Inventor:
             return self.chance.choice(self.messages)
         return f"{kind}{self._count}"
 
-    def add(self, body: e.Body, id: str | None = None) -> str:
+    def add(self, body: Body, id: str | None = None) -> str:
         """Append an entry."""
         own = id or self.id("~")
         self.bodies.append((own, body))
@@ -87,7 +101,7 @@ class Inventor:
         own = self.id()
         self.messages.append(own)
         author, event_id = ("", "") if role != Role.USER else self.chance.choice([("", ""), ("@a:b", "$e"), ("", "$f")])
-        body = e.MessageAdded(
+        body = MessageAdded(
             role=role,
             parts=tuple(parts),
             status=status,
@@ -152,28 +166,28 @@ class Inventor:
         files = [self.file()] if self.chance.random() < 0.2 else []
         own = f"{message_id}.{index}" if self.chance.random() < 0.8 else self.id()
         self.messages.append(own)
-        self.add(e.MessageAdded(role=Role.TOOL, parts=(result, *files)), own)
+        self.add(MessageAdded(role=Role.TOOL, parts=(result, *files)), own)
 
     def turn(self) -> None:
         """A turn, from its trigger to its end, or to the kill that ended it."""
         if self.chance.random() < 0.9:
             self.person()
         turn_id = self.id("t")
-        self.add(e.TurnQueued(turn_id=turn_id))
-        self.add(e.TurnStarted(turn_id=turn_id, owner="o"))
+        self.add(TurnQueued(turn_id=turn_id))
+        self.add(TurnStarted(turn_id=turn_id, owner="o"))
         for _ in range(self.chance.randrange(1, 4)):
             if self.step(turn_id):
                 break
             if self.chance.random() < 0.2:
                 self.person()
-                self.add(e.TurnSteered(turn_id=turn_id, message_id=self.messages[-1]))
+                self.add(TurnSteered(turn_id=turn_id, message_id=self.messages[-1]))
         state = self.chance.choice(sorted(TURN_ENDS))
         if self.chance.random() < 0.9:
-            self.add(e.TurnEnded(turn_id=turn_id, state=state, reason=self.words()), f"~ended:{turn_id}")
+            self.add(TurnEnded(turn_id=turn_id, state=state, reason=self.words()), f"~ended:{turn_id}")
 
     def step(self, turn_id: str) -> bool:
         """Ask once; return whether the turn is over."""
-        opened = self.add(e.MessageOpened(turn_id=turn_id), self.id())
+        opened = self.add(MessageOpened(turn_id=turn_id), self.id())
         self.messages.append(opened)
         cut = self.chance.random()
         if cut < 0.1:
@@ -181,12 +195,12 @@ class Inventor:
         parts = self.answer_parts()
         if cut < 0.25:
             words = tuple(part for part in parts if isinstance(part, Text | Reasoning))
-            self.add(e.MessageSealed(message_id=opened, status=Status.INTERRUPTED, parts=words))
-            self.add(e.TurnContinued(turn_id=turn_id, message_id=opened, note=self.chance.choice(["", "", "Go on."])))
+            self.add(MessageSealed(message_id=opened, status=Status.INTERRUPTED, parts=words))
+            self.add(TurnContinued(turn_id=turn_id, message_id=opened, note=self.chance.choice(["", "", "Go on."])))
             return self.chance.random() < 0.5
-        self.add(e.MessageSealed(message_id=opened, status=Status.COMPLETE, parts=tuple(parts)))
+        self.add(MessageSealed(message_id=opened, status=Status.COMPLETE, parts=tuple(parts)))
         tokens = Usage(input_tokens=self.chance.randrange(5000), output_tokens=10)
-        self.add(e.TurnUsed(turn_id=turn_id, model="m", usage=tokens))
+        self.add(TurnUsed(turn_id=turn_id, model="m", usage=tokens))
         calls = [part for part in parts if isinstance(part, ToolCall)]
         order = list(enumerate(calls))
         self.chance.shuffle(order)
@@ -215,18 +229,18 @@ class Inventor:
         start = self.chance.randrange(len(self.messages))
         body = self.chance.choice(
             [
-                e.MessagesUndone(message_ids=tuple(some)),
-                e.MessagesUndone(message_ids=tuple(self.messages[start:])),
-                e.MessagesRestored(message_ids=tuple(some)),
-                e.MessagesRestored(message_ids=tuple(self.messages[start:])),
-                e.MessageEdited(message_id=one, parts=(Text(self.words()),)),
-                e.MessageRetracted(message_id=one),
-                e.SessionCreated(source="s", owner="person:a", link=Link.FORK),
-                e.SessionCreated(source="s", owner="room:b", reason="new"),
-                e.SessionSet(name="view.unsigned", value=str(self.chance.randrange(len(self.bodies) + 1))),
-                e.SessionSet(name="view.plain", value=str(self.chance.randrange(len(self.bodies) + 1))),
-                e.SessionSet(name="view.hidden", value=str(self.chance.randrange(len(self.bodies) + 1))),
-                e.SessionSet(name="view.plain", value=self.chance.choice(["no number", "²", "9" * 30])),
+                MessagesUndone(message_ids=tuple(some)),
+                MessagesUndone(message_ids=tuple(self.messages[start:])),
+                MessagesRestored(message_ids=tuple(some)),
+                MessagesRestored(message_ids=tuple(self.messages[start:])),
+                MessageEdited(message_id=one, parts=(Text(self.words()),)),
+                MessageRetracted(message_id=one),
+                SessionCreated(source="s", owner="person:a", link=Link.FORK),
+                SessionCreated(source="s", owner="room:b", reason="new"),
+                SessionSet(name="view.unsigned", value=str(self.chance.randrange(len(self.bodies) + 1))),
+                SessionSet(name="view.plain", value=str(self.chance.randrange(len(self.bodies) + 1))),
+                SessionSet(name="view.hidden", value=str(self.chance.randrange(len(self.bodies) + 1))),
+                SessionSet(name="view.plain", value=self.chance.choice(["no number", "²", "9" * 30])),
             ]
         )
         self.add(body)
@@ -234,13 +248,13 @@ class Inventor:
     def compact(self) -> None:
         """What was said is summed up, to anywhere; or the attempt ends otherwise."""
         turn_id = self.id("t")
-        self.add(e.TurnStarted(turn_id=turn_id, owner="o", purpose="compaction"))
+        self.add(TurnStarted(turn_id=turn_id, owner="o", purpose="compaction"))
         state = self.chance.choice([TurnState.COMPLETED, TurnState.FAILED, TurnState.INTERRUPTED, TurnState.LOST])
         if self.chance.random() < 0.3:
             self.person()
         if state == TurnState.COMPLETED and self.messages:
             self.add(
-                e.SessionCompacted(
+                SessionCompacted(
                     summary=self.chance.choice(["They talked.", "", " ", "long " * 50]),
                     through=self.chance.choice(self.messages),
                     from_seq=1,
@@ -248,7 +262,7 @@ class Inventor:
                     read_seq=self.chance.randrange(len(self.bodies) + 1),
                 )
             )
-        self.add(e.TurnEnded(turn_id=turn_id, state=state))
+        self.add(TurnEnded(turn_id=turn_id, state=state))
 
     def disturb(self) -> None:
         """Let entries be lost, doubled or out of place."""
@@ -264,7 +278,7 @@ class Inventor:
                 self.bodies[place], self.bodies[other] = self.bodies[other], self.bodies[place]
 
 
-def invent(chance: random.Random) -> list[e.Entry]:
+def invent(chance: random.Random) -> list[Entry]:
     """Return a journal."""
     inventor = Inventor(chance)
     for _ in range(chance.randrange(1, 7)):
@@ -274,6 +288,6 @@ def invent(chance: random.Random) -> list[e.Entry]:
     if inventor.bodies and chance.random() < 0.3:
         inventor.disturb()
     return [
-        e.Entry(id=id, session_id=SESSION, seq=seq, kind=e.KIND_OF[type(body)], body=body)
+        Entry(id=id, session_id=SESSION, seq=seq, kind=SCHEMA.by_body[type(body)].name, body=body)
         for seq, (id, body) in enumerate(inventor.bodies, 1)
     ]

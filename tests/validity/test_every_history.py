@@ -8,10 +8,11 @@ from collections import Counter
 import msgspec
 import pytest
 
-from hansard.domain.conversation import Conversation
-from hansard.domain.entries import Entry, SessionFrozen
-from hansard.domain.requests import AssistantSaid, Request, Rules, Said, ToolSpec, UserSaid, family_of
+from hansard.domain.requests import AssistantSaid, ModelRules, Request, Said, ToolSpec, UserSaid, family_of
 from hansard.engine.context import build_request
+from hansard.record.conversation import Conversation
+from hansard.record.entries import Entry
+from hansard.record.sessions import SessionFrozen
 from tests.counts import times
 from tests.engine.validator import problems as said_problems
 from tests.validity.bodies import STYLES, Style, wrong_with
@@ -22,7 +23,7 @@ JOURNALS = times(test=100, long=250, prove=5000)
 TOOLS = (ToolSpec(name="echo", description="Says it again."),)
 
 
-def rules_for(style: Style, chance: random.Random) -> Rules:
+def rules_for(style: Style, chance: random.Random) -> ModelRules:
     """Return the rules of a model, at times with a window or with limits so small that much is left out."""
     rules = style.rules
     if chance.random() < 0.3:
@@ -34,7 +35,7 @@ def rules_for(style: Style, chance: random.Random) -> Rules:
     return rules
 
 
-def requests_of(entries: list[Entry], frozen: SessionFrozen, rules: Rules) -> list[tuple[int, Request]]:
+def requests_of(entries: list[Entry], frozen: SessionFrozen, rules: ModelRules) -> list[tuple[int, Request]]:
     """Return the request of every beginning of a journal where it changes, with the length of that beginning."""
     conversation = Conversation()
     found = [(0, build_request(conversation, frozen, None, rules))]

@@ -11,17 +11,18 @@ import sys
 from asyncio.subprocess import PIPE, create_subprocess_exec
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from hansard.domain.conversation import Conversation
-from hansard.domain.entries import SessionFrozen
-from hansard.domain.requests import Failed, Request, Rules
+from hansard.domain.requests import Failed, ModelRules, Request
 from hansard.engine.context import build_request
 from hansard.errors import ModelMissing
 from hansard.models.demo_files import DemoFiles, demo_folder, find_demo, install_demo
 from hansard.models.pydantic import open_provider
+from hansard.record.conversation import Conversation
+from hansard.record.sessions import SessionFrozen
 from tests.counts import times
 from tests.validity.inventor import invent
 from tests.validity.test_every_history import TOOLS
@@ -31,14 +32,16 @@ SAMPLE = times(test=2, long=4, prove=40)
 START_SECONDS_MAX = 120.0
 ANSWER_SECONDS_MAX = 300.0
 KEY = "sample"
-RULES = Rules(window_tokens=400)
+KEPT = Path(__file__).parents[2] / ".pytest_cache" / "demo"
+"""Where other tests keep the demo model."""
+RULES = ModelRules(window_tokens=400)
 """Words alone, and no more than so small a model reads."""
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DemoFiles]:
     """The demo model: where it is already, or fetched as a person would, and gone afterwards."""
-    found = find_demo(demo_folder(os.environ))
+    found = find_demo(demo_folder(os.environ)) or find_demo(KEPT)
     if found is not None:
         yield found
         return

@@ -1,4 +1,7 @@
-"""The rules themselves: each can fail; and what they call valid is what the providers' own libraries call valid."""
+"""The rules themselves: each can fail; and what they call valid is what the providers' own libraries call valid.
+
+The libraries are imported by the tests that need them: whoever collects this file waits for none of them.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,11 @@ import random
 import warnings
 from typing import Any
 
-import anthropic.types as anthropic_types
 import pytest
-from openai.types import chat, responses
 
-from hansard.domain.conversation import Conversation
-from hansard.domain.entries import SessionFrozen
 from hansard.engine.context import build_request
+from hansard.record.conversation import Conversation
+from hansard.record.sessions import SessionFrozen
 from tests.validity import anthropic_rules, google_rules
 from tests.validity.bodies import STYLES, with_data
 from tests.validity.inventor import invent
@@ -173,14 +174,6 @@ def test_google_types(seed: int) -> None:
             types.Content.model_validate(each)
 
 
-CHAT_TYPES = {
-    "system": chat.ChatCompletionSystemMessageParam,
-    "user": chat.ChatCompletionUserMessageParam,
-    "assistant": chat.ChatCompletionAssistantMessageParam,
-    "tool": chat.ChatCompletionToolMessageParam,
-}
-
-
 def unknown_fields(value: dict[str, Any], kind: Any) -> set[str]:  # noqa: ANN401
     """Return the fields of a value that a library's type does not have, and those that it requires and misses."""
     return (set(value) - set(kind.__annotations__)) | (set(kind.__required_keys__) - set(value))
@@ -188,39 +181,44 @@ def unknown_fields(value: dict[str, Any], kind: Any) -> set[str]:  # noqa: ANN40
 
 def test_openai_types(seed: int) -> None:
     """Every message has the fields of the library's type for its role, and no others."""
+    chat = importlib.import_module("openai.types.chat")
+    types = {
+        "system": chat.ChatCompletionSystemMessageParam,
+        "user": chat.ChatCompletionUserMessageParam,
+        "assistant": chat.ChatCompletionAssistantMessageParam,
+        "tool": chat.ChatCompletionToolMessageParam,
+    }
     for body in sample(seed, "openai"):
         for message in body["messages"]:
-            assert not unknown_fields(message, CHAT_TYPES[message["role"]])
-
-
-BLOCKS = {
-    "text": anthropic_types.TextBlockParam,
-    "image": anthropic_types.ImageBlockParam,
-    "tool_use": anthropic_types.ToolUseBlockParam,
-    "tool_result": anthropic_types.ToolResultBlockParam,
-    "thinking": anthropic_types.ThinkingBlockParam,
-    "redacted_thinking": anthropic_types.RedactedThinkingBlockParam,
-}
-
-
-ROLES = {"user": anthropic_types.UserMessageParam, "assistant": anthropic_types.AssistantMessageParam}
+            assert not unknown_fields(message, types[message["role"]])
 
 
 def test_anthropic_types(seed: int) -> None:
     """Every block has the fields of the library's type for its kind, and no others."""
+    types = importlib.import_module("anthropic.types")
+    roles = {"user": types.UserMessageParam, "assistant": types.AssistantMessageParam}
+    blocks = {
+        "text": types.TextBlockParam,
+        "image": types.ImageBlockParam,
+        "tool_use": types.ToolUseBlockParam,
+        "tool_result": types.ToolResultBlockParam,
+        "thinking": types.ThinkingBlockParam,
+        "redacted_thinking": types.RedactedThinkingBlockParam,
+    }
     seen = set()
     for body in sample(seed, "anthropic"):
         for message in body["messages"]:
-            kind = ROLES[message["role"]]
+            kind = roles[message["role"]]
             assert not unknown_fields(message, kind)
             for block in message["content"]:
                 seen.add(block["type"])
-                assert not unknown_fields(block, BLOCKS[block["type"]])
+                assert not unknown_fields(block, blocks[block["type"]])
     assert {"text", "tool_use", "tool_result"} <= seen
 
 
 def test_responses_types(seed: int) -> None:
     """Every item has the fields of the library's type for its kind, and no others."""
+    responses = importlib.import_module("openai.types.responses")
     kinds = {
         "message": responses.EasyInputMessageParam,
         "function_call": responses.ResponseFunctionToolCallParam,

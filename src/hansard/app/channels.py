@@ -1,21 +1,26 @@
-"""Channels of installed packages: found by their entry points, in the group `hansard.channels`.
+"""How each channel that is configured is opened: Hansard's own, and those of installed packages.
 
-A package's own metadata names the function, so that whoever writes the configuration cannot have any code run but that
-of packages which somebody installed here.
+The channels of other packages are found by their entry points, in the group `hansard.channels`. A package's own
+metadata names the function, so that whoever writes the configuration cannot have any code run but that of packages
+which somebody installed here.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from hansard.channels.matrix import open_matrix
+from hansard.channels.telegram import open_telegram
 from hansard.domain.chats import is_channel
 from hansard.errors import ConfigInvalid
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from hansard.domain.settings import Settings
     from hansard.domain.settings_other import OtherChannel
     from hansard.ports.channel import Channel
 
@@ -55,3 +60,34 @@ def open_other(home: Path, name: str, other: OtherChannel, environment: Mapping[
         message = f"channels.other.{name}: the package's channel calls itself {channel.name[:80]!r}"
         raise ConfigInvalid(message)
     return channel
+
+
+class Address(NamedTuple):
+    """Where an account is."""
+
+    homeserver: str
+    user_id: str
+
+
+def channel_openers(home: Path, settings: Settings, environment: Mapping[str, str]) -> dict[str, Callable[[], Channel]]:
+    """Return how each channel is opened that is configured, by its name."""
+    openers: dict[str, Callable[[], Channel]] = {}
+    matrix = settings.channels.matrix
+    if matrix.homeserver is not None and matrix.user_id is not None:
+        openers["matrix"] = partial(open_matrix, home, Address(matrix.homeserver, matrix.user_id), environment)
+    if settings.channels.telegram.enabled:
+        openers["telegram"] = partial(open_telegram, home, settings.channels.telegram, environment)
+    for name, other in settings.channels.other.items():
+        openers[name] = partial(open_other, home, name, other, environment)
+    if not openers:
+        message = (
+            "no channel is configured: set channels.matrix.homeserver and channels.matrix.user_id, "
+            "or channels.telegram.enabled"
+        )
+        raise ConfigInvalid(message)
+    return openers
+
+
+def open_channels(home: Path, settings: Settings, environment: Mapping[str, str]) -> list[Channel]:
+    """Return the channels that are configured."""
+    return [opened() for opened in channel_openers(home, settings, environment).values()]

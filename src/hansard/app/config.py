@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hansard.app.table_findings import close_matches, explain_error, line_in_list, line_of
-from hansard.app.toml_file import Finding, key_lines, parse_toml, place, printable, read_file, short
+from hansard.app.toml_file import ConfigFinding, key_lines, parse_toml, place, printable, read_file, short
 from hansard.domain.permissions import ToolRule
 from hansard.domain.resets import zone_of
 from hansard.domain.settings import PREFIX, SECTIONS, SETTINGS, Person, Setting, Settings, bare_type
-from hansard.domain.settings_agent import SERVER_NAME, McpServer, Room
+from hansard.domain.settings_agent import SERVER_NAME, McpServer, RoomSettings
 from hansard.domain.settings_channels import PERSON_NAME
 from hansard.errors import ConfigInvalid
 
@@ -33,7 +33,7 @@ PEOPLE: Final = "people"
 
 TABLES: Final[dict[str, tuple[type[msgspec.Struct], str]]] = {
     PEOPLE: (Person, PERSON_NAME),
-    "rooms": (Room, PERSON_NAME),
+    "rooms": (RoomSettings, PERSON_NAME),
     "mcp": (McpServer, SERVER_NAME),
 }
 """The settings that are tables of names: what stands under a name, and what a name looks like."""
@@ -75,7 +75,7 @@ class SourceKind(StrEnum):
     OPTION = "option"
 
 
-class Source(NamedTuple):
+class SettingSource(NamedTuple):
     """Where a value comes from. The detail is a line of the file, or the name of a variable."""
 
     kind: SourceKind
@@ -94,7 +94,7 @@ class Value(NamedTuple):
 
     key: str
     value: object
-    source: Source
+    source: SettingSource
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,14 +102,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     path: Path
     settings: Settings
-    sources: dict[str, Source]
+    sources: dict[str, SettingSource]
     """By key, such as `limits.steps_max`; what is not in here has its default."""
     lines: dict[tuple[str, ...], int] = {}
     """Where in the file each key stands."""
 
-    def source(self, key: str) -> Source:
+    def source(self, key: str) -> SettingSource:
         """Where a setting comes from."""
-        return self.sources.get(SETTINGS[key].key, Source(SourceKind.DEFAULT))
+        return self.sources.get(SETTINGS[key].key, SettingSource(SourceKind.DEFAULT))
 
     def values(self) -> list[Value]:
         """Every setting, in the order of the schema."""
@@ -133,7 +133,7 @@ def load_config(home: Path, environment: Mapping[str, str], options: Mapping[str
 
 def read_config(
     home: Path, environment: Mapping[str, str], options: Mapping[str, object]
-) -> tuple[Config, list[Finding]]:
+) -> tuple[Config, list[ConfigFinding]]:
     """Return what can be read and everything that is wrong; a setting that is wrong is as if it were not given."""
     gathered = Gathered(home / FILE_NAME)
     from_file(gathered)
@@ -157,25 +157,25 @@ class Gathered:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.values: dict[str, object] = {}
-        self.sources: dict[str, Source] = {}
-        self.findings: list[Finding] = []
+        self.sources: dict[str, SettingSource] = {}
+        self.findings: list[ConfigFinding] = []
         self.text = ""
         """What the file says."""
         self.lines: dict[tuple[str, ...], int] = {}
         """Where in it each key stands."""
 
-    def source_of(self, key: str) -> Source:
+    def source_of(self, key: str) -> SettingSource:
         """Return where a setting, or a part of it, was set: by its own line, if the file has one."""
         parts = key.split(".")
         known = next(
             (".".join(parts[:end]) for end in range(len(parts), 0, -1) if ".".join(parts[:end]) in SETTINGS), ""
         )
-        source = self.sources.get(known, Source(SourceKind.DEFAULT))
+        source = self.sources.get(known, SettingSource(SourceKind.DEFAULT))
         if source.kind is SourceKind.FILE and (line := line_of(self.lines, tuple(parts))):
-            return Source(SourceKind.FILE, str(line))
+            return SettingSource(SourceKind.FILE, str(line))
         return source
 
-    def take(self, setting: Setting, given: object, source: Source) -> None:
+    def take_value(self, setting: Setting, given: object, source: SettingSource) -> None:
         """Check a value and keep it, or say what is allowed in its place."""
         try:
             value = checked(setting, given, is_text=source.kind is not SourceKind.FILE)
@@ -184,13 +184,13 @@ class Gathered:
         else:
             self.values[setting.key], self.sources[setting.key] = value, source
 
-    def find(self, source: Source, what: str) -> None:
+    def find(self, source: SettingSource, what: str) -> None:
         """Note that something is wrong."""
         if source.kind is SourceKind.FILE:
             where = place(self.path, source.detail)
         else:
             where = f"environment variable {printable(source.detail)}" if source.detail else str(source)
-        self.findings.append(Finding(where, what))
+        self.findings.append(ConfigFinding(where, what))
 
 
 def with_values(section: Section, values: Mapping[str, object], prefix: str = "") -> Section:
@@ -211,9 +211,9 @@ def from_options(gathered: Gathered, options: Mapping[str, object]) -> None:
         if given is None:
             continue
         if key in SETTINGS:
-            gathered.take(SETTINGS[key], given, Source(SourceKind.OPTION))
+            gathered.take_value(SETTINGS[key], given, SettingSource(SourceKind.OPTION))
         else:
-            gathered.find(Source(SourceKind.OPTION), unknown(key))
+            gathered.find(SettingSource(SourceKind.OPTION), unknown(key))
 
 
 def from_environment(gathered: Gathered, environment: Mapping[str, str]) -> None:
@@ -222,7 +222,7 @@ def from_environment(gathered: Gathered, environment: Mapping[str, str]) -> None
     for key, setting in SETTINGS.items():
         for variable in (ALIASES.get(key, ""), setting.variable):
             if environment.get(variable):
-                gathered.take(setting, environment[variable], Source(SourceKind.ENVIRONMENT, variable))
+                gathered.take_value(setting, environment[variable], SettingSource(SourceKind.ENVIRONMENT, variable))
     for name in environment:
         if not name.startswith(PREFIX) or name in known or name in NOT_SETTINGS or not environment[name]:
             continue
@@ -231,7 +231,7 @@ def from_environment(gathered: Gathered, environment: Mapping[str, str]) -> None
         # Anything else may belong to something else: a name is an error only when it was surely meant to be ours.
         if near or ("__" in bare and bare.partition("__")[0].lower() in SECTIONS):
             hint = f"; did you mean {PREFIX}{near[0]}?" if near else ""
-            gathered.find(Source(SourceKind.ENVIRONMENT, name), f"there is no such setting{hint}")
+            gathered.find(SettingSource(SourceKind.ENVIRONMENT, name), f"there is no such setting{hint}")
 
 
 def from_file(gathered: Gathered) -> None:
@@ -239,8 +239,8 @@ def from_file(gathered: Gathered) -> None:
     contents = read_file(gathered.path)
     if contents is None:
         return
-    parsed = contents if isinstance(contents, Finding) else parse_toml(gathered.path, contents.data)
-    if isinstance(parsed, Finding):
+    parsed = contents if isinstance(contents, ConfigFinding) else parse_toml(gathered.path, contents.data)
+    if isinstance(parsed, ConfigFinding):
         gathered.findings.append(parsed)
         return
     lines = key_lines(parsed.text)
@@ -249,7 +249,7 @@ def from_file(gathered: Gathered) -> None:
     def walk(table: dict[str, object], prefix: tuple[str, ...]) -> None:
         for name, given in table.items():
             parts = (*prefix, name)
-            source = Source(SourceKind.FILE, str(lines[parts]))
+            source = SettingSource(SourceKind.FILE, str(lines[parts]))
             # A dot within a quoted name is not the dot between two names.
             key = ".".join(parts) if "." not in name else ""
             if key in TABLES and isinstance(given, dict):
@@ -257,7 +257,7 @@ def from_file(gathered: Gathered) -> None:
             elif key in LISTS and isinstance(given, list):
                 take_list(gathered, key, given, source)
             elif key in SETTINGS:
-                gathered.take(SETTINGS[key], given, source)
+                gathered.take_value(SETTINGS[key], given, source)
             elif key not in SECTIONS:
                 gathered.find(source, unknown(".".join(map(short, parts))))
             elif isinstance(given, dict):
@@ -268,12 +268,12 @@ def from_file(gathered: Gathered) -> None:
     walk(parsed.document, ())
 
 
-def take_table(gathered: Gathered, key: str, given: Mapping[str, object], source: Source) -> None:
+def take_table(gathered: Gathered, key: str, given: Mapping[str, object], source: SettingSource) -> None:
     """Take what stands under names, one by one: what is wrong with one of them is said at that one's line."""
     kind, pattern = TABLES[key]
     taken: dict[str, msgspec.Struct] = {}
     for name, fields in given.items():
-        where = Source(SourceKind.FILE, str(gathered.lines[key, name]))
+        where = SettingSource(SourceKind.FILE, str(gathered.lines[key, name]))
         if re.fullmatch(pattern, name) is None:
             more = ", without __ and without _ at its end" if kind is McpServer else ""
             gathered.find(where, f"{key}.{short(name)}: a NAME is of a-z, 0-9, _ and -{more}")
@@ -285,11 +285,11 @@ def take_table(gathered: Gathered, key: str, given: Mapping[str, object], source
             except msgspec.ValidationError as error:
                 wrong = explain_error(error, kind, f"{key}.{name}")
                 line = line_of(gathered.lines, (key, name, *wrong.path))
-                gathered.find(Source(SourceKind.FILE, str(line)), wrong.what)
+                gathered.find(SettingSource(SourceKind.FILE, str(line)), wrong.what)
     gathered.values[key], gathered.sources[key] = taken, source
 
 
-def take_list(gathered: Gathered, key: str, given: Sequence[object], source: Source) -> None:
+def take_list(gathered: Gathered, key: str, given: Sequence[object], source: SettingSource) -> None:
     """Take a list of sections: what is wrong with one of them is said at that one's line."""
     found = len(gathered.findings)
     for number, fields in enumerate(given):
@@ -298,9 +298,9 @@ def take_list(gathered: Gathered, key: str, given: Sequence[object], source: Sou
         except msgspec.ValidationError as error:
             wrong = explain_error(error, LISTS[key], f"{key}[{number + 1}]")
             line = line_in_list(gathered.text, key, number, wrong.path[0] if wrong.path else "") or source.detail
-            gathered.find(Source(SourceKind.FILE, str(line)), wrong.what)
+            gathered.find(SettingSource(SourceKind.FILE, str(line)), wrong.what)
     if len(gathered.findings) == found:
-        gathered.take(SETTINGS[key], given, source)
+        gathered.take_value(SETTINGS[key], given, source)
 
 
 def checked(setting: Setting, given: object, *, is_text: bool) -> object:
@@ -334,6 +334,8 @@ def unknown(key: str) -> str:
     name = key.rpartition(".")[2]
     if SECRET_NAME.search(name):
         return f"{key} looks like a secret, and {FILE_NAME} is no place for one: {WHERE_KEYS_BELONG}"
+    if name == "notices":
+        return f"{key} is no longer a setting; notices.toml in the home replaces the wording, on all channels"
     near = next((known for known in SETTINGS if known.rpartition(".")[2] == name), None)
     if near is not None and "." not in near:
         return f"{key} is not a setting; {near} is: write it above the first [section]"
@@ -406,7 +408,7 @@ def wrong_rooms(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from said_twice("rooms", settings.rooms)
 
 
-def said_twice(table: str, sections: Mapping[str, Person] | Mapping[str, Room]) -> Iterator[tuple[str, str]]:
+def said_twice(table: str, sections: Mapping[str, Person] | Mapping[str, RoomSettings]) -> Iterator[tuple[str, str]]:
     """Identities on a platform that stand in two sections of a table."""
     known: dict[tuple[str, str], str] = {}
     for name, section in sections.items():
@@ -431,13 +433,13 @@ def wrong_servers(settings: Settings) -> Iterator[tuple[str, str]]:
             yield f"mcp.{name}.url", f"mcp.{name}.url is http: {what}. Use https, or set mcp.{name}.allow_http = true"
 
 
-def missing_programs(config: Config, environment: Mapping[str, str]) -> Iterator[Finding]:
+def missing_programs(config: Config, environment: Mapping[str, str]) -> Iterator[ConfigFinding]:
     """Yield the programs of servers that are not on this machine. Only a check asks: they may be installed later."""
     for name, server in config.settings.mcp.items():
         if server.enabled and server.command is not None and find_program(server.command, environment) is None:
             line = line_of(config.lines, ("mcp", name, "command"))
             what = f"mcp.{name}.command: there is no program {printable(server.command)} here that may be run"
-            yield Finding(place(config.path, line) if line else str(config.source("mcp")), what)
+            yield ConfigFinding(place(config.path, line) if line else str(config.source("mcp")), what)
 
 
 def find_program(command: str, environment: Mapping[str, str]) -> str | None:

@@ -1,8 +1,8 @@
 """Keys of providers: from the environment, or from `keys.toml` in the home, which nobody else may read.
 
 Reads: environment variables, `keys.toml`. Writes nothing.
-Invariants: a key leaves this module only inside a `Key`, which shows itself nowhere; no text of an error repeats
-anything that stands in `keys.toml`, names included, for a key may have been written where a name belongs.
+Invariants: a key leaves this module only inside a `ProviderKey`, which shows itself nowhere; no text of an error
+repeats anything that stands in `keys.toml`, names included, for a key may have been written where a name belongs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NoReturn
 
-from hansard.app.toml_file import Finding, key_lines, parse_toml, place, printable, read_file
+from hansard.app.toml_file import ConfigFinding, key_lines, parse_toml, place, printable, read_file
 from hansard.errors import ConfigInvalid
 
 FILE_NAME: Final = "keys.toml"
@@ -33,7 +33,7 @@ CHARACTERS_MIN_FOR_TAIL: Final = 20
 OTHERS_BITS: Final = 0o077
 
 
-class Key:
+class ProviderKey:
     """A secret that shows where it comes from, and not what it is."""
 
     __slots__ = ("_secret", "source")
@@ -51,14 +51,14 @@ class Key:
 
     def __repr__(self) -> str:
         tail = f", …{self._secret[-TAIL_CHARACTERS:]}" if len(self._secret) >= CHARACTERS_MIN_FOR_TAIL else ""
-        return f"Key({self.source}{tail})"
+        return f"ProviderKey({self.source}{tail})"
 
     def __reduce__(self) -> NoReturn:
         message = "a key is neither copied nor stored"
         raise TypeError(message)
 
 
-def find_key(provider: str, home: Path, environment: Mapping[str, str]) -> Key | None:
+def find_key(provider: str, home: Path, environment: Mapping[str, str]) -> ProviderKey | None:
     """Return a provider's key; None when there is none, or the provider wants none.
 
     The environment comes first, and then the file is not looked at. Raises ConfigInvalid for a key, or a file of keys,
@@ -71,17 +71,17 @@ def find_key(provider: str, home: Path, environment: Mapping[str, str]) -> Key |
     if secret:
         if not is_sendable(secret):
             raise ConfigInvalid(f"environment variable {variable}: {UNSENDABLE}")
-        return Key(secret, f"environment {variable}")
+        return ProviderKey(secret, f"environment {variable}")
     keys, findings = read_keys(home)
     if findings:
         raise ConfigInvalid("\n".join(map(str, findings)))
     return keys.get(provider)
 
 
-def check_keys(home: Path, environment: Mapping[str, str]) -> list[Finding]:
+def check_keys(home: Path, environment: Mapping[str, str]) -> list[ConfigFinding]:
     """Everything that is wrong with keys, wherever they are."""
     unsendable = [
-        Finding(f"environment variable {variable}", UNSENDABLE)
+        ConfigFinding(f"environment variable {variable}", UNSENDABLE)
         for variable in VARIABLES.values()
         if not is_sendable(environment.get(variable, "").strip())
     ]
@@ -96,33 +96,33 @@ def is_sendable(secret: str) -> bool:
     return secret.isascii() and secret.isprintable() and " " not in secret
 
 
-def read_keys(home: Path) -> tuple[dict[str, Key], list[Finding]]:
+def read_keys(home: Path) -> tuple[dict[str, ProviderKey], list[ConfigFinding]]:
     """Return the keys of the file, by provider, and everything that is wrong with it. No file, no keys."""
     path = home / FILE_NAME
     contents = read_file(path)
     if contents is None:
         return {}, []
-    if isinstance(contents, Finding):
+    if isinstance(contents, ConfigFinding):
         return {}, [contents]
     exposed = exposure(path, contents.look)
     if exposed:
-        return {}, [Finding(place(path), exposed)]
+        return {}, [ConfigFinding(place(path), exposed)]
     parsed = parse_toml(path, contents.data)
-    if isinstance(parsed, Finding):
+    if isinstance(parsed, ConfigFinding):
         return {}, [parsed]
-    keys: dict[str, Key] = {}
-    findings: list[Finding] = []
+    keys: dict[str, ProviderKey] = {}
+    findings: list[ConfigFinding] = []
     lines = key_lines(parsed.text)
     for name, secret in parsed.document.items():
         where = place(path, lines[(name,)])
         if name not in VARIABLES:
-            findings.append(Finding(where, f"this is not a provider; those with keys are {', '.join(VARIABLES)}"))
+            findings.append(ConfigFinding(where, f"this is not a provider; those with keys are {', '.join(VARIABLES)}"))
         elif not isinstance(secret, str):
-            findings.append(Finding(where, f'a key is text: {name} = "…"'))
+            findings.append(ConfigFinding(where, f'a key is text: {name} = "…"'))
         elif not is_sendable(secret.strip()):
-            findings.append(Finding(where, UNSENDABLE))
+            findings.append(ConfigFinding(where, UNSENDABLE))
         elif secret.strip():
-            keys[name] = Key(secret.strip(), FILE_NAME)
+            keys[name] = ProviderKey(secret.strip(), FILE_NAME)
     return keys, findings
 
 

@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hansard.app.keys import UNSENDABLE, VARIABLES, find_key, is_sendable, read_keys
-from hansard.app.retiring import Retiring
 from hansard.domain.bounds import origin_of
 from hansard.errors import ConfigInvalid, ModelMissing
 from hansard.models.clients import PLACEHOLDER_KEY, STYLES
@@ -16,6 +15,7 @@ from hansard.models.discovery import discover
 from hansard.models.pydantic import open_provider, preload
 from hansard.models.scripted import ScriptedModel
 from hansard.models.transcription import OpenAITranscriber
+from hansard.tasks import Retiring, cancel_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -97,7 +97,7 @@ class Models:
         self.is_named = is_named
         """Whether it comes before a session's own, as it does until somebody chooses one in this run."""
 
-    def use(self, settings: Settings, over: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    def apply_settings(self, settings: Settings, over: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Give the models of these settings from now on. Those of before are closed when `over` is."""
         self._settings, made = settings, made_of(self._home, settings)
         if made == self._made_of:
@@ -187,9 +187,7 @@ async def close_opened(tasks: list[asyncio.Task[Any]], chosen: dict[str, Model])
     """End tasks that open models, and close what they opened, and what sessions had chosen."""
     for model in chosen.values():
         await model.close()
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await cancel_all(*tasks)
     for task in tasks:
         if not task.cancelled() and task.exception() is None:
             for model in task.result() or ():

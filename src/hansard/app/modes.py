@@ -38,7 +38,7 @@ class Unsafe(NamedTuple):
         return f"{self.path}: {self.what}"
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """One step on the way to a path: something in a folder that is reached without links."""
 
     folder: Path
@@ -81,7 +81,7 @@ def why_open(path: Path, refused: int) -> str:
     return f"others can {'change' if mode & WRITING else 'read'} it (mode {mode:04o}); run: {command}"
 
 
-def why_replaceable(step: Step) -> str:
+def why_replaceable(step: PathStep) -> str:
     """Return why others can rename or remove something in a folder; empty when they cannot.
 
     In a sticky folder only the owners of the folder and of the thing can. Owners of files and folders are looked at
@@ -106,7 +106,7 @@ def told_owner(what: str, path: Path, owner: int, option: str = "") -> str:
     return f"{what} belongs to another user (user id {owner}); run: {command}"
 
 
-def steps_to(path: Path) -> Iterator[Step]:
+def steps_to(path: Path) -> Iterator[PathStep]:
     """Yield each step to what a path leads to, as the system goes there, as far as there is something."""
     whole = path.absolute()
     folder, names, links = Path(whole.anchor), list(reversed(whole.parts[1:])), 0
@@ -116,7 +116,7 @@ def steps_to(path: Path) -> Iterator[Step]:
             folder = folder.parent
             continue
         inner = folder / name
-        yield Step(folder, inner)
+        yield PathStep(folder, inner)
         if not inner.is_symlink():
             if not inner.is_dir():
                 return

@@ -76,11 +76,11 @@ def expected_in(text: str) -> str:
     """Return what msgspec expected, in words."""
     found = EXPECTED.match(PLACE.sub("", text))
     if found is None:
-        return "otherwise: docs/configuration.md tells how"
+        return "otherwise: docs/run/configuration.md tells how"
     nouns = [NOUNS.get(name, name) for name in found["types"].split(" | ") if name != "null"]
     limit = (found["limit"] or "").strip()
     if "regex" in limit:
-        return "in the form that docs/configuration.md tells"
+        return "in the form that docs/run/configuration.md tells"
     return " ".join([" or ".join(nouns), *([limit] if limit else [])])
 
 

@@ -21,7 +21,7 @@ NAME_CHARACTERS_MAX: Final = 30
 LONG_WORD: Final = rf"[^\s'\",()]{{{NAME_CHARACTERS_MAX + 1},}}"
 
 
-class Finding(NamedTuple):
+class ConfigFinding(NamedTuple):
     """Something that is wrong: where, and what is allowed there."""
 
     where: str
@@ -38,14 +38,14 @@ class Contents(NamedTuple):
     look: os.stat_result
 
 
-class Parsed(NamedTuple):
+class TomlFile(NamedTuple):
     """A file of settings as text, and what it says."""
 
     text: str
     document: dict[str, object]
 
 
-def read_file(path: Path) -> Contents | Finding | None:
+def read_file(path: Path) -> Contents | ConfigFinding | None:
     """Read a file and look at that very file; None when there is none."""
     try:
         # Without waiting for a writer, should it be a pipe.
@@ -53,17 +53,17 @@ def read_file(path: Path) -> Contents | Finding | None:
         try:
             look = os.fstat(descriptor)
             if not stat.S_ISREG(look.st_mode):
-                return Finding(place(path), "it is not a regular file")
+                return ConfigFinding(place(path), "it is not a regular file")
             with os.fdopen(descriptor, "rb", closefd=False) as file:
                 data = file.read(FILE_BYTES_MAX + 1)
         finally:
             os.close(descriptor)
     except FileNotFoundError:
-        return Finding(place(path), "it is a link that leads nowhere") if path.is_symlink() else None
+        return ConfigFinding(place(path), "it is a link that leads nowhere") if path.is_symlink() else None
     except OSError as error:
-        return Finding(place(closed_folder(path) or path), f"it cannot be read: {error.strerror}")
+        return ConfigFinding(place(closed_folder(path) or path), f"it cannot be read: {error.strerror}")
     if len(data) > FILE_BYTES_MAX:
-        return Finding(place(path), f"it has more than {FILE_BYTES_MAX:,} bytes")
+        return ConfigFinding(place(path), f"it has more than {FILE_BYTES_MAX:,} bytes")
     return Contents(data, look)
 
 
@@ -72,19 +72,19 @@ def closed_folder(path: Path) -> Path | None:
     return None if os.access(path.parent, os.X_OK) else path.parent
 
 
-def parse_toml(path: Path, data: bytes) -> Parsed | Finding:
+def parse_toml(path: Path, data: bytes) -> TomlFile | ConfigFinding:
     """Read TOML, or say in which line it is none."""
     try:
         text = data.decode("utf-8-sig").replace("\r\n", "\n")
-        return Parsed(text, tomllib.loads(text))
+        return TomlFile(text, tomllib.loads(text))
     except UnicodeDecodeError as error:
-        return Finding(place(path, data.count(b"\n", 0, error.start) + 1), "it is not UTF-8")
+        return ConfigFinding(place(path, data.count(b"\n", 0, error.start) + 1), "it is not UTF-8")
     except tomllib.TOMLDecodeError as error:
         what = re.sub(LONG_WORD, "…", printable(str(error).partition(" (at ")[0]))
         found = re.search(r"\(at line ([0-9]+)", str(error))
-        return Finding(place(path, int(found[1]) if found else text.count("\n") + 1), f"it is not TOML: {what}")
+        return ConfigFinding(place(path, int(found[1]) if found else text.count("\n") + 1), f"it is not TOML: {what}")
     except (ValueError, RecursionError):
-        return Finding(place(path), "it is not TOML: a number is too long, or lists are nested too deeply")
+        return ConfigFinding(place(path), "it is not TOML: a number is too long, or lists are nested too deeply")
 
 
 def place(path: Path, line: int | str = "") -> str:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, cast
 import click
 import msgspec
 
+from hansard.app.channels import open_channels
 from hansard.app.config import load_config
-from hansard.app.gateway import open_channels
 from hansard.cli.existing import check_record, reading
 from hansard.cli.printing import stdout_json
 from hansard.cli.terminal.sanitize import safe_line

@@ -13,14 +13,15 @@ from hansard.cli.opening import opened
 from hansard.cli.printing import wants_colour
 from hansard.cli.process import EXIT_DONE, run
 from hansard.cli.talk import Talk, find_session, owner_of
-from hansard.cli.terminal.completion import Completion, SessionLine, complete
+from hansard.cli.terminal.completion import Completion, SessionChoice, complete
 from hansard.cli.terminal.picker import ENDING_CHARACTERS, pick
 from hansard.cli.terminal.screen import Handlers, Screen
-from hansard.domain.conversation import add_usage
 from hansard.domain.requests import Usage
 from hansard.errors import HansardError
 from hansard.intake import commands
 from hansard.intake.handlers import first_words
+from hansard.record.conversation import add_usage
+from hansard.tasks import wait_for_first
 from hansard.tools.mcp import ServerTrouble
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ NOT_TAKEN = "Your message was not taken; the arrow key up brings it back."
 """Fixed notices without words of a conversation: all that is shown before it is recorded; it is once it can be."""
 
 
-class Chat:
+class TerminalChat:
     """A conversation in a terminal."""
 
     def __init__(self, app: App, options: Options) -> None:
@@ -71,17 +72,12 @@ class Chat:
         tasks = [
             asyncio.create_task(self.screen.run()),
             asyncio.create_task(self._work()),
-            asyncio.create_task(self._look()),
+            asyncio.create_task(self._update_status_line()),
             asyncio.create_task(self.talk.failed()),
         ]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await wait_for_first(*tasks)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             await self.talk.close()
 
     async def _work(self) -> None:
@@ -90,14 +86,14 @@ class Chat:
             text, drawn = await self._typed.get()
             self._untaken += 1
             try:
-                await self.talk.take(text, drawn)
+                await self.talk.take_line(text, drawn)
             except HansardError as error:
                 words = str(error)
                 self.note(f"{words[:1].upper()}{words[1:]}. {NOT_TAKEN}")
             finally:
                 self._untaken -= 1
 
-    async def _look(self) -> None:
+    async def _update_status_line(self) -> None:
         """Keep the status line true, and say once what the model is when it is the demo."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
@@ -166,10 +162,10 @@ class Chat:
         return complete(text, commands=commands.summaries(), sessions=sessions)
 
 
-async def session_lines(app: App, limit: int) -> list[SessionLine]:
+async def session_lines(app: App, limit: int) -> list[SessionChoice]:
     """Return the latest sessions as lines of a list, with their first words."""
     return [
-        SessionLine(
+        SessionChoice(
             id=session.id,
             title=session.title or "",
             text=await first_words(app.record, session.id),
@@ -189,7 +185,7 @@ async def choose(app: App) -> str | None:
 
 async def chat(options: Options) -> int:
     """Talk in a terminal."""
-    chats: list[Chat] = []
+    chats: list[TerminalChat] = []
 
     def report(session_id: str, error: BaseException) -> None:
         del session_id
@@ -202,7 +198,7 @@ async def chat(options: Options) -> int:
             resume = await choose(app)
             if resume is None:
                 return EXIT_DONE
-        conversation = Chat(app, options)
+        conversation = TerminalChat(app, options)
         chats.append(conversation)
         if resume or options.continued:
             await conversation.talk.enter(await find_session(app, resume, follow=options.follow))

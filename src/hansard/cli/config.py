@@ -16,16 +16,16 @@ from hansard.app.config import load_config, missing_programs, read_config
 from hansard.app.keys import FILE_NAME as KEYS_NAME
 from hansard.app.keys import VARIABLES, check_keys, exposure, find_key
 from hansard.app.modes import find_unsafe
-from hansard.app.notices import read_notices
-from hansard.app.toml_file import Finding, place, printable
+from hansard.app.notices import read_wording
+from hansard.app.toml_file import ConfigFinding, place, printable
 from hansard.cli.existing import has_record, reading
 from hansard.cli.printing import stdout_json
 from hansard.cli.terminal.sanitize import safe, safe_line
-from hansard.domain.entries import SessionFrozen
 from hansard.domain.listed import terminal_owner
 from hansard.domain.policy import policy_of
-from hansard.engine.instructions import system_prompt
+from hansard.engine.prompts import system_prompt
 from hansard.errors import ConfigInvalid, NotFound
+from hansard.record.sessions import SessionFrozen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +67,7 @@ def check(options: dict[str, Any], *, as_json: bool) -> None:
     """
     home = options["home"]
     config, findings = read_config(home, os.environ, {})
-    words = read_notices(home, config.settings)[1]
+    words = read_wording(home)[1]
     programs = missing_programs(config, os.environ)
     findings = [*check_home(home), *findings, *programs, *words, *check_keys(home, os.environ)]
     if as_json or options["json"]:
@@ -115,7 +115,7 @@ async def read_prompt(home: Path, name: str | None) -> SessionFrozen:
         return SessionFrozen(system=system_prompt(settings.system_prompt, persona, []))
     async with reading(home) as record:
         if name is None:
-            notes = await record.books.memory.list(owner)
+            notes = await record.memory.list(owner)
             return SessionFrozen(system=system_prompt(settings.system_prompt, persona, notes))
         session = await record.resolve(name)
         frozen = (await record.conversation(session.id)).frozen
@@ -162,17 +162,17 @@ def written(value: object) -> str:
     return text if len(text) <= VALUE_CHARACTERS_MAX else f"{text[: VALUE_CHARACTERS_MAX - 1]}…"
 
 
-def check_home(home: Path) -> list[Finding]:
+def check_home(home: Path) -> list[ConfigFinding]:
     """What is wrong with the home itself. One that is not there yet is made, private, when it is needed."""
     try:
         look = home.stat()
     except FileNotFoundError:
-        return [Finding(place(each.path), each.what) for each in find_unsafe(home)]
+        return [ConfigFinding(place(each.path), each.what) for each in find_unsafe(home)]
     except OSError as error:
-        return [Finding(place(home), f"it cannot be read: {error.strerror}")]
+        return [ConfigFinding(place(home), f"it cannot be read: {error.strerror}")]
     if not stat.S_ISDIR(look.st_mode):
-        return [Finding(place(home), "it is not a folder")]
+        return [ConfigFinding(place(home), "it is not a folder")]
     exposed = exposure(home, look, HOME_MODE)
-    found = [Finding(place(home), exposed)] if exposed else []
+    found = [ConfigFinding(place(home), exposed)] if exposed else []
     told = {path for path in (home, home / KEYS_NAME) if path.exists() and exposure(path, path.stat())}
-    return found + [Finding(place(each.path), each.what) for each in find_unsafe(home) if each.path not in told]
+    return found + [ConfigFinding(place(each.path), each.what) for each in find_unsafe(home) if each.path not in told]

@@ -62,7 +62,7 @@ async def retry(record: Record, delivery: Delivery) -> Delivery:
         delivery = await record.move_delivery(
             delivery.session_id, delivery.id, DeliveryState.PENDING, reason="a person asked for another try"
         )
-    await record.outbox.settle(delivery.session_id, delivery.message_id, delivery.target, "retried")
+    await record.outbox.settle_message(delivery.session_id, delivery.message_id, delivery.target, "retried")
     return delivery
 
 
@@ -72,7 +72,7 @@ async def drop(record: Record, delivery: Delivery) -> Delivery:
         message = f"delivery {delivery.id} is on its way just now"
         raise WrongState(message)
     reason = "a person dropped it"
-    await record.outbox.settle(delivery.session_id, delivery.message_id, delivery.target, "dropped", reason)
+    await record.outbox.settle_message(delivery.session_id, delivery.message_id, delivery.target, "dropped", reason)
     if delivery.state in {DeliveryState.PENDING, DeliveryState.UNKNOWN}:
         delivery = await record.move_delivery(delivery.session_id, delivery.id, DeliveryState.FAILED, reason=reason)
     return delivery

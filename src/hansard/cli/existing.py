@@ -18,8 +18,8 @@ from hansard.cli.printing import Meter
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.limits import PATIENCE_SECONDS
 from hansard.errors import InvalidInput, RecordUnavailable
+from hansard.journal.causes import explain, framed
 from hansard.record.api import Record
-from hansard.record.causes import explain, framed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

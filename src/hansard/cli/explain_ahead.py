@@ -16,7 +16,7 @@ from hansard.cli.people import owner_of
 from hansard.domain.access import Grant
 from hansard.domain.chats import (
     PERSON_PREFIX,
-    Key,
+    SessionKey,
     identity_of,
     key_in_chat,
     parse_owner,
@@ -27,7 +27,7 @@ from hansard.domain.listed import People, terminal_owner
 from hansard.domain.people import owners_of, read_identity
 from hansard.domain.policy import JudgedCall, KnownAsker, policy_of
 from hansard.domain.ranks import Rank
-from hansard.domain.settings_channels import Rooms
+from hansard.domain.settings_channels import RoomSharing
 from hansard.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class PlaceAhead(NamedTuple):
 
     settings: Settings
     record: Record | None
-    key: Key | None
+    key: SessionKey | None
 
     @property
     def chat(self) -> str:
@@ -83,7 +83,7 @@ async def explain_ahead(home: Path, person: str, tool: str, place: str) -> str:
     return "\n".join(lines)
 
 
-def read_place(settings: Settings, place: str) -> Key | None:
+def read_place(settings: Settings, place: str) -> SessionKey | None:
     """Return the chat that somebody names; None for the terminal."""
     if place in TERMINAL:
         return None
@@ -146,7 +146,7 @@ async def find_owners(ahead: PlaceAhead, person: str) -> tuple[str, ...]:
     return (*own, *linked)
 
 
-def is_private(key: Key) -> bool:
+def is_private(key: SessionKey) -> bool:
     """Return whether a chat is one person's by its number: Telegram's private chats have that of the person."""
     return key.channel == "telegram" and not key.place.startswith("-")
 
@@ -180,7 +180,7 @@ async def explain_author(ahead: PlaceAhead, author: str, tool: str, *, is_direct
     lines = []
     if ahead.key is not None:
         channel, people = ahead.key.channel, People(ahead.settings, ahead.key.channel)
-        is_apart = not is_direct and ahead.settings.channels.section(channel).rooms is not Rooms.SHARED
+        is_apart = not is_direct and ahead.settings.channels.section(channel).rooms is not RoomSharing.SHARED
         session_key = key_in_chat(ahead.chat, author if is_apart else "")
         new = SessionAhead(people.owner(author, session_key, is_direct=is_direct))
         found = await find_session(ahead, session_key) or new
@@ -190,7 +190,7 @@ async def explain_author(ahead: PlaceAhead, author: str, tool: str, *, is_direct
     granted = {}
     if ahead.record is not None:
         places = [(author, ahead.chat)]
-        granted = await ahead.record.books.permissions.granted(tool, found.session_id, places)
+        granted = await ahead.record.permissions.granted(tool, found.session_id, places)
     call = JudgedCall(tool, found.owner, (known,), changes_memory=tool == MEMORY)
     calm = policy.judge_call(call, granted)
     mixed = policy.judge_call(call._replace(source=UNTRUSTED), granted)

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hansard.app.gateway import Gateway, channel_openers, prefer_promptness
-from hansard.app.health import ask_health
-from hansard.app.log_file import LogFile
-from hansard.app.logs import error_fields, log, log_as_json
-from hansard.app.reload import Renewal, read_again, read_terms
+from hansard.app.channels import channel_openers
 from hansard.app.secrecy import hide_environment
-from hansard.app.served import Timing
 from hansard.app.wiring import open_app
 from hansard.cli.printing import stdout_json
 from hansard.cli.process import SIGNAL_EXIT_BASE
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.errors import GatewayRuns, RecordMigrated
+from hansard.gateway.channel import Timing
+from hansard.gateway.health import ask_health
+from hansard.gateway.logs import LogFile, error_fields, log, log_as_json
+from hansard.gateway.process import Gateway, prefer_promptness
+from hansard.gateway.reload import Renewal, read_again, read_terms
 from hansard.tools.mcp import ServerTrouble
 
 if TYPE_CHECKING:
-    from hansard.app.health import Health
+    from hansard.gateway.health import Health
 
 EXIT_DONE, EXIT_DEGRADED, EXIT_NOT_RUNNING, EXIT_MIGRATED = 0, 1, 2, 3
 EXIT_REFUSED = 1
@@ -149,7 +149,7 @@ def status(options: dict[str, Path], *, as_json: bool) -> None:
 @command.command("reload")
 @click.pass_obj
 def reload(options: dict[str, Path]) -> None:
-    """Have the gateway that runs take up what config.toml and the files of notices say now.
+    """Have the gateway that runs take up what config.toml and notices.toml say now.
 
     Nothing that runs is interrupted, and no message is lost. A channel whose account or server changed is opened
     again, that one only.

@@ -18,15 +18,15 @@ from hansard.interop.hermes import import_hermes
 from hansard.interop.jsonl import import_file
 
 if TYPE_CHECKING:
-    from hansard.interop.hermes import HermesReport, Progress
-    from hansard.interop.hermes_values import Finding
-    from hansard.interop.jsonl import Report
+    from hansard.interop.hermes import HermesReport, ImportProgress
+    from hansard.interop.hermes_values import HermesFinding
+    from hansard.interop.jsonl import ImportReport
 
 LISTED_MAX: Final = 20
 """Lines of one kind that are listed for people; `--json` has all."""
 
 
-def sessions_done(done: Progress) -> str:
+def sessions_done(done: ImportProgress) -> str:
     """Return how far an import is, by its sessions."""
     return f"{done.sessions:,} of {done.sessions_all:,} sessions, {done.messages:,} messages"
 
@@ -96,7 +96,7 @@ def show_hermes(report: HermesReport) -> None:
     click.echo(f"{counted(report.sessions, 'session')}, {counted(report.messages, 'message')}: {done}")
 
 
-def show_findings(headline: str, findings: list[Finding]) -> None:
+def show_findings(headline: str, findings: list[HermesFinding]) -> None:
     """Print findings by their kind, the first few of each."""
     if not findings:
         return
@@ -140,7 +140,7 @@ async def _hansard(home: Path, path: Path, *, as_json: bool) -> int:
     return EXIT_DONE if report.ok else EXIT_FAILED
 
 
-def show_own(report: Report) -> None:
+def show_own(report: ImportReport) -> None:
     """Print what was done and what is wrong."""
     for finding in report.findings:
         click.echo(safe_line(str(finding)))

@@ -18,16 +18,17 @@ from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run, silence_stdout
 from hansard.cli.talk import Talk, find_session
 from hansard.domain.limits import ENTRY_BYTES_MAX
 from hansard.errors import InvalidInput
+from hansard.tasks import cancel_all, wait_for_first
 
 if TYPE_CHECKING:
     from hansard.app.wiring import App
     from hansard.cli.options import Options
-    from hansard.domain.entries import Chunk, Entry
+    from hansard.record.entries import Chunk, Entry
 
 READ_BYTES = 65536
 
 
-class Lines:
+class InputLines:
     """Lines of standard input, read from the descriptor by a daemon thread: nobody has to wait for it at the end.
 
     (Python's own buffered input is locked by whoever reads it, and aborts a process that leaves meanwhile.)
@@ -73,7 +74,7 @@ class Lines:
         return await found
 
 
-class Shown:
+class OutputItems:
     """Items on their way to standard output, in order; `idle` when all of them are there."""
 
     def __init__(self, output: Output) -> None:
@@ -97,26 +98,21 @@ class Shown:
         await self._items.join()
 
 
-async def converse_in_lines(app: App, talk: Talk, shown: Shown, *, follow: bool) -> None:
+async def converse_in_lines(app: App, talk: Talk, shown: OutputItems, *, follow: bool) -> None:
     """Answer line after line; who follows goes on when there is nothing more to say."""
     await answered(app, talk, shown)
-    lines = Lines()
+    lines = InputLines()
     while (line := await lines.next()) is not None:
-        await talk.take(line)
+        await talk.take_line(line)
         await answered(app, talk, shown)
     if follow:
         await asyncio.Event().wait()
 
 
-async def answered(app: App, talk: Talk, shown: Shown) -> None:
+async def answered(app: App, talk: Talk, shown: OutputItems) -> None:
     """Wait until nothing runs, or what runs waits for an answer, and everything that is recorded was written."""
     waits = [asyncio.create_task(app.runner.settled(talk.session_id)), asyncio.create_task(talk.asked.wait())]
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
+    await wait_for_first(*waits)
     await talk.caught_up()
     await shown.idle()
 
@@ -124,7 +120,7 @@ async def answered(app: App, talk: Talk, shown: Shown) -> None:
 async def talk_in_lines(options: Options) -> int:
     """Talk through pipes until the input ends."""
     async with opened(options) as app:
-        shown = Shown(Output(json=options.json))
+        shown = OutputItems(Output(json=options.json))
         talk = Talk(app, shown.put, shown.idle)
         tasks: list[asyncio.Task[None]] = [asyncio.create_task(shown.write()), asyncio.create_task(talk.failed())]
         try:
@@ -133,16 +129,12 @@ async def talk_in_lines(options: Options) -> int:
             if options.resume or options.continued:
                 await talk.enter(await find_session(app, options.resume, follow=options.follow))
             tasks.append(asyncio.create_task(converse_in_lines(app, talk, shown, follow=options.follow)))
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await wait_for_first(*tasks)
         except BrokenPipeError:
             silence_stdout()
             return EXIT_READER_GONE
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(*tasks)
             await talk.close()
     return EXIT_FAILED if talk.failed_turns else EXIT_DONE
 

@@ -21,7 +21,7 @@ NEEDS_NO_OUTPUT = "gateway"
 """The one command that runs without standard output: it logs, and services often have none."""
 
 
-class Start(NamedTuple):
+class ProcessStart(NamedTuple):
     """How this process began."""
 
     is_output_closed: bool
@@ -102,7 +102,7 @@ class Commands(click.Group):
 def cli(ctx: click.Context, /, home: Path | None, **given: Any) -> None:  # noqa: ANN401 - click's values
     """Talk to an agent whose record never loses a word that anyone was shown."""
     options = Options(home=usable(home or default_home()), **given)
-    start = ctx.obj if isinstance(ctx.obj, Start) else Start(is_output_closed=False, is_own=False)
+    start = ctx.obj if isinstance(ctx.obj, ProcessStart) else ProcessStart(is_output_closed=False, is_own=False)
     if start.is_output_closed and ctx.invoked_subcommand != NEEDS_NO_OUTPUT:
         raise OutputClosed("standard output is closed, so nothing could be shown")
     ctx.obj = {"home": options.home, "debug": options.debug, "is_own": start.is_own}
@@ -159,7 +159,7 @@ def main(arguments: list[str] | None = None) -> None:
     if is_new:
         load(PARTS["secrecy"]).take_environment()
     is_own = arguments is None and not is_new and runs_alone()
-    start = Start(is_output_closed=fill_standard_streams(), is_own=is_own)
+    start = ProcessStart(is_output_closed=fill_standard_streams(), is_own=is_own)
     given = with_prompt(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     if not debug:

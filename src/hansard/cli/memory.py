@@ -66,7 +66,7 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
     """
     ctx.obj = {**ctx.obj, "json": as_json}
     if ctx.invoked_subcommand is None:
-        show(with_record(ctx.obj["home"], lambda record: record.books.memory.list(), reading), as_json=as_json)
+        show(with_record(ctx.obj["home"], lambda record: record.memory.list(), reading), as_json=as_json)
 
 
 @command.command("list", epilog=examples("hansard memory list --owner room:matrix:!abc:example.org --json"))
@@ -75,7 +75,7 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
 @click.pass_obj
 def list_all(options: dict[str, Any], *, owner: str | None, as_json: bool) -> None:
     """List notes, the oldest of each owner first."""
-    notes = with_record(options["home"], lambda record: record.books.memory.list(owner), reading)
+    notes = with_record(options["home"], lambda record: record.memory.list(owner), reading)
     show(notes, as_json=as_json or options["json"])
 
 
@@ -91,7 +91,7 @@ def list_all(options: dict[str, Any], *, owner: str | None, as_json: bool) -> No
 def add(options: dict[str, Any], text: str, *, owner: str | None, as_json: bool) -> None:
     """Remember something."""
     whose = owner_of(options["home"], owner)
-    note = with_record(options["home"], lambda record: record.books.memory.add(whose, text, by="admin"), opened_record)
+    note = with_record(options["home"], lambda record: record.memory.add(whose, text, by="admin"), opened_record)
     show([note], as_json=as_json or options["json"])
 
 
@@ -102,7 +102,7 @@ def add(options: dict[str, Any], text: str, *, owner: str | None, as_json: bool)
 @click.pass_obj
 def edit(options: dict[str, Any], note_id: str, text: str, *, as_json: bool) -> None:
     """Let the note ID say TEXT from now on."""
-    note = with_record(options["home"], lambda record: record.books.memory.edit(note_id, text, by="admin"))
+    note = with_record(options["home"], lambda record: record.memory.edit(note_id, text, by="admin"))
     show([note], as_json=as_json or options["json"])
 
 
@@ -115,7 +115,7 @@ def forget(options: dict[str, Any], note_id: str, *, as_json: bool) -> None:
 
     Sessions that were told it before keep what they were told, and the record keeps that it was noted.
     """
-    note = with_record(options["home"], lambda record: record.books.memory.forget(note_id, by="admin"))
+    note = with_record(options["home"], lambda record: record.memory.forget(note_id, by="admin"))
     if as_json or options["json"]:
         show([note], as_json=True)
     else:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hansard.models.demo_files import DemoFiles
-    from hansard.models.discovery import Found
+    from hansard.models.discovery import FoundServer
 
 EXIT_FOUND, EXIT_NONE = 0, 1
 
@@ -34,7 +34,7 @@ LM Studio, or fetch the small demo model: hansard models install-demo"""
 LARGER = "For a larger one: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or start Ollama or LM Studio."
 
 
-async def survey(home: Path, environment: Mapping[str, str]) -> tuple[Discovered | None, list[Found]]:
+async def survey(home: Path, environment: Mapping[str, str]) -> tuple[Discovered | None, list[FoundServer]]:
     """Return the model that would answer, and what every server on this machine offers."""
     config = load_config(home, environment, {})
     found = asyncio.create_task(find_local(environment))
@@ -45,7 +45,7 @@ async def survey(home: Path, environment: Mapping[str, str]) -> tuple[Discovered
     return chosen, await found
 
 
-def show_json(chosen: Discovered | None, found: list[Found], demo: DemoFiles | None) -> None:
+def show_json(chosen: Discovered | None, found: list[FoundServer], demo: DemoFiles | None) -> None:
     """Print one JSON object."""
     servers = [{"title": one.server.title, "base_url": one.server.base_url, "models": one.models} for one in found]
     fields = {
@@ -56,7 +56,7 @@ def show_json(chosen: Discovered | None, found: list[Found], demo: DemoFiles | N
     stdout_json(fields)
 
 
-def show_text(chosen: Discovered | None, found: list[Found], demo: DemoFiles | None) -> None:
+def show_text(chosen: Discovered | None, found: list[FoundServer], demo: DemoFiles | None) -> None:
     """Print the model that would answer first, then everything that was looked at."""
     if chosen is None:
         click.echo(f"{NONE_FOUND}\n")
@@ -72,7 +72,7 @@ def show_text(chosen: Discovered | None, found: list[Found], demo: DemoFiles | N
     click.echo(f"demo: {'not installed (hansard models install-demo)' if demo is None else demo.model}")
 
 
-def describe(one: Found) -> str:
+def describe(one: FoundServer) -> str:
     """Say what a server offers."""
     if loopback_of(one.server.host) is None:
         return f"not asked, {one.server.host} is not this machine"

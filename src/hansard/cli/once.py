@@ -15,12 +15,14 @@ from hansard.cli.opening import opened
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run, silence_stdout
 from hansard.cli.talk import SOURCE, find_session, owner_of
 from hansard.cli.terminal.sanitize import safe, safe_json
-from hansard.domain.entries import Chunk, Entry, MessageAdded, MessageOpened, TurnEnded
 from hansard.domain.limits import ENTRY_BYTES_MAX
 from hansard.domain.messages import Message, Role, Text
 from hansard.domain.turns import TurnState
 from hansard.errors import InvalidInput, TooLarge
 from hansard.intake.speak import busy_of, speak
+from hansard.record.entries import Chunk, Entry
+from hansard.record.messages.entries import MessageAdded, MessageOpened
+from hansard.record.turns.entries import TurnEnded
 
 if TYPE_CHECKING:
     from hansard.app.wiring import App

@@ -16,14 +16,15 @@ from hansard.cli.existing import check_place
 from hansard.cli.printing import Meter
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.engine.turns import ASKS_AGAIN
-from hansard.record.causes import explain_delay
+from hansard.journal.causes import explain_delay
+from hansard.tasks import cancel_all
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from hansard.cli.options import Options
-    from hansard.record.progress import Progress
+    from hansard.journal.progress import Progress
 
 TELL_SECONDS = 1.5
 """A wait longer than this is told: a screen on which nothing happens looks broken."""
@@ -86,6 +87,6 @@ async def opened(
                 yield app
             finally:
                 if watching is not None:
-                    watching.cancel()
+                    await cancel_all(watching)
     finally:
         telling.cancel()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hansard.app.config import load_config
-from hansard.app.notices import load_notices
+from hansard.app.notices import load_wording
 from hansard.cli.existing import check_record, existing, reading
 from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.sanitize import safe_line
@@ -94,7 +94,7 @@ def approve(options: dict[str, Any], code: str, *, as_json: bool) -> None:
     """
     home = options["home"]
     settings = load_config(home, os.environ, {}).settings
-    voices, pairing = load_notices(home, settings), settings.pairing
+    words, pairing = load_wording(home), settings.pairing
     check_record(home)
     if not read_code(code):
         message = "a code is of letters and digits, such as k3v9-qd7m"
@@ -102,9 +102,7 @@ def approve(options: dict[str, Any], code: str, *, as_json: bool) -> None:
     try:
         found = with_record(
             home,
-            lambda record: one(
-                record.access.approve(code, welcome=lambda channel: voices.of(channel).welcome, pairing=pairing)
-            ),
+            lambda record: one(record.access.approve(code, welcome=words.welcome, pairing=pairing)),
         )
     except NotFound as error:
         click.echo(f"hansard: {error}.", err=True)

@@ -58,7 +58,7 @@ def revoke(options: dict[str, Any], permission: str, *, as_json: bool) -> None:
 
     async def run() -> Permission:
         async with existing(options["home"]) as record:
-            return await record.books.permissions.revoke(permission)
+            return await record.permissions.revoke(permission)
 
     revoked = asyncio.run(run())
     if as_json or options["json"]:
@@ -72,7 +72,7 @@ def read(home: Path) -> list[Permission]:
 
     async def run() -> list[Permission]:
         async with reading(home) as record:
-            return await record.books.permissions.list()
+            return await record.permissions.list()
 
     return asyncio.run(run())
 

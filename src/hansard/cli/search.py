@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hansard.domain.messages import Message
     from hansard.domain.sessions import Session
     from hansard.record.api import Record
-    from hansard.record.searching import Hit
+    from hansard.record.search.asking import Hit
 
 EXIT_FOUND, EXIT_NOTHING = EXIT_DONE, EXIT_FAILED
 EXCERPT_CHARACTERS = 160
@@ -35,7 +35,7 @@ NEIGHBOUR_CHARACTERS = 100
 DATE_CHARACTERS = len("2026-11-15")
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """What a search found, and the sessions that it is in; or else how much it would find everywhere."""
 
     query: str
@@ -44,14 +44,14 @@ class Found(NamedTuple):
     hidden: int
 
 
-async def find(record: Record, query: str, session_name: str | None, filters: dict[str, Any]) -> Found:
+async def find(record: Record, query: str, session_name: str | None, filters: dict[str, Any]) -> SearchResult:
     """Search, within one session where that is asked for."""
     if session_name is not None:
         filters["session_id"] = (await resolve(record, session_name)).id
     hits = await record.search(query, **filters)
     hidden = 0 if hits else len(await record.search(query, limit=HITS_MAX, tools=True, everything=True))
     sessions = {each: await record.session(each) for each in dict.fromkeys(hit.session_id for hit in hits)}
-    return Found(query, hits, sessions, hidden)
+    return SearchResult(query, hits, sessions, hidden)
 
 
 def by_session(hits: list[Hit]) -> list[Hit]:
@@ -60,7 +60,7 @@ def by_session(hits: list[Hit]) -> list[Hit]:
     return sorted(hits, key=lambda hit: order[hit.session_id])
 
 
-def show(found: Found) -> None:
+def show(found: SearchResult) -> None:
     """Print hits for people: a line for each session, then a line for each message."""
     shown = ""
     for hit in found.hits:
@@ -97,7 +97,7 @@ def marks_of(message: Message, *, undone: bool) -> list[str]:
     return [mark for mark, is_so in marks if is_so]
 
 
-def json_of(found: Found) -> dict[str, object]:
+def json_of(found: SearchResult) -> dict[str, object]:
     """Return hits for scripts: times as people and programs both read them, marks in characters of the text."""
     hits = [
         {

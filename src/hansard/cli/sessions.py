@@ -16,11 +16,11 @@ from hansard.cli.printing import counted, examples, faint, stdout_json, stdout_l
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.table import PARTS, load
 from hansard.cli.terminal.sanitize import safe_line
-from hansard.domain.conversation import last_exchange, last_undone
 from hansard.domain.sessions import SessionState
 from hansard.domain.text import shorten
 from hansard.errors import Ambiguous, InvalidInput
 from hansard.record.api import Record
+from hansard.record.conversation import last_exchange, last_undone
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -41,7 +41,7 @@ JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 SESSION = click.argument("name", metavar="SESSION")
 
 
-class Wanted(NamedTuple):
+class SessionQuery(NamedTuple):
     """Which sessions to list."""
 
     owner: str | None
@@ -78,7 +78,7 @@ def since_when(text: str, now: datetime) -> datetime:
         ) from None
 
 
-async def find(record: Record, wanted: Wanted) -> tuple[list[Session], bool]:
+async def find(record: Record, wanted: SessionQuery) -> tuple[list[Session], bool]:
     """Return the sessions that are wanted, and whether there are more. Clocks label: a time ends no search."""
     found: list[Session] = []
     before: str | None = None
@@ -143,7 +143,7 @@ def tell(session: Session, text: str, *, as_json: bool, **more: object) -> None:
         stdout_line(safe_line(text))
 
 
-async def show_list(home: Path, wanted: Wanted, *, as_json: bool) -> int:
+async def show_list(home: Path, wanted: SessionQuery, *, as_json: bool) -> int:
     """Print the sessions."""
     async with reading(home) as record:
         found, more = await find(record, wanted)
@@ -188,7 +188,7 @@ def list_options(function: Callable[..., None]) -> Callable[..., None]:
 def list_sessions(home: Path, *, as_json: bool, since: str | None, archived: bool, **filters: Any) -> None:  # noqa: ANN401
     """Run the list, whichever way it was asked for."""
     moment = None if since is None else since_when(since, datetime.now(UTC))
-    wanted = Wanted(since=moment, archived=archived, **filters)
+    wanted = SessionQuery(since=moment, archived=archived, **filters)
     sys.exit(run(lambda: show_list(home, wanted, as_json=as_json)))
 
 

@@ -12,11 +12,10 @@ import msgspec
 from hansard.cli.printing import faint, heading, stdout_json, stdout_json_line
 from hansard.cli.terminal.sanitize import safe, safe_line
 from hansard.domain.deliveries import Operation
-from hansard.domain.entries import MessageDelivered
 from hansard.domain.sessions import Link
 from hansard.interop.transcripts import (
     Happened,
-    Said,
+    TranscriptItem,
     Used,
     earlier_of,
     files_of,
@@ -34,6 +33,7 @@ from hansard.interop.transcripts import (
     who,
     words_of,
 )
+from hansard.record.deliveries import MessageDelivered
 
 if TYPE_CHECKING:
     from hansard.domain.deliveries import Delivery
@@ -106,7 +106,7 @@ class Reader:
             return [faint(f"{MARGIN}{text}") for text in self._delivered(item.message)]
         return self._said(item)
 
-    def _said(self, item: Said) -> list[str]:
+    def _said(self, item: TranscriptItem) -> list[str]:
         message = item.message
         found = ["", f"{heading(safe_line(who(message)))} {faint(' · '.join(self._marks(item)))}"]
         if self._full and (thought := reasoning_of(message)):
@@ -127,7 +127,7 @@ class Reader:
         name = safe_line(f"{file.name or 'a file'}, {file.media_type}, {file.size_bytes} bytes")
         return f"{name}, {file.blob}" if self._full else name
 
-    def _marks(self, item: Said) -> list[str]:
+    def _marks(self, item: TranscriptItem) -> list[str]:
         """Return what stands beside a name: when, and whatever is unusual."""
         marks = [local_time(item.message.at_microseconds), *marks_of(item)]
         if self._full and item.message.chat:
@@ -221,14 +221,14 @@ async def show_json(record: Record, session: Session, fields: dict[str, Any]) ->
     stdout_json_line(f'{{"session":{msgspec.json.encode(fields).decode()},"messages":[')
     first = True
     async for item in read_items(record, session, known):
-        if isinstance(item, Said):
+        if isinstance(item, TranscriptItem):
             line = msgspec.json.encode(message_fields(item, delivered)).decode()
             stdout_json_line(line if first else f",{line}")
             first = False
     stdout_json_line("]}")
 
 
-def message_fields(item: Said, delivered: Delivered) -> dict[str, Any]:
+def message_fields(item: TranscriptItem, delivered: Delivered) -> dict[str, Any]:
     """Return a message for scripts."""
     message = item.message
     return {

@@ -10,25 +10,27 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.cli.attaching import message_parts
-from hansard.domain.conversation import last_exchange
-from hansard.domain.entries import Entry, TurnEnded
-from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked
 from hansard.domain.listed import terminal_owner
 from hansard.domain.messages import Message
 from hansard.domain.policy import policy_of
 from hansard.domain.turns import TurnState
 from hansard.errors import NotFound
-from hansard.intake.commands import parse, run_command
-from hansard.intake.handlers import Scene, take_up
+from hansard.intake.commands import parse, run_command, unescaped
+from hansard.intake.handlers import CommandScene, take_up
 from hansard.intake.speak import busy_of, speak
+from hansard.record.conversation import last_exchange
+from hansard.record.entries import Entry
+from hansard.record.questions import QuestionAnswered, QuestionAsked
+from hansard.record.turns.entries import TurnEnded
+from hansard.tasks import cancel_all
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from hansard.app.wiring import App
-    from hansard.domain.conversation import Conversation
-    from hansard.domain.entries import Chunk
     from hansard.domain.messages import Part
+    from hansard.record.conversation import Conversation
+    from hansard.record.entries import Chunk
 
 SOURCE = "cli"
 
@@ -38,14 +40,14 @@ def owner_of(app: App) -> str:
     return terminal_owner(app.settings.people)
 
 
-class Found(NamedTuple):
+class TalkStart(NamedTuple):
     """A session to go on with, and the position from which on it is shown."""
 
     session_id: str
     after: str
 
 
-async def find_session(app: App, text: str | None, *, follow: bool) -> Found:
+async def find_session(app: App, text: str | None, *, follow: bool) -> TalkStart:
     """Return the session that a text names, or the latest one, opened again; its last exchange is to be shown.
 
     Who only follows changes nothing.
@@ -62,7 +64,7 @@ async def find_session(app: App, text: str | None, *, follow: bool) -> Found:
         notice = await take_up(app.record, session)
         await app.record.append(session.id, Message.notice(notice))
         app.runner.wake(session.id)
-    return Found(session.id, after)
+    return TalkStart(session.id, after)
 
 
 async def before_last_exchange(app: App, session_id: str) -> str:
@@ -105,7 +107,7 @@ class Talk:
         """How many of the turns that were asked for here ended otherwise than well."""
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def enter(self, found: Found) -> None:
+    async def enter(self, found: TalkStart) -> None:
         """Go on in a session: show it from a position on."""
         await self._stop_following()
         self.session_id = found.session_id
@@ -113,7 +115,7 @@ class Talk:
         self.conversation = await self.app.record.conversation(found.session_id)
         self._following = asyncio.create_task(self._follow(found))
 
-    async def take(self, text: str, drawn: str | None = None) -> None:
+    async def take_line(self, text: str, drawn: str | None = None) -> None:
         """Record what was typed, and do what it asks for.
 
         `drawn` is the question that was to be seen when it was typed: what was typed before answers no question.
@@ -127,7 +129,7 @@ class Talk:
         answers = (self.drawn_question if drawn is None else drawn) == self._question
         if not self.session_id:
             session = await self.app.record.create_session(source=SOURCE, owner=owner_of(self.app))
-            await self.enter(Found(session.id, "0"))
+            await self.enter(TalkStart(session.id, "0"))
         await self._record_told()
         parsed = parse(text)
         if parsed is not None and parsed.name == "file":
@@ -139,7 +141,7 @@ class Talk:
             self.app.models.is_named = self.app.models.is_named and not outcome.chose_model
             if outcome.session_id != self.session_id:
                 after = int(await before_last_exchange(self.app, outcome.session_id))
-                await self.enter(Found(outcome.session_id, str(min(after, outcome.seq - 1))))
+                await self.enter(TalkStart(outcome.session_id, str(min(after, outcome.seq - 1))))
             if outcome.wake is not None:
                 self._own_turns.add(outcome.wake)
                 self.app.runner.wake(self.session_id, outcome.wake)
@@ -197,9 +199,9 @@ class Talk:
         await self._stop_following()
         self._failed.cancel()
 
-    def _scene(self) -> Scene:
+    def _scene(self) -> CommandScene:
         settings = self.app.settings
-        return Scene(
+        return CommandScene(
             self.app.record,
             self.session_id,
             owner_of(self.app),
@@ -213,7 +215,7 @@ class Talk:
             models_allowed=settings.models_allowed,
         )
 
-    async def _follow(self, found: Found) -> None:
+    async def _follow(self, found: TalkStart) -> None:
         try:
             async with aclosing(self.app.record.follow(found.session_id, found.after)) as items:
                 async for item in items:
@@ -247,7 +249,7 @@ class Talk:
         try:
             await self._drawn()
             self.drawn_question = message_id
-            await self.app.record.books.questions.note_shown(session_id, message_id)
+            await self.app.record.questions.note_shown(session_id, message_id)
         except Exception as error:  # noqa: BLE001  # boundary: process edge
             if not self._failed.done():
                 self._failed.set_exception(error)
@@ -259,10 +261,4 @@ class Talk:
 
     async def _stop_following(self) -> None:
         if self._following is not None:
-            self._following.cancel()
-            await asyncio.wait({self._following})
-
-
-def unescaped(text: str) -> str:
-    """Return a text as it is meant: two slashes at its beginning stand for one that begins no command."""
-    return text[1:] if text.startswith("//") else text
+            await cancel_all(self._following)

@@ -14,7 +14,7 @@ from hansard.cli.printing import stdout_json
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hansard.record.verify import Report
+    from hansard.journal.verify import Report
 
 EXIT_CLEAN, EXIT_FINDINGS = 0, 1
 

@@ -16,16 +16,18 @@ import msgspec
 
 from hansard.delivery.settling import with_mark
 from hansard.delivery.split import show_bytes
-from hansard.domain import entries as e
 from hansard.domain.deliveries import Delivery, DeliveryState, Operation
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.messages import File, Part, Text, TextForm, join_text
 from hansard.ports.channel import FILE_MARK
+from hansard.record.deliveries import DeliveryCreated, MessageDelivered
+from hansard.record.entries import Entry
+from hansard.record.messages.entries import MessageAdded, MessageSealed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from hansard.ports.channel import Shown, Timeline
+    from hansard.ports.channel import Timeline, TimelineEvent
     from hansard.record.api import Record
 
 EVENTS_MAX = 100_000
@@ -35,7 +37,7 @@ WORD = re.compile(r"[^\W_]+")
 UNSETTLED = frozenset({DeliveryState.PENDING, DeliveryState.SENDING, DeliveryState.UNKNOWN})
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class AuditDifference(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is not the same on both sides."""
 
     what: str
@@ -60,7 +62,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     """Events that cannot be decrypted here: nobody can say whether the record holds their words."""
     is_unknown: bool
     """Whether the record knows no event of the room."""
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[AuditDifference, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -82,7 +84,7 @@ class Hearing(NamedTuple):
     """Whether everything is recorded, and not only what is said to the agent."""
 
 
-class Said(NamedTuple):
+class RecordedWords(NamedTuple):
     """A person's message, as it was recorded."""
 
     session_id: str
@@ -100,10 +102,8 @@ class Book(NamedTuple):
     """By receipt."""
     unsettled: dict[str, Delivery]
     """By key."""
-    said: dict[str, list[Said]]
+    said: dict[str, list[RecordedWords]]
     """By the platform's event."""
-    changes: set[str]
-    """Events in which people changed or deleted what they had said."""
     posts: dict[str, tuple[str, int]]
     """By delivery: session, and the seq of the entry that created it."""
     texts: dict[tuple[str, str], str]
@@ -130,7 +130,7 @@ async def audit_chat(  # noqa: PLR0917
     return compare(book, account, chat, shown)
 
 
-async def expected_of(hearing: Hearing, account: str, shown: Sequence[Shown]) -> set[str]:
+async def expected_of(hearing: Hearing, account: str, shown: Sequence[TimelineEvent]) -> set[str]:
     """Return the events that the record must have in a room."""
     own = {each.id for each in shown if each.sender == account}
     said = [each for each in shown if hearing.hears_all or each.names_agent or each.reply_to in own]
@@ -139,7 +139,7 @@ async def expected_of(hearing: Hearing, account: str, shown: Sequence[Shown]) ->
     return {each.id for each in said if each.sender in heard}
 
 
-async def read_book(record: Record, channel: str, account: str, chat: str, shown: Sequence[Shown]) -> Book:
+async def read_book(record: Record, channel: str, account: str, chat: str, shown: Sequence[TimelineEvent]) -> Book:
     """Read what the record knows of a chat and of its timeline's events."""
     deliveries = await record.outbox.deliveries_to(chat)
     by_people = [each.id for each in shown if each.sender != account]
@@ -149,7 +149,6 @@ async def read_book(record: Record, channel: str, account: str, chat: str, shown
         deliveries={each.receipt: each for each in deliveries if each.receipt},
         unsettled={each.id: each for each in deliveries if each.state in UNSETTLED},
         said={},
-        changes=set(),
         posts={},
         texts={},
         files={},
@@ -174,26 +173,24 @@ async def read_session(record: Record, session_id: str, chat: str, book: Book) -
     while entries := await record.read_entries(session_id, after=after):
         after = entries[-1].seq
         for entry in entries:
-            take(entry, chat, book)
+            take_entry(entry, chat, book)
 
 
-def take(entry: e.Entry, chat: str, book: Book) -> None:
+def take_entry(entry: Entry, chat: str, book: Book) -> None:
     """Take one entry into the book."""
     body = entry.body
-    if isinstance(body, e.MessageAdded):
+    if isinstance(body, MessageAdded):
         note(book, entry.session_id, entry.id, body.parts)
         if body.event_id and is_in(body.chat, chat):
             formatted = tuple(part for part in body.parts if is_formatted(part))
             words = tuple(part for part in body.parts if not is_formatted(part))
-            said = Said(entry.session_id, entry.seq, join_text(words), join_text(formatted))
+            said = RecordedWords(entry.session_id, entry.seq, join_text(words), join_text(formatted))
             book.said.setdefault(body.event_id, []).append(said)
-    elif isinstance(body, e.MessageSealed):
+    elif isinstance(body, MessageSealed):
         note(book, entry.session_id, body.message_id, body.parts)
-    elif isinstance(body, e.MessageEdited | e.MessageRetracted):
-        book.changes.add(body.event_id)
-    elif isinstance(body, e.DeliveryCreated):
+    elif isinstance(body, DeliveryCreated):
         book.posts[body.delivery_id] = (entry.session_id, entry.seq)
-    elif isinstance(body, e.MessageDelivered) and body.outcome == "shown" and is_in(body.chat, chat):
+    elif isinstance(body, MessageDelivered) and body.outcome == "shown" and is_in(body.chat, chat):
         book.shown.add((entry.session_id, body.message_id))
 
 
@@ -214,10 +211,10 @@ def is_in(place: str, chat: str) -> bool:
     return place == chat or place.startswith(f"{chat}:")
 
 
-def compare(book: Book, account: str, chat: str, shown: Sequence[Shown]) -> Audit:
+def compare(book: Book, account: str, chat: str, shown: Sequence[TimelineEvent]) -> Audit:
     """Return every difference between a timeline, in its order, and the book."""
     first = next((place for place, each in enumerate(shown) if is_known(book, each)), len(shown))
-    differences: list[Difference] = []
+    differences: list[AuditDifference] = []
     not_for_agent = before = 0
     heard: set[str] = set()
     """Who was heard already: what they said before may have been said before they were allowed to talk."""
@@ -234,7 +231,7 @@ def compare(book: Book, account: str, chat: str, shown: Sequence[Shown]) -> Audi
             before += 1
         elif is_missing(book, each):
             detail = "said to the agent, and not in the record"
-            differences.append(Difference(what="unread", event_id=each.id, sender=each.sender, detail=detail))
+            differences.append(AuditDifference(what="unread", event_id=each.id, sender=each.sender, detail=detail))
         elif each.id in book.said:
             differences += check_person(book.said[each.id], each)
         else:
@@ -256,23 +253,23 @@ def compare(book: Book, account: str, chat: str, shown: Sequence[Shown]) -> Audi
     )
 
 
-def is_known(book: Book, shown: Shown) -> bool:
+def is_known(book: Book, shown: TimelineEvent) -> bool:
     """Return whether the record knows an event, one way or the other."""
     return shown.id in book.deliveries or shown.id in book.said or is_unsettled(book, shown)
 
 
-def is_unsettled(book: Book, shown: Shown) -> bool:
+def is_unsettled(book: Book, shown: TimelineEvent) -> bool:
     """Return whether an event is of a delivery whose receipt is not known yet. A file's key names its post."""
     return shown.key.partition(FILE_MARK)[0] in book.unsettled
 
 
-def check_agent(book: Book, shown: Shown) -> list[Difference]:
+def check_agent(book: Book, shown: TimelineEvent) -> list[AuditDifference]:
     """Check one post or edit of the agent."""
     delivery = book.deliveries.get(shown.id)
     if delivery is None:
         what = "unsettled" if is_unsettled(book, shown) else "unrecorded"
         detail = "on its way, and its receipt is not known yet" if what == "unsettled" else "no delivery has this id"
-        return [Difference(what=what, event_id=shown.id, sender=shown.sender, detail=detail)]
+        return [AuditDifference(what=what, event_id=shown.id, sender=shown.sender, detail=detail)]
     if shown.is_deleted or not shown.is_readable:
         return []
     if delivery.file or shown.file:
@@ -282,37 +279,39 @@ def check_agent(book: Book, shown: Shown) -> list[Difference]:
     stretch = show_bytes(text, delivery.start_bytes, delivery.end_bytes)
     if shown.text not in {with_mark(raw, delivery.mark), with_mark(stretch, delivery.mark)}:
         detail = f"not the words of message {delivery.message_id} in {delivery.session_id}"
-        return [Difference(what="words", event_id=shown.id, sender=shown.sender, detail=detail)]
+        return [AuditDifference(what="words", event_id=shown.id, sender=shown.sender, detail=detail)]
     return []
 
 
-def check_file(book: Book, shown: Shown, delivery: Delivery) -> list[Difference]:
+def check_file(book: Book, shown: TimelineEvent, delivery: Delivery) -> list[AuditDifference]:
     """Check that a file has the name of the one that was to be shown; its bytes are not fetched."""
     names = book.files.get((delivery.session_id, delivery.message_id), ())
     name = names[delivery.file - 1] if 0 < delivery.file <= len(names) else None
     if name is not None and shown.file and name in {"", shown.file}:
         return []
     detail = f"not file {delivery.file} of message {delivery.message_id} in {delivery.session_id}"
-    return [Difference(what="words", event_id=shown.id, sender=shown.sender, detail=detail)]
+    return [AuditDifference(what="words", event_id=shown.id, sender=shown.sender, detail=detail)]
 
 
-def is_missing(book: Book, shown: Shown) -> bool:
+def is_missing(book: Book, shown: TimelineEvent) -> bool:
     """Return whether the record must have what a person said, and has not."""
     return shown.id not in book.said and not shown.is_deleted and (book.is_direct or shown.id in book.expected)
 
 
-def check_person(said: Sequence[Said], shown: Shown) -> list[Difference]:
+def check_person(said: Sequence[RecordedWords], shown: TimelineEvent) -> list[AuditDifference]:
     """Check the words of a person, as they came, against those that are recorded."""
     if len(said) > 1:
         places = ", ".join(each.session_id for each in said)
-        return [Difference(what="doubled", event_id=shown.id, sender=shown.sender, detail=f"recorded in {places}")]
+        return [AuditDifference(what="doubled", event_id=shown.id, sender=shown.sender, detail=f"recorded in {places}")]
     if shown.is_deleted:
         return []
     recorded = said[0].text
     # Two slashes at the beginning stand for one that begins no command.
     is_same = recorded in {shown.text, shown.text.removeprefix("/")} or (not shown.is_exact and shown.text in recorded)
     if not is_same or not words_in(TAG.sub(" ", shown.html)) <= words_in(recorded + said[0].formatted):
-        return [Difference(what="words", event_id=shown.id, sender=shown.sender, detail="recorded with other words")]
+        return [
+            AuditDifference(what="words", event_id=shown.id, sender=shown.sender, detail="recorded with other words")
+        ]
     return []
 
 
@@ -321,7 +320,7 @@ def words_in(text: str) -> set[str]:
     return set(WORD.findall(html.unescape(text)))
 
 
-def check_ends(book: Book, own: Iterable[Shown]) -> list[Difference]:
+def check_ends(book: Book, own: Iterable[TimelineEvent]) -> list[AuditDifference]:
     """Check that each message that is said to be shown is shown to its last word."""
     ends: dict[tuple[str, str], dict[int, tuple[int, str]]] = {}
     files: set[tuple[tuple[str, str], int]] = set()
@@ -339,15 +338,15 @@ def check_ends(book: Book, own: Iterable[Shown]) -> list[Difference]:
         end, event_id = ends[name][max(ends[name])]
         if text.encode()[end:].strip():
             detail = f"message {name[1]} in {name[0]} has {len(text.encode())} bytes; {end} of them are shown"
-            found.append(Difference(what="incomplete", event_id=event_id, detail=detail))
+            found.append(AuditDifference(what="incomplete", event_id=event_id, detail=detail))
         for number in range(1, len(book.files.get(name, ())) + 1):
             if (name, number) not in files:
                 detail = f"file {number} of message {name[1]} in {name[0]} is not shown"
-                found.append(Difference(what="incomplete", event_id=event_id, detail=detail))
+                found.append(AuditDifference(what="incomplete", event_id=event_id, detail=detail))
     return found
 
 
-def posts_of(book: Book, own: Iterable[Shown]) -> list[tuple[str, int, str]]:
+def posts_of(book: Book, own: Iterable[TimelineEvent]) -> list[tuple[str, int, str]]:
     """Return where the record has the agent's posts, in the order of the room."""
     found = []
     for shown in own:
@@ -357,19 +356,19 @@ def posts_of(book: Book, own: Iterable[Shown]) -> list[tuple[str, int, str]]:
     return found
 
 
-def words_of(book: Book, shown: Iterable[Shown]) -> list[tuple[str, int, str]]:
+def words_of(book: Book, shown: Iterable[TimelineEvent]) -> list[tuple[str, int, str]]:
     """Return where the record has what people said, in the order of the room."""
     said = ((book.said[each.id][0], each.id) for each in shown if each.id in book.said)
     return [(each.session_id, each.seq, event_id) for each, event_id in said]
 
 
-def check_order(places: Iterable[tuple[str, int, str]], what: str) -> list[Difference]:
+def check_order(places: Iterable[tuple[str, int, str]], what: str) -> list[AuditDifference]:
     """Check that within each session what comes later in the room comes later in the record."""
     last: dict[str, int] = {}
     found = []
     for session_id, seq, event_id in places:
         if seq < last.get(session_id, 0):
             detail = f"{what}: entry {seq} of {session_id} comes after entry {last[session_id]} in the room"
-            found.append(Difference(what="order", event_id=event_id, detail=detail))
+            found.append(AuditDifference(what="order", event_id=event_id, detail=detail))
         last[session_id] = max(seq, last.get(session_id, 0))
     return found

@@ -14,30 +14,31 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.delivery.sending import Pace, Sender, nobody_follows
-from hansard.delivery.stream import Kind, Rhythm, Showing
+from hansard.delivery.sending import DeliveryTiming, Sender
+from hansard.delivery.stream import Rhythm, Showing, ShowState
 from hansard.errors import HansardError
+from hansard.tasks import cancel_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hansard.delivery.sending import MayFollow, Report
+    from hansard.delivery.sending import Report
+    from hansard.domain import listed
     from hansard.domain.fairness import People
-    from hansard.domain.notices import Notices
     from hansard.ports.channel import Channel, Timeline
     from hansard.record.api import Record
-    from hansard.record.outbox import Waiting
+    from hansard.record.outbox import OutboxItem
 
 Name = tuple[str, str, str]
 """Session, message, chat."""
 
 
-def name_of(waiting: Waiting) -> Name:
+def name_of(waiting: OutboxItem) -> Name:
     """Return what tells one waiting message from another."""
     return waiting.session_id, waiting.message_id, waiting.chat
 
 
-class Standing(NamedTuple):
+class DispatchState(NamedTuple):
     """How a dispatcher does, for health and drain."""
 
     lanes: int
@@ -67,7 +68,7 @@ class Lane:
         self.shows: list[Showing] = []
         self.woken = asyncio.Event()
 
-    def add(self, waiting: Waiting) -> None:
+    def add(self, waiting: OutboxItem) -> None:
         """Take another message in."""
         self.shows.append(Showing(self._sender, waiting, self._rhythm, self.woken))
         self.woken.set()
@@ -113,13 +114,13 @@ class Lane:
             self._remove(show)
         for show in list(self.shows):
             step = await show.step(alone=len(self.shows) == 1)
-            if step.kind is Kind.DONE:
+            if step.kind is ShowState.DONE:
                 self._remove(show)
-            elif step.kind is Kind.BLOCKED:
+            elif step.kind is ShowState.BLOCKED:
                 return 0.0 if math.isinf(step.due) else step.due
             else:
                 due = min(due, step.due)
-                if step.kind is Kind.HOLDS:
+                if step.kind is ShowState.HOLDS:
                     break
         return due
 
@@ -139,16 +140,14 @@ class Dispatcher:
         *,
         timeline: Timeline | None = None,
         report: Report,
-        pace: Pace = Pace(),  # noqa: B008 - a value
-        may_follow: MayFollow = nobody_follows,
+        pace: DeliveryTiming = DeliveryTiming(),  # noqa: B008 - a value
     ) -> None:
-        """`report` hears of what went wrong beyond what the record tells; `may_follow` says who sees what elsewhere."""
+        """`report` hears of what went wrong beyond what the record tells."""
         self._record = record
         self._channel = channel
         self._report = report
         self._pace = pace
         self._sender = Sender(record, channel, timeline, pace, report)
-        self._sender.may_follow = may_follow
         self._lanes: dict[str, tuple[Lane, asyncio.Task[None]]] = {}
         self._known: set[Name] = set()
         self._own: Counter[str] = Counter()
@@ -164,16 +163,18 @@ class Dispatcher:
         self._last_look = 0
         """The number of the last look that came to its end."""
 
-    def use(self, notices: Notices) -> None:
-        """Speak in these words from now on."""
-        self._sender.notices = notices
+    def use_notices(self, allowed: listed.People) -> None:
+        """Show what is said elsewhere to those who are allowed, from now on."""
+        self._sender.people = allowed
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> DispatchState:
         """How it does."""
         weather = self._sender.weather
         waiting = sum(len(lane.shows) for lane, _ in self._lanes.values())
-        return Standing(len(self._lanes), waiting, weather.is_fine, weather.trouble, self._sender.sent, weather.note)
+        return DispatchState(
+            len(self._lanes), waiting, weather.is_fine, weather.trouble, self._sender.sent, weather.note
+        )
 
     async def run(self) -> None:
         """Show what waits, and what comes, until cancelled; then wait for the calls that are under way."""
@@ -187,22 +188,15 @@ class Dispatcher:
                     is_full = now >= full_at or (self._has_room and (now >= again_at or not self._lanes))
                     if is_full:
                         full_at, again_at = now + self._pace.full_look_seconds, now + self._pace.again_seconds
-                    await self._look(is_full=is_full)
+                    await self._read_outbox(is_full=is_full)
                     with suppress(TimeoutError):
                         async with asyncio.timeout_at(again_at if self._has_room else full_at):
                             await self._woken.wait()
                     await asyncio.sleep(self._pace.look_seconds)
         finally:
-            await self._end()
+            await cancel_all(*(task for _, task in self._lanes.values()))
 
-    async def _end(self) -> None:
-        tasks = [task for _, task in self._lanes.values()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-
-    async def _look(self, *, is_full: bool) -> None:
+    async def _read_outbox(self, *, is_full: bool) -> None:
         """Give what is new in the outbox to its lanes; a full look notices what waits no longer."""
         self._looks += 1
         number = self._looks
@@ -239,7 +233,7 @@ class Dispatcher:
             self._after = after = page[-1].number
         return seen
 
-    async def _assign(self, name: Name, waiting: Waiting) -> None:
+    async def _assign(self, name: Name, waiting: OutboxItem) -> None:
         """Give a message to its chat's lane, if there is room."""
         people = await self._shown_to(waiting)
         lane = self._lanes[waiting.chat][0] if waiting.chat in self._lanes else None
@@ -261,10 +255,10 @@ class Dispatcher:
         own_max = max(1, self._pace.lanes_max // self._pace.person_share)
         return len(self._lanes) < self._pace.lanes_max and any(self._own[person] < own_max for person in people)
 
-    async def _shown_to(self, waiting: Waiting) -> People:
+    async def _shown_to(self, waiting: OutboxItem) -> People:
         """Return who is shown a message: whoever asked in its session; the chat itself where nobody is known."""
         try:
-            return await self._record.books.ledger.askers(waiting.session_id)
+            return await self._record.budgets.askers(waiting.session_id)
         except HansardError:
             return (waiting.chat,)
 

@@ -14,9 +14,9 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.delivery.gate import Gate
+from hansard.delivery.gate import ChannelGate, may_follow
+from hansard.domain.backoff import HALF, backoff_seconds
 from hansard.domain.deliveries import Delivery, DeliveryState
-from hansard.domain.notices import language
 from hansard.errors import (
     ChannelBusy,
     ChannelDown,
@@ -31,16 +31,14 @@ from hansard.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
+    from hansard.domain.listed import People
     from hansard.ports.channel import Channel, Post, Timeline
     from hansard.record.api import Record
 
     Report = Callable[[str, BaseException], None]
     """Hears where something went wrong, and what."""
-
-    MayFollow = Callable[[str, str], Awaitable[bool]]
-    """Of a session and a chat: whether the chat follows the session now."""
 
 
 logger = logging.getLogger(__name__)
@@ -51,7 +49,7 @@ SCARCE = (
 )
 
 
-class Pace(NamedTuple):
+class DeliveryTiming(NamedTuple):
     """How a dispatcher waits. Tests make it impatient."""
 
     down_seconds_min: float = 0.5
@@ -88,14 +86,14 @@ class Pace(NamedTuple):
     """How much of the time for which a key is good is trusted: clocks differ."""
 
 
-class Weather:
+class PlatformHealth:
     """Whether the platform takes anything now. Every lane of a channel lives in the same one.
 
     After trouble one lane at a time tries (`gate.py`): a platform that was down is not met by all of them, and each
     try is two entries of the record.
     """
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, pace: DeliveryTiming) -> None:
         """Begin in fine weather."""
         self._pace = pace
         self._until = 0.0
@@ -145,9 +143,8 @@ class Weather:
         """The platform cannot be reached: wait longer each time. Many lanes notice it at once; that counts once."""
         if self.is_fine:
             self._failures += 1
-            longest = self._pace.down_seconds_min * 2 ** min(self._failures - 1, 16)
-            bounded = min(longest, self._pace.down_seconds_max)
-            self._wait(bounded * (0.5 + random.random() / 2), trouble)  # noqa: S311 - spread, not secrecy
+            first, longest = self._pace.down_seconds_min, self._pace.down_seconds_max
+            self._wait(backoff_seconds(self._failures, first, longest, spread=HALF), trouble)
 
     def _wait(self, seconds: float, trouble: str) -> None:
         self._until = max(self._until, asyncio.get_running_loop().time() + seconds)
@@ -181,25 +178,21 @@ class Tried(NamedTuple):
     """How long this chat alone has to wait; the others do not."""
 
 
-async def nobody_follows(session_id: str, chat: str) -> bool:
-    """Let no chat follow: nobody said who may."""
-    del session_id, chat
-    return False
-
-
 class Sender:
     """Sends for every lane of a channel."""
 
-    def __init__(self, record: Record, channel: Channel, timeline: Timeline | None, pace: Pace, report: Report) -> None:
+    def __init__(
+        self, record: Record, channel: Channel, timeline: Timeline | None, pace: DeliveryTiming, report: Report
+    ) -> None:
         """`report` hears of errors that are not the channel's own."""
         self.record = record
         self.channel = channel
         self.timeline = timeline
         self.pace = pace
-        self.weather = Weather(pace)
-        self.gate = Gate(self.weather, pace)
-        self.notices = language("en")
-        self.may_follow: MayFollow = nobody_follows
+        self.weather = PlatformHealth(pace)
+        self.gate = ChannelGate(self.weather, pace)
+        self.people: People | None = None
+        """Whom the settings allow; until they are known, no chat follows."""
         self.sent = 0
         """Posts and edits that the platform took from this process."""
         self._report = report
@@ -207,8 +200,10 @@ class Sender:
 
     async def follows(self, session_id: str, chat: str) -> bool | None:
         """Return whether a chat that only follows a session still does; None: the platform cannot say now."""
+        if self.people is None:
+            return False
         try:
-            return await self.may_follow(session_id, chat)
+            return await may_follow(self.record, self.channel, self.people, session_id, chat)
         except ChatGone:
             return False
         except ChannelError as error:
@@ -264,7 +259,7 @@ class Sender:
         """A delivery that this very process began, and knows nothing of any more."""
         return await self._move(delivery, DeliveryState.UNKNOWN, reason="it was left on its way")
 
-    async def settle(self, delivery: Delivery, receipt: str) -> Delivery:
+    async def settle_delivery(self, delivery: Delivery, receipt: str) -> Delivery:
         """It turned out to have been shown."""
         return await self._move(delivery, DeliveryState.SENT, receipt=receipt)
 

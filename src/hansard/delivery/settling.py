@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hansard.delivery.sending import Fate, Tried, describe
-from hansard.delivery.split import Room
+from hansard.delivery.split import PostSpace
 from hansard.domain.deliveries import Delivery, Operation
 from hansard.errors import ChatGone, PostRefused
 from hansard.ports.channel import Reading, file_key
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from hansard.delivery.sending import Sender
-    from hansard.ports.channel import Capabilities, Post, Shown, Timeline
+    from hansard.ports.channel import Capabilities, Post, Timeline, TimelineEvent
 
 SLACK_MS = 15 * 60 * 1000
 """How much earlier than our clock says the platform may have dated a post."""
@@ -52,10 +52,10 @@ def without_mark(markdown: str, mark: str) -> str:
     return "" if mark and markdown == mark else markdown.removeprefix(f"{mark}\n\n" if mark else "")
 
 
-def room_of(capabilities: Capabilities) -> Room:
+def room_of(capabilities: Capabilities) -> PostSpace:
     """Return how much of a message fits into one post: where a mark may be needed, there is room for it."""
     kept = 0 if is_recognised(capabilities) else capabilities.size(with_mark("-", MARK * MARKS_MAX)) - 1
-    return Room(capabilities.text_bytes_max - kept, capabilities.size)
+    return PostSpace(capabilities.text_bytes_max - kept, capabilities.size)
 
 
 def is_recognised(capabilities: Capabilities) -> bool:
@@ -63,7 +63,7 @@ def is_recognised(capabilities: Capabilities) -> bool:
     return capabilities.repeat_seconds > 0 or capabilities.timeline
 
 
-async def settle(sender: Sender, delivery: Delivery, post: Post) -> Tried:
+async def settle_unknown(sender: Sender, delivery: Delivery, post: Post) -> Tried:
     """Find out whether an unknown delivery was shown, and send it if it was not."""
     created = await sender.record.outbox.created_at(delivery)
     age_seconds = abs(sender.record.store.clock.now_microseconds() - created) / 1_000_000
@@ -100,7 +100,7 @@ async def _settle_by_timeline(
         sender.weather.down(describe(error))
         return Tried(Fate.BLOCKED, delivery)
     if receipt:
-        return Tried(Fate.SENT, await sender.settle(delivery, receipt))
+        return Tried(Fate.SENT, await sender.settle_delivery(delivery, receipt))
     return await sender.send(delivery, post)
 
 
@@ -118,7 +118,7 @@ async def find_shown(timeline: Timeline, account: str, post: Post, known: Collec
     return ""
 
 
-def is_same(shown: Shown, account: str, post: Post) -> bool:
+def is_same(shown: TimelineEvent, account: str, post: Post) -> bool:
     """Return whether an event without a key says what a post says, in the same place. Files are known by name."""
     if shown.key or shown.sender != account or shown.edits != post.edits:
         return False

@@ -46,7 +46,7 @@ GRAPHEME_CHARACTERS_MAX = 64
 """A cluster of more characters than this, which no script has, may be cut: a post has to end somewhere."""
 
 
-class Fence(NamedTuple):
+class PostFence(NamedTuple):
     """A code fence that is open at some place: how it is closed, and how it is opened again."""
 
     mark: str
@@ -58,14 +58,14 @@ class Fence(NamedTuple):
         return f"{self.mark}{self.info}\n"
 
 
-class Room(NamedTuple):
+class PostSpace(NamedTuple):
     """How much fits into one post, and how that is counted. No sign counts less than one."""
 
     size_max: int
     size: Callable[[str], int]
 
 
-class Post(NamedTuple):
+class PostStretch(NamedTuple):
     """What one post shows: the bytes [start, end) of a text, as words."""
 
     start: int
@@ -73,7 +73,7 @@ class Post(NamedTuple):
     shown: str
 
 
-def fence_at(text: str, end: int, start: int = 0, fence: Fence | None = None) -> Fence | None:
+def fence_at(text: str, end: int, start: int = 0, fence: PostFence | None = None) -> PostFence | None:
     """Return the code fence that is open at a place of a text, in characters; `fence` is open at `start`."""
     for line in FENCE.finditer(text, start, end):
         if line.end() < len(text) and line.end() == end and text[end] != "\n":
@@ -83,18 +83,18 @@ def fence_at(text: str, end: int, start: int = 0, fence: Fence | None = None) ->
             continue
         if fence is None:
             if mark[0] not in info:
-                fence = Fence(mark, info[:INFO_CHARACTERS_MAX])
+                fence = PostFence(mark, info[:INFO_CHARACTERS_MAX])
         elif mark[0] == fence.mark[0] and len(mark) >= len(fence.mark) and not info:
             fence = None
     return fence
 
 
-class Text(NamedTuple):
+class TextRest(NamedTuple):
     """A text from a place on, in characters, and the code fence that is open there."""
 
     text: str
     start: int
-    fence: Fence | None
+    fence: PostFence | None
 
     def show(self, end: int) -> str:
         """Return what a post shows from the place up to `end`: the words, within whole code fences.
@@ -110,19 +110,19 @@ class Text(NamedTuple):
                 words = f"{words}\n{after.mark}"
         return words
 
-    def fence_at(self, end: int) -> Fence | None:
+    def fence_at(self, end: int) -> PostFence | None:
         """Return the code fence that is open further on."""
         return fence_at(self.text, end, self.start, self.fence)
 
-    def fits(self, end: int, room: Room) -> bool:
+    def fits(self, end: int, room: PostSpace) -> bool:
         """Return whether the words up to `end` can be shown in one post."""
         return room.size(self.show(end)) <= room.size_max
 
 
-def text_from(text: str, start_bytes: int) -> Text:
+def text_from(text: str, start_bytes: int) -> TextRest:
     """Return a text from a byte on."""
     start = len(text.encode()[:start_bytes].decode(errors="ignore"))
-    return Text(text, start, fence_at(text, start))
+    return TextRest(text, start, fence_at(text, start))
 
 
 def show_bytes(text: str, start_bytes: int, end_bytes: int) -> str:
@@ -132,19 +132,19 @@ def show_bytes(text: str, start_bytes: int, end_bytes: int) -> str:
     return rest.show(rest.start + len(words))
 
 
-def next_post(text: str, start_bytes: int, room: Room) -> Post:
+def next_post(text: str, start_bytes: int, room: PostSpace) -> PostStretch:
     """Return the post that begins at a byte: all that is left, or as much as fits, up to a place to pause."""
     rest = text_from(text, start_bytes)
     end = len(text)
     if not rest.fits(end, room):
         end = cut(rest, room)
-    return Post(start_bytes, start_bytes + len(text[rest.start : end].encode()), rest.show(end))
+    return PostStretch(start_bytes, start_bytes + len(text[rest.start : end].encode()), rest.show(end))
 
 
-def split(text: str, room: Room) -> list[Post]:
+def split(text: str, room: PostSpace) -> list[PostStretch]:
     """Return the posts of a whole text, none of which shows more than there is room for."""
     size = len(text.encode())
-    posts: list[Post] = []
+    posts: list[PostStretch] = []
     while not posts or posts[-1].end < size:
         posts.append(next_post(text, posts[-1].end if posts else 0, room))
     return posts
@@ -197,7 +197,7 @@ class Cut(NamedTuple):
         return visible(parse(self.text[begin:end])), visible(left) + visible(right)
 
 
-def cut(rest: Text, room: Room) -> int:
+def cut(rest: TextRest, room: PostSpace) -> int:
     """Return where a post ends, in characters: at the best pause in its second half, else wherever it must.
 
     A pause inside of what belongs together is taken only if there is no other.
@@ -217,7 +217,7 @@ def cut(rest: Text, room: Room) -> int:
     return worse[0] if worse else _before_cluster(rest.text, rest.start, last)
 
 
-def longest(rest: Text, room: Room) -> int:
+def longest(rest: TextRest, room: PostSpace) -> int:
     """Return the largest end so that what is shown fits; at least one character is taken."""
     low, high = rest.start + 1, min(len(rest.text), rest.start + room.size_max)
     while low < high:

@@ -1,48 +1,49 @@
 """One message in one chat: posted as soon as it has words, edited as it grows, until all of it is shown.
 
-Reads: the message, from the record, each time. Writes: deliveries, `message.delivered`.
+Reads: the message, from the record, each time; blobs. Writes: deliveries, `message.delivered`; a notice for each file
+that was refused, so that people in the chat know of it.
 Invariants: what is sent was read from the record, so it is durable; posts cover the text without a gap; the last edit
 is the recorded text; a post's stretch is recorded before the call, so a restart goes on where this stopped. Files
-follow the words, a post each.
-On crash: the next one reads the deliveries and goes on.
+follow the words, in the order of the message, a delivery each.
+On crash: the next one reads the deliveries and goes on. A notice has its id from the delivery, so it is told once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from hansard.delivery.files import files_of, read_file, tell_refused
 from hansard.delivery.sending import Fate, Tried
-from hansard.delivery.settling import marked_reading, room_of, settle, with_mark
-from hansard.delivery.split import Post as Stretch
-from hansard.delivery.split import next_post, read_as, show_bytes
+from hansard.delivery.settling import marked_reading, room_of, settle_unknown, with_mark
+from hansard.delivery.split import PostStretch, next_post, read_as, show_bytes
 from hansard.domain.deliveries import Delivery, DeliveryState, Operation, delivery_id
-from hansard.domain.messages import Role, Status
+from hansard.domain.messages import File, Message, Role, Status
 from hansard.domain.questions import CHOICES, LABELS
-from hansard.errors import PostRefused
-from hansard.ports.channel import Choice, Post
+from hansard.errors import NotFound, PostRefused, RecordDamaged, SessionEnded
+from hansard.ports.channel import Choice, LocalFile, Post
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hansard.delivery.sending import Sender
-    from hansard.delivery.split import Room
-    from hansard.domain.messages import Message
-    from hansard.record.outbox import Waiting
+    from hansard.delivery.split import PostSpace
+    from hansard.record.api import Record
+    from hansard.record.outbox import OutboxItem
 
 
 CHOICE_OF = {scope: choice for choice, scope in CHOICES.items()}
 
 NOT_FOLLOWED = "the chat follows this session no longer"
 
+MEGABYTE = 1_000_000
 
-class Kind(StrEnum):
+
+class ShowState(StrEnum):
     """Where a message stands in a chat."""
 
     DONE = "done"
@@ -55,14 +56,14 @@ class Kind(StrEnum):
     """The platform takes nothing now."""
 
 
-class Step(NamedTuple):
+class ShowStep(NamedTuple):
     """Where a message stands, and when to look again; infinite: when its session says more."""
 
-    kind: Kind
+    kind: ShowState
     due: float = math.inf
 
 
-class Tail(NamedTuple):
+class LastPost(NamedTuple):
     """The last post of a message, as it is shown."""
 
     start: int
@@ -77,12 +78,12 @@ class Tail(NamedTuple):
 class Move(NamedTuple):
     """What to do next: a new post, or an edit of the last one. `is_last`: with it, all that was said is shown."""
 
-    post: Stretch
+    post: PostStretch
     is_edit: bool
     is_last: bool
 
 
-def plan(text: str, tail: Tail | None, room: Room) -> Move | None:
+def plan(text: str, tail: LastPost | None, room: PostSpace) -> Move | None:
     """Return what is to be done so that all of a text is shown; None when it is. Blank stretches are not posted."""
     size = len(text.encode())
     start = 0
@@ -114,7 +115,7 @@ class Rhythm:
 class Showing:
     """A message on its way into a chat."""
 
-    def __init__(self, sender: Sender, waiting: Waiting, rhythm: Rhythm, woken: asyncio.Event) -> None:
+    def __init__(self, sender: Sender, waiting: OutboxItem, rhythm: Rhythm, woken: asyncio.Event) -> None:
         """`woken` is set when the message has grown, while this waits for that."""
         self.waiting = waiting
         self.is_dropped = False
@@ -124,7 +125,7 @@ class Showing:
         self._bells = ExitStack()
         self._listens = False
         self._loaded = False
-        self._tail: Tail | None = None
+        self._tail: LastPost | None = None
         self._unsettled: list[Delivery] = []
         self._failed = ""
         self._number = 0
@@ -132,17 +133,17 @@ class Showing:
         self._files: dict[int, Delivery] = {}
         self._choices: tuple[Choice, ...] = ()
 
-    async def step(self, *, alone: bool) -> Step:
+    async def step(self, *, alone: bool) -> ShowStep:
         """Show what there is to show now. `alone`: nothing else waits in this chat, so nothing has to be decided."""
         if asyncio.get_running_loop().time() < self._rhythm.busy_until:
-            return Step(Kind.BLOCKED, self._rhythm.busy_until)
+            return ShowStep(ShowState.BLOCKED, self._rhythm.busy_until)
         if alone and self._tail is not None and asyncio.get_running_loop().time() < self._rhythm.edit_at:
             self.close()
-            return Step(Kind.GROWS, self._rhythm.edit_at)
+            return ShowStep(ShowState.GROWS, self._rhythm.edit_at)
         self._listen()
         message = await self._read()
         if self.waiting.follows and not (follows := await self._sender.follows(*self._place)):
-            return Step(Kind.BLOCKED) if follows is None else await self._finish("dropped", NOT_FOLLOWED)
+            return ShowStep(ShowState.BLOCKED) if follows is None else await self._finish("dropped", NOT_FOLLOWED)
         if (step := await self._settle_all(message)) is not None:
             return step
         if self._failed:
@@ -154,38 +155,38 @@ class Showing:
         """Whether others come first now: something was shown, and they wait."""
         return self._rhythm.has_posted and self._sender.gate.is_wanted
 
-    async def _settle_all(self, message: Message) -> Step | None:
+    async def _settle_all(self, message: Message) -> ShowStep | None:
         """Bring to its end what was begun before; return where the message stands if something has to be waited for."""
         while self._unsettled:
             if self._gives_way:
-                return Step(Kind.HOLDS, 0.0)
+                return ShowStep(ShowState.HOLDS, 0.0)
             delivery = self._unsettled[0]
             if delivery.state is DeliveryState.PENDING and not delivery.file:
                 is_edit, is_open = delivery.operation is Operation.EDIT, message.status is Status.OPEN
                 if is_edit and is_open and self._sender.weather.is_scarce:
-                    return Step(Kind.GROWS, self._spare_edit())
+                    return ShowStep(ShowState.GROWS, self._spare_edit())
                 delivery = self._lengthen(delivery, message)
             tried = await self._settle_known(delivery, message)
             self._rhythm.has_posted = True
             if tried.fate is Fate.BLOCKED:
                 return self._blocked(tried, self._unsettled[1:])
             self._unsettled.pop(0)
-            self._take(tried)
+            self._note_tried(tried)
         return None
 
     @property
     def _place(self) -> tuple[str, str]:
         return self.waiting.session_id, self.waiting.chat
 
-    def _blocked(self, tried: Tried, others: Sequence[Delivery] = ()) -> Step:
+    def _blocked(self, tried: Tried, others: Sequence[Delivery] = ()) -> ShowStep:
         """Keep what is to be tried again: when the weather is fine, or when this chat may be written to again."""
         self._unsettled = [tried.delivery, *others]
         if not tried.chat_seconds:
-            return Step(Kind.BLOCKED)
+            return ShowStep(ShowState.BLOCKED)
         self._rhythm.busy_until = asyncio.get_running_loop().time() + tried.chat_seconds
-        return Step(Kind.BLOCKED, self._rhythm.busy_until)
+        return ShowStep(ShowState.BLOCKED, self._rhythm.busy_until)
 
-    async def _show(self, message: Message) -> Step:
+    async def _show(self, message: Message) -> ShowStep:
         """Post and edit until everything is shown, or something has to be waited for."""
         whole = message.status is not Status.OPEN
         capabilities = self._sender.channel.capabilities
@@ -198,25 +199,25 @@ class Showing:
             self._rhythm.has_posted = True
             if tried.fate is Fate.BLOCKED:
                 return self._blocked(tried)
-            self._take(tried, move.post.shown)
+            self._note_tried(tried, move.post.shown)
             if self._failed:
                 break
             if not whole:
-                return Step(Kind.GROWS, self._rhythm.edit_at)
+                return ShowStep(ShowState.GROWS, self._rhythm.edit_at)
         if self._failed:
             return await self._finish("set_aside", self._failed)
-        return await self._show_files(message) if whole else Step(Kind.GROWS)
+        return await self._show_files(message) if whole else ShowStep(ShowState.GROWS)
 
-    def _put_off(self, move: Move, message: Message) -> Step | None:
+    def _put_off(self, move: Move, message: Message) -> ShowStep | None:
         """Return where the message stands if a post or an edit is not made now; None: it is."""
         whole = message.status is not Status.OPEN
         if self._gives_way:
-            return Step(Kind.HOLDS, 0.0)
+            return ShowStep(ShowState.HOLDS, 0.0)
         if not whole and self._sender.weather.is_scarce and (wait_until := self._spared(move)):
-            return Step(Kind.GROWS, wait_until)
+            return ShowStep(ShowState.GROWS, wait_until)
         if move.is_edit and asyncio.get_running_loop().time() < self._rhythm.edit_at:
             more = whole and (not move.is_last or len(self._files) < len(files_of(message)))
-            return Step(Kind.HOLDS if more else Kind.GROWS, self._rhythm.edit_at)
+            return ShowStep(ShowState.HOLDS if more else ShowState.GROWS, self._rhythm.edit_at)
         return None
 
     def _spared(self, move: Move) -> float:
@@ -244,24 +245,24 @@ class Showing:
             return delivery
         return msgspec.structs.replace(delivery, end_bytes=max(delivery.end_bytes, move.post.end))
 
-    async def _show_files(self, message: Message) -> Step:
+    async def _show_files(self, message: Message) -> ShowStep:
         """Show the files, after all words. One that is refused stops neither the next nor what comes after."""
         files = files_of(message)
         for number in range(1, len(files) + 1):
             if number in self._files:
                 continue
             if self._gives_way:
-                return Step(Kind.HOLDS, 0.0)
+                return ShowStep(ShowState.HOLDS, 0.0)
             tried = await self._send_file(self._new(file=number), message)
             self._rhythm.has_posted = True
             if tried.fate is Fate.BLOCKED:
                 return self._blocked(tried)
-            self._take(tried)
+            self._note_tried(tried)
             if self._failed:
                 return await self._finish("set_aside", self._failed)
         refused = [each for each in self._files.values() if each.state is DeliveryState.FAILED]
         for delivery in refused:
-            await tell_refused(self._sender.record, delivery, files[delivery.file - 1], self._sender.notices)
+            await tell_refused(self._sender.record, delivery, files[delivery.file - 1])
         if refused:
             return await self._finish("set_aside", refused[0].reason)
         return await self._finish("shown" if self._tail is not None or self._files else "empty")
@@ -277,7 +278,7 @@ class Showing:
                 return await self._sender.refuse(begun, error)
             words = with_mark("", delivery.mark)
             post = Post(key=delivery.id, chat=self.waiting.chat, markdown=words, files=(local,))
-            return await self._settle(delivery, post)
+            return await self._settle_delivery(delivery, post)
 
     async def _read(self) -> Message:
         """Read the message, and at first what was done for it before, by whichever process."""
@@ -286,7 +287,7 @@ class Showing:
             return await outbox.read_message(waiting.session_id, waiting.message_id)
         message, known = await outbox.load(waiting.session_id, waiting.message_id, waiting.chat)
         if message.role is Role.NOTICE and self._sender.channel.capabilities.choices:
-            scopes = await self._sender.record.books.questions.scopes(waiting.message_id, waiting.chat)
+            scopes = await self._sender.record.questions.scopes(waiting.message_id, waiting.chat)
             self._choices = tuple(Choice(id=CHOICE_OF[scope], label=LABELS[scope]) for scope in scopes)
         self._take_known(known)
         return message
@@ -295,7 +296,7 @@ class Showing:
         self._tail, self._unsettled, self._failed, self._files = None, [], "", {}
         for delivery in known:
             if delivery.state is DeliveryState.SENT:
-                self._take(Tried(Fate.SENT, delivery))
+                self._note_tried(Tried(Fate.SENT, delivery))
             elif delivery.state is DeliveryState.FAILED and delivery.file:
                 self._files[delivery.file] = delivery
             elif delivery.state is DeliveryState.FAILED:
@@ -312,16 +313,16 @@ class Showing:
         if delivery.file:
             return await self._send_file(delivery, message)
         shown = show_bytes(message.text, delivery.start_bytes, delivery.end_bytes)
-        return await self._settle(delivery, self._post(delivery, message, shown))
+        return await self._settle_delivery(delivery, self._post(delivery, message, shown))
 
-    async def _settle(self, delivery: Delivery, post: Post) -> Tried:
+    async def _settle_delivery(self, delivery: Delivery, post: Post) -> Tried:
         if delivery.state is DeliveryState.PENDING:
             return await self._sender.send(delivery, post)
         if delivery.state is DeliveryState.SENDING:
             delivery = await self._sender.doubt(delivery)
-        return await settle(self._sender, delivery, post)
+        return await settle_unknown(self._sender, delivery, post)
 
-    def _take(self, tried: Tried, shown: str = "") -> None:
+    def _note_tried(self, tried: Tried, shown: str = "") -> None:
         """Note what became of a delivery."""
         delivery = tried.delivery
         if delivery.file and not tried.is_gone:
@@ -333,7 +334,7 @@ class Showing:
         receipt, mark = delivery.receipt, delivery.mark
         if delivery.operation is Operation.EDIT and self._tail is not None:
             receipt, mark = self._tail.receipt, self._tail.mark
-        self._tail = Tail(delivery.start_bytes, delivery.end_bytes, receipt, shown, mark)
+        self._tail = LastPost(delivery.start_bytes, delivery.end_bytes, receipt, shown, mark)
         if shown:
             pause = self._sender.channel.capabilities.edit_seconds(self.waiting.chat)
             self._rhythm.edit_at = asyncio.get_running_loop().time() + pause
@@ -369,12 +370,14 @@ class Showing:
             choices=self._choices if delivery.end_bytes == len(message.text.encode()) else (),
         )
 
-    async def _finish(self, outcome: str, reason: str = "") -> Step:
+    async def _finish(self, outcome: str, reason: str = "") -> ShowStep:
         """Nothing is left to do for this message."""
         waiting = self.waiting
-        await self._sender.record.outbox.settle(waiting.session_id, waiting.message_id, waiting.chat, outcome, reason)
+        await self._sender.record.outbox.settle_message(
+            waiting.session_id, waiting.message_id, waiting.chat, outcome, reason
+        )
         self.close()
-        return Step(Kind.DONE)
+        return ShowStep(ShowState.DONE)
 
     def forget(self) -> None:
         """After an error: read from the record again what was done."""
@@ -391,3 +394,39 @@ class Showing:
         self._bells.close()
         self._bells = ExitStack()
         self._listens = False
+
+
+def files_of(message: Message) -> tuple[File, ...]:
+    """Return a message's files, in their order; the first is number 1."""
+    return tuple(part for part in message.parts if isinstance(part, File))
+
+
+async def read_file(record: Record, file: File, bytes_max: int) -> LocalFile:
+    """Return a file as a channel sends it. PostRefused says why it never can be."""
+    if not bytes_max:
+        raise PostRefused("files cannot be shown here")
+    if not file.blob:
+        raise PostRefused("it was not kept")
+    if file.size_bytes > bytes_max:
+        raise PostRefused(too_large(file.size_bytes, bytes_max))
+    try:
+        data = await record.read_blob(file.blob)
+    except (NotFound, RecordDamaged) as error:
+        raise PostRefused(str(error)) from error
+    if len(data) > bytes_max:
+        raise PostRefused(too_large(len(data), bytes_max))
+    return LocalFile(data=data, name=file.name, media_type=file.media_type)
+
+
+def too_large(size_bytes: int, bytes_max: int) -> str:
+    """Return why a large file is not shown."""
+    return f"it has {size_bytes / MEGABYTE:.1f} MB, and {bytes_max / MEGABYTE:.1f} MB can be shown here"
+
+
+async def tell_refused(record: Record, delivery: Delivery, file: File) -> None:
+    """Tell in its chat that a file was not shown: once for each time that it was tried."""
+    words = record.words
+    text = words.file_not_shown.format(name=file.name or words.file_unnamed, why=delivery.reason)
+    notice = Message.notice(text, id=f"refused-{delivery.id}-{delivery.attempts}", chat=delivery.target)
+    with suppress(SessionEnded):  # nobody is there to be told; `hansard deliveries` lists it
+        await record.append(delivery.session_id, notice)

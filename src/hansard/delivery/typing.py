@@ -47,7 +47,7 @@ class Typing:
             with self._record.notify(woken):
                 while True:
                     woken.clear()
-                    await self._look()
+                    await self._show_typing()
                     await asyncio.sleep(LOOK_SECONDS)
                     with suppress(TimeoutError):
                         async with asyncio.timeout_at(self._due()):
@@ -70,7 +70,7 @@ class Typing:
             return
         await asyncio.gather(*(self._call(chat, on=False) for chat in {each.chat for each in waiting}))
 
-    async def _look(self) -> None:
+    async def _show_typing(self) -> None:
         try:
             writing = set(await self._record.outbox.writing_chats(self._channel.name))
         except HansardError:

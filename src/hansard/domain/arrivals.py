@@ -1,12 +1,11 @@
 """What a channel brings, as the record takes it: values between intake and record.
 
 Decisions that depend on what is in the record are made there, in the commit that acts on them; so an arrival brings
-along what the settings say, and the words in which people are told.
+along what the settings say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -14,13 +13,14 @@ import msgspec
 
 from hansard.domain.access import Standing
 from hansard.domain.messages import Message
+from hansard.domain.notices import Wording
 from hansard.domain.questions import Given
-from hansard.domain.quotas import Brought, Quota
+from hansard.domain.quotas import Quota
 from hansard.domain.resets import Began
 from hansard.domain.settings import Busy, Pairing, Resets
 
 
-class Manner(StrEnum):
+class ArrivalKind(StrEnum):
     """How something was said, and so what becomes of it."""
 
     ASK = "ask"
@@ -67,7 +67,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """Who said it."""
     standing: Standing = Standing.UNLISTED
     message: Message
-    manner: Manner = Manner.ASK
+    manner: ArrivalKind = ArrivalKind.ASK
     busy: Busy = Busy.INTERRUPT
     title: str | None = None
     """Of the new session, with NEW."""
@@ -81,46 +81,33 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """What it answers, if a question waits for that; with ANSWER it is nothing else."""
     is_direct: bool = False
     """Whether only this person and the agent are in the chat."""
-    otherwise: Manner | None = None
+    otherwise: ArrivalKind | None = None
     """How an ANSWER was said that answers no question; None: nothing of it is kept."""
 
 
-class Moved(NamedTuple):
+class RouteChange(NamedTuple):
     """A chat leads to another session from now on."""
 
     reason: Began
     old: str
     new: str
 
-
-class Words(NamedTuple):
-    """In which words people are told what only the record can decide."""
-
-    moved: Callable[[Moved], str]
-    reopened: str
-    late: str
-    unreadable: str
-    unverified: str
-    code: Callable[[str, int], str]
-    """Of a code, and for how many minutes it counts."""
-    declined: Callable[[str, int], str]
-    """The same, to somebody whose invitation is declined."""
-    too_many_files: Callable[[str], str] = str
-    """Of a file, by its name, that is one too many."""
-    over: Callable[[Brought], str] = str
-    """That a person brought as much as an hour allows."""
+    def told(self, words: Wording) -> str:
+        """Return what people in the chat are told of it."""
+        template: str = getattr(words, f"session_{self.reason}")
+        began = template.format(new=self.new)
+        return f"{began} {words.session_kept.format(old=self.old)}" if self.old else began
 
 
-class Rules(NamedTuple):
+class IntakeRules(NamedTuple):
     """What decisions in the record go by."""
 
-    words: Words
     resets: Resets = Resets()
     pairing: Pairing = Pairing()
     quota: Quota = Quota()
 
 
-class Outcome(StrEnum):
+class ArrivalOutcome(StrEnum):
     """What became of an arrival."""
 
     TAKEN = "taken"
@@ -135,14 +122,14 @@ class Outcome(StrEnum):
 class Received(NamedTuple):
     """What became of an arrival, and the turn that waits to answer it."""
 
-    outcome: Outcome
+    outcome: ArrivalOutcome
     session_id: str = ""
     message_id: str = ""
     turn_id: str = ""
-    moved: Moved | None = None
+    moved: RouteChange | None = None
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class MessageChange(msgspec.Struct, frozen=True, kw_only=True):
     """A person edited or deleted, on the platform, what they had said."""
 
     channel: str
@@ -156,7 +143,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str = ""
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class HeldEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event that cannot be read yet."""
 
     channel: str

@@ -67,7 +67,7 @@ class Budget(NamedTuple):
         return self.person.is_set or self.together.is_set
 
 
-class Standing(StrEnum):
+class BudgetState(StrEnum):
     """Whether another turn may begin."""
 
     FREE = "free"
@@ -99,12 +99,12 @@ def reached(allowance: Allowance, spent: Spent) -> str:
     return ""
 
 
-def standing(allowance: Allowance, spent: Spent) -> Standing:
+def standing(allowance: Allowance, spent: Spent) -> BudgetState:
     """Return whether another turn may begin now."""
     if reached(allowance, spent):
-        return Standing.REACHED
+        return BudgetState.REACHED
     if not spent.running:
-        return Standing.FREE
+        return BudgetState.FREE
     unknown_dear = allowance.tokens is not None and not spent.largest_tokens
     unknown_dear = unknown_dear or (allowance.cost_micros is not None and not spent.largest_cost_micros)
     foreseen = Spent(
@@ -112,7 +112,7 @@ def standing(allowance: Allowance, spent: Spent) -> Standing:
         spent.tokens + spent.running * spent.largest_tokens,
         spent.cost_micros + spent.running * spent.largest_cost_micros,
     )
-    return Standing.NEAR if unknown_dear or reached(allowance._replace(turns=None), foreseen) else Standing.FREE
+    return BudgetState.NEAR if unknown_dear or reached(allowance._replace(turns=None), foreseen) else BudgetState.FREE
 
 
 def day_start(now_microseconds: int, time_zone: str) -> int:

@@ -79,7 +79,7 @@ def pattern_of(channel: str) -> re.Pattern[str]:
     )
 
 
-class Key(NamedTuple):
+class SessionKey(NamedTuple):
     """A session key. `place` is the room, `part` a thread of it, `person` whose conversation it is in a room."""
 
     channel: str
@@ -109,17 +109,17 @@ class Key(NamedTuple):
         return f"{self.room_owner}:person:{self.person}" if self.person else self.room_owner
 
 
-def parse_key(text: str) -> Key:
+def parse_key(text: str) -> SessionKey:
     """Return what a session key, or a chat, says."""
     channel = text.partition(":")[0]
     found = pattern_of(channel).fullmatch(text) if is_channel(channel) else None
     if found is None:
         message = f"not a chat: {text[:80]!r}"
         raise InvalidInput(message)
-    return Key(channel, found["place"], found["part"] or "", found["person"] or "")
+    return SessionKey(channel, found["place"], found["part"] or "", found["person"] or "")
 
 
-def read_chat(text: str) -> Key:
+def read_chat(text: str) -> SessionKey:
     """Return the chat that an admin writes: `matrix:!ROOM`, `!ROOM`, `telegram:NUMBER`, or the chat itself."""
     channel, _, rest = text.partition(":")
     if text.startswith("!"):
@@ -129,15 +129,15 @@ def read_chat(text: str) -> Key:
     return parse_key(text)
 
 
-def parse_owner(owner: str) -> Key | None:
+def parse_owner(owner: str) -> SessionKey | None:
     """Return the room, and maybe the one person in it, whose sessions an owner has; None when the owner is no room."""
     channel = owner.removeprefix(ROOM_PREFIX).partition(":")[0]
     if not owner.startswith(ROOM_PREFIX) or not is_channel(channel):
         return None
     found = owner_pattern_of(channel).fullmatch(owner)
     if found is None:
-        return Key(channel, owner.removeprefix(f"{ROOM_PREFIX}{channel}:"))
-    return Key(channel, found["place"], "", found["person"] or "")
+        return SessionKey(channel, owner.removeprefix(f"{ROOM_PREFIX}{channel}:"))
+    return SessionKey(channel, found["place"], "", found["person"] or "")
 
 
 def make_key(channel: str, place: str, part: str = "", person: str = "") -> str:
@@ -145,7 +145,7 @@ def make_key(channel: str, place: str, part: str = "", person: str = "") -> str:
     if not is_channel(channel):
         message = f"{channel[:80]!r} is no name of a channel"
         raise InvalidInput(message)
-    key = Key(channel, place, part, person)
+    key = SessionKey(channel, place, part, person)
     text = clean_name(str(key), "a session key", NAME_CHARACTERS_MAX)
     if parse_key(text) != key:
         message = f"these ids make no session key: {text[:200]!r}"

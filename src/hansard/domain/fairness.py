@@ -37,7 +37,7 @@ class Ticket:
         self.people = people
 
 
-class Line:
+class FairQueue:
     """Who waits, who holds a place, and who was served when."""
 
     def __init__(self) -> None:

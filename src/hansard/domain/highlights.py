@@ -1,4 +1,4 @@
-"""Where in a text a query matched: spans of its own characters, for whoever shows it. The rule is docs/search.md."""
+"""Where in a text a query matched: spans of its own characters, to be shown. The rule is in docs/use/search.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 WHITE_SPACE = re.compile(r"\s+")
 
 
-class Placed(NamedTuple):
+class PlacedToken(NamedTuple):
     """A token and the characters of the text that it came from; `middle` is where the first of a pair ends."""
 
     token: str
@@ -47,14 +47,14 @@ def highlights(query: str, text: str) -> list[tuple[int, int]]:
     return merge([span for phrase in shown for span in found[phrase]])
 
 
-class Piece(NamedTuple):
+class ExcerptPart(NamedTuple):
     """A stretch of a text, and whether it is what was looked for."""
 
     text: str
     found: bool = False
 
 
-def excerpt(query: str, message: Message, characters_max: int) -> list[Piece]:
+def excerpt(query: str, message: Message, characters_max: int) -> list[ExcerptPart]:
     """Return a line of a message around the first thing that was found in it, cut at the marks.
 
     What its tools say is shown where nothing of what it says itself was looked for.
@@ -66,13 +66,13 @@ def excerpt(query: str, message: Message, characters_max: int) -> list[Piece]:
         text, spans = (text, spans) if spans or not fields.said else (fields.said, [])
     first = max(0, spans[0][0] - characters_max // 3) if spans and len(text) > characters_max else 0
     last = min(len(text), max(first + characters_max, spans[0][1] if spans else 0))
-    pieces = [Piece("…")] if first else []
+    pieces = [ExcerptPart("…")] if first else []
     place = first
     for start, end in spans:
         if end <= last:
-            pieces += [Piece(one_line(text[place:start])), Piece(one_line(text[start:end]), found=True)]
+            pieces += [ExcerptPart(one_line(text[place:start])), ExcerptPart(one_line(text[start:end]), found=True)]
             place = end
-    pieces += [Piece(one_line(text[place:last])), Piece("…" if last < len(text) else "")]
+    pieces += [ExcerptPart(one_line(text[place:last])), ExcerptPart("…" if last < len(text) else "")]
     return [piece for piece in pieces if piece.text]
 
 
@@ -86,9 +86,9 @@ def is_met(clause: Clause, found: dict[Phrase, list[tuple[int, int]]]) -> bool:
     return all(found[phrase] for phrase in clause.required) and not any(found[phrase] for phrase in clause.excluded)
 
 
-def place_tokens(text: str) -> list[Placed]:
+def place_tokens(text: str) -> list[PlacedToken]:
     """Return a text's tokens, the same as the rule's, each with its place."""
-    placed: list[Placed] = []
+    placed: list[PlacedToken] = []
     word: list[Letter] = []
     for index, character in enumerate(text):
         folded = FOLDING[ord(character)]
@@ -105,7 +105,7 @@ def place_tokens(text: str) -> list[Placed]:
     return placed + tokens_of_word(word)
 
 
-def tokens_of_word(word: list[Letter]) -> list[Placed]:
+def tokens_of_word(word: list[Letter]) -> list[PlacedToken]:
     """Return the tokens of what lies between two separators."""
     runs = groupby(compose(word), key=lambda piece: is_unspaced(piece.character))
     return [token for _, run in runs for token in tokens_of_run(list(run))]
@@ -127,15 +127,17 @@ def compose(word: list[Letter]) -> list[Letter]:
     return [Letter(character, word[0].start, word[-1].end) for character in whole]
 
 
-def tokens_of_run(run: list[Letter]) -> list[Placed]:
+def tokens_of_run(run: list[Letter]) -> list[PlacedToken]:
     """Return the tokens of one run: a word, or each pair of neighbours and the last character alone."""
     if not is_unspaced(run[0].character):
-        return [Placed("".join(piece.character for piece in run), run[0].start, run[0].end, run[-1].end)]
+        return [PlacedToken("".join(piece.character for piece in run), run[0].start, run[0].end, run[-1].end)]
     pairs = [run[place : place + 2] for place in range(len(run))]
-    return [Placed("".join(piece[0] for piece in pair), pair[0].start, pair[0].end, pair[-1].end) for pair in pairs]
+    return [
+        PlacedToken("".join(piece[0] for piece in pair), pair[0].start, pair[0].end, pair[-1].end) for pair in pairs
+    ]
 
 
-def spans_of(phrase: Phrase, placed: list[Placed]) -> list[tuple[int, int]]:
+def spans_of(phrase: Phrase, placed: list[PlacedToken]) -> list[tuple[int, int]]:
     """Return every place where a phrase stands."""
     *first, last = phrase.tokens
     spans = []
@@ -148,7 +150,7 @@ def spans_of(phrase: Phrase, placed: list[Placed]) -> list[tuple[int, int]]:
     return spans
 
 
-def end_of(found: Placed, sought: str) -> int:
+def end_of(found: PlacedToken, sought: str) -> int:
     """Return where a match ends: a word is shown whole, of a pair only what was looked for."""
     return found.middle if is_unspaced(sought) and len(sought) < len(found.token) else found.end
 

@@ -20,7 +20,7 @@ from hansard.domain.text import shorten
 from hansard.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from hansard.domain.notices import Notices
+    from hansard.domain.notices import Wording
     from hansard.domain.settings import Person
 
 ADMIN: Final = "person:admin"
@@ -146,10 +146,10 @@ def quote_id(message_id: str, chat: str) -> str:
     return f"elsewhere-{hashlib.sha256(names).hexdigest()[:32]}"
 
 
-def quoted(notices: Notices, chat: str, text: str, files: int = 0) -> str:
+def quoted(words: Wording, chat: str, text: str, files: int = 0) -> str:
     """Return what is shown, elsewhere and in these words, of what the same person said in a chat, or the terminal."""
     channel = chat.partition(":")[0]
-    where = notices.said_elsewhere.format(where=PLATFORMS.get(channel, channel)) if chat else notices.said_at_terminal
-    words = text if len(text) <= QUOTED_CHARACTERS_MAX else shorten(text, QUOTED_CHARACTERS_MAX)
-    lines = [*words.splitlines(), *([notices.said_files.format(count=files)] if files else [])]
+    where = words.said_elsewhere.format(where=PLATFORMS.get(channel, channel)) if chat else words.said_at_terminal
+    shown = text if len(text) <= QUOTED_CHARACTERS_MAX else shorten(text, QUOTED_CHARACTERS_MAX)
+    lines = [*shown.splitlines(), *([words.said_files.format(count=files)] if files else [])]
     return "\n".join([where, *(f"> {line}" for line in lines)])

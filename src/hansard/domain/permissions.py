@@ -26,7 +26,7 @@ TERMINAL: Final = "cli"
 """The channel of what is said at the terminal, or by a program."""
 
 
-class Verdict(StrEnum):
+class CallVerdict(StrEnum):
     """What becomes of a call."""
 
     ALLOW = "allow"
@@ -37,7 +37,7 @@ class Verdict(StrEnum):
     """It is not run."""
 
 
-STRICTNESS: Final = (Verdict.ALLOW, Verdict.ASK, Verdict.DENY)
+STRICTNESS: Final = (CallVerdict.ALLOW, CallVerdict.ASK, CallVerdict.DENY)
 
 Pattern = Annotated[str, Meta(min_length=1, max_length=300)]
 
@@ -45,7 +45,7 @@ Pattern = Annotated[str, Meta(min_length=1, max_length=300)]
 class ToolRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One row of the table. What is left out fits everything."""
 
-    do: Verdict
+    do: CallVerdict
     tool: Pattern = "*"
     person: Pattern = "*"
     """Without a colon, a name of `[people]`; with one an account, CHANNEL:IDENTITY. `@ann:x.org` is Matrix's."""
@@ -66,9 +66,9 @@ class ToolRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 DEFAULT_RULES: Final = (
-    ToolRule(do=Verdict.DENY, tool=f"{FOREIGN_PREFIX}*"),
-    ToolRule(do=Verdict.ASK, tool="memory"),
-    ToolRule(do=Verdict.ALLOW),
+    ToolRule(do=CallVerdict.DENY, tool=f"{FOREIGN_PREFIX}*"),
+    ToolRule(do=CallVerdict.ASK, tool="memory"),
+    ToolRule(do=CallVerdict.ALLOW),
 )
 """What holds where no rule of the settings fits. What is remembered is told to the model in every later session, so
 nothing that somebody else put into its mouth may get there unseen.
@@ -93,7 +93,7 @@ class Asker(NamedTuple):
 class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why a call is allowed, asked about or denied as far as one asker goes."""
 
-    verdict: Verdict
+    verdict: CallVerdict
     rule: str
     """The rule that decided, in words."""
     person: str = ""
@@ -110,7 +110,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Decision(NamedTuple):
     """What becomes of a call, with a reason for each asker."""
 
-    verdict: Verdict
+    verdict: CallVerdict
     reasons: tuple[Reason, ...]
 
     @property
@@ -119,7 +119,7 @@ class Decision(NamedTuple):
         return next((each.source for each in self.reasons if each.source), "")
 
 
-NOBODY: Final = Reason(verdict=Verdict.DENY, rule="nobody is recorded as having asked for this turn")
+NOBODY: Final = Reason(verdict=CallVerdict.DENY, rule="nobody is recorded as having asked for this turn")
 
 
 def fits(rule: ToolRule, tool: str, asker: Asker) -> bool:
@@ -177,13 +177,13 @@ def judge_asker(
     table = (*rules, *DEFAULT_RULES)
     number, rule = next((number, rule) for number, rule in enumerate(table, 1) if fits(rule, tool, asker))
     words = f"rule {number} of [[tools.rules]] ({rule})" if number <= len(rules) else f"the default ({rule})"
-    permission = granted.get((asker.person, asker.chat), "") if rule.do is Verdict.ASK else ""
-    verdict = Verdict.ALLOW if permission else rule.do
+    permission = granted.get((asker.person, asker.chat), "") if rule.do is CallVerdict.ASK else ""
+    verdict = CallVerdict.ALLOW if permission else rule.do
     words = f"permission {permission}, where {words} asks" if permission else words
     guards = must_ask(rule, tool, asker) or (bool(permission) and tool in GUARDED)
-    asks = verdict is Verdict.ALLOW and bool(source) and guards
+    asks = verdict is CallVerdict.ALLOW and bool(source) and guards
     return Reason(
-        verdict=Verdict.ASK if asks else verdict,
+        verdict=CallVerdict.ASK if asks else verdict,
         rule=words,
         person=asker.person or asker.names[0],
         chat=asker.chat,
@@ -216,7 +216,7 @@ def may_be_offered(rules: Iterable[ToolRule], tool: str, asker: Asker) -> bool:
     for rule in (*rules, *DEFAULT_RULES):
         if not fits_place(rule, tool, asker):
             continue
-        if rule.do is not Verdict.DENY:
+        if rule.do is not CallVerdict.DENY:
             return True
         if rule.person == "*":
             return False

@@ -16,7 +16,7 @@ JPEG_SEGMENTS_MAX = 1000
 """Before its size comes a picture has a dozen; more is nonsense."""
 
 
-class Look(NamedTuple):
+class PictureFacts(NamedTuple):
     """What a picture is. 0 pixels: not known."""
 
     media_type: str
@@ -24,17 +24,17 @@ class Look(NamedTuple):
     height: int = 0
 
 
-def look_at(data: bytes) -> Look | None:
+def look_at(data: bytes) -> PictureFacts | None:
     """Return what a picture is by its own bytes; None when they are of no kind that is known here."""
     try:
         if data.startswith(PNG):
-            return Look("image/png", *struct.unpack_from(">II", data, 16))
+            return PictureFacts("image/png", *struct.unpack_from(">II", data, 16))
         if data.startswith(GIFS):
-            return Look("image/gif", *struct.unpack_from("<HH", data, 6))
+            return PictureFacts("image/gif", *struct.unpack_from("<HH", data, 6))
         if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-            return Look("image/webp", *webp_size(data))
+            return PictureFacts("image/webp", *webp_size(data))
         if data.startswith(JPEG):
-            return Look("image/jpeg", *jpeg_size(data))
+            return PictureFacts("image/jpeg", *jpeg_size(data))
     except (struct.error, IndexError):
         # It is cut before its size; whoever decodes it will say so.
         return None

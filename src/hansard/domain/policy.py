@@ -7,12 +7,12 @@ from typing import Final, NamedTuple
 
 from hansard.domain.access import Grant
 from hansard.domain.budgets import Budget, budget_of
-from hansard.domain.chats import PERSON_PREFIX, Key, is_terminal_author, parse_owner
+from hansard.domain.chats import PERSON_PREFIX, SessionKey, is_terminal_author, parse_owner
 from hansard.domain.listed import People
-from hansard.domain.permissions import TERMINAL, Asker, Decision, Reason, ToolRule, Verdict, decide
+from hansard.domain.permissions import TERMINAL, Asker, CallVerdict, Decision, Reason, ToolRule, decide
 from hansard.domain.ranks import AT_THE_TERMINAL, Right, Standpoint, is_shared, right
 from hansard.domain.settings import Settings
-from hansard.domain.settings_agent import AutoResume, Choice
+from hansard.domain.settings_agent import AgentChoice, AutoResume
 
 BARRED: Final = "somebody who asked for this may talk no longer"
 GUESTS_DENIED: Final = "guests of a room may not change what is remembered there"
@@ -45,8 +45,8 @@ class Policy(NamedTuple):
     ask_seconds: float = 300.0
     names: dict[tuple[str, str], str] = {}  # noqa: RUF012 - nobody changes it
     """From a channel, and what somebody is called there, to their name."""
-    people: dict[str, Choice] = {}  # noqa: RUF012
-    rooms: dict[str, Choice] = {}  # noqa: RUF012
+    people: dict[str, AgentChoice] = {}  # noqa: RUF012
+    rooms: dict[str, AgentChoice] = {}  # noqa: RUF012
     """By the owner of a room's sessions."""
     budget: Budget = Budget()
     titles: bool | None = False
@@ -83,32 +83,32 @@ class Policy(NamedTuple):
         decision = decide(self.rules, call.tool, askers, call.source, granted)
         guests = self.denied_guests(call) if call.changes_memory else ()
         denied = (*guests, *denied_barred(call.people))
-        return Decision(Verdict.DENY, (*decision.reasons, *denied)) if denied else decision
+        return Decision(CallVerdict.DENY, (*decision.reasons, *denied)) if denied else decision
 
     def denied_guests(self, call: JudgedCall) -> tuple[Reason, ...]:
         """Return a denial for each asker who may not change what a room remembers. No rule or yes lifts that."""
         if not is_shared(call.owner):
             return ()
         return tuple(
-            Reason(verdict=Verdict.DENY, rule=GUESTS_DENIED, person=person, chat=chat)
+            Reason(verdict=CallVerdict.DENY, rule=GUESTS_DENIED, person=person, chat=chat)
             for person, chat, grant in call.people
             if right(self.standpoint(call.owner, person, chat, grant), "memory CHANGE") is not Right.ALLOWED
         )
 
-    def choice(self, owner: str) -> Choice:
+    def choice(self, owner: str) -> AgentChoice:
         """Return what the agent is for the owner of a session."""
         room = parse_owner(owner)
         if room is not None:
-            return self.rooms.get(room.room_owner, Choice())
+            return self.rooms.get(room.room_owner, AgentChoice())
         channel, _, identity = owner.removeprefix(PERSON_PREFIX).partition(":")
         name = self.names.get((channel, identity), identity) if identity else channel
-        return self.people.get(name, Choice())
+        return self.people.get(name, AgentChoice())
 
 
 def denied_barred(people: Iterable[KnownAsker]) -> tuple[Reason, ...]:
     """Return a denial for each asker who was barred: nothing is run for them, although others asked as well."""
     return tuple(
-        Reason(verdict=Verdict.DENY, rule=BARRED, person=person, chat=chat)
+        Reason(verdict=CallVerdict.DENY, rule=BARRED, person=person, chat=chat)
         for person, chat, grant in people
         if chat and grant is Grant.REVOKED
     )
@@ -123,7 +123,7 @@ def room_of(owner: str) -> str:
 def policy_of(settings: Settings) -> Policy:
     """Return what the settings say."""
     names = {identity: name for name, person in settings.people.items() for identity in person.places()}
-    rooms = {Key(*identity).room_owner: room for room in settings.rooms.values() for identity in room.places()}
+    rooms = {SessionKey(*identity).room_owner: room for room in settings.rooms.values() for identity in room.places()}
     return Policy(
         rules=settings.tools.rules,
         ask_seconds=settings.tools.ask_seconds,

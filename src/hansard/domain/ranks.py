@@ -65,7 +65,7 @@ class Standpoint(NamedTuple):
 AT_THE_TERMINAL: Final = Standpoint(Rank.ADMIN, Where.TERMINAL)
 
 
-class Row(NamedTuple):
+class RankRow(NamedTuple):
     """One command's cells. A thread is as its room; strangers and the barred have nothing."""
 
     guest_direct: Right
@@ -80,34 +80,34 @@ class Row(NamedTuple):
 _A, _O, _D = Right.ALLOWED, Right.OWN, Right.DENIED
 
 ROWS: Final = {
-    "help": Row(_A, _A, _A, _A, _A),
-    "status": Row(_A, _A, _A, _A, _A),
-    "usage": Row(_A, _A, _A, _A, _A),
-    "sessions": Row(_O, _O, _O, _O, _O),
-    "search": Row(_O, _O, _O, _O, _O),
-    "resume": Row(_A, _O, _A, _A, _A),
-    "new": Row(_A, _O, _A, _A, _A),
-    "fork": Row(_A, _O, _A, _A, _A),
-    "title": Row(_A, _A, _A, _A, _A),
-    "title TEXT": Row(_A, _O, _A, _A, _A),
-    "undo": Row(_A, _O, _A, _A, _A),
-    "retry": Row(_A, _O, _A, _A, _A),
-    "stop": Row(_A, _O, _A, _A, _A),
-    "queue": Row(_A, _A, _A, _A, _A),
-    "steer": Row(_A, _O, _A, _A, _A),
-    "busy": Row(_A, _A, _A, _A, _A),
-    "busy MODE": Row(_A, _O, _A, _A, _A),
-    "compact": Row(_A, _O, _A, _A, _A),
-    "model": Row(_A, _A, _A, _A, _A),
-    "model NAME": Row(_D, _D, _A, _A, _A),
-    "why": Row(_A, _O, _A, _A, _A),
-    "yes": Row(_O, _O, _O, _O, _O),
-    "no": Row(_O, _O, _O, _O, _O),
-    "file": Row(_D, _D, _D, _D, _A),
-    "memory": Row(_A, _A, _A, _A, _A),
-    "memory CHANGE": Row(_A, _O, _A, _A, _A),
-    "link": Row(_A, _D, _A, _D, _A),
-    "unlink": Row(_A, _D, _A, _D, _A),
+    "help": RankRow(_A, _A, _A, _A, _A),
+    "status": RankRow(_A, _A, _A, _A, _A),
+    "usage": RankRow(_A, _A, _A, _A, _A),
+    "sessions": RankRow(_O, _O, _O, _O, _O),
+    "search": RankRow(_O, _O, _O, _O, _O),
+    "resume": RankRow(_A, _O, _A, _A, _A),
+    "new": RankRow(_A, _O, _A, _A, _A),
+    "fork": RankRow(_A, _O, _A, _A, _A),
+    "title": RankRow(_A, _A, _A, _A, _A),
+    "title TEXT": RankRow(_A, _O, _A, _A, _A),
+    "undo": RankRow(_A, _O, _A, _A, _A),
+    "retry": RankRow(_A, _O, _A, _A, _A),
+    "stop": RankRow(_A, _O, _A, _A, _A),
+    "queue": RankRow(_A, _A, _A, _A, _A),
+    "steer": RankRow(_A, _O, _A, _A, _A),
+    "busy": RankRow(_A, _A, _A, _A, _A),
+    "busy MODE": RankRow(_A, _O, _A, _A, _A),
+    "compact": RankRow(_A, _O, _A, _A, _A),
+    "model": RankRow(_A, _A, _A, _A, _A),
+    "model NAME": RankRow(_D, _D, _A, _A, _A),
+    "why": RankRow(_A, _O, _A, _A, _A),
+    "yes": RankRow(_O, _O, _O, _O, _O),
+    "no": RankRow(_O, _O, _O, _O, _O),
+    "file": RankRow(_D, _D, _D, _D, _A),
+    "memory": RankRow(_A, _A, _A, _A, _A),
+    "memory CHANGE": RankRow(_A, _O, _A, _A, _A),
+    "link": RankRow(_A, _D, _A, _D, _A),
+    "unlink": RankRow(_A, _D, _A, _D, _A),
 }
 """Every command of chats and the terminal, without its stroke."""
 

@@ -77,7 +77,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens_max: int | None = None
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+class ModelRules(msgspec.Struct, frozen=True, kw_only=True):
     """What a model takes, as far as a request depends on it. By default: words, of any length."""
 
     family: str = ""

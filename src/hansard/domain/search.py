@@ -1,4 +1,4 @@
-"""The matching rule of search: how texts and queries become tokens, and when they match; in words in docs/search.md.
+"""The matching rule of search: how texts and queries become tokens, and when they match (docs/use/search.md).
 
 Text is folded character by character (compatibility forms, case and diacritics go) and put together again where marks
 stayed: syllables of Hangul and voiced kana are one character however they were written. Words are runs of letters,
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from hansard.domain.messages import Part
 
-RULE = f"3, Unicode {unicodedata.unidata_version}"
-"""Which rule made a token: its number here, which grows with each change, and the tables that Python has."""
+RULE = f"4, Unicode {unicodedata.unidata_version}"
+"""Which rule made an index: its number here, which grows with each change, and the tables that Python has."""
 
 QUERY_CHARACTERS_MAX = 1000
 """Longer queries are pastes; what lies beyond is not looked for."""

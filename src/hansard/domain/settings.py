@@ -17,8 +17,8 @@ from msgspec import Meta
 from hansard.domain.limits import KIB, MIB
 from hansard.domain.settings_agent import (
     MODEL_FORMS,
+    AgentChoice,
     AutoResume,
-    Choice,
     HourLimits,
     ModelName,
     ModelsAllowed,
@@ -29,7 +29,7 @@ from hansard.domain.settings_agent import (
     Tools,
 )
 from hansard.domain.settings_channels import DAY_SECONDS, PERSON_NAME, OtherPlaces, Telegram, places_of
-from hansard.domain.settings_compaction import Compaction
+from hansard.domain.settings_compaction import CompactionSettings
 from hansard.domain.settings_matrix import MATRIX_PERSON, Matrix
 from hansard.domain.settings_other import OTHER_ALLOWED, OtherChannel, OtherName
 from hansard.domain.settings_voice import Transcription
@@ -173,7 +173,7 @@ class Providers(msgspec.Struct, frozen=True, kw_only=True):
     anthropic: Provider = Provider()
 
 
-class Terminal(msgspec.Struct, frozen=True, kw_only=True):
+class TerminalSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the terminal looks."""
 
     reasoning: Annotated[bool, Meta(description="Whether the model's reasoning is shown.")] = False
@@ -183,7 +183,7 @@ class Terminal(msgspec.Struct, frozen=True, kw_only=True):
     ] = Colour.AUTO
 
 
-class Person(Choice, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Person(AgentChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One person, wherever they talk."""
 
     matrix: Annotated[
@@ -213,7 +213,7 @@ class Channels(msgspec.Struct, frozen=True, kw_only=True):
         dict[OtherName, OtherChannel],
         Meta(
             max_length=20,
-            description="Channels of installed packages, each by its name; docs/channels.md tells about them.",
+            description="Channels of installed packages, each by its name; docs/build/channels.md tells about them.",
             extra={"allowed": OTHER_ALLOWED},
         ),
     ] = {}
@@ -290,7 +290,7 @@ class Pairing(msgspec.Struct, frozen=True, kw_only=True):
     ] = 3
 
 
-class Gateway(msgspec.Struct, frozen=True, kw_only=True):
+class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     """The process that runs the channels."""
 
     drain_seconds: Annotated[
@@ -361,9 +361,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = ""
     limits: TurnLimits = TurnLimits()
-    compaction: Compaction = Compaction()
+    compaction: CompactionSettings = CompactionSettings()
     providers: Providers = Providers()
-    terminal: Terminal = Terminal()
+    terminal: TerminalSettings = TerminalSettings()
     people: Annotated[
         dict[Annotated[str, Meta(pattern=rf"\A{PERSON_NAME}\Z")], Person],
         Meta(
@@ -381,7 +381,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     channels: Channels = Channels()
     resets: Resets = Resets()
     pairing: Pairing = Pairing()
-    gateway: Gateway = Gateway()
+    gateway: GatewaySettings = GatewaySettings()
     rooms: RoomTable = {}
     tools: Tools = Tools()
     mcp: ServerTable = {}

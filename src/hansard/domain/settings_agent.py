@@ -135,7 +135,7 @@ class HourLimits(DayLimits, frozen=True, kw_only=True):
     ] = 100
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
+class AgentChoice(msgspec.Struct, frozen=True, kw_only=True):
     """What the agent is for one person, or in one room."""
 
     model: ModelName | None = None
@@ -143,7 +143,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """Added to the instructions of the sessions that begin from now on."""
 
 
-class Room(Choice, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RoomSettings(AgentChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One room."""
 
     matrix: Annotated[
@@ -227,7 +227,7 @@ class AutoResume(StrEnum):
 
 
 RoomTable = Annotated[
-    dict[Annotated[str, Meta(pattern=rf"\A{PERSON_NAME}\Z")], Room],
+    dict[Annotated[str, Meta(pattern=rf"\A{PERSON_NAME}\Z")], RoomSettings],
     Meta(
         max_length=1000,
         description="What the agent is in a room: `matrix` is a list of ids of rooms, `model` and `persona` are what "

@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Meta
 
 from hansard.domain.limits import MIB
-from hansard.domain.notices import NoticesName
 
 DAY_SECONDS: Final = 86_400
 PERSON_NAME: Final = r"[a-z0-9][a-z0-9_-]{0,63}"
@@ -28,7 +27,7 @@ def places_of(
     return tuple((channel, identity) for channel, identities in known.items() for identity in identities)
 
 
-class Rooms(StrEnum):
+class RoomSharing(StrEnum):
     """Whose conversation a room is."""
 
     SHARED = "shared"
@@ -83,9 +82,9 @@ class Telegram(msgspec.Struct, frozen=True, kw_only=True):
         bool, Meta(description="Whether what allowed people say in groups to each other is recorded, too.")
     ] = False
     rooms: Annotated[
-        Rooms,
+        RoomSharing,
         Meta(description="`shared`: one session for all in a group. `per_person`: one for each person in it."),
-    ] = Rooms.SHARED
+    ] = RoomSharing.SHARED
     answer: Annotated[
         Answers,
         Meta(
@@ -106,4 +105,3 @@ class Telegram(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(ge=0, le=256 * MIB, description="The largest file that is kept. Of larger ones the name is recorded."),
     ] = 20 * MIB
-    notices: NoticesName | None = None

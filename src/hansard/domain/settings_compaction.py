@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 
-class Compaction(msgspec.Struct, frozen=True, kw_only=True):
+class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """When and how what was said is summed up. The record keeps every word."""
 
     automatic: Annotated[

@@ -8,8 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from hansard.domain.limits import MIB
-from hansard.domain.notices import NoticesName
-from hansard.domain.settings_channels import DAY_SECONDS, PERSON_NAME, Answers, Rooms
+from hansard.domain.settings_channels import DAY_SECONDS, PERSON_NAME, Answers, RoomSharing
 
 MATRIX_PERSON: Final = r"@[^\s:]{1,200}:[^\s]{1,200}"
 
@@ -67,9 +66,9 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
         bool, Meta(description="Whether what allowed people say in rooms to each other is recorded, too.")
     ] = False
     rooms: Annotated[
-        Rooms,
+        RoomSharing,
         Meta(description="`shared`: one session for all in a room. `per_person`: one for each person in it."),
-    ] = Rooms.SHARED
+    ] = RoomSharing.SHARED
     answer: Annotated[
         Answers,
         Meta(
@@ -90,4 +89,3 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(ge=0, le=256 * MIB, description="The largest file that is kept. Of larger ones the name is recorded."),
     ] = 20 * MIB
-    notices: NoticesName | None = None

@@ -15,12 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from hansard.domain.askers import needed_of
 from hansard.domain.chats import asker_owner, parse_owner
-from hansard.domain.entries import Entry
-from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked, ToolDecided
 from hansard.domain.messages import File, Message, Part, Role, Text
-from hansard.domain.permissions import Decision, Verdict
+from hansard.domain.permissions import CallVerdict, Decision
 from hansard.domain.policy import BARRED, GUESTS_DENIED, JudgedCall, KnownAsker, denied_barred
 from hansard.domain.questions import CHOOSING, CHOOSING_ELSEWHERE, Answered, Scope, hash_call, new_question_code
 from hansard.domain.showing import (
@@ -32,13 +29,17 @@ from hansard.domain.showing import (
 )
 from hansard.domain.tools import ToolScene
 from hansard.domain.trust import sources_of, untrusted_text
+from hansard.record.askers import needed_of
+from hansard.record.entries import Entry
+from hansard.record.questions import QuestionAnswered, QuestionAsked
+from hansard.record.turns.entries import ToolDecided
 
 if TYPE_CHECKING:
-    from hansard.domain.conversation import Conversation
     from hansard.domain.messages import ToolCall
     from hansard.domain.policy import Policy
     from hansard.record.api import Record
-    from hansard.record.turn import Turn
+    from hansard.record.conversation import Conversation
+    from hansard.record.turns.holding import Turn
 
 FILE_NAME = "arguments.txt"
 
@@ -96,7 +97,7 @@ class Permits:
 
     async def decide(self, call: ToolCall) -> Decision:
         """Decide what becomes of a call, and record that with its reasons."""
-        granted = await self._record.books.permissions.granted(call.name, self._turn.session_id, self._needed)
+        granted = await self._record.permissions.granted(call.name, self._turn.session_id, self._needed)
         source, people = await self._untrusted(), await self._known()
         judged = JudgedCall(call.name, self._owner, people, source, changes_memory(call))
         decision = self._policy.judge_call(judged, granted)
@@ -130,13 +131,13 @@ class Permits:
         async with self._order:
             decision = await self.decide(call)
             before, over = self._asked, asyncio.Event()
-            if decision.verdict is Verdict.ASK:
+            if decision.verdict is CallVerdict.ASK:
                 self._asked = over
-        if decision.verdict is Verdict.ALLOW:
+        if decision.verdict is CallVerdict.ALLOW:
             return ""
         if not self._needed:
             return f"It is not recorded who asked for this, so no tool is run. {call.name} was not run."
-        if decision.verdict is Verdict.DENY:
+        if decision.verdict is CallVerdict.DENY:
             why = next((each.rule for each in decision.reasons if each.rule in {BARRED, GUESTS_DENIED}), BY_SETTINGS)
             return DENIED.format(tool=call.name, why=why)
         try:
@@ -152,7 +153,7 @@ class Permits:
 
     async def _ask_each(self, call: ToolCall, decision: Decision) -> str:
         """Ask each person about a call who has to allow it; return why it is not run, empty when all of them do."""
-        waiting = {(each.person, each.chat) for each in decision.reasons if each.verdict is Verdict.ASK}
+        waiting = {(each.person, each.chat) for each in decision.reasons if each.verdict is CallVerdict.ASK}
         people: dict[tuple[str, ...], list[tuple[str, str]]] = {}
         for place in self._needed:
             if place in waiting:

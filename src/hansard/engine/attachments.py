@@ -10,16 +10,16 @@ import asyncio
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
-from hansard.domain.conversation import last_exchange
-from hansard.domain.entries import Entry
-from hansard.domain.entries_intake import FileFetched
 from hansard.domain.messages import File, Message, Role
 from hansard.engine.delimiting import named
+from hansard.record.conversation import last_exchange
+from hansard.record.entries import Entry
+from hansard.record.messages.entries import FileFetched
 
 if TYPE_CHECKING:
-    from hansard.domain.conversation import Conversation
     from hansard.engine.turns import Agent
-    from hansard.record.turn import Turn
+    from hansard.record.conversation import Conversation
+    from hansard.record.turns.holding import Turn
 
 Key = tuple[str, str]
 """A message, and the name of a file of it."""

@@ -19,8 +19,8 @@ from hansard.domain.messages import File, Message, Role, ToolCall, ToolOutcome, 
 from hansard.domain.text import clean_text
 from hansard.domain.tools import ToolOutput
 from hansard.engine import prompts
-from hansard.engine.tasks import run_all
 from hansard.ports.tool import PlacedTool
+from hansard.tasks import run_all
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hansard.engine.asking import Permits
     from hansard.ports.tool import Tool
     from hansard.record.api import Record
-    from hansard.record.turn import Turn
+    from hansard.record.turns.holding import Turn
 
 PARALLEL_MAX = 8
 """Calls of one step that run at a time."""

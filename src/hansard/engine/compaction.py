@@ -15,26 +15,29 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from hansard.domain.conversation import exchange_starts
-from hansard.domain.entries import Entry, SessionCompacted, SessionEnded, TurnQueued, TurnStopping
 from hansard.domain.messages import Message, Role
 from hansard.domain.requests import Delta, Failed, Finished, FinishReason, Usage
 from hansard.domain.text import clean_text
 from hansard.domain.turns import By, How
 from hansard.engine.summaries import anchors_of, blocks_of, fault_of, summary_request
-from hansard.engine.tasks import cancel_all
 from hansard.engine.turns import limit_reached, models_of
 from hansard.engine.views import estimate_tokens, message_tokens
 from hansard.errors import HansardError
+from hansard.record.compaction import SessionCompacted
+from hansard.record.conversation import exchange_starts
+from hansard.record.entries import Entry
+from hansard.record.sessions import SessionEnd
+from hansard.record.turns.entries import TurnQueued, TurnStopping
+from hansard.tasks import cancel_all
 
 if TYPE_CHECKING:
-    from hansard.domain.conversation import Conversation, Placed
     from hansard.domain.requests import Request
-    from hansard.domain.settings_compaction import Compaction
+    from hansard.domain.settings_compaction import CompactionSettings
     from hansard.engine.turns import Agent
     from hansard.ports.model import Model
     from hansard.record.api import Record
-    from hansard.record.turn import Turn
+    from hansard.record.conversation import Conversation, Placed
+    from hansard.record.turns.holding import Turn
 
 PURPOSE = "compaction"
 
@@ -117,12 +120,12 @@ def context_tokens(conversation: Conversation) -> int:
     return told + sum(message_tokens(each.message) for each in (*since, *conversation.waiting))
 
 
-def window_of(settings: Compaction, model: Model) -> int:
+def window_of(settings: CompactionSettings, model: Model) -> int:
     """Return how many tokens a model reads at once; 0 when nobody knows."""
     return settings.window_tokens or model.rules.window_tokens
 
 
-def is_due(conversation: Conversation, settings: Compaction, window_tokens: int, percent: int) -> bool:
+def is_due(conversation: Conversation, settings: CompactionSettings, window_tokens: int, percent: int) -> bool:
     """Return whether it is time, and not too soon after it failed."""
     if not settings.automatic or not window_tokens:
         return False
@@ -134,7 +137,7 @@ def is_due(conversation: Conversation, settings: Compaction, window_tokens: int,
     return context_tokens(conversation) * 100 >= window_tokens * percent
 
 
-def plan(conversation: Conversation, settings: Compaction, window_tokens: int, *, asked: bool) -> Plan | None:
+def plan(conversation: Conversation, settings: CompactionSettings, window_tokens: int, *, asked: bool) -> Plan | None:
     """Return what to sum up: everything before the end that is kept. None when there is too little."""
     placed, covered = conversation.placed, conversation.covered
     total = context_tokens(conversation)
@@ -282,7 +285,7 @@ class Lengths(NamedTuple):
     block_max: int
 
 
-def limits_of(settings: Compaction, window_tokens: int, planned: Plan) -> Lengths:
+def limits_of(settings: CompactionSettings, window_tokens: int, planned: Plan) -> Lengths:
     """Return how long a summary may be, and how much is read for it at once: it must fit when nothing else does."""
     if not window_tokens:
         return Lengths(settings.summary_tokens_max, planned.tokens_before)
@@ -290,21 +293,21 @@ def limits_of(settings: Compaction, window_tokens: int, planned: Plan) -> Length
     return Lengths(summary_max, (window_tokens - 3 * summary_max) * 3 // 4)
 
 
-async def ask_for_summary(turn: Turn, model: Model, planned: Plan, focus: str, lengths: Lengths) -> Heard:
+async def ask_for_summary(turn: Turn, model: Model, planned: Plan, focus: str, lengths: Lengths) -> SummaryAnswer:
     """Ask for a summary, block by block, each taking in the one before. One that is none has a fault."""
     anchors = anchors_of(planned.placed)
-    heard = Heard(planned.before)
+    heard = SummaryAnswer(planned.before)
     for block in blocks_of(planned.placed, lengths.block_max):
         taken_in = estimate_tokens(block) + estimate_tokens(heard.text)
         heard = await listen(turn, model, summary_request(heard.text, block, focus, anchors, lengths.summary_max))
         fault = heard.fault or fault_of(heard.text, heard.reason, [], taken_in, lengths.summary_max)
         if fault:
-            return Heard(fault=fault)
+            return SummaryAnswer(fault=fault)
     fault = fault_of(heard.text, heard.reason, anchors, planned.source_tokens, lengths.summary_max)
     return heard._replace(fault=fault)
 
 
-class Heard(NamedTuple):
+class SummaryAnswer(NamedTuple):
     """What a model said when it was asked once; or why it said nothing."""
 
     text: str = ""
@@ -312,7 +315,7 @@ class Heard(NamedTuple):
     fault: str = ""
 
 
-async def listen(turn: Turn, model: Model, request: Request) -> Heard:
+async def listen(turn: Turn, model: Model, request: Request) -> SummaryAnswer:
     """Ask once and take the whole answer. It is shown to nobody, so it is recorded only if it counts."""
     pieces: list[str] = []
     size = 0
@@ -322,14 +325,14 @@ async def listen(turn: Turn, model: Model, request: Request) -> Heard:
                 pieces.append(event.text)
                 size += len(event.text)
                 if size > SUMMARY_CHARACTERS_MAX:
-                    return Heard(fault="the model did not stop")
+                    return SummaryAnswer(fault="the model did not stop")
             elif isinstance(event, Finished | Failed):
                 if event.usage != Usage():
-                    turn.use(model.name, event.usage)
+                    turn.add_usage(model.name, event.usage)
                 if isinstance(event, Failed):
-                    return Heard(fault=event.failure.text.rstrip("."))
-                return Heard("".join(pieces), event.reason)
-    return Heard(fault="the answer was cut off")
+                    return SummaryAnswer(fault=event.failure.text.rstrip("."))
+                return SummaryAnswer("".join(pieces), event.reason)
+    return SummaryAnswer(fault="the answer was cut off")
 
 
 async def interrupted(record: Record, turn: Turn, *, must: bool) -> str:
@@ -342,6 +345,6 @@ async def interrupted(record: Record, turn: Turn, *, must: bool) -> str:
                 return item.body.reason
             if isinstance(item.body, TurnQueued) and not must:
                 return "a new message came"
-            if isinstance(item.body, SessionEnded):
+            if isinstance(item.body, SessionEnd):
                 return "the session has ended"
     return ""

@@ -29,7 +29,7 @@ from hansard.domain.messages import (
     ToolOutcome,
     ToolResult,
 )
-from hansard.domain.requests import AssistantSaid, Image, Request, Rules, Said, ToolsSaid, UserSaid, family_of
+from hansard.domain.requests import AssistantSaid, Image, ModelRules, Request, Said, ToolsSaid, UserSaid, family_of
 from hansard.engine import prompts
 from hansard.engine.calls import result_id
 from hansard.engine.delimiting import data_of, harmless, named, quote, said_by
@@ -38,8 +38,8 @@ from hansard.engine.views import as_text, fit, merged, noted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hansard.domain.conversation import Conversation, End, Placed
-    from hansard.domain.entries import SessionFrozen
+    from hansard.record.conversation import Conversation, End, Placed
+    from hansard.record.sessions import SessionFrozen
 
 CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """What every provider accepts as the id of a call."""
@@ -61,7 +61,7 @@ def build_request(
     conversation: Conversation,
     frozen: SessionFrozen,
     output_tokens_max: int | None,
-    rules: Rules = Rules(),  # noqa: B008
+    rules: ModelRules = ModelRules(),  # noqa: B008
     *,
     uses_tools: bool = True,
     marks: Mapping[str, int] = NO_MARKS,
@@ -77,23 +77,23 @@ def build_request(
     return fit(request, rules)
 
 
-class Opening(NamedTuple):
+class ContextOpening(NamedTuple):
     """What is known from a session's beginning on: a note to begin with, and whether one person alone talks in it."""
 
     note: str = ""
     is_private: bool = False
 
 
-def opening_of(conversation: Conversation) -> Opening:
+def opening_of(conversation: Conversation) -> ContextOpening:
     """Return how a conversation begins, or how it goes on after what was summed up."""
     reason = conversation.began.reason if conversation.began is not None else ""
     notes = [prompts.session_began(reason)] if reason else []
     if (compaction := conversation.compaction) is not None:
         notes.append(prompts.summed_up(compaction.covered, harmless(compaction.body.summary)))
-    return Opening("\n\n".join(notes), conversation.owner.startswith("person:"))
+    return ContextOpening("\n\n".join(notes), conversation.owner.startswith("person:"))
 
 
-class Manner(NamedTuple):
+class RequestStyle(NamedTuple):
     """How messages are said to one model. Each number is the seq up to which something holds."""
 
     family: str = ""
@@ -108,10 +108,12 @@ class Manner(NamedTuple):
     """Calls are told in words where there are no tools: some providers refuse them then."""
 
 
-def manner_of(conversation: Conversation, rules: Rules, marks: Mapping[str, int], *, has_tools: bool) -> Manner:
+def manner_of(
+    conversation: Conversation, rules: ModelRules, marks: Mapping[str, int], *, has_tools: bool
+) -> RequestStyle:
     """Return how a conversation is said to a model: by its rules, and by what a provider refused before."""
     unsigned, plain, hidden = (max(watermark(conversation, name), marks.get(name, 0)) for name in WATERMARKS)
-    return Manner(rules.family if has_tools else "", unsigned, plain, hidden, has_tools)
+    return RequestStyle(rules.family if has_tools else "", unsigned, plain, hidden, has_tools)
 
 
 def watermark(conversation: Conversation, name: str) -> int:
@@ -120,7 +122,7 @@ def watermark(conversation: Conversation, name: str) -> int:
     return int(value) if value.isascii() and value.isdecimal() and len(value) <= SEQ_DIGITS_MAX else 0
 
 
-def shown(conversation: Conversation, manner: Manner) -> list[Placed]:
+def shown(conversation: Conversation, manner: RequestStyle) -> list[Placed]:
     """Return what is said in full: what no summary stands for, and nobody refuses to read."""
     placed = conversation.placed[conversation.covered :]
     return [each for each in placed if each.seq > manner.hidden_seq] if manner.hidden_seq else placed
@@ -129,14 +131,14 @@ def shown(conversation: Conversation, manner: Manner) -> list[Placed]:
 def render(
     placed: list[Placed],
     ends: dict[str, End],
-    opening: Opening = Opening(),  # noqa: B008
-    manner: Manner = Manner(),  # noqa: B008
+    opening: ContextOpening = ContextOpening(),  # noqa: B008
+    manner: RequestStyle = RequestStyle(),  # noqa: B008
 ) -> list[Said]:
     """Return the messages that a model is given; they end with something to reply to."""
     rendering = Rendering(ends, opening, manner)
     for message, turn_id, seq in placed:
         if message.status != Status.OPEN:
-            rendering.take(message, turn_id, seq)
+            rendering.add_message(message, turn_id, seq)
     return rendering.finish()
 
 
@@ -151,7 +153,7 @@ class OpenCall(NamedTuple):
 class Rendering:
     """Messages on their way to a model."""
 
-    def __init__(self, ends: dict[str, End], opening: Opening, manner: Manner) -> None:
+    def __init__(self, ends: dict[str, End], opening: ContextOpening, manner: RequestStyle) -> None:
         """Begin with none."""
         self.said: list[Said] = []
         self._ends = ends
@@ -167,7 +169,7 @@ class Rendering:
         self._used_ids: set[str] = set()
         self._cut = False
 
-    def take(self, message: Message, turn_id: str, seq: int) -> None:
+    def add_message(self, message: Message, turn_id: str, seq: int) -> None:
         """Add a message."""
         if self._plain is None and seq > self._manner.plain_seq and message.role != Role.TOOL:
             self._close_calls()

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hansard.domain.entries_agent import QuestionAnswered, QuestionAsked
 from hansard.domain.messages import Message, Role, ToolCall, ToolOutcome, ToolResult
 from hansard.domain.settings_agent import AutoResume
 from hansard.domain.turns import RESUMED_SUFFIX
 from hansard.engine import prompts
 from hansard.engine.asking import Permits
 from hansard.engine.calls import Calls, result_id
+from hansard.record.questions import QuestionAnswered, QuestionAsked
 
 if TYPE_CHECKING:
-    from hansard.domain.conversation import Conversation
     from hansard.domain.turns import TurnInfo
     from hansard.engine.turns import Agent
-    from hansard.record.turn import Turn
+    from hansard.record.conversation import Conversation
+    from hansard.record.turns.holding import Turn
 
 GOES_ON = "Hansard was stopped in the middle of this answer, and goes on with it now."
 ASKS = "Hansard was stopped in the middle of this answer. Shall it go on?"
@@ -36,10 +36,10 @@ async def queue_lost(agent: Agent) -> list[TurnInfo]:
     if agent.policy.auto_resume is AutoResume.OFF:
         return []
     queued = []
-    for session_id, lost_id in await agent.record.books.recovery.lost():
+    for session_id, lost_id in await agent.record.recovery.lost():
         conversation = await agent.record.conversation(session_id)
         chats = sorted({each.chat for each in conversation.by.get(lost_id, ()) if each.chat})
-        turn = await agent.record.books.recovery.queue(session_id, lost_id, chats)
+        turn = await agent.record.recovery.queue(session_id, lost_id, chats)
         if turn is not None:
             queued.append(turn)
     return queued
@@ -88,11 +88,11 @@ async def settle_calls(
         await turn.append(Message.make(Role.TOOL, [result], id=result_id(calling.id, index)))
         done.add(index)
     waiting = Calls(calling.id, calls, done)
-    turn.settle(calling.id, waiting.unfinished())
+    turn.settle_calls(calling.id, waiting.unfinished())
     try:
         await waiting.run(turn, agent.record, agent.tools, agent.limits, permits)
     finally:
-        turn.settle(calling.id, waiting.unfinished())
+        turn.settle_calls(calling.id, waiting.unfinished())
 
 
 async def never_begun(agent: Agent, turn: Turn) -> set[str]:

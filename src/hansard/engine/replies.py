@@ -8,12 +8,12 @@ On crash: recovery seals what was recorded as interrupted.
 from __future__ import annotations
 
 import asyncio
-import random
 from contextlib import AsyncExitStack, aclosing
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from hansard.domain.backoff import backoff_seconds
 from hansard.domain.messages import Message, ToolCall, clean_part
 from hansard.domain.requests import Called, Delta, Failure, FailureKind, Finished, FinishReason, Usage
 from hansard.engine.calls import Calls
@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from hansard.domain.settings import TurnLimits
     from hansard.engine.requests import Requests
     from hansard.ports.model import Model
-    from hansard.record.turn import Reply, Turn
+    from hansard.record.turns.holding import Reply, Turn
 
-RETRY_SECONDS = 0.5
-"""The first pause; each further one is twice as long."""
+RETRY_SECONDS = 0.625
+"""The longest that the first pause is; each further one is twice as long."""
+
+RETRY_SPREAD = 0.4
+"""The part of a pause that may be left out by lot."""
 
 TELL_SECONDS = 3.0
 """A pause longer than this is told to the person."""
@@ -75,7 +78,7 @@ async def ask_one(turn: Turn, model: Model, requests: Requests, limits: TurnLimi
         answer = await stream_answer(turn, model, await requests.build(model))
         failure = answer.failure
         if failure is None or answer.usage != Usage():
-            turn.use(model.name, answer.usage)
+            turn.add_usage(model.name, answer.usage)
         if failure is None or answer.message_id:
             await requests.accepted(model)
         elif await requests.remedied(model, failure):
@@ -92,11 +95,10 @@ async def ask_one(turn: Turn, model: Model, requests: Requests, limits: TurnLimi
 
 
 def pause_seconds(attempt: int, failure: Failure, limits: TurnLimits) -> float:
-    """Return how long to wait: what the provider asks for, or twice as long each time, with some jitter."""
+    """Return how long to wait: what the provider asks for, or twice as long each time, spread by lot."""
     if failure.retry_after_seconds is not None:
         return min(failure.retry_after_seconds, limits.retry_seconds_max)
-    jitter = random.uniform(0.75, 1.25)  # noqa: S311 - spreads retries, keeps no secret
-    return float(min(RETRY_SECONDS * 2 ** (attempt - 1) * jitter, limits.retry_seconds_max))
+    return backoff_seconds(attempt, RETRY_SECONDS, limits.retry_seconds_max, spread=RETRY_SPREAD)
 
 
 async def stream_answer(turn: Turn, model: Model, request: Request) -> Answer:
@@ -104,7 +106,7 @@ async def stream_answer(turn: Turn, model: Model, request: Request) -> Answer:
     writer = AnswerWriter(turn)
     try:
         async with aclosing(model.stream(request)) as events, AsyncExitStack() as stack:
-            await writer.take(events, stack)
+            await writer.record_events(events, stack)
     except AnswerCutError:
         pass
     return writer.answer
@@ -126,7 +128,7 @@ class AnswerWriter:
         self._reply: Reply | None = None
         self.answer = Answer()
 
-    async def take(self, events: AsyncIterator[ModelEvent], stack: AsyncExitStack) -> None:
+    async def record_events(self, events: AsyncIterator[ModelEvent], stack: AsyncExitStack) -> None:
         """Record every event; leave by AnswerCutError when the stream failed."""
         async for event in events:
             if isinstance(event, Delta):
@@ -138,7 +140,9 @@ class AnswerWriter:
                 call = self._own_call(event.call)
                 (await self._open(stack)).add(call)
                 self._change(calls=(*self.answer.calls, call))
-                self._turn.settle(self.answer.message_id, Calls(self.answer.message_id, self.answer.calls).unfinished())
+                self._turn.settle_calls(
+                    self.answer.message_id, Calls(self.answer.message_id, self.answer.calls).unfinished()
+                )
             elif isinstance(event, Finished):
                 self._change(reason=event.reason, usage=event.usage)
                 self._arrange(event.parts)

@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hansard.domain.conversation import exchange_starts
 from hansard.domain.limits import NAME_CHARACTERS_MAX
 from hansard.domain.messages import Message
-from hansard.domain.pictures import Look, look_at
-from hansard.domain.requests import FailureKind, Rules, UserSaid
+from hansard.domain.pictures import PictureFacts, look_at
+from hansard.domain.requests import FailureKind, ModelRules, UserSaid
 from hansard.engine import prompts
 from hansard.engine.context import HIDDEN, PLAIN, UNSIGNED, WATERMARKS, build_request, manner_of, shown, watermark
 from hansard.engine.views import message_tokens
 from hansard.errors import InvalidInput, NotFound
+from hansard.record.conversation import exchange_starts
 
 if TYPE_CHECKING:
-    from hansard.domain.conversation import Conversation
-    from hansard.domain.entries import SessionFrozen
     from hansard.domain.requests import Failure, Image, Request, Said
     from hansard.ports.model import Model
     from hansard.record.api import Record
-    from hansard.record.turn import Turn
+    from hansard.record.conversation import Conversation
+    from hansard.record.sessions import SessionFrozen
+    from hansard.record.turns.holding import Turn
 
 STATUS_HISTORY = frozenset({400, 413, 422})
 """What providers answer when they cannot read a request."""
@@ -173,14 +173,14 @@ class Requests:
         for name, seq in marks.items():
             await self._record.set_setting(self._turn.session_id, mark_of(name, model), str(seq))
 
-    async def _with_pictures(self, said: Said, rules: Rules) -> Said:
+    async def _with_pictures(self, said: Said, rules: ModelRules) -> Said:
         """Fill in what pictures show. What a picture is, its bytes know better than whoever named it."""
         if not isinstance(said, UserSaid) or not said.images:
             return said
         found, notes = [], []
         for image in said.images:
             data = await self._read(image)
-            look = look_at(data) or Look(image.media_type)
+            look = look_at(data) or PictureFacts(image.media_type)
             if not data:
                 notes.append(prompts.image_left_out(image.name, prompts.UNREADABLE_IMAGE))
             elif look.media_type not in rules.image_types:
@@ -223,7 +223,7 @@ def watermarks(conversation: Conversation, remedy: Remedy, before: dict[str, int
 
 def hidden_seq(conversation: Conversation, remedy: Remedy, before: dict[str, int]) -> int:
     """Return up to which seq nothing is said any more: the older half in tokens, or all but the last exchange."""
-    placed = shown(conversation, manner_of(conversation, Rules(), before, has_tools=True))
+    placed = shown(conversation, manner_of(conversation, ModelRules(), before, has_tools=True))
     starts = exchange_starts(placed)
     sizes = [message_tokens(each.message) for each in placed]
     kept = starts[-1] if starts else 0

@@ -2,24 +2,26 @@
 
 Reads: queued turns, and who asks for them. Writes: nothing; turns write.
 Invariants: what waits is in the record, so a restart, or another process, finds it; this is only who runs it now. A
-turn is claimed when it has a place: so many run at once in this process, and so many of one person.
-On crash: nothing to do.
+turn is claimed when it has a place: so many run at once in this process, and so many of one person. What is said in
+several parts is answered once: only the start of its turn waits for them, parts and turn are in the record.
+On crash: the next start finds the turns queued, and runs them at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.domain.entries import Entry, MessageAdded
 from hansard.domain.fairness import Bounds
 from hansard.engine.compaction import FULL_PERCENT, make_room
 from hansard.engine.slots import Slots
-from hansard.engine.tasks import cancel_all
 from hansard.engine.titles import first_exchange, give_title, is_asked
 from hansard.engine.turns import Agent, Ran, models_of, run_turn
 from hansard.errors import HansardError, LeaseHeld, LimitReached, NotFound, SessionEnded
+from hansard.record.entries import Entry
+from hansard.record.messages.entries import MessageAdded
+from hansard.tasks import cancel_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +31,9 @@ GATHER_SECONDS = 0.3
 
 GATHER_SECONDS_MAX = 2.0
 """Somebody who never pauses is answered all the same."""
+
+PARTS_SECONDS_MAX = 10.0
+"""Somebody whose parts never end is answered all the same."""
 
 LOOK_SECONDS = 1.0
 """How often to look whether the process that runs a turn elsewhere is still alive."""
@@ -49,6 +54,14 @@ FAILURES_MAX = 5
 """Failures in a row, beyond those of models and tools, after which a session is left alone until somebody speaks."""
 
 
+class GatheredParts(NamedTuple):
+    """A turn whose start waits for more of the same."""
+
+    turn_id: str
+    since: float
+    timer: asyncio.TimerHandle
+
+
 class Runner:
     """Runs turns of any number of sessions, one at a time in each."""
 
@@ -58,6 +71,8 @@ class Runner:
         self._report = report
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._wanted: dict[str, set[str]] = {}
+        self._gathered: dict[str, GatheredParts] = {}
+        """By session."""
         self._chores: dict[str, asyncio.Task[None]] = {}
         self._titling: dict[str, asyncio.Task[None]] = {}
         self._titled: dict[str, None] = {}
@@ -73,10 +88,10 @@ class Runner:
         """Tell of every turn that ends in this process: its session, and what became of it."""
         self._ended = ended
 
-    def use(self, agent: Agent) -> None:
+    def use_agent(self, agent: Agent) -> None:
         """Run the turns that begin from now on with this agent; those that run go on with theirs."""
         self._agent = agent
-        self._slots.use(bounds_of(agent))
+        self._slots.apply_bounds(bounds_of(agent))
 
     @property
     def running(self) -> int:
@@ -94,15 +109,41 @@ class Runner:
         await self._beside.outlived()
 
     def leave_waiting(self) -> None:
-        """Begin no turn that would have to wait for a place: it stays queued, for whoever serves next."""
+        """Begin no turn that would have to wait for a place: it stays queued, for whoever serves next.
+
+        Parts are not waited for any more.
+        """
+        for session_id in list(self._gathered):
+            self._start_gathered(session_id)
         self._slots.shut()
         self._beside.shut()
 
-    def wake(self, session_id: str, turn_id: str = "") -> None:
-        """A turn was queued here; without an id, whichever waits is run, whoever queued it.
+    def wake(self, session_id: str, turn_id: str = "", *, after_seconds: float = 0.0) -> None:
+        """Run a turn that was queued here; without an id, run whichever waits, whoever queued it.
 
-        What is summed up there waits: whoever speaks comes first.
+        With `after_seconds` the turn starts when nothing more of it has come for so long; without, it starts at once,
+        also if its parts had been waited for.
         """
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        if (before := self._gathered.pop(session_id, None)) is not None:
+            before.timer.cancel()
+            since = before.since
+            if before.turn_id != turn_id:
+                self._start(session_id, before.turn_id)
+        if not after_seconds or loop.time() - since > PARTS_SECONDS_MAX:
+            self._start(session_id, turn_id)
+            return
+        timer = loop.call_later(after_seconds, self._start_gathered, session_id)
+        self._gathered[session_id] = GatheredParts(turn_id, since, timer)
+
+    def _start_gathered(self, session_id: str) -> None:
+        gathered = self._gathered.pop(session_id)
+        gathered.timer.cancel()
+        self._start(session_id, gathered.turn_id)
+
+    def _start(self, session_id: str, turn_id: str) -> None:
+        """Serve a session. What is summed up there waits: whoever speaks comes first."""
         if (chore := self._chores.get(session_id)) is not None:
             chore.cancel()
         self._wanted.setdefault(session_id, set()).add(turn_id)
@@ -127,8 +168,11 @@ class Runner:
             await asyncio.wait(set(self._tasks.values()))
 
     async def close(self) -> None:
-        """Interrupt what runs and wait until it has ended, in the record."""
+        """Interrupt what runs and wait until it has ended, in the record. What waits for its parts stays queued."""
         self._closed = True
+        for gathered in self._gathered.values():
+            gathered.timer.cancel()
+        self._gathered.clear()
         await cancel_all(*self._tasks.values(), *self._chores.values(), *self._titling.values())
 
     async def _serve(self, session_id: str) -> None:
@@ -170,7 +214,7 @@ class Runner:
 
     async def _askers(self, session_id: str) -> tuple[str, ...]:
         """Return who asks for the next turn of a session, each person by one name."""
-        return await self._agent.record.books.ledger.askers(session_id)
+        return await self._agent.record.budgets.askers(session_id)
 
     async def _make_room(self, session_id: str, percent: int, *, after: bool = False) -> None:
         """Sum up where it is due; what goes wrong is reported, and the conversation goes on without."""

@@ -12,7 +12,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from hansard.domain.fairness import Bounds, Line, People, Ticket
+from hansard.domain.fairness import Bounds, FairQueue, People, Ticket
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,7 +24,7 @@ class Slots:
     def __init__(self, bounds: Bounds) -> None:
         """All places are free."""
         self._bounds = bounds
-        self._line = Line()
+        self._line = FairQueue()
         self._bells: dict[Ticket, asyncio.Event] = {}
         """Of those who wait: rung when they are called, when others ask for the same, when waiting is over."""
         self._over: dict[Ticket, asyncio.Event] = {}
@@ -41,7 +41,7 @@ class Slots:
         """How many wait."""
         return self._line.waiting
 
-    def use(self, bounds: Bounds) -> None:
+    def apply_bounds(self, bounds: Bounds) -> None:
         """Have so many places from now on. Who holds one keeps it."""
         self._bounds = bounds
         self._call()

@@ -18,8 +18,8 @@ from hansard.engine.views import BYTES_PER_TOKEN, cut_middle, estimate_tokens
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hansard.domain.conversation import Placed
     from hansard.domain.messages import Message
+    from hansard.record.conversation import Placed
 
 INSTRUCTIONS = """\
 You sum up a conversation between people and an assistant, so that the assistant can go on with it without having read

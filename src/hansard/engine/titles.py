@@ -18,9 +18,9 @@ from hansard.domain.requests import Delta, Request, Usage, UserSaid
 from hansard.engine.delimiting import data_of
 
 if TYPE_CHECKING:
-    from hansard.domain.conversation import Conversation
     from hansard.engine.turns import Agent
     from hansard.ports.model import Model
+    from hansard.record.conversation import Conversation
 
 TITLE_PROMPT = """\
 You give a conversation its title: at most six words, in the language of the conversation, without quotes or a full
@@ -73,7 +73,7 @@ async def give_title(agent: Agent, model: Model, session_id: str, turn_id: str) 
     exchange = first_exchange(conversation)
     if not exchange or (await agent.record.session(session_id)).title is not None:
         return False
-    if await agent.record.books.ledger.reached(session_id, turn_id, agent.policy.budget):
+    if await agent.record.budgets.reached(session_id, turn_id, agent.policy.budget):
         return False
     request = Request(system=TITLE_PROMPT, messages=(UserSaid(exchange),), output_tokens_max=OUTPUT_TOKENS_MAX)
     text, usage = "", Usage()
@@ -90,4 +90,4 @@ async def give_title(agent: Agent, model: Model, session_id: str, turn_id: str) 
     title = clean_title(text)
     if not title and usage == Usage():
         return False
-    return await agent.record.books.titles.suggest(session_id, title, turn_id, model.name, usage)
+    return await agent.record.titles.suggest(session_id, title, turn_id, model.name, usage)

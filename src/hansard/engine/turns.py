@@ -13,36 +13,38 @@ import hashlib
 from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.domain.askers import is_unattributed
-from hansard.domain.entries import Entry, SessionFrozen, TurnStopping
 from hansard.domain.messages import Message
 from hansard.domain.permissions import may_be_offered
 from hansard.domain.policy import Policy
 from hansard.domain.requests import Failure, FinishReason
 from hansard.domain.settings_agent import is_model_allowed
-from hansard.domain.settings_compaction import Compaction
+from hansard.domain.settings_compaction import CompactionSettings
 from hansard.engine.asking import Permits
 from hansard.engine.attachments import Key, await_files
 from hansard.engine.calls import Calls
 from hansard.engine.delimiting import harmless_spec
-from hansard.engine.instructions import system_prompt
+from hansard.engine.prompts import system_prompt
 from hansard.engine.recovery import is_resumption, take_up
 from hansard.engine.replies import Answer, ask
 from hansard.engine.requests import Requests
-from hansard.engine.tasks import cancel_all
 from hansard.engine.voices import write_down
 from hansard.errors import HansardError, ModelMissing, OutcomeUnknown, RecordRefused, RecordUnavailable, StaleLease
+from hansard.record.askers import is_unattributed
+from hansard.record.entries import Entry
+from hansard.record.sessions import SessionFrozen
+from hansard.record.turns.entries import TurnStopping
+from hansard.tasks import cancel_all
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from hansard.domain.conversation import Conversation
     from hansard.domain.settings import TurnLimits
     from hansard.ports.model import Model
     from hansard.ports.tool import Tool
     from hansard.ports.transcriber import Transcriber
     from hansard.record.api import Record
-    from hansard.record.turn import Turn
+    from hansard.record.conversation import Conversation
+    from hansard.record.turns.holding import Turn
 
 
 DEFAULT_MODEL = "default"
@@ -72,7 +74,7 @@ class Agent(NamedTuple):
     """Finds the model of a name, where a session has one of its own."""
     is_named: Callable[[], bool] | None = None
     """Whether the configured model was named for this run: then it comes before a session's own."""
-    compaction: Compaction = Compaction()
+    compaction: CompactionSettings = CompactionSettings()
     policy: Policy = Policy()
     transcriber: Transcriber | None = None
     """Writes voice notes down."""
@@ -116,7 +118,7 @@ async def converse(agent: Agent, turn: Turn) -> None:
         answer = await ask(turn, models, requests, limits)
         tokens += answer.usage.input_tokens + answer.usage.output_tokens
         calls = Calls(answer.message_id, answer.calls)
-        turn.settle(answer.message_id, calls.unfinished())
+        turn.settle_calls(answer.message_id, calls.unfinished())
         if answer.failure is not None and answer.message_id and continued < limits.continuations_max:
             continued += 1
             turn.go_on(answer.message_id)
@@ -143,7 +145,7 @@ async def run_calls(agent: Agent, turn: Turn, message_id: str, calls: Calls) -> 
     try:
         await calls.run(turn, agent.record, agent.tools, agent.limits, permits)
     finally:
-        turn.settle(message_id, calls.unfinished())
+        turn.settle_calls(message_id, calls.unfinished())
 
 
 async def limit_reached(agent: Agent, turn: Turn, step: int, tokens: int) -> str:
@@ -154,7 +156,7 @@ async def limit_reached(agent: Agent, turn: Turn, step: int, tokens: int) -> str
         return f"{tokens} tokens"
     if not agent.policy.budget.is_set:
         return ""
-    reached = await agent.record.books.ledger.reached(turn.session_id, turn.id, agent.policy.budget)
+    reached = await agent.record.budgets.reached(turn.session_id, turn.id, agent.policy.budget)
     return f"{reached} today" if reached else ""
 
 
@@ -165,7 +167,7 @@ async def frozen_of(agent: Agent, turn: Turn, conversation: Conversation) -> Ses
         return conversation.frozen
     if troubles:
         await turn.append(Message.notice("\n".join(troubles)))
-    notes = await agent.record.books.memory.list(conversation.owner)
+    notes = await agent.record.memory.list(conversation.owner)
     system = system_prompt(agent.instructions, agent.policy.choice(conversation.owner).persona, notes)
     places = {each.place for each in conversation.by.get(turn.id, ())} or {("", "")}
     askers = [agent.policy.asker(conversation.owner, person, chat) for person, chat in sorted(places)]

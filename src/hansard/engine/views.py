@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hansard.domain.messages import Message
-    from hansard.domain.requests import Image, Request, Rules, Said
+    from hansard.domain.requests import Image, ModelRules, Request, Said
 
 BYTES_PER_TOKEN = 4
 """What a token is of most texts; it is only used where no provider has counted."""
@@ -79,7 +79,7 @@ def images_of(said: Said) -> tuple[Image, ...]:
     return said.images if isinstance(said, UserSaid) else ()
 
 
-def fit(request: Request, rules: Rules) -> Request:
+def fit(request: Request, rules: ModelRules) -> Request:
     """Return the request as a model takes it: its pictures, then its size."""
     messages = fit_images(request.messages, rules)
     limits = []
@@ -97,7 +97,7 @@ def fit(request: Request, rules: Rules) -> Request:
     return msgspec.structs.replace(request, messages=tuple(messages))
 
 
-def fit_images(messages: Sequence[Said], rules: Rules) -> list[Said]:
+def fit_images(messages: Sequence[Said], rules: ModelRules) -> list[Said]:
     """Leave out pictures that a model does not take, and the oldest where there are too many or too much of them."""
     takes = [image for said in messages for image in images_of(said) if not why_unseen(image, rules)]
     step = max(1, rules.images_max // 2)
@@ -125,7 +125,7 @@ def fit_images(messages: Sequence[Said], rules: Rules) -> list[Said]:
     return fitted
 
 
-def why_unseen(image: Image, rules: Rules) -> str:
+def why_unseen(image: Image, rules: ModelRules) -> str:
     """Return why a model cannot be shown a picture; empty when it can."""
     if not rules.images_max or image.media_type not in rules.image_types:
         return prompts.UNKNOWN_IMAGE

@@ -11,33 +11,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.domain.conversation import last_exchange
-from hansard.domain.entries_agent import FileTranscribed
 from hansard.domain.messages import File, Message, Role
 from hansard.engine.delimiting import named
 from hansard.errors import HansardError
-from hansard.ports.transcriber import Heard, Voice
+from hansard.ports.transcriber import TranscribedText, Voice
+from hansard.record.conversation import last_exchange
+from hansard.record.messages.entries import FileTranscribed
 
 if TYPE_CHECKING:
-    from hansard.domain.conversation import Conversation
     from hansard.engine.turns import Agent
-    from hansard.record.turn import Turn
+    from hansard.record.conversation import Conversation
+    from hansard.record.turns.holding import Turn
 
 VOICE_TYPE = "audio/"
 
 
-class Note(NamedTuple):
+class VoiceNote(NamedTuple):
     """A voice note, and the message that it came in."""
 
     message_id: str
     file: File
 
 
-def unheard(conversation: Conversation) -> list[Note]:
+def unheard(conversation: Conversation) -> list[VoiceNote]:
     """Return the voice notes of the last exchange that nobody has tried to write down."""
     said = [placed.message for placed in last_exchange(conversation)]
     return [
-        Note(message.id, part)
+        VoiceNote(message.id, part)
         for message in said
         if message.role == Role.USER and not message.is_observed and not message.is_retracted
         for part in message.parts
@@ -69,24 +69,24 @@ async def write_down(agent: Agent, turn: Turn) -> None:
         await turn.append(Message.notice(f"The voice note {name} {told}"))
 
 
-async def hear(agent: Agent, turn: Turn, file: File) -> Heard:
+async def hear(agent: Agent, turn: Turn, file: File) -> TranscribedText:
     """Return what one note says, or why nobody knows."""
     transcriber, record = agent.transcriber, agent.record
     assert transcriber is not None
     if file.size_bytes > transcriber.bytes_max:
-        return Heard(failure=f"it has {file.size_bytes} bytes, and {transcriber.bytes_max} are the limit")
+        return TranscribedText(failure=f"it has {file.size_bytes} bytes, and {transcriber.bytes_max} are the limit")
     if agent.policy.budget.is_set:
-        reached = await record.books.ledger.reached(turn.session_id, turn.id, agent.policy.budget)
+        reached = await record.budgets.reached(turn.session_id, turn.id, agent.policy.budget)
         if reached:
-            return Heard(failure=f"today's limit is reached ({reached})")
+            return TranscribedText(failure=f"today's limit is reached ({reached})")
     try:
         data = await record.read_blob(file.blob)
     except HansardError as error:
-        return Heard(failure=f"it cannot be read ({error})")
+        return TranscribedText(failure=f"it cannot be read ({error})")
     heard = await transcriber.hear(Voice(data=data, name=file.name, media_type=file.media_type))
     if heard.text or heard.failure:
         return heard
-    return Heard(failure="there are no words in it", usage=heard.usage)
+    return TranscribedText(failure="there are no words in it", usage=heard.usage)
 
 
 def quoted(text: str) -> str:

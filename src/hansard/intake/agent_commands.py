@@ -1,62 +1,103 @@
-"""Commands about what the agent may do and knows: /yes, /no, /memory, and what is left of the day."""
+"""Commands about the agent: which model it asks, what it may do and knows, and what is left of the day."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from hansard.domain.budgets import left_text
 from hansard.domain.chats import person_owner
 from hansard.domain.questions import NOTHING_WAITS, read_command
+from hansard.domain.settings_agent import MODEL_FORMS, MODEL_PATTERN, is_model_allowed
 from hansard.intake import handlers
-from hansard.intake.handlers import Outcome
+from hansard.intake.handlers import CommandReply
 
 if TYPE_CHECKING:
     from hansard.domain.questions import Given
-    from hansard.intake.handlers import Scene
+    from hansard.intake.handlers import CommandScene
 
 MEMORY_HELP = "/memory lists; /memory add TEXT, /memory edit ID TEXT, /memory forget ID."
 
+FOCUS_CHARACTERS_MAX = 500
 
-async def yes(scene: Scene, argument: str) -> Outcome:
+DEFAULT = "default"
+"""Stands for the configured model."""
+
+LOCAL = "scripted:"
+"""Models that read files of this machine: they are chosen here, not from a chat."""
+
+
+async def yes(scene: CommandScene, argument: str) -> CommandReply:
     """Let the call be run that waits for it: once, or as the argument says."""
-    return Outcome(await answer(scene, read_command(argument, yes=True)), scene.session_id)
+    return CommandReply(await answer(scene, read_command(argument, yes=True)), scene.session_id)
 
 
-async def no(scene: Scene, argument: str) -> Outcome:
+async def no(scene: CommandScene, argument: str) -> CommandReply:
     """Let the call not be run that waits for it; the model is given the reason."""
-    return Outcome(await answer(scene, read_command(argument, yes=False)), scene.session_id)
+    return CommandReply(await answer(scene, read_command(argument, yes=False)), scene.session_id)
 
 
-async def memory(scene: Scene, argument: str) -> Outcome:
+async def memory(scene: CommandScene, argument: str) -> CommandReply:
     """Show or change what is remembered for the owner of this session."""
-    return Outcome(await remember(scene, argument), scene.session_id)
+    return CommandReply(await remember(scene, argument), scene.session_id)
 
 
-async def usage(scene: Scene, argument: str) -> Outcome:
+async def usage(scene: CommandScene, argument: str) -> CommandReply:
     """Show what this session took, and what is left of the day."""
     outcome = await handlers.usage(scene, argument)
     return outcome._replace(text="\n".join([outcome.text, *await day_lines(scene)]))
 
 
-async def file(scene: Scene, argument: str) -> Outcome:
+async def file(scene: CommandScene, argument: str) -> CommandReply:
     """At the terminal the program itself hands a file in; in a chat nobody reads files of this machine."""
     del argument
-    return Outcome("Send the file in this chat itself; /file is for the terminal.", scene.session_id)
+    return CommandReply("Send the file in this chat itself; /file is for the terminal.", scene.session_id)
 
 
-async def answer(scene: Scene, given: Given) -> str:
+async def compact(scene: CommandScene, argument: str) -> CommandReply:
+    """Have what was said summed up for the model. It is done after what runs, and told when it is done."""
+    focus = " ".join(argument.split())[:FOCUS_CHARACTERS_MAX]
+    given = (("focus", focus), ("chat", scene.chat), ("person", scene.asker))
+    wish = {name: value for name, value in given if value}
+    await scene.record.set_setting(scene.session_id, "compact", msgspec.json.encode(wish).decode())
+    return CommandReply("Summing up what was said. The record keeps every word.", scene.session_id, wake="")
+
+
+async def model(scene: CommandScene, argument: str) -> CommandReply:
+    """Show or change the model that this session asks."""
+    conversation = await scene.record.conversation(scene.session_id)
+    chosen = conversation.settings.get("model", DEFAULT)
+    if not is_model_allowed(chosen, scene.models_allowed):
+        chosen = DEFAULT
+    if not argument:
+        own = scene.model or "none yet" if chosen == DEFAULT or scene.is_model_named else chosen
+        return CommandReply(f"Model: {own}. /model NAME changes it in this session.", scene.session_id)
+    known = argument == DEFAULT or re.search(MODEL_PATTERN, argument) is not None
+    if not known or (scene.chat and argument.startswith(LOCAL)):
+        forms = [form for form in MODEL_FORMS if not (scene.chat and form.startswith(LOCAL))]
+        return CommandReply(f"A model is {DEFAULT} or one of {', '.join(forms)}.", scene.session_id)
+    if argument != DEFAULT and not is_model_allowed(argument, scene.models_allowed):
+        allowed = ", ".join((DEFAULT, *scene.models_allowed))
+        return CommandReply(f"The model {argument} may not be chosen here. Allowed: {allowed}.", scene.session_id)
+    await scene.record.set_setting(scene.session_id, "model", argument)
+    return CommandReply(f"From the next answer on: {argument}.", scene.session_id, chose_model=True)
+
+
+async def answer(scene: CommandScene, given: Given) -> str:
     """Answer the question that waits in this session, at the terminal. In chats the record takes answers as they come.
 
     A command that comes here from a chat is too old to answer anything.
     """
     if scene.chat:
         return NOTHING_WAITS
-    return await scene.record.books.questions.answer(scene.session_id, given, author=scene.asker, by=scene.owner)
+    return await scene.record.questions.answer(scene.session_id, given, author=scene.asker, by=scene.owner)
 
 
-async def remember(scene: Scene, argument: str) -> str:
+async def remember(scene: CommandScene, argument: str) -> str:
     """List, add, change or forget notes of the owner of this session."""
-    book = scene.record.books.memory
+    book = scene.record.memory
     owner = (await scene.record.session(scene.session_id)).owner
     by = scene.author or scene.owner
     action, _, rest = argument.partition(" ")
@@ -76,13 +117,13 @@ async def remember(scene: Scene, argument: str) -> str:
     return "\n".join([*(f"{note.id}  {note.text}" for note in notes)] or ["Nothing is remembered."])
 
 
-async def day_lines(scene: Scene) -> list[str]:
+async def day_lines(scene: CommandScene) -> list[str]:
     """Return what is left of the day, for the person who asks and for everybody; nothing where nothing is limited."""
     budget = scene.budget
     if not budget.is_set:
         return []
     channel = scene.chat.partition(":")[0]
     person = person_owner(channel, scene.author) if scene.chat and scene.author else scene.owner
-    day = await scene.record.books.ledger.day(person, budget)
+    day = await scene.record.budgets.day(person, budget)
     left = [("left today", budget.person, day.person), ("left today for all", budget.together, day.together)]
     return [f"{name}: {text}" for name, allowance, spent in left if (text := left_text(allowance, spent))]

@@ -12,8 +12,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+from hansard.domain.backoff import backoff_seconds
 from hansard.domain.ids import HOME_JOURNAL, log_path
 from hansard.errors import MUST_END, HansardError, LogUnwritable, OutcomeUnknown, RecordUnavailable
+from hansard.tasks import cancel_all
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -62,9 +64,9 @@ class Beside(Generic[Job]):
                 self._due.clear()
                 await self._start_due()
         finally:
-            await self._cancel()
+            await cancel_all(*self._running.values())
 
-    async def settle(self) -> None:
+    async def finish_jobs(self) -> None:
         """Do all that is open, and return: for whoever has no loop."""
         try:
             self._due.set()
@@ -74,7 +76,7 @@ class Beside(Generic[Job]):
                 if self._running:
                     await asyncio.wait(self._running.values(), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await self._cancel()
+            await cancel_all(*self._running.values())
 
     async def _start_due(self) -> None:
         if self._fatal is not None:
@@ -104,18 +106,12 @@ class Beside(Generic[Job]):
         except Exception as error:  # noqa: BLE001  # boundary: channel call
             self._report(name, error)
             self._failures[name] = self._failures.get(name, 0) + 1
-            await asyncio.sleep(min(HEAL_SECONDS_MAX, HEAL_SECONDS * 2.0 ** min(self._failures[name] - 1, 16)))
+            await asyncio.sleep(backoff_seconds(self._failures[name], HEAL_SECONDS, HEAL_SECONDS_MAX))
         else:
             self._failures.pop(name, None)
         finally:
             del self._running[name]
             self._due.set()
-
-    async def _cancel(self) -> None:
-        tasks = list(self._running.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def persist(call: Callable[[], Awaitable[Result]], report: Report) -> Result:

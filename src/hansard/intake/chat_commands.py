@@ -10,30 +10,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.domain.arrivals import Conclusion
-from hansard.domain.arrivals import Outcome as Taken
+from hansard.domain.arrivals import ArrivalOutcome, Conclusion
 from hansard.domain.chats import person_owner, reply_id_of
-from hansard.domain.notices import language
 from hansard.domain.policy import policy_of
 from hansard.domain.quotas import quota_of
 from hansard.intake.commands import REPEATABLE, perform
-from hansard.intake.handlers import Outcome, Scene
+from hansard.intake.handlers import CommandReply, CommandScene
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hansard.domain.arrivals import Received
-    from hansard.domain.notices import Notices
     from hansard.domain.ranks import Standpoint
     from hansard.domain.settings import Settings
-    from hansard.intake.commands import Parsed
+    from hansard.intake.commands import CommandLine
     from hansard.record.api import Record
 
 LISTS_MAX = 1000
 """Chats of which it is remembered what was listed there last."""
 
 
-class Place(NamedTuple):
+class Origin(NamedTuple):
     """Where an event belongs: the chat, the conversation, who said it."""
 
     channel: str
@@ -54,37 +51,36 @@ class ChatCommands:
         self._source = source
         self._model = model
         self._listed: dict[tuple[str, str], tuple[str, ...]] = {}
-        self.use(settings, language("en"))
+        self.apply_settings(settings)
 
-    def use(self, settings: Settings, notices: Notices) -> None:
-        """Go by these settings, and speak in these words, from the next command on."""
+    def apply_settings(self, settings: Settings) -> None:
+        """Go by these settings from the next command on."""
         self._settings = settings
-        self._notices = notices
 
     async def run(
-        self, place: Place, received: Received, parsed: Parsed, cursor: str, standpoint: Standpoint
+        self, place: Origin, received: Received, parsed: CommandLine, cursor: str, standpoint: Standpoint
     ) -> tuple[str, str] | None:
         """Run a command that is recorded already; return the turn (session, id) that it asks for."""
-        is_again = received.outcome is Taken.KNOWN
+        is_again = received.outcome is ArrivalOutcome.KNOWN
         inbox = self._record.inbox
         if is_again and await inbox.is_concluded(place.channel, place.account, place.event_id):
-            outcome = Outcome("", received.session_id)
+            outcome = CommandReply("", received.session_id)
         elif is_again and parsed.name not in REPEATABLE:
-            outcome = Outcome(self._notices.interrupted, received.session_id)
+            outcome = CommandReply(self._record.words.interrupted, received.session_id)
         elif parsed.name == "fork" and not await self._may_begin_session(place):
-            outcome = Outcome(self._notices.over_sessions, received.session_id)
+            outcome = CommandReply(self._record.words.over_sessions, received.session_id)
         else:
             outcome = await perform(self._scene(place, received.session_id, standpoint), parsed)
         self._remember(place, outcome.listed)
         await inbox.conclude(conclusion_of(place, received, parsed, outcome, cursor))
         return (outcome.session_id, outcome.wake) if outcome.wake is not None else None
 
-    async def _may_begin_session(self, place: Place) -> bool:
+    async def _may_begin_session(self, place: Origin) -> bool:
         person = person_owner(place.channel, place.identity)
-        return await self._record.books.quotas.may_begin_session(person, quota_of(self._settings.limits))
+        return await self._record.quotas.may_begin_session(person, quota_of(self._settings.limits))
 
-    def _scene(self, place: Place, session_id: str, standpoint: Standpoint) -> Scene:
-        return Scene(
+    def _scene(self, place: Origin, session_id: str, standpoint: Standpoint) -> CommandScene:
+        return CommandScene(
             self._record,
             session_id,
             owner=place.owner,
@@ -96,12 +92,12 @@ class ChatCommands:
             author=place.identity,
             chat=place.chat,
             budget=policy_of(self._settings).budget,
-            notices=self._notices,
+            words=self._record.words,
             standpoint=standpoint,
             models_allowed=self._settings.models_allowed,
         )
 
-    def _remember(self, place: Place, listed: tuple[str, ...]) -> None:
+    def _remember(self, place: Origin, listed: tuple[str, ...]) -> None:
         """A list means something to those who saw it: others who are in the chat later have not."""
         if listed:
             self._listed.pop((place.key, place.owner), None)
@@ -110,7 +106,9 @@ class ChatCommands:
                 del self._listed[next(iter(self._listed))]
 
 
-def conclusion_of(place: Place, received: Received, parsed: Parsed, outcome: Outcome, cursor: str) -> Conclusion:
+def conclusion_of(
+    place: Origin, received: Received, parsed: CommandLine, outcome: CommandReply, cursor: str
+) -> Conclusion:
     """Return how a command ends in the record."""
     return Conclusion(
         key=place.key,

@@ -12,19 +12,19 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from hansard.domain.arrivals import Invitation
-from hansard.domain.entries_intake import InvitationAnswered
+from hansard.domain.backoff import backoff_seconds
 from hansard.errors import ChannelBusy, ChannelError
 from hansard.intake.beside import Beside
+from hansard.record.invitations import InvitationAnswered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hansard.domain.arrivals import Rules
-    from hansard.domain.entries_intake import InvitationReceived
+    from hansard.domain.arrivals import IntakeRules
     from hansard.domain.listed import People
-    from hansard.domain.notices import Notices
     from hansard.ports.channel import Channel, Event
     from hansard.record.api import Record
+    from hansard.record.invitations import InvitationReceived
 
 ANSWER_ATTEMPTS_MAX = 3
 ANSWER_PAUSE_SECONDS = 1.0
@@ -50,11 +50,11 @@ class Comings:
             report=report,
         )
 
-    def use(self, people: People, rules: Rules, notices: Notices) -> None:
+    def apply_settings(self, people: People, rules: IntakeRules) -> None:
         """Go by these settings from the next event on."""
-        self._people, self._rules, self._notices = people, rules, notices
+        self._people, self._rules = people, rules
 
-    async def take(self, event: Event, cursor: str, *, replaces: str = "") -> None:
+    async def take_invitation(self, event: Event, cursor: str, *, replaces: str = "") -> None:
         """Record that the agent is asked into a chat, or that a chat was replaced; it is answered beside this."""
         invitation = Invitation(
             channel=self._channel.name,
@@ -66,18 +66,18 @@ class Comings:
             replaces=replaces,
             cursor=cursor,
         )
-        if await self._record.books.invitations.receive(invitation, self._rules):
+        if await self._record.invitations.receive(invitation, self._rules):
             self.beside.wake()
 
     def company_text(self, event: Event) -> str:
         """Return what people are told when others come into a direct chat, or can come."""
         name = self._channel.account.removeprefix("@").partition(":")[0]
         if not event.text:
-            return self._notices.opened.format(name=name)
-        return self._notices.company.format(who=event.text, name=name)
+            return self._record.words.opened.format(name=name)
+        return self._record.words.company.format(who=event.text, name=name)
 
     async def _list_due(self) -> list[InvitationReceived]:
-        return await self._record.books.invitations.list_due(
+        return await self._record.invitations.list_due(
             self._channel.name, self._channel.account, source_max=SOURCE_TOGETHER_MAX, limit=ANSWERS_TOGETHER_MAX
         )
 
@@ -86,19 +86,19 @@ class Comings:
         failure = await self._try(received)
         chat, text = "", ""
         if received.replaces and failure:
-            chat, text = received.replaces, self._notices.not_followed.format(why=failure)
+            chat, text = received.replaces, self._record.words.not_followed.format(why=failure)
         elif received.replaces:
-            chat, text = received.chat, self._notices.replaced_here.format(room=received.replaces)
+            chat, text = received.chat, self._record.words.replaced_here.format(room=received.replaces)
         answered = InvitationAnswered(
             channel=received.channel, account=received.account, event_id=received.event_id, failure=failure
         )
-        await self._record.books.invitations.settle(answered, chat, text)
+        await self._record.invitations.settle_invitation(answered, chat, text)
 
     async def _try(self, received: InvitationReceived) -> str:
         """Ask the platform, several times; return why that failed, empty when it did not."""
         why = ""
         for attempt in range(1, ANSWER_ATTEMPTS_MAX + 1):
-            pause = ANSWER_PAUSE_SECONDS * attempt
+            pause = backoff_seconds(attempt, ANSWER_PAUSE_SECONDS, ANSWER_PAUSE_SECONDS_MAX)
             try:
                 async with asyncio.timeout(ANSWER_SECONDS_MAX):
                     await self._channel.answer(received.chat, accept=received.accept, reason=received.text)

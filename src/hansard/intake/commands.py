@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from hansard.domain.messages import Message
 from hansard.domain.ranks import Right, deed_of, is_denied, refusal, right
 from hansard.errors import Ambiguous, HansardError, NotFound, OutcomeUnknown, RecordUnavailable, SessionEnded
-from hansard.intake import agent_commands, explaining, handlers, linking, model_commands
-from hansard.intake.handlers import Outcome, Scene
+from hansard.intake import agent_commands, explaining, handlers, linking
+from hansard.intake.handlers import CommandReply, CommandScene
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hansard.domain.entries import Entry
+    from hansard.record.entries import Entry
 
 FIRST_WORD = re.compile(r"/([A-Za-z]+)(?:\s+(.*))?\Z", re.DOTALL)
 
@@ -31,8 +31,8 @@ class Command(NamedTuple):
     name: str
     arguments: str
     summary: str
-    run: Callable[[Scene, str], Awaitable[Outcome]]
-    deny: Callable[[Scene, str], Awaitable[Outcome]] | None = None
+    run: Callable[[CommandScene, str], Awaitable[CommandReply]]
+    deny: Callable[[CommandScene, str], Awaitable[CommandReply]] | None = None
     """What is done where the command is denied; None: the person is told so."""
 
 
@@ -51,8 +51,8 @@ COMMANDS: dict[str, Command] = {
         Command("queue", "[text]", "Say it after this answer; alone, shows what waits.", handlers.queue),
         Command("steer", "text", "Tell the running answer something at its next step.", handlers.steer),
         Command("busy", "[mode]", "A message may interrupt, queue or steer; alone, shows it.", handlers.busy),
-        Command("compact", "[focus]", "Sum up what was said, for the model; nothing is lost.", model_commands.compact),
-        Command("model", "[name]", "Ask another model from here on; alone, shows it.", model_commands.model),
+        Command("compact", "[focus]", "Sum up what was said, for the model; nothing is lost.", agent_commands.compact),
+        Command("model", "[name]", "Ask another model from here on; alone, shows it.", agent_commands.model),
         Command("status", "", "Show session, model and the state of the record.", handlers.status),
         Command("usage", "", "Show tokens and cost, and what is left today.", agent_commands.usage),
         Command("why", "[turn]", "Say why tools were run or not, in the last turn.", explaining.why),
@@ -69,17 +69,22 @@ COMMANDS: dict[str, Command] = {
 """Every command but /help, which lists them."""
 
 
-class Parsed(NamedTuple):
+class CommandLine(NamedTuple):
     """A line that is a command."""
 
     name: str
     argument: str
 
 
-def parse(text: str) -> Parsed | None:
+def parse(text: str) -> CommandLine | None:
     """Return the command that a text is, or None when it is meant for the model."""
     match = FIRST_WORD.fullmatch(text.strip())
-    return None if match is None else Parsed(match[1].lower(), (match[2] or "").strip())
+    return None if match is None else CommandLine(match[1].lower(), (match[2] or "").strip())
+
+
+def unescaped(text: str) -> str:
+    """Return a text as it is meant: two slashes at its beginning stand for one that begins no command."""
+    return text[1:] if text.startswith("//") else text
 
 
 def names() -> list[str]:
@@ -100,10 +105,10 @@ def help_text() -> str:
     return "\n".join(f"{name:<{width}}  {summary}" for name, summary in shown)
 
 
-async def show_help(scene: Scene, argument: str) -> Outcome:
+async def show_help(scene: CommandScene, argument: str) -> CommandReply:
     """Show every command."""
     del argument
-    return Outcome(help_text(), scene.session_id)
+    return CommandReply(help_text(), scene.session_id)
 
 
 HELP = Command("help", "", "Show this.", show_help)
@@ -149,7 +154,7 @@ REPEATABLE = frozenset(
 """Commands that may be run again when nobody knows whether they were: twice is the same as once."""
 
 
-async def run_command(scene: Scene, text: str, parsed: Parsed) -> Outcome:
+async def run_command(scene: CommandScene, text: str, parsed: CommandLine) -> CommandReply:
     """Run a command. The command and its reply are recorded, the reply where the conversation then is."""
     asked = Message.notice(text.strip())
     await append_open(scene, scene.session_id, asked_by(asked, scene.owner))
@@ -160,23 +165,23 @@ async def run_command(scene: Scene, text: str, parsed: Parsed) -> Outcome:
     return outcome._replace(seq=entry.seq)
 
 
-async def perform(scene: Scene, parsed: Parsed) -> Outcome:
+async def perform(scene: CommandScene, parsed: CommandLine) -> CommandReply:
     """Do what a command asks for, and return its reply; whoever calls records both."""
     command = HELP if parsed.name == HELP.name else COMMANDS.get(parsed.name)
     try:
         if command is None:
-            return Outcome(suggestion(parsed.name), scene.session_id)
+            return CommandReply(suggestion(parsed.name), scene.session_id)
         return await run_allowed(scene, command, parsed.argument)
     except Ambiguous as error:
-        return Outcome(await handlers.candidates(scene, error), scene.session_id)
+        return CommandReply(await handlers.candidates(scene, error), scene.session_id)
     except (RecordUnavailable, OutcomeUnknown):
         raise
     except HansardError as error:
         hint = "/sessions lists yours." if scene.chat and isinstance(error, NotFound) else error.hint
-        return Outcome(f"{error}. {hint}", scene.session_id)
+        return CommandReply(f"{error}. {hint}", scene.session_id)
 
 
-async def run_allowed(scene: Scene, command: Command, argument: str) -> Outcome:
+async def run_allowed(scene: CommandScene, command: Command, argument: str) -> CommandReply:
     """Run a command as far as the table of ranks allows it: the one place that asks."""
     deed = deed_of(command.name, argument)
     if not is_denied(scene.standpoint, scene.owner, deed):
@@ -184,7 +189,7 @@ async def run_allowed(scene: Scene, command: Command, argument: str) -> Outcome:
         return await command.run(scene._replace(is_own_only=is_own_only), argument)
     if command.deny is not None:
         return await command.deny(scene, argument)
-    return Outcome(refusal(deed, scene.standpoint), scene.session_id)
+    return CommandReply(refusal(deed, scene.standpoint), scene.session_id)
 
 
 def asked_by(asked: Message, owner: str) -> Message:
@@ -192,7 +197,7 @@ def asked_by(asked: Message, owner: str) -> Message:
     return Message.make(asked.role, asked.text, id=asked.id, author=owner)
 
 
-async def append_open(scene: Scene, session_id: str, message: Message) -> Entry:
+async def append_open(scene: CommandScene, session_id: str, message: Message) -> Entry:
     """Append a notice; a session that ended meanwhile takes it too, and is open again."""
     try:
         return await scene.record.append(session_id, message)

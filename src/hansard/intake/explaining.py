@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.domain.entries import TurnEnded, TurnStarted
-from hansard.domain.entries_agent import QuestionAnswered, ToolDecided, TurnAsked
 from hansard.domain.turns import joined
 from hansard.errors import NotFound
-from hansard.intake.handlers import Outcome
+from hansard.intake.handlers import CommandReply
+from hansard.record.questions import QuestionAnswered
+from hansard.record.turns.entries import ToolDecided, TurnAsked, TurnEnded, TurnStarted
 
 if TYPE_CHECKING:
     from hansard.domain.turns import By, TurnInfo
-    from hansard.intake.handlers import Scene
+    from hansard.intake.handlers import CommandScene
     from hansard.record.api import Record
 
 NOT_RECORDED = "not recorded: the turn began before Hansard recorded who asks"
@@ -86,7 +86,7 @@ def explain_turn(facts: TurnFacts) -> str:
     return "\n".join(lines)
 
 
-async def why(scene: Scene, argument: str) -> Outcome:
+async def why(scene: CommandScene, argument: str) -> CommandReply:
     """Say why the tools of the last turn, or of the one that is named, were run or not."""
     record, name = scene.record, argument.strip()
     if name:
@@ -95,7 +95,7 @@ async def why(scene: Scene, argument: str) -> Outcome:
         turn = await last_turn(record, scene.session_id)
     facts = await read_facts(record, turn)
     if scene.is_own_only and scene.asker not in {each.person for each in facts.by or ()}:
-        return Outcome(
+        return CommandReply(
             "You did not ask for that turn. Guests of a room are told only about their own.", scene.session_id
         )
-    return Outcome(explain_turn(facts), scene.session_id)
+    return CommandReply(explain_turn(facts), scene.session_id)

@@ -13,20 +13,19 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.arrivals import Awaited
+from hansard.domain.backoff import backoff_seconds
 from hansard.domain.messages import File
 from hansard.errors import ChannelBusy, ChannelError, NotFound, TooLarge
 from hansard.intake.beside import Beside
-from hansard.intake.notices import not_kept
 from hansard.ports.channel import RemoteFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hansard.domain.entries_intake import FileAwaited
-    from hansard.domain.notices import Notices
     from hansard.domain.quotas import Quota
     from hansard.ports.channel import Channel, Fetches
     from hansard.record.api import Record
+    from hansard.record.fetches import FileAwaited
 
 ATTEMPTS_MAX = 3
 FETCH_SECONDS_MAX = 60.0
@@ -66,15 +65,15 @@ class Files:
         self._record, self._channel, self._fetches = record, channel, fetches
         self.beside: Beside[FileAwaited] = Beside(
             self._list_due,
-            self._settle,
+            self._settle_file,
             name=lambda awaited: f"{awaited.session_id} {awaited.message_id} {awaited.file}",
             together_max=TOGETHER_MAX,
             report=report,
         )
 
-    def use(self, bytes_max: int, quota: Quota, notices: Notices) -> None:
+    def apply_settings(self, bytes_max: int, quota: Quota) -> None:
         """Go by these settings from the next file on."""
-        self._bytes_max, self._quota, self._notices = bytes_max, quota, notices
+        self._bytes_max, self._quota = bytes_max, quota
 
     def name_files(self, files: Sequence[RemoteFile]) -> Named:
         """Return the files of a message as it is recorded."""
@@ -88,7 +87,7 @@ class Files:
             key = "" if why else str(number)
             parts.append(File(blob="", name=name, media_type=file.media_type, size_bytes=size, fetch=key))
             if why:
-                notes.append(not_kept(self._notices, name, why))
+                notes.append(self._record.words.tell_file_not_kept(name, why))
             else:
                 reference, media_type = file.reference, file.media_type
                 awaited.append(
@@ -99,26 +98,26 @@ class Files:
     def _why_not(self, file: RemoteFile, number: int) -> str:
         """Return why a file is not even asked for; empty when it is."""
         if self._fetches is None:
-            return self._notices.file_no_way
+            return self._record.words.file_no_way
         if file.size_bytes > self._bytes_max:
-            return self._notices.file_too_large.format(bytes=self._bytes_max)
-        return self._notices.file_too_many if number > MESSAGE_FILES_MAX else ""
+            return self._record.words.file_too_large.format(bytes=self._bytes_max)
+        return self._record.words.file_too_many if number > MESSAGE_FILES_MAX else ""
 
     async def _list_due(self) -> list[FileAwaited]:
         if self._fetches is None:
             return []
-        return await self._record.books.fetches.list_due(
+        return await self._record.fetches.list_due(
             self._channel.name, self._channel.account, person_max=PERSON_TOGETHER_MAX, limit=TOGETHER_MAX
         )
 
-    async def _settle(self, awaited: FileAwaited) -> None:
+    async def _settle_file(self, awaited: FileAwaited) -> None:
         """Fetch a file and keep it, or say why not."""
-        book, bytes_max = self._record.books.fetches, self._bytes_max
-        too_large = self._notices.file_too_large.format(bytes=bytes_max)
-        left = await self._record.books.quotas.bytes_left(awaited.person, self._quota)
+        book, bytes_max, words = self._record.fetches, self._bytes_max, self._record.words
+        too_large = words.file_too_large.format(bytes=bytes_max)
+        left = await self._record.quotas.bytes_left(awaited.person, self._quota)
         if left is not None and left < bytes_max:
-            bytes_max, too_large = left, self._notices.file_over
-        why = self._notices.file_failed
+            bytes_max, too_large = left, words.file_over
+        why = words.file_failed
         try:
             data = await self._try(awaited, bytes_max)
         except TooLarge:
@@ -126,7 +125,7 @@ class Files:
         if data is not None and len(data) > bytes_max:
             data, why = None, too_large
         if data is None:
-            await book.give_up(awaited, why, not_kept(self._notices, awaited.name, why))
+            await book.give_up(awaited, why, words.tell_file_not_kept(awaited.name, why))
         else:
             await book.keep(awaited, await self._record.put_blob(data), len(data))
 
@@ -139,8 +138,8 @@ class Files:
             media_type=awaited.media_type,
             size_bytes=awaited.size_bytes,
         )
-        for attempt in range(ATTEMPTS_MAX):
-            pause = PAUSE_SECONDS * 2**attempt
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            pause = backoff_seconds(attempt, PAUSE_SECONDS, PAUSE_SECONDS_MAX)
             try:
                 async with asyncio.timeout(FETCH_SECONDS_MAX):
                     return await self._fetches.fetch(file, bytes_max=bytes_max)
@@ -150,6 +149,6 @@ class Files:
                 if not error.retryable:
                     return None
                 pause = error.seconds if isinstance(error, ChannelBusy) else pause
-            if attempt + 1 < ATTEMPTS_MAX:
+            if attempt < ATTEMPTS_MAX:
                 await asyncio.sleep(min(pause, PAUSE_SECONDS_MAX))
         return None

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.budgets import Budget
 from hansard.domain.chats import person_owner
-from hansard.domain.conversation import add_usage, last_answer, last_exchange
-from hansard.domain.entries import Entry
 from hansard.domain.highlights import excerpt
 from hansard.domain.messages import Message, Role
-from hansard.domain.notices import language
+from hansard.domain.notices import ENGLISH, Wording
 from hansard.domain.people import begun_in, called
 from hansard.domain.ranks import AT_THE_TERMINAL, Standpoint
 from hansard.domain.requests import Usage
@@ -23,9 +21,10 @@ from hansard.domain.turns import By, How, TurnState
 from hansard.errors import LeaseHeld
 from hansard.intake.own_words import Speaker, is_running_own, may_repeat, own_messages
 from hansard.intake.speak import busy_of, speak
+from hansard.record.conversation import add_usage, last_answer, last_exchange
+from hansard.record.entries import Entry
 
 if TYPE_CHECKING:
-    from hansard.domain.notices import Notices
     from hansard.domain.sessions import Session
     from hansard.domain.turns import TurnInfo
     from hansard.errors import Ambiguous
@@ -55,7 +54,7 @@ STOP_SECONDS_MAX = 10.0
 """How long a command waits for the turn that it asked to stop."""
 
 
-class Scene(NamedTuple):
+class CommandScene(NamedTuple):
     """Where a command is given: by whom, in which session, with which settings."""
 
     record: Record
@@ -75,8 +74,7 @@ class Scene(NamedTuple):
     """What a day may take."""
     is_model_named: bool = False
     """Whether the model was named for this run, and so comes before the session's own."""
-    notices: Notices | None = None
-    """In which words; None: English."""
+    words: Wording = ENGLISH
     models_allowed: tuple[str, ...] = ()
     """Patterns of the models that may be chosen; none: every one."""
     standpoint: Standpoint = AT_THE_TERMINAL
@@ -90,17 +88,12 @@ class Scene(NamedTuple):
         return self.author if self.chat else self.owner
 
     @property
-    def words(self) -> Notices:
-        """The words that a reply is made of."""
-        return self.notices or language("en")
-
-    @property
     def speaker(self) -> Speaker:
         """The person, as messages name them."""
         return Speaker(self.chat.partition(":")[0], self.author)
 
 
-class Outcome(NamedTuple):
+class CommandReply(NamedTuple):
     """A command's reply, and where the conversation is now.
 
     `wake` is the turn that waits to be run there, "" whichever does. `seq` is where the reply was recorded.
@@ -114,7 +107,7 @@ class Outcome(NamedTuple):
     chose_model: bool = False
 
 
-async def new(scene: Scene, argument: str) -> Outcome:
+async def new(scene: CommandScene, argument: str) -> CommandReply:
     """Begin a new session. A turn that runs is interrupted in the session that it belongs to."""
     old = scene.session_id
     parent = Parent(session_id=old, link=Link.RESET)
@@ -124,10 +117,10 @@ async def new(scene: Scene, argument: str) -> Outcome:
     if not await scene.record.people.others_follow(old, scene.chat):
         await scene.record.stop_turns(old, "the session was left by /new", queued=True)
         await scene.record.end_session(old, "new")
-    return Outcome(f"A new session: {child.id}. The one before stays as {old}.", child.id)
+    return CommandReply(f"A new session: {child.id}. The one before stays as {old}.", child.id)
 
 
-async def resume(scene: Scene, argument: str) -> Outcome:
+async def resume(scene: CommandScene, argument: str) -> CommandReply:
     """Go on with another session."""
     if not argument:
         outcome = await sessions(scene, "")
@@ -137,9 +130,9 @@ async def resume(scene: Scene, argument: str) -> Outcome:
     named = listed[number - 1] if number is not None and number <= len(listed) else argument
     found = await scene.record.resolve(named, owner=scene.owner)
     if found.id == scene.session_id:
-        return Outcome("You are in that session already.", scene.session_id)
+        return CommandReply("You are in that session already.", scene.session_id)
     await leave(scene.record, scene.session_id, scene.left_sessions, scene.chat)
-    return Outcome(await take_up(scene.record, found), found.id, wake="")
+    return CommandReply(await take_up(scene.record, found), found.id, wake="")
 
 
 async def leave(record: Record, session_id: str, left_sessions: LeftSessions, chat: str = "") -> None:
@@ -165,22 +158,22 @@ async def take_up(record: Record, session: Session) -> str:
     return f"Resumed {session.id}{title}: {count} {'message' if count == 1 else 'messages'}.{reopened}"
 
 
-async def sessions(scene: Scene, argument: str) -> Outcome:
+async def sessions(scene: CommandScene, argument: str) -> CommandReply:
     """List the owner's sessions."""
     del argument
     found = await list_sessions(scene)
     lines = [f"{number:>2}. {await describe(scene, each)}" for number, each in enumerate(found, 1)]
-    return Outcome(
+    return CommandReply(
         "\n".join(lines) or "There are no sessions yet.", scene.session_id, listed=tuple(s.id for s in found)
     )
 
 
-async def list_sessions(scene: Scene) -> list[Session]:
+async def list_sessions(scene: CommandScene) -> list[Session]:
     """Return the owner's latest sessions."""
     return await scene.record.sessions(owner=scene.owner, limit=LISTED_MAX)
 
 
-async def describe(scene: Scene, session: Session) -> str:
+async def describe(scene: CommandScene, session: Session) -> str:
     """Return one line about a session."""
     words = shorten(session.title or await first_words(scene.record, session.id) or "(nothing said)", LISTED_CHARACTERS)
     state = "this one" if session.id == scene.session_id else "ended" if session.state == SessionState.ENDED else "open"
@@ -193,42 +186,44 @@ async def first_words(record: Record, session_id: str) -> str:
     return shorten((await record.first_words([session_id])).get(session_id, ""))
 
 
-async def search(scene: Scene, argument: str) -> Outcome:
+async def search(scene: CommandScene, argument: str) -> CommandReply:
     """Find what was said in the owner's sessions."""
     if not argument:
-        return Outcome("Say what to look for: /search WORDS", scene.session_id)
+        return CommandReply("Say what to look for: /search WORDS", scene.session_id)
     hits = await scene.record.search(argument, limit=FOUND_MAX, owner=scene.owner)
     if not hits:
-        return Outcome("Nothing was found.", scene.session_id)
+        return CommandReply("Nothing was found.", scene.session_id)
     lines = []
     for number, hit in enumerate(hits, 1):
         words = "".join(piece.text for piece in excerpt(argument, hit.message, EXCERPT_CHARACTERS)).strip()
         here = " (this one)" if hit.session_id == scene.session_id else ""
         lines.append(f"{number:>2}. {hit.session_id}{here}  {hit.message.at:%Y-%m-%d}  {hit.message.role}: {words}")
     text = "\n".join([*lines, "/resume NUMBER goes on in one of these sessions."])
-    return Outcome(text, scene.session_id, listed=tuple(hit.session_id for hit in hits))
+    return CommandReply(text, scene.session_id, listed=tuple(hit.session_id for hit in hits))
 
 
-async def candidates(scene: Scene, error: Ambiguous) -> str:
+async def candidates(scene: CommandScene, error: Ambiguous) -> str:
     """Return what an ambiguous name may mean."""
     lines = [await describe(scene, await scene.record.session(each)) for each in error.candidates]
     return "\n".join(["Several sessions match:", *lines, error.hint])
 
 
-async def title(scene: Scene, argument: str) -> Outcome:
+async def title(scene: CommandScene, argument: str) -> CommandReply:
     """Give this session a title."""
     if not argument:
         session = await scene.record.session(scene.session_id)
-        return Outcome(f"Title: {session.title}" if session.title else "This session has no title.", scene.session_id)
+        return CommandReply(
+            f"Title: {session.title}" if session.title else "This session has no title.", scene.session_id
+        )
     session = await scene.record.set_title(scene.session_id, argument)
-    return Outcome(f"Title: {session.title}", scene.session_id)
+    return CommandReply(f"Title: {session.title}", scene.session_id)
 
 
-async def undo(scene: Scene, argument: str) -> Outcome:
+async def undo(scene: CommandScene, argument: str) -> CommandReply:
     """Take back the last exchanges."""
     count = count_of(argument) if argument else 1
     if count is None:
-        return Outcome("Say how many exchanges to take back: /undo, or /undo 2.", scene.session_id)
+        return CommandReply("Say how many exchanges to take back: /undo, or /undo 2.", scene.session_id)
     await end_running(scene)
     conversation = await scene.record.conversation(scene.session_id)
     own = scene.is_own_only
@@ -237,8 +232,8 @@ async def undo(scene: Scene, argument: str) -> Outcome:
     said = next((placed.message.text for placed in taken if placed.message.role == Role.USER), "")
     if not taken:
         none = "There is nothing of yours to take back." if own else "There is nothing to take back."
-        return Outcome(none, scene.session_id)
-    return Outcome(
+        return CommandReply(none, scene.session_id)
+    return CommandReply(
         f"Taken back: {len(taken)} messages, from “{shorten(said)}” on. They stay in the record.", scene.session_id
     )
 
@@ -249,38 +244,38 @@ def count_of(text: str) -> int | None:
     return int(text) if is_number and int(text) else None
 
 
-async def retry(scene: Scene, argument: str) -> Outcome:
+async def retry(scene: CommandScene, argument: str) -> CommandReply:
     """Take back the last answer and ask again."""
     del argument
     if scene.is_own_only and not may_repeat(await scene.record.conversation(scene.session_id), scene.speaker):
-        return Outcome(NOT_YOURS, scene.session_id)
+        return CommandReply(NOT_YOURS, scene.session_id)
     await end_running(scene)
     conversation = await scene.record.conversation(scene.session_id)
     if not conversation.placed and not conversation.waiting:
-        return Outcome("There is nothing to ask again.", scene.session_id)
+        return CommandReply("There is nothing to ask again.", scene.session_id)
     await scene.record.undo(scene.session_id, [placed.message.id for placed in last_answer(conversation)])
     by = [By(person=scene.asker, chat=scene.chat, how=How.RETRY)] if scene.asker else []
     queued = await scene.record.queue_turn(scene.session_id, chat=scene.chat, by=by)
-    return Outcome("Asking again.", scene.session_id, wake=queued.id)
+    return CommandReply("Asking again.", scene.session_id, wake=queued.id)
 
 
-async def fork(scene: Scene, argument: str) -> Outcome:
+async def fork(scene: CommandScene, argument: str) -> CommandReply:
     """Go on in a copy that shares everything up to here."""
     child = await scene.record.fork(scene.session_id, title=argument or None)
-    return Outcome(f"A fork of {scene.session_id}: {child.id}.", child.id)
+    return CommandReply(f"A fork of {scene.session_id}: {child.id}.", child.id)
 
 
-async def stop(scene: Scene, argument: str) -> Outcome:
+async def stop(scene: CommandScene, argument: str) -> CommandReply:
     """Stop what runs and what waits."""
     del argument
     stopped = await stop_turns(scene)
     conversation = await scene.record.conversation(scene.session_id)
     if not stopped and scene.is_own_only and (conversation.running or conversation.queued):
-        return Outcome(NOT_YOURS, scene.session_id)
-    return Outcome(scene.words.stopped if stopped else scene.words.nothing_runs, scene.session_id)
+        return CommandReply(NOT_YOURS, scene.session_id)
+    return CommandReply(scene.words.stopped if stopped else scene.words.nothing_runs, scene.session_id)
 
 
-async def stop_turns(scene: Scene) -> list[TurnInfo]:
+async def stop_turns(scene: CommandScene) -> list[TurnInfo]:
     """Stop what runs and what waits, as far as the person may; return what is stopped."""
     reason = "stopped by the person"
     if scene.is_own_only:
@@ -288,42 +283,44 @@ async def stop_turns(scene: Scene) -> list[TurnInfo]:
     return await scene.record.stop_turns(scene.session_id, reason, queued=True)
 
 
-async def queue(scene: Scene, argument: str) -> Outcome:
+async def queue(scene: CommandScene, argument: str) -> CommandReply:
     """Say something that is answered after what runs."""
     if not argument:
         waiting = (await scene.record.conversation(scene.session_id)).waiting
         lines = [f"- {shorten(placed.message.text)}" for placed in waiting]
-        return Outcome("\n".join(["Waiting to be answered:", *lines]) if lines else "Nothing waits.", scene.session_id)
+        return CommandReply(
+            "\n".join(["Waiting to be answered:", *lines]) if lines else "Nothing waits.", scene.session_id
+        )
     return await say(scene, argument, Busy.QUEUE, scene.words.queued)
 
 
-async def steer(scene: Scene, argument: str) -> Outcome:
+async def steer(scene: CommandScene, argument: str) -> CommandReply:
     """Tell the running turn something."""
     if not argument:
-        return Outcome("Say what to steer with: /steer TEXT", scene.session_id)
+        return CommandReply("Say what to steer with: /steer TEXT", scene.session_id)
     if scene.is_own_only and not is_running_own(await scene.record.conversation(scene.session_id), scene.speaker):
-        return Outcome(f"{NOT_YOURS} /queue TEXT says it afterwards.", scene.session_id)
+        return CommandReply(f"{NOT_YOURS} /queue TEXT says it afterwards.", scene.session_id)
     return await say(scene, argument, Busy.STEER, scene.words.steered)
 
 
-async def say(scene: Scene, text: str, mode: Busy, reply: str) -> Outcome:
+async def say(scene: CommandScene, text: str, mode: Busy, reply: str) -> CommandReply:
     """Record a message in a mode of its own; the reply is only given when something ran at that moment."""
     said = Message.user(text, author=scene.asker, chat=scene.chat)
     spoken = await speak(scene.record, scene.session_id, [said], mode)
-    return Outcome(reply if spoken.waits else "", scene.session_id, wake=spoken.turn_id)
+    return CommandReply(reply if spoken.waits else "", scene.session_id, wake=spoken.turn_id)
 
 
-async def busy(scene: Scene, argument: str) -> Outcome:
+async def busy(scene: CommandScene, argument: str) -> CommandReply:
     """Show or change what a message does to a running turn, in this session."""
     if argument in set(Busy):
         await scene.record.set_setting(scene.session_id, "busy", argument)
     elif argument:
-        return Outcome(f"{argument!r} is none of {', '.join(Busy)}.", scene.session_id)
+        return CommandReply(f"{argument!r} is none of {', '.join(Busy)}.", scene.session_id)
     mode = await busy_of(scene.record, scene.session_id, scene.busy)
-    return Outcome(f"A message that comes while an answer runs: {mode}.", scene.session_id)
+    return CommandReply(f"A message that comes while an answer runs: {mode}.", scene.session_id)
 
 
-async def status(scene: Scene, argument: str) -> Outcome:
+async def status(scene: CommandScene, argument: str) -> CommandReply:
     """Show where the conversation stands."""
     del argument
     record = scene.record
@@ -342,7 +339,7 @@ async def status(scene: Scene, argument: str) -> Outcome:
     others = [called(each) for each in await record.people.circle(scene.owner) if each != scene.owner]
     if others:
         lines.append(f"Linked   {', '.join(others)}")
-    return Outcome("\n".join(lines), scene.session_id)
+    return CommandReply("\n".join(lines), scene.session_id)
 
 
 async def waiting_text(record: Record, session_id: str) -> str:
@@ -357,7 +354,7 @@ async def waiting_text(record: Record, session_id: str) -> str:
     return f"an answer has waited {seconds} s to begin, because others run first"
 
 
-async def usage(scene: Scene, argument: str) -> Outcome:
+async def usage(scene: CommandScene, argument: str) -> CommandReply:
     """Show what this session took."""
     del argument
     conversation = await scene.record.conversation(scene.session_id)
@@ -367,7 +364,7 @@ async def usage(scene: Scene, argument: str) -> Outcome:
         for used in conversation.usage.values():
             total = add_usage(total, used)
         lines.append(f"together: {usage_text(total)}")
-    return Outcome("\n".join(lines) or "Nothing was used yet.", scene.session_id)
+    return CommandReply("\n".join(lines) or "Nothing was used yet.", scene.session_id)
 
 
 def usage_text(used: Usage) -> str:
@@ -377,7 +374,7 @@ def usage_text(used: Usage) -> str:
     return f"{used.input_tokens} tokens in{cached}, {used.output_tokens} out, {cost}"
 
 
-async def end_running(scene: Scene) -> None:
+async def end_running(scene: CommandScene) -> None:
     """Stop what runs and wait until it has ended, so that what it said can be taken back."""
     seq = (await scene.record.conversation(scene.session_id)).seq
     stopped = await stop_turns(scene)

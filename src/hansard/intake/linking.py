@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from hansard.domain.access import written_code
 from hansard.domain.people import ADMIN, CODE_MINUTES, called, is_person
 from hansard.errors import InvalidInput, NotFound
-from hansard.intake.handlers import Outcome
+from hansard.intake.handlers import CommandReply
 
 if TYPE_CHECKING:
-    from hansard.intake.handlers import Scene
+    from hansard.intake.handlers import CommandScene
 
 YES = "yes"
 
@@ -25,7 +25,7 @@ IN_A_ROOM = (
 )
 
 
-async def link(scene: Scene, argument: str) -> Outcome:
+async def link(scene: CommandScene, argument: str) -> CommandReply:
     """Show a code, or take one that was shown elsewhere."""
     code, _, confirmed = argument.partition(" ")
     if not is_person(scene.owner):
@@ -40,16 +40,16 @@ async def link(scene: Scene, argument: str) -> Outcome:
     except (NotFound, InvalidInput) as error:
         why = str(error)
         text = f"{why[:1].upper()}{why[1:]}."
-    return Outcome(text, scene.session_id)
+    return CommandReply(text, scene.session_id)
 
 
-async def void(scene: Scene, argument: str) -> Outcome:
+async def void(scene: CommandScene, argument: str) -> CommandReply:
     """Let a code count no longer that was said where others could read it."""
     await scene.record.people.void_code(argument.partition(" ")[0])
-    return Outcome(IN_A_ROOM, scene.session_id)
+    return CommandReply(IN_A_ROOM, scene.session_id)
 
 
-async def entered(scene: Scene, code: str) -> str:
+async def entered(scene: CommandScene, code: str) -> str:
     """Make the person who was shown a code and the one who enters it one, and return what to say of it."""
     told = scene.words.code_entered.format(who=called(scene.owner))
     found = await scene.record.people.enter_code(code, scene.owner, told=told)
@@ -59,7 +59,7 @@ async def entered(scene: Scene, code: str) -> str:
     )
 
 
-async def shown_code(scene: Scene) -> str:
+async def shown_code(scene: CommandScene) -> str:
     """Return what is said with a new code, and with whom the person is linked already."""
     shown = await scene.record.people.show_code(scene.owner, identity=scene.author, chat=scene.chat)
     others = [called(each) for each in await scene.record.people.circle(scene.owner) if each != scene.owner]
@@ -72,12 +72,12 @@ async def shown_code(scene: Scene) -> str:
     )
 
 
-async def sees_terminal(scene: Scene) -> bool:
+async def sees_terminal(scene: CommandScene) -> bool:
     """Return whether somebody sees the terminal's sessions. A link gives that history, and never the admin's rank."""
     return not scene.chat or ADMIN in await scene.record.people.circle(scene.owner)
 
 
-async def question(scene: Scene, code: str) -> str:
+async def question(scene: CommandScene, code: str) -> str:
     """Return what has to be confirmed before a code counts."""
     found = await scene.record.people.look_at_code(code, scene.owner)
     return (
@@ -86,13 +86,13 @@ async def question(scene: Scene, code: str) -> str:
     )
 
 
-async def unlink_room(scene: Scene, argument: str) -> Outcome:
+async def unlink_room(scene: CommandScene, argument: str) -> CommandReply:
     """A room has nobody to part from."""
     del argument
-    return Outcome("A room is linked to nobody. Say this in a direct chat with me.", scene.session_id)
+    return CommandReply("A room is linked to nobody. Say this in a direct chat with me.", scene.session_id)
 
 
-async def unlink(scene: Scene, argument: str) -> Outcome:
+async def unlink(scene: CommandScene, argument: str) -> CommandReply:
     """Part from everybody whom this person was linked to. A chat that is in another's session begins its own."""
     if not is_person(scene.owner):
         return await unlink_room(scene, argument)
@@ -110,4 +110,4 @@ async def unlink(scene: Scene, argument: str) -> Outcome:
     if scene.chat and session.owner not in {scene.owner, *parted.still}:
         session_id = (await scene.record.create_session(source=scene.source, owner=scene.owner)).id
         begun = f" The session that you were in is theirs, so this is a new one: {session_id}."
-    return Outcome(f"{said}{begun}{stays}", session_id)
+    return CommandReply(f"{said}{begun}{stays}", session_id)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.domain.conversation import is_said
+from hansard.record.conversation import is_said
 
 if TYPE_CHECKING:
-    from hansard.domain.conversation import Conversation, Placed
     from hansard.domain.messages import Message
+    from hansard.record.conversation import Conversation, Placed
 
 
 class Speaker(NamedTuple):

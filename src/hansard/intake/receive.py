@@ -10,42 +10,36 @@ On crash: what was not committed comes again with the next batch; a command that
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
 from hansard.domain.access import MAY, Action
-from hansard.domain.arrivals import Arrival, Change, Held, Manner, Outcome, Passing, Rules
+from hansard.domain.arrivals import Arrival, ArrivalKind, ArrivalOutcome, HeldEvent, IntakeRules, MessageChange, Passing
 from hansard.domain.chats import check_sender, key_in_chat, message_id_of, parse_key
 from hansard.domain.limits import TITLE_CHARACTERS_MAX
 from hansard.domain.listed import People
-from hansard.domain.messages import Message, Part, Role, Text, TextForm
-from hansard.domain.notices import language
 from hansard.domain.quotas import quota_of
 from hansard.domain.ranks import is_denied
 from hansard.domain.settings import Busy
-from hansard.domain.settings_channels import Answers, Rooms
+from hansard.domain.settings_channels import Answers, RoomSharing
 from hansard.errors import (
     MUST_END,
     HansardError,
     LogUnwritable,
     RecordRefused,
 )
-from hansard.intake.answers import answers, is_choice, read_answer
 from hansard.intake.beside import persist
-from hansard.intake.chat_commands import ChatCommands, Place
+from hansard.intake.chat_commands import ChatCommands, Origin
 from hansard.intake.comings import Comings
-from hansard.intake.commands import Parsed, names, parse
+from hansard.intake.commands import CommandLine, names, parse
+from hansard.intake.events import answers, by_room, is_choice, mention_of, message_of, read_answer, text_parts
 from hansard.intake.files import Files, Named
-from hansard.intake.following import may_follow
-from hansard.intake.notices import words_of
 from hansard.intake.speak import busy_of
-from hansard.ports.channel import EventKind, Reply
+from hansard.ports.channel import EventKind, ReplyKind
 
 if TYPE_CHECKING:
-    from hansard.domain.notices import Notices
     from hansard.domain.ranks import Standpoint
     from hansard.domain.settings import Settings
     from hansard.intake.beside import Beside
@@ -90,13 +84,6 @@ class Age:
         return max(0.0, (now - sent_at_ms * 1000) / 1_000_000) if sent_at_ms else 0.0
 
 
-def mention_of(account: str) -> re.Pattern[str]:
-    """Return how a command begins that is said to the agent by its name."""
-    localpart = account.removeprefix("@").partition(":")[0]
-    names = "|".join(re.escape(name) for name in (account, localpart) if name)
-    return re.compile(rf"\s*@?(?:{names})\s*[:,]?\s+(?=/)", re.IGNORECASE)
-
-
 async def busy_in(record: Record, key: str, otherwise: Busy) -> Busy:
     """Return what a message does to a turn, in the session that a chat is in. It matters only if there is one."""
     session_id = await record.inbox.busy_session(key)
@@ -112,7 +99,7 @@ class HeldEvents(list[str]):
         self.keeps = keeps
 
 
-class Intake:
+class ChannelIntake:
     """Takes in what happens on one channel."""
 
     def __init__(  # noqa: PLR0917
@@ -133,22 +120,21 @@ class Intake:
         self._age = Age(self._clock)
         self.comings = Comings(record, channel, report)
         self._commands = ChatCommands(record, channel.name, settings, model)
-        self.use(settings, language("en"))
+        self.apply_settings(settings)
         self._held: set[str] | None = None
         self._noted_at = -QUIET_CURSOR_SECONDS
         self._mention = mention_of(channel.account)
 
-    def use(self, settings: Settings, notices: Notices) -> None:
-        """Go by these settings, and speak in these words, from the next event on."""
+    def apply_settings(self, settings: Settings) -> None:
+        """Go by these settings from the next event on."""
         self._settings = settings
-        self._notices = notices
         self._options = settings.channels.section(self._channel.name)
         self._people = People(settings, self._channel.name)
         quota = quota_of(settings.limits)
-        self._rules = Rules(words_of(notices), settings.resets, settings.pairing, quota)
-        self.files.use(self._options.attachment_bytes_max, quota, notices)
-        self._commands.use(settings, notices)
-        self.comings.use(self._people, self._rules, notices)
+        self._rules = IntakeRules(settings.resets, settings.pairing, quota)
+        self.files.apply_settings(self._options.attachment_bytes_max, quota)
+        self._commands.apply_settings(settings)
+        self.comings.apply_settings(self._people, self._rules)
 
     def jobs(self) -> list[Beside[Any]]:
         """Return what is done beside receiving: each is run by whoever serves the channel."""
@@ -159,7 +145,7 @@ class Intake:
         raws = await self._record.inbox.held(self._channel.name, self._channel.account)
         return HeldEvents(raws, lambda event_id: event_id in (self._held or ()))
 
-    async def take(self, batch: Batch) -> list[Wake]:
+    async def take_batch(self, batch: Batch) -> list[Wake]:
         """Take in a batch, and return the turns that it asks for. The same batch again changes nothing.
 
         While the record cannot be written this waits: the platform keeps what was not taken.
@@ -204,7 +190,7 @@ class Intake:
             account=self._channel.account,
             event_id=message_id_of(chat, "cut", cursor),
             chat=chat,
-            text=self._notices.cut,
+            text=self._record.words.cut,
         )
         await self._persist(lambda: self._record.inbox.let_pass(passing))
 
@@ -228,7 +214,7 @@ class Intake:
             tells = event.kind is EventKind.MESSAGE and self._is_for_agent(event)
             text = ""
             if tells and await self._may(event, Action.TALK):
-                text = self._notices.message_refused.format(why=why)
+                text = self._record.words.message_refused.format(why=why)
             passing = msgspec.structs.replace(self._passing(cursor, event, text), is_told_at_home=at_home)
             await self._persist(lambda: self._record.inbox.let_pass(passing))
         except HansardError:  # not even that: the cursor alone
@@ -264,15 +250,11 @@ class Intake:
         known = await self._persist(lambda: self._record.access.find(self._channel.name, event.sender))
         return self._people.standpoint(event.sender, event.chat, known.state, is_direct=event.is_direct)
 
-    async def may_follow(self, session_id: str, chat: str) -> bool:
-        """Return whether a chat is shown, now, what is said elsewhere in its session."""
-        return await may_follow(self._record, self._channel, self._people, session_id, chat)
-
     # Words.
 
     async def _message(self, event: Event, cursor: str) -> Wake | None:
         """Somebody said something."""
-        wants_answer = event.reply is Reply.ANSWER
+        wants_answer = event.reply is ReplyKind.ANSWER
         is_meant = self._is_for_agent(event)
         if wants_answer and not is_meant and await self._is_command(event):
             event = msgspec.structs.replace(event, is_for_agent=True)
@@ -288,17 +270,17 @@ class Intake:
         parsed = None if event.is_forwarded else parse(event.words)
         return parsed is not None and parsed.name in names() and await self._may(event, Action.COMMAND)
 
-    async def _say(self, event: Event, cursor: str, parsed: Parsed | None) -> Wake | None:
+    async def _say(self, event: Event, cursor: str, parsed: CommandLine | None) -> Wake | None:
         """Record what somebody said, and run it when it is a command."""
         place = self._place(event)
         standpoint = await self._standpoint(event)
         manner = self._manner(event, parsed, may_begin=not is_denied(standpoint, place.owner, "new"))
-        runs = manner is Manner.COMMAND
+        runs = manner is ArrivalKind.COMMAND
         arrival = await self._arrival(event, place, manner, parsed, "" if runs else cursor)
         received = await self._record.inbox.receive(arrival, self._rules)
         if arrival.files:
             self.files.beside.wake()
-        if received.outcome in {Outcome.TAKEN, Outcome.KNOWN}:
+        if received.outcome in {ArrivalOutcome.TAKEN, ArrivalOutcome.KNOWN}:
             self._forget_held(event)
         elif runs and cursor:
             await self._record.inbox.let_pass(self._passing(cursor))
@@ -309,25 +291,24 @@ class Intake:
             return Wake(*wake) if wake is not None else None
         return Wake(received.session_id, received.turn_id, event.gather_seconds) if received.turn_id else None
 
-    def _manner(self, event: Event, parsed: Parsed | None, *, may_begin: bool) -> Manner:
+    def _manner(self, event: Event, parsed: CommandLine | None, *, may_begin: bool) -> ArrivalKind:
         """Return how something was said. What waited for its keys was said when it was sent, however late it comes."""
         if event.kind is not EventKind.ANSWER and not self._is_for_agent(event):
-            return Manner.OBSERVED
-        if event.kind is not EventKind.ANSWER and event.reply is not Reply.ANSWER:
-            return Manner.KEPT
+            return ArrivalKind.OBSERVED
+        if event.kind is not EventKind.ANSWER and event.reply is not ReplyKind.ANSWER:
+            return ArrivalKind.KEPT
         if event.is_unverified or self._age.seconds(event.sent_at_ms) > self._options.answer_age_seconds_max:
-            return Manner.UNVERIFIED if event.is_unverified else Manner.LATE
+            return ArrivalKind.UNVERIFIED if event.is_unverified else ArrivalKind.LATE
         if answers(event, parsed):
-            return Manner.ANSWER
+            return ArrivalKind.ANSWER
         if parsed is None:
-            return Manner.ASK
-        return Manner.NEW if parsed.name == "new" and may_begin else Manner.COMMAND
+            return ArrivalKind.ASK
+        return ArrivalKind.NEW if parsed.name == "new" and may_begin else ArrivalKind.COMMAND
 
-    def _place(self, event: Event) -> Place:
-        """Return where an event belongs."""
-        is_shared = event.is_direct or self._options.rooms is Rooms.SHARED
+    def _place(self, event: Event) -> Origin:
+        is_shared = event.is_direct or self._options.rooms is RoomSharing.SHARED
         key = key_in_chat(event.chat, "" if is_shared else event.sender)
-        return Place(
+        return Origin(
             channel=self._channel.name,
             account=self._channel.account,
             event_id=event.id,
@@ -337,14 +318,17 @@ class Intake:
             identity=event.sender,
         )
 
-    async def _arrival(self, event: Event, place: Place, manner: Manner, parsed: Parsed | None, cursor: str) -> Arrival:
+    async def _arrival(
+        self, event: Event, place: Origin, manner: ArrivalKind, parsed: CommandLine | None, cursor: str
+    ) -> Arrival:
         may_send = bool(event.files) and await self._may(event, Action.TALK)
         files = self.files.name_files(event.files) if may_send else Named()
         parts, notes = [*text_parts(event), *files.parts], [*files.notes]
-        if event.reply is Reply.EXPLAIN:
-            notes.append(self._notices.unanswerable)
-        kept = Manner.KEPT if self._is_for_agent(event) else Manner.OBSERVED if self._options.observe else None
-        otherwise = kept if manner is Manner.ANSWER else None
+        if event.reply is ReplyKind.EXPLAIN:
+            notes.append(self._record.words.unanswerable)
+        overheard = ArrivalKind.OBSERVED if self._options.observe else None
+        kept = ArrivalKind.KEPT if self._is_for_agent(event) else overheard
+        otherwise = kept if manner is ArrivalKind.ANSWER else None
         is_late = event.id in (self._held or ())  # it could be read only now, so it was said before
         given = None if is_late else read_answer(event, parsed, manner, self._channel.account)
         message = message_of(event, place, parts, otherwise or manner, is_command=parsed is not None)
@@ -355,8 +339,8 @@ class Intake:
             message=message,
             manner=manner,
             busy=await busy_in(self._record, place.key, self._settings.busy),
-            title=title if manner is Manner.NEW and title else None,
-            notes=tuple(notes) if manner is not Manner.OBSERVED else (),
+            title=title if manner is ArrivalKind.NEW and title else None,
+            notes=tuple(notes) if manner is not ArrivalKind.OBSERVED else (),
             files=files.awaited,
             cursor=cursor,
             answer=given,
@@ -389,7 +373,7 @@ class Intake:
 
     async def _unreadable(self, event: Event, cursor: str) -> None:
         """Something was said that cannot be read yet."""
-        held = Held(
+        held = HeldEvent(
             channel=self._channel.name,
             account=self._channel.account,
             event_id=event.id,
@@ -400,11 +384,12 @@ class Intake:
             tells=event.is_direct,
             cursor=cursor,
         )
-        if await self._record.inbox.hold(held, self._rules) and self._held is not None:
+        if await self._record.inbox.hold_event(held) and self._held is not None:
             self._held.add(event.id)
 
     async def _invitation(self, event: Event, cursor: str) -> None:
-        await self.comings.take(event, cursor, replaces=event.chat if event.kind is EventKind.REPLACED else "")
+        replaces = event.chat if event.kind is EventKind.REPLACED else ""
+        await self.comings.take_invitation(event, cursor, replaces=replaces)
 
     async def _company(self, event: Event, cursor: str) -> None:
         """A direct chat has become a room, where the agent may answer only to its name: people have to know that."""
@@ -412,7 +397,7 @@ class Intake:
         await self._record.inbox.let_pass(self._passing(cursor, event, text))
 
 
-async def take_unverified(intake: Intake, event: Event, cursor: str) -> Wake | None:
+async def take_unverified(intake: ChannelIntake, event: Event, cursor: str) -> Wake | None:
     """Record words, or a change of them, whose sender is not verified. They are no command, and answer nothing."""
     if intake._is_for_agent(event) or intake._options.observe:  # noqa: SLF001 - one of its handlers
         return await intake._say(event, cursor, None)  # noqa: SLF001
@@ -420,24 +405,24 @@ async def take_unverified(intake: Intake, event: Event, cursor: str) -> Wake | N
     return None
 
 
-Handler = Callable[[Intake, "Event", str], Awaitable[Wake | None]]
+Handler = Callable[[ChannelIntake, "Event", str], Awaitable[Wake | None]]
 
 HANDLERS: dict[EventKind, Handler] = {
-    EventKind.MESSAGE: Intake._message,  # noqa: SLF001 - the table stands beside its class
-    EventKind.EDIT: Intake._edit,  # noqa: SLF001
-    EventKind.DELETION: Intake._deletion,  # noqa: SLF001
-    EventKind.UNREADABLE: Intake._unreadable,  # noqa: SLF001
-    EventKind.INVITATION: Intake._invitation,  # noqa: SLF001
-    EventKind.LEFT: Intake._ignore,  # noqa: SLF001
-    EventKind.ANSWER: Intake._choice,  # noqa: SLF001
-    EventKind.COMPANY: Intake._company,  # noqa: SLF001
-    EventKind.REPLACED: Intake._invitation,  # noqa: SLF001
+    EventKind.MESSAGE: ChannelIntake._message,  # noqa: SLF001 - the table stands beside its class
+    EventKind.EDIT: ChannelIntake._edit,  # noqa: SLF001
+    EventKind.DELETION: ChannelIntake._deletion,  # noqa: SLF001
+    EventKind.UNREADABLE: ChannelIntake._unreadable,  # noqa: SLF001
+    EventKind.INVITATION: ChannelIntake._invitation,  # noqa: SLF001
+    EventKind.LEFT: ChannelIntake._ignore,  # noqa: SLF001
+    EventKind.ANSWER: ChannelIntake._choice,  # noqa: SLF001
+    EventKind.COMPANY: ChannelIntake._company,  # noqa: SLF001
+    EventKind.REPLACED: ChannelIntake._invitation,  # noqa: SLF001
 }
 
 
-def change_of(channel: Channel, people: People, event: Event, cursor: str) -> Change:
+def change_of(channel: Channel, people: People, event: Event, cursor: str) -> MessageChange:
     """Return how somebody changed what they had said."""
-    return Change(
+    return MessageChange(
         channel=channel.name,
         account=channel.account,
         event_id=event.id,
@@ -447,41 +432,3 @@ def change_of(channel: Channel, people: People, event: Event, cursor: str) -> Ch
         text=event.text,
         cursor=cursor,
     )
-
-
-def by_room(events: Sequence[Event]) -> list[list[Event]]:
-    """Return events by the room in which they happened, its threads included; in each, in their order."""
-    rooms: dict[str, list[Event]] = {}
-    for event in events:
-        rooms.setdefault(event.chat.partition(":thread:")[0], []).append(event)
-    return list(rooms.values())
-
-
-def message_of(event: Event, place: Place, parts: list[Part], manner: Manner, *, is_command: bool) -> Message:
-    """Return the message that an event becomes."""
-    return Message(
-        id=message_id_of(place.channel, place.account, event.id),
-        role=Role.NOTICE if is_command or event.is_unverified else Role.USER,
-        parts=tuple(parts),
-        at_microseconds=event.sent_at_ms * 1000,
-        author=event.sender,
-        chat=event.chat,
-        event_id=event.id,
-        is_observed=manner is Manner.OBSERVED,
-        is_unverified=event.is_unverified,
-    )
-
-
-def text_parts(event: Event) -> list[Part]:
-    """Return what an event says, all of it; nothing for a file without a caption."""
-    if not event.text and event.files:
-        return []
-    quoted = [Text(event.quoted, TextForm.QUOTED)] if event.quoted else []
-    formatted = [Text(f"\n\n{event.formatted}", TextForm.FORMATTED)] if event.formatted else []
-    said = Text(event.words, TextForm.FORWARDED) if event.is_forwarded else Text(unescaped(event.words))
-    return [*quoted, said, *formatted]
-
-
-def unescaped(text: str) -> str:
-    """Return a text as it is meant: two slashes at its beginning stand for one that begins no command."""
-    return text[1:] if text.startswith("//") else text

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hansard.domain.messages import Role, Status
-from hansard.interop.transcripts import Said, json_line, read_items, survey_known, words_of
+from hansard.interop.transcripts import TranscriptItem, json_line, read_items, survey_known, words_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -59,7 +59,7 @@ class ChatExport:
 async def spoken(items: AsyncIterator[object]) -> AsyncIterator[tuple[Role, str]]:
     """Yield who said what to whom, the model and people only."""
     async for item in items:
-        if isinstance(item, Said) and not item.undone and belongs(item.message):
+        if isinstance(item, TranscriptItem) and not item.undone and belongs(item.message):
             yield item.message.role, words_of(item.message)
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from hansard.domain.deliveries import Intake
-from hansard.domain.entries import MessageAdded, MessagesUndone, SessionArchived, SessionEnded, SessionSet
 from hansard.domain.limits import READ_ROWS_MAX, UNIT_ENTRIES_MAX
 from hansard.domain.messages import clean_part
 from hansard.domain.sessions import Link, Parent, SessionState
@@ -28,8 +27,10 @@ from hansard.interop.hermes_parts import (
     title_of,
 )
 from hansard.interop.hermes_sources import open_hermes
-from hansard.interop.hermes_values import Finding
-from hansard.record import importing
+from hansard.interop.hermes_values import HermesFinding
+from hansard.record.messages import operations as importing
+from hansard.record.messages.entries import MessageAdded, MessagesUndone
+from hansard.record.sessions import SessionArchived, SessionEnd, SessionSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -49,7 +50,7 @@ UNDO_IDS_MAX: Final = 1000
 """Messages that one entry takes back."""
 
 
-class Progress(NamedTuple):
+class ImportProgress(NamedTuple):
     """How far an import is."""
 
     sessions: int
@@ -57,7 +58,7 @@ class Progress(NamedTuple):
     messages: int
 
 
-class Imported(msgspec.Struct, frozen=True, kw_only=True):
+class HermesImported(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one of Hermes' sessions."""
 
     hermes_id: str
@@ -74,9 +75,9 @@ class HermesReport(msgspec.Struct, kw_only=True):
     sessions: int = 0
     messages: int = 0
     added: int = 0
-    imported: list[Imported] = []
-    findings: list[Finding] = []
-    gaps: list[Finding] = []
+    imported: list[HermesImported] = []
+    findings: list[HermesFinding] = []
+    gaps: list[HermesFinding] = []
 
     @property
     def complete(self) -> bool:
@@ -84,7 +85,7 @@ class HermesReport(msgspec.Struct, kw_only=True):
         return not any(finding.kind in NOT_CARRIED for finding in self.findings)
 
 
-def say_nothing(_: Progress) -> None:
+def say_nothing(_: ImportProgress) -> None:
     """Show no progress."""
 
 
@@ -93,7 +94,7 @@ async def import_hermes(
     path: Path,
     *,
     owner: str | None = None,
-    progress: Callable[[Progress], None] = say_nothing,
+    progress: Callable[[ImportProgress], None] = say_nothing,
 ) -> HermesReport:
     """Import a Hermes home into a record; without a record, only report what would be imported.
 
@@ -105,29 +106,31 @@ async def import_hermes(
         known = {facts.id for facts in listed}
         ordered, circles = parents_first(listed)
         for number, facts in enumerate(ordered):
-            progress(Progress(number, len(ordered), report.added))
+            progress(ImportProgress(number, len(ordered), report.added))
             merged = home.messages(facts)
             report.gaps += find_gaps(facts, merged.messages, home.kinds)
             report.findings += (
-                Finding(kind="ambiguous place", session=facts.id, detail=doubt) for doubt in merged.ambiguities
+                HermesFinding(kind="ambiguous place", session=facts.id, detail=doubt) for doubt in merged.ambiguities
             )
             parent_id = facts.parent_id if facts.parent_id in known and facts.id not in circles else ""
             if facts.parent_id and not parent_id:
                 detail = f"its parent {facts.parent_id} is not in the home, or descends from it"
-                report.gaps.append(Finding(kind="parent missing", session=facts.id, detail=detail))
+                report.gaps.append(HermesFinding(kind="parent missing", session=facts.id, detail=detail))
             carried = carry(facts, merged.messages)
             report.findings += _unknown_roles(facts, merged.messages, carried)
             added = 0
             if record is not None:
-                wanted = Wanted(facts, carried, owner or owner_of(facts), session_id_of(parent_id) if parent_id else "")
-                added = await Writing(record, wanted, report, Progress(number, len(ordered), 0), progress).run()
+                wanted = WantedSession(
+                    facts, carried, owner or owner_of(facts), session_id_of(parent_id) if parent_id else ""
+                )
+                added = await Writing(record, wanted, report, ImportProgress(number, len(ordered), 0), progress).run()
             report.added += added
             report.messages += len(carried)
             report.imported.append(_imported(facts, len(carried), added))
             await asyncio.sleep(0)
         report.sessions = len(ordered)
         report.findings += home.findings
-        progress(Progress(len(ordered), len(ordered), report.added))
+        progress(ImportProgress(len(ordered), len(ordered), report.added))
     return report
 
 
@@ -150,15 +153,15 @@ def parents_first(listed: Iterable[Facts]) -> tuple[list[Facts], set[str]]:
     return list(ordered.values()), circles
 
 
-def _unknown_roles(facts: Facts, copies: list[Copy], carried: list[Carried]) -> Iterator[Finding]:
+def _unknown_roles(facts: Facts, copies: list[Copy], carried: list[Carried]) -> Iterator[HermesFinding]:
     for number, (copy, each) in enumerate(zip(copies, carried, strict=True), 1):
         if not each.known_role:
             detail = f"the role {copy.role!r} is not known; it is kept as a notice"
-            yield Finding(kind="unknown role", session=facts.id, where=f"message {number}", detail=detail)
+            yield HermesFinding(kind="unknown role", session=facts.id, where=f"message {number}", detail=detail)
 
 
-def _imported(facts: Facts, messages: int, added: int) -> Imported:
-    return Imported(
+def _imported(facts: Facts, messages: int, added: int) -> HermesImported:
+    return HermesImported(
         hermes_id=facts.id,
         id=session_id_of(facts.id),
         sources=tuple(facts.sources),
@@ -167,7 +170,7 @@ def _imported(facts: Facts, messages: int, added: int) -> Imported:
     )
 
 
-class Wanted(NamedTuple):
+class WantedSession(NamedTuple):
     """A session as it is to be in the record."""
 
     facts: Facts
@@ -192,10 +195,10 @@ class Writing:
     def __init__(
         self,
         record: Record,
-        wanted: Wanted,
+        wanted: WantedSession,
         report: HermesReport,
-        so_far: Progress,
-        progress: Callable[[Progress], None],
+        so_far: ImportProgress,
+        progress: Callable[[ImportProgress], None],
     ) -> None:
         """Nothing is written before `run`."""
         self._record = record
@@ -245,7 +248,7 @@ class Writing:
                     before.undone.update(entry.body.message_ids)  # and what was restored here since stays so
                 elif isinstance(entry.body, SessionSet):
                     before.settings[entry.body.name] = entry.body.value
-                elif isinstance(entry.body, SessionEnded):
+                elif isinstance(entry.body, SessionEnd):
                     before = before._replace(ended=True)
                 elif isinstance(entry.body, SessionArchived):
                     before = before._replace(archived=True)
@@ -267,7 +270,7 @@ class Writing:
             self._find("placed late", f"{late} messages follow words that they precede in Hermes")
 
     def _find(self, kind: str, detail: str, where: str = "") -> None:
-        finding = Finding(kind=kind, session=self._wanted.facts.id, where=where, detail=detail)
+        finding = HermesFinding(kind=kind, session=self._wanted.facts.id, where=where, detail=detail)
         self._report.findings.append(finding)
 
     async def _add(self, new: list[Carried]) -> None:
@@ -287,7 +290,9 @@ class Writing:
         if batch[0].platform_id:
             await self._add_event(batch[0], events)
         else:
-            await self._record.imports.take(self._id, [importing.Imported(each.message) for each in batch])
+            await self._record.imports.add_messages(
+                self._id, [importing.ImportedMessage(each.message) for each in batch]
+            )
         self._added += len(batch)
 
     async def _add_alone(self, each: Carried, events: dict[str, int]) -> None:

@@ -15,15 +15,24 @@ import msgspec
 
 from hansard.errors import InvalidInput
 from hansard.interop.hermes_merge import Merged, merge
-from hansard.interop.hermes_values import Copy, Facts, Finding, Source, parse_json, read_copy, read_time, text_of
-from hansard.record.foreign import open_foreign
-from hansard.record.sqlite.queries import Queries
+from hansard.interop.hermes_values import (
+    Copy,
+    Facts,
+    HermesFinding,
+    HermesSource,
+    parse_json,
+    read_copy,
+    read_time,
+    text_of,
+)
+from hansard.journal.concepts import Queries
+from hansard.journal.sqlite.foreign import open_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from hansard.record.foreign import ForeignDatabase, Row
+    from hansard.journal.sqlite.foreign import ForeignDatabase, Row
 
 SQL = Queries(resources.files(__package__).joinpath("hermes.sql").read_text(encoding="utf-8"))
 
@@ -45,8 +54,8 @@ class HermesHome:
         """Begin with nothing read."""
         self.path = path
         self._database = database
-        self.findings: list[Finding] = []
-        self.kinds: set[Source] = set()
+        self.findings: list[HermesFinding] = []
+        self.kinds: set[HermesSource] = set()
 
     # Which sessions there are.
 
@@ -58,12 +67,12 @@ class HermesHome:
             if facts is not None:
                 known = found.get(facts.id)
                 found[facts.id] = facts if known is None else _fill(known, facts)
-                self.kinds.add(Source.SNAPSHOT)
+                self.kinds.add(HermesSource.SNAPSHOT)
         for path in self._files("*.jsonl"):
             facts = Facts(id=path.stem, log=path, started_at=path.stat().st_mtime)
             known = found.get(facts.id)
             found[facts.id] = facts if known is None else _fill(known, facts)
-            self.kinds.add(Source.LOG)
+            self.kinds.add(HermesSource.LOG)
         for facts in self._facts_of_index():
             if facts.id in found:
                 found[facts.id] = _fill(found[facts.id], facts)
@@ -75,7 +84,7 @@ class HermesHome:
         found = [folder] if folder.is_symlink() else sorted(folder.glob(pattern))
         for path in found:
             if path.is_symlink():
-                link = Finding(kind="unreadable", session="", where=self._name(path), detail=A_LINK)
+                link = HermesFinding(kind="unreadable", session="", where=self._name(path), detail=A_LINK)
                 if link not in self.findings:
                     self.findings.append(link)
             elif path.is_file():
@@ -93,7 +102,7 @@ class HermesHome:
                 why = f"cannot be read: its table {row['name']} computes what it gives"
                 self._list("unreadable", "", "state.db", f"{self.path / 'state.db'} {why}")
                 return
-            self.kinds.add(Source.DATABASE)
+            self.kinds.add(HermesSource.DATABASE)
             after = 0
             while keys := self._database.rows(SQL.session_keys, (after, IDS_ROWS)):
                 after = keys[-1]["row"]
@@ -211,7 +220,7 @@ class HermesHome:
             while line := file.readline(LINE_BYTES_MAX):
                 number += 1
                 if line.strip():
-                    self._take(copies, facts, f"{self._name(facts.log)}:{number}", _decode(line), line)
+                    self._take_copy(copies, facts, f"{self._name(facts.log)}:{number}", _decode(line), line)
         return copies
 
     def _kept(self, facts: Facts) -> list[Copy]:
@@ -219,10 +228,10 @@ class HermesHome:
         if facts.snapshot is not None:
             fields = self._read_json(facts.snapshot)
             for number, value in enumerate(fields["messages"] if isinstance(fields, dict) else [], 1):
-                self._take(copies, facts, f"{self._name(facts.snapshot)}, message {number}", value, b"")
+                self._take_copy(copies, facts, f"{self._name(facts.snapshot)}, message {number}", value, b"")
         return copies
 
-    def _take(self, copies: list[Copy], facts: Facts, where: str, value: object, raw: bytes) -> None:
+    def _take_copy(self, copies: list[Copy], facts: Facts, where: str, value: object, raw: bytes) -> None:
         if isinstance(value, dict) and isinstance(value.get("role"), str):
             if value["role"] not in META_ROLES:
                 copies.append(read_copy(value))
@@ -241,7 +250,7 @@ class HermesHome:
         return str(path.relative_to(self.path))
 
     def _list(self, kind: str, session: str, where: str, detail: str) -> None:
-        self.findings.append(Finding(kind=kind, session=session, where=where, detail=detail))
+        self.findings.append(HermesFinding(kind=kind, session=session, where=where, detail=detail))
 
 
 def open_plain(path: Path) -> BinaryIO:

@@ -21,7 +21,7 @@ AT_MAX = 253_402_300_799 * MICROSECONDS
 """The end of the year 9999: a larger number is no time."""
 
 
-class Source(StrEnum):
+class HermesSource(StrEnum):
     """Where Hermes keeps the messages of a session."""
 
     DATABASE = "state.db"
@@ -109,13 +109,17 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: Path | None = None
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[HermesSource, ...]:
         """Where the session is found."""
-        found = (self.in_database, Source.DATABASE), (self.log, Source.LOG), (self.snapshot, Source.SNAPSHOT)
+        found = (
+            (self.in_database, HermesSource.DATABASE),
+            (self.log, HermesSource.LOG),
+            (self.snapshot, HermesSource.SNAPSHOT),
+        )
         return tuple(source for present, source in found if present)
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class HermesFinding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that a person should know of: what it is, in which of Hermes' sessions, where, and how it looks."""
 
     kind: str

@@ -21,7 +21,7 @@ from hansard.interop.transcripts import (
     NO_CHAT,
     TOLD_AT_HOME,
     Happened,
-    Said,
+    TranscriptItem,
     Used,
     earlier_of,
     files_of,
@@ -163,7 +163,7 @@ class HtmlExport:
             return used_html(item)
         return self._said(item) if says_something(item.message, full=self._full) else ""
 
-    def _said(self, item: Said) -> str:
+    def _said(self, item: TranscriptItem) -> str:
         message = item.message
         marks = [utc(message.at_microseconds), *marks_of(item)]
         thought = reasoning_of(message) if self._full else ""
@@ -199,7 +199,7 @@ def rendered_html(markdown: str) -> str:
     return "" if Counter(WORD.findall(markdown)) - kept else rendered
 
 
-def earlier_html(item: Said) -> str:
+def earlier_html(item: TranscriptItem) -> str:
     """Return what a message said before, folded."""
     earlier = earlier_of(item)
     versions = "".join(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from hansard.domain.entries import MessageEdited
 from hansard.domain.limits import MIB
 from hansard.domain.messages import File, ToolResult
 from hansard.domain.sessions import Link
@@ -32,10 +31,9 @@ from hansard.interop.jsonl_lines import (
     file_bytes,
     read_lines,
 )
-from hansard.interop.jsonl_taking import Finding, Taker
+from hansard.interop.jsonl_taking import ImportFinding, Taker
 from hansard.interop.transcripts import (
-    Change,
-    Said,
+    TranscriptItem,
     missing_past,
     read_items,
     shared_beginning,
@@ -47,10 +45,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from hansard.domain.entries import Entry
     from hansard.domain.messages import Message
     from hansard.domain.sessions import Session
     from hansard.record.api import Record
+    from hansard.record.entries import Entry
 
 BLOB_PIECE_BYTES = 1 * MIB
 """An attachment is cut into lines of this size, so that no line is longer than an entry may be."""
@@ -63,7 +61,7 @@ NOT_FACTS: Final = frozenset({"cursor.moved", "database.created"})
 """Kinds that say nothing about people."""
 
 
-def blobs_of(item: Said) -> list[str]:
+def blobs_of(item: TranscriptItem) -> list[str]:
     """Return the digests of what a message refers to, and of what it did before it was deleted."""
     parts = (*item.message.parts, *item.first)
     return [part.blob for part in parts if isinstance(part, File | ToolResult) and part.blob]
@@ -90,7 +88,7 @@ class JsonlExport:
         known = await survey_known(record, session)
         count = 0
         async for item in read_items(record, session, known):
-            if isinstance(item, Said):
+            if isinstance(item, TranscriptItem):
                 if self._blobs:
                     async for piece in self._attachments(record, item):
                         yield piece
@@ -131,7 +129,7 @@ class JsonlExport:
             active_at_microseconds=session.active_at_microseconds,
         )
 
-    async def _attachments(self, record: Record, item: Said) -> AsyncIterator[bytes]:
+    async def _attachments(self, record: Record, item: TranscriptItem) -> AsyncIterator[bytes]:
         """Yield the attachments of a message that the file does not have yet."""
         for digest in blobs_of(item):
             if digest in self._written:
@@ -181,7 +179,7 @@ def fact_line(entry: Entry) -> FactLine:
     )
 
 
-def message_line(session_id: str, item: Said) -> MessageLine:
+def message_line(session_id: str, item: TranscriptItem) -> MessageLine:
     """Return the line of a message."""
     message = item.message
     return MessageLine(
@@ -198,19 +196,13 @@ def message_line(session_id: str, item: Said) -> MessageLine:
         undone=item.undone,
         edited=message.is_edited,
         deleted=message.is_retracted,
-        first=item.first if item.changes else (),
-        changes=tuple(change_line(change) for change in item.changes),
+        first=item.first if item.versions else (),
+        changes=tuple(ChangeLine(parts=each.parts, event_id=each.event_id) for each in item.versions[1:]),
         unverified=message.is_unverified,
     )
 
 
-def change_line(change: Change) -> ChangeLine:
-    """Return what was changed, for a line."""
-    parts = change.parts if isinstance(change, MessageEdited) else None
-    return ChangeLine(parts=parts, event_id=change.event_id)
-
-
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
     """What an import did: sessions that are new, messages that are new, messages that were there, and what is wrong.
 
     Notes are for people; everything that was said is here all the same.
@@ -219,7 +211,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     sessions: int
     messages: int
     skipped: int
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ImportFinding, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -228,7 +220,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return not self.findings
 
 
-async def import_file(record: Record, path: Path, progress: Callable[[int, int], None] | None = None) -> Report:
+async def import_file(record: Record, path: Path, progress: Callable[[int, int], None] | None = None) -> ImportReport:
     """Take a file into the record; what is there already stays as it is. `progress` hears bytes done, and of how many.
 
     A line that cannot be read, and a message whose id is taken by another, are findings. Nothing is written over.
@@ -239,11 +231,11 @@ async def import_file(record: Record, path: Path, progress: Callable[[int, int],
     size_bytes = file_bytes(path)
     taker = Taker(record)
     for numbered in lines:
-        await taker.take(numbered)
+        await taker.take_line(numbered)
         if progress is not None:
             progress(numbered.end_bytes, size_bytes)
     await taker.finish()
-    return Report(
+    return ImportReport(
         sessions=taker.sessions,
         messages=taker.messages,
         skipped=taker.skipped,

@@ -31,11 +31,13 @@ VERSION = 1
 """Of the lines. A file of a higher one is refused: it may say what this Hansard cannot keep."""
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"):
+class ExportLine(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"
+):
     """The base of every line. A field that is not known makes a line foreign."""
 
 
-class FileLine(Line, frozen=True, tag="hansard"):
+class FileLine(ExportLine, frozen=True, tag="hansard"):
     """What the file is."""
 
     version: int
@@ -50,7 +52,7 @@ class ParentLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     digest: str = ""
 
 
-class SessionLine(Line, frozen=True, tag="session"):
+class SessionLine(ExportLine, frozen=True, tag="session"):
     """A session, as it stood."""
 
     id: str
@@ -65,7 +67,7 @@ class SessionLine(Line, frozen=True, tag="session"):
     active_at_microseconds: int = 0
 
 
-class BlobLine(Line, frozen=True, tag="blob"):
+class BlobLine(ExportLine, frozen=True, tag="blob"):
     """A piece of an attachment, in base64; the last piece says so."""
 
     digest: str
@@ -80,7 +82,7 @@ class ChangeLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     event_id: str = ""
 
 
-class MessageLine(Line, frozen=True, tag="message"):
+class MessageLine(ExportLine, frozen=True, tag="message"):
     """A message, whole, as the transcript has it; one that was changed in its chat has its first words as well."""
 
     session_id: str
@@ -101,14 +103,14 @@ class MessageLine(Line, frozen=True, tag="message"):
     unverified: bool = False
 
 
-class EndLine(Line, frozen=True, tag="end"):
+class EndLine(ExportLine, frozen=True, tag="end"):
     """A session is complete: so many messages were its own and its parents'."""
 
     session_id: str
     messages: int
 
 
-class NoticeLine(Line, frozen=True, tag="notice"):
+class NoticeLine(ExportLine, frozen=True, tag="notice"):
     """What Hansard told in a chat that had no session. It belongs to the home where it was told."""
 
     id: str
@@ -117,7 +119,7 @@ class NoticeLine(Line, frozen=True, tag="notice"):
     at_microseconds: int = 0
 
 
-class FactLine(Line, frozen=True, tag="fact"):
+class FactLine(ExportLine, frozen=True, tag="fact"):
     """One entry of a journal, for an auditor: who asked, what was decided, delivered and answered, and in which order.
 
     `body` is without words (the message lines have them) and without one-time codes.

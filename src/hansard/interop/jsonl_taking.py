@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from hansard.domain.entries import MessageEdited, MessageRetracted
 from hansard.domain.limits import BLOB_BYTES_MAX, MIB, UNIT_ENTRIES_MAX
 from hansard.domain.messages import Message, Status
 from hansard.domain.sessions import Link, Parent, SessionState
@@ -31,14 +30,16 @@ from hansard.interop.jsonl_lines import (
     Numbered,
     SessionLine,
 )
-from hansard.interop.transcripts import Change, Said, fingerprint, read_items, shared_beginning, survey
-from hansard.record.importing import Imported
+from hansard.interop.transcripts import TranscriptItem, fingerprint, read_items, shared_beginning, survey
+from hansard.record.messages.entries import MessageEdited, MessageRetracted
+from hansard.record.messages.operations import ImportedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hansard.domain.sessions import Session
     from hansard.record.api import Record
+    from hansard.record.messages.fold import ChatChange, Version
 
 BATCH_BYTES_MAX = 4 * MIB
 """What may wait for one commit."""
@@ -47,7 +48,7 @@ FINDINGS_MAX = 1000
 """Findings that are listed; whoever has more has another problem."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class ImportFinding(msgspec.Struct, frozen=True, kw_only=True):
     """Something in the file that is not in the record, or not where it was."""
 
     line: int
@@ -60,7 +61,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         return f"{place}: {self.session_id}: {self.what}" if self.session_id else f"{place}: {self.what}"
 
 
-class Known(NamedTuple):
+class KnownMessage(NamedTuple):
     """What a message says first, and what was changed of it, as digests. An open message has none yet."""
 
     first: bytes
@@ -69,11 +70,11 @@ class Known(NamedTuple):
     """Whether it came by an import. The words of others are changed by no file."""
 
 
-class Waiting(NamedTuple):
+class PendingImport(NamedTuple):
     """A message on its way into the record, or only what was changed of one that is there; from which line."""
 
     number: int
-    imported: Imported
+    imported: ImportedMessage
     is_new: bool
 
 
@@ -88,8 +89,8 @@ class Taking:
         self.was_ended = False
         self.ended_once = False
         self.archived_once = False
-        self.there: dict[str, Known] = {}
-        self.taken: dict[str, Known] = {}
+        self.there: dict[str, KnownMessage] = {}
+        self.taken: dict[str, KnownMessage] = {}
         self.undone: frozenset[str] = frozenset()
         self.settled: set[str] = set()
         self.to_undo: list[str] = []
@@ -98,7 +99,7 @@ class Taking:
         self.met = 0
         self.misplaced = False
         self.added = 0
-        self.waiting: list[Waiting] = []
+        self.waiting: list[PendingImport] = []
         self.waiting_entries = 0
         self.waiting_bytes = 0
 
@@ -111,7 +112,7 @@ class Taker:
         self.sessions = 0
         self.messages = 0
         self.skipped = 0
-        self.findings: list[Finding] = []
+        self.findings: list[ImportFinding] = []
         self.notes: list[str] = []
         self._record = record
         self._current: Taking | None = None
@@ -120,7 +121,7 @@ class Taker:
         self._pieces_digest = ""
         self._number = 0
 
-    async def take(self, numbered: Numbered) -> None:
+    async def take_line(self, numbered: Numbered) -> None:
         """Take one line."""
         self._number = numbered.number
         line = numbered.line
@@ -151,9 +152,9 @@ class Taker:
 
     def _find(self, what: str, session_id: str = "") -> None:
         if len(self.findings) < FINDINGS_MAX:
-            self.findings.append(Finding(line=self._number, session_id=session_id, what=what))
+            self.findings.append(ImportFinding(line=self._number, session_id=session_id, what=what))
         elif len(self.findings) == FINDINGS_MAX:
-            self.findings.append(Finding(line=self._number, session_id="", what="and more, which are not listed"))
+            self.findings.append(ImportFinding(line=self._number, session_id="", what="and more, which are not listed"))
 
     async def _find_session(self, session_id: str) -> Session | None:
         try:
@@ -190,7 +191,7 @@ class Taker:
         taking.ended_once, taking.archived_once = known.ended_once, known.archived_once
         taking.undone, taking.settled = known.undone, set(known.settled)
         async for item in read_items(self._record, session, known):
-            if isinstance(item, Said):
+            if isinstance(item, TranscriptItem):
                 taking.there[item.message.id] = known_of(item)
         return taking
 
@@ -259,14 +260,14 @@ class Taker:
         if taking.refused:
             return
         imported = imported_of(line)
-        offered = Known(fingerprint(imported.message), digests(imported.changes))
+        offered = KnownMessage(fingerprint(imported.message), digests(imported.changes))
         taking.met += line.id in taking.there
         before = taking.there.get(line.id, taking.taken.get(line.id))
         if before is None:
             if not self._place(taking):
                 return
             taking.taken[line.id] = offered
-            await self._wait(taking, Waiting(self._number, imported, is_new=True))
+            await self._wait(taking, PendingImport(self._number, imported, is_new=True))
         elif before.first in {b"", offered.first}:
             self.skipped += 1
             await self._changes(taking, imported, before, offered)
@@ -277,7 +278,9 @@ class Taker:
             taking.settled.add(line.id)  # what was taken back or restored here stays: a second import changes nothing
             (taking.to_undo if line.undone else taking.to_restore).append(line.id)
 
-    async def _changes(self, taking: Taking, imported: Imported, before: Known, offered: Known) -> None:
+    async def _changes(
+        self, taking: Taking, imported: ImportedMessage, before: KnownMessage, offered: KnownMessage
+    ) -> None:
         """Take what was changed since of a message that is here. What was changed here stays so."""
         shared = min(len(before.changes), len(offered.changes))
         if before.changes[:shared] != offered.changes[:shared]:
@@ -287,9 +290,9 @@ class Taker:
             what = f"message {imported.message.id} was said here, and stays as it is: the file has changes of it"
             self._find(what, taking.line.id)
         elif len(offered.changes) > shared:
-            await self._wait(taking, Waiting(self._number, imported._replace(known=shared), is_new=False))
+            await self._wait(taking, PendingImport(self._number, imported._replace(known=shared), is_new=False))
 
-    async def _wait(self, taking: Taking, waiting: Waiting) -> None:
+    async def _wait(self, taking: Taking, waiting: PendingImport) -> None:
         """Let a message wait for a commit with others, unless enough wait already."""
         taking.waiting.append(waiting)
         taking.waiting_entries += 1 + len(waiting.imported.changes)
@@ -319,19 +322,19 @@ class Taker:
         if is_new and taking.was_ended and not taking.added:
             await self._record.reopen_session(session_id)
         try:
-            await self._record.imports.take(session_id, [each.imported for each in waiting])
+            await self._record.imports.add_messages(session_id, [each.imported for each in waiting])
             taken = sum(each.is_new for each in waiting)
         except (IdConflict, InvalidInput, NotFound):
             taken = await self._write_each(taking, waiting)
         taking.added += taken
         self.messages += taken
 
-    async def _write_each(self, taking: Taking, waiting: list[Waiting]) -> int:
+    async def _write_each(self, taking: Taking, waiting: list[PendingImport]) -> int:
         taken = 0
         for number, imported, is_new in waiting:
             message_id = imported.message.id
             try:
-                await self._record.imports.take(taking.line.id, [imported])
+                await self._record.imports.add_messages(taking.line.id, [imported])
                 taken += is_new
             except (IdConflict, InvalidInput, NotFound) as error:
                 self._number = number
@@ -370,7 +373,7 @@ def parent_of(line: SessionLine) -> Parent | None:
     return Parent(session_id=line.parent.session_id, link=link)
 
 
-def imported_of(line: MessageLine) -> Imported:
+def imported_of(line: MessageLine) -> ImportedMessage:
     """Return the message of a line, and what was changed of it. One that was open when it was exported ends there."""
     message = Message(
         id=line.id,
@@ -384,27 +387,25 @@ def imported_of(line: MessageLine) -> Imported:
         is_observed=line.observed,
         is_unverified=line.unverified,
     )
-    return Imported(message, tuple(change_of(line.id, each) for each in line.changes))
+    return ImportedMessage(message, tuple(change_of(line.id, each) for each in line.changes))
 
 
-def change_of(message_id: str, change: ChangeLine) -> Change:
+def change_of(message_id: str, change: ChangeLine) -> ChatChange:
     """Return a change of a message, as it is recorded."""
     if change.parts is None:
         return MessageRetracted(message_id=message_id, event_id=change.event_id)
     return MessageEdited(message_id=message_id, parts=change.parts, event_id=change.event_id)
 
 
-def known_of(item: Said) -> Known:
+def known_of(item: TranscriptItem) -> KnownMessage:
     """Return what the record has of a message."""
     if item.message.status == Status.OPEN:
-        return Known(b"", is_imported=item.message.is_imported)
-    said = msgspec.structs.replace(item.message, parts=item.first) if item.changes else item.message
-    return Known(fingerprint(said), digests(item.changes), item.message.is_imported)
+        return KnownMessage(b"", is_imported=item.message.is_imported)
+    said = msgspec.structs.replace(item.message, parts=item.first)
+    return KnownMessage(fingerprint(said), digests(item.versions[1:]), item.message.is_imported)
 
 
-def digests(changes: Iterable[Change]) -> tuple[bytes, ...]:
-    """Return what changes say, as digests; a deletion says nothing."""
-    return tuple(
-        hashlib.sha256(msgspec.json.encode(change.parts)).digest() if isinstance(change, MessageEdited) else b""
-        for change in changes
-    )
+def digests(changes: Iterable[ChatChange | Version]) -> tuple[bytes, ...]:
+    """Return what changes say, as digests; a retraction says nothing."""
+    parts = [getattr(change, "parts", None) for change in changes]
+    return tuple(b"" if each is None else hashlib.sha256(msgspec.json.encode(each)).digest() for each in parts)

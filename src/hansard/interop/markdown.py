@@ -13,7 +13,7 @@ from hansard.interop.transcripts import (
     NO_CHAT,
     TOLD_AT_HOME,
     Happened,
-    Said,
+    TranscriptItem,
     Used,
     earlier_of,
     files_of,
@@ -83,7 +83,7 @@ class MarkdownExport:
             return used_text(item)
         return self._said(item) if says_something(item.message, full=self._full) else ""
 
-    def _said(self, item: Said) -> str:
+    def _said(self, item: TranscriptItem) -> str:
         message = item.message
         marks = "".join(f" · {mark}" for mark in marks_of(item))
         pieces = [f"## {plain(who(message))} · {utc(message.at_microseconds)}{marks}\n"]

@@ -13,12 +13,29 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from hansard.domain import entries as e
 from hansard.domain.messages import File, Message, Part, Reasoning, Role, Status, Text, ToolCall, ToolResult
 from hansard.domain.sessions import Link
-from hansard.domain.transcript import Changes, retracted, said_message
 from hansard.domain.turns import TurnState
 from hansard.errors import PastMissing
+from hansard.journal.concepts import Body
+from hansard.record.entries import Entry
+from hansard.record.messages.entries import (
+    MessageAdded,
+    MessageOpened,
+    MessageSealed,
+    MessagesRestored,
+    MessagesUndone,
+)
+from hansard.record.messages.fold import (
+    MessageFold,
+    Version,
+    added_message,
+    name_awaited,
+    opened_message,
+    sealed_message,
+)
+from hansard.record.sessions import SessionArchived, SessionCreated, SessionEnd, SessionReopened
+from hansard.record.turns.entries import TurnEnded
 
 if TYPE_CHECKING:
     from hansard.domain.sessions import Session
@@ -29,20 +46,10 @@ PAGE_ENTRIES = 250
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 
-ROLE_NAMES = {
-    Role.USER: "User",
-    Role.ASSISTANT: "Assistant",
-    Role.TOOL: "Tool",
-    Role.SYSTEM: "System",
-    Role.NOTICE: "Hansard",
-}
+ROLE_NAMES = {role: role.value.title() for role in Role} | {Role.NOTICE: "Hansard"}
 """Who speaks, for readers. A notice is Hansard's own word."""
 
-LINE_SEPARATORS = {
-    "\x85".encode(): b"\\u0085",
-    "\u2028".encode(): b"\\u2028",
-    "\u2029".encode(): b"\\u2029",
-}
+LINE_SEPARATORS = {sign.encode(): f"\\u{ord(sign):04x}".encode() for sign in "\x85\u2028\u2029"}
 """Characters that some readers take for the end of a line, and how JSON writes them otherwise."""
 
 TURN_ENDINGS = {
@@ -58,32 +65,29 @@ NO_CHAT = "told as the reason why an invitation was declined"
 """How what was told outside of sessions is introduced, for readers."""
 
 
-Change = e.MessageEdited | e.MessageRetracted
-"""What a person did in a chat to what was said there."""
-
-
-class Said(NamedTuple):
+class TranscriptItem(NamedTuple):
     """A message where it stands in the transcript, with the words that it has there.
 
-    `seq` is the entry that began it, `last_seq` the one that finished it: a streamed answer has two. `first` are the
-    words that it had before the `changes` that people made to it in its chat, the last of them at `changed_seq`.
+    `seq` is the entry that began it, `last_seq` the one that finished it: a streamed answer has two. `versions` is
+    empty unless people changed it in its chat.
     """
 
     message: Message
     seq: int
     last_seq: int
     undone: bool = False
-    first: tuple[Part, ...] = ()
-    changes: tuple[Change, ...] = ()
-    changed_seq: int = 0
+    versions: tuple[Version, ...] = ()
+
+    @property
+    def first(self) -> tuple[Part, ...]:
+        """The words that it had before people changed it in its chat."""
+        return (self.versions[0].parts if self.versions else self.message.parts) or ()
 
     @property
     def before(self) -> list[tuple[Part, ...]]:
-        """What it said before, the oldest first; of one that was deleted, all that it ever said."""
-        if not self.changes:
-            return []
-        edits = [change.parts for change in self.changes if isinstance(change, e.MessageEdited)]
-        return [self.first, *edits] if self.message.is_retracted else [self.first, *edits[:-1]]
+        """What it said before, the oldest first; of one that was retracted, all that it ever said."""
+        said = [version.parts for version in self.versions if version.parts is not None]
+        return said if self.message.is_retracted else said[:-1]
 
 
 class Used(NamedTuple):
@@ -103,19 +107,17 @@ class Happened(NamedTuple):
     seq: int
 
 
-Item = Said | Used | Happened
+Item = TranscriptItem | Used | Happened
 
 
 class Survey(NamedTuple):
     """What has to be known of a session before its first message can be told.
 
     `settled` are the messages that the session itself took back or restored at some time; a fork may inherit more.
-    `changed` says, of messages that were changed in their chats, by which entry last.
     """
 
     head_seq: int
-    changes: Changes
-    changed: dict[str, int]
+    fold: MessageFold
     settled: frozenset[str]
     ended_once: bool
     archived_once: bool
@@ -128,7 +130,7 @@ class Survey(NamedTuple):
     @property
     def undone(self) -> frozenset[str]:
         """The messages that are taken back."""
-        return frozenset(self.changes.undone)
+        return frozenset(self.fold.undone)
 
 
 async def missing_past(record: Record, session: Session) -> PastMissing | None:
@@ -148,7 +150,7 @@ async def first_known(record: Record, session: Session) -> int:
     return session.parent.at if is_missing and session.parent is not None else 0
 
 
-async def read_entries(record: Record, session_id: str, last_seq: int, after: int = 0) -> AsyncIterator[e.Entry]:
+async def read_entries(record: Record, session_id: str, last_seq: int, after: int = 0) -> AsyncIterator[Entry]:
     """Yield a session's entries after one and up to another, a fork's inherited ones first."""
     while after < last_seq:
         page = await record.read_entries(session_id, after, min(PAGE_ENTRIES, last_seq - after))
@@ -181,31 +183,28 @@ async def survey_known(record: Record, session: Session) -> Survey:
 
 
 async def _survey(record: Record, session: Session, after: int, missing: str) -> Survey:
-    changes = Changes()
-    changed: dict[str, int] = {}
+    fold = MessageFold()
     settled: set[str] = set()
     ended = archived = False
     async for entry in read_entries(record, session.id, session.head_seq, after):
-        changes.take(entry.body)
-        if isinstance(entry.body, e.MessagesUndone | e.MessagesRestored):
+        fold.add(entry.body, entry.seq)
+        if isinstance(entry.body, MessagesUndone | MessagesRestored):
             settled.update(entry.body.message_ids)
-        elif isinstance(entry.body, Change):
-            changed[entry.body.message_id] = entry.seq
-        elif isinstance(entry.body, e.SessionCreated):  # what happened to a fork's parent is not its own
+        elif isinstance(entry.body, SessionCreated):  # what happened to a fork's parent is not its own
             ended = archived = False
             settled = set()
-        ended = ended or isinstance(entry.body, e.SessionEnded)
-        archived = archived or isinstance(entry.body, e.SessionArchived)
-    return Survey(session.head_seq, changes, changed, frozenset(settled), ended, archived, after, missing)
+        ended = ended or isinstance(entry.body, SessionEnd)
+        archived = archived or isinstance(entry.body, SessionArchived)
+    return Survey(session.head_seq, fold, frozenset(settled), ended, archived, after, missing)
 
 
-async def read_items(record: Record, session: Session, known: Survey) -> AsyncIterator[Said | Happened]:
+async def read_items(record: Record, session: Session, known: Survey) -> AsyncIterator[TranscriptItem | Happened]:
     """Yield messages in the order of the transcript, undone ones marked, and what happened between them."""
-    held: list[Said | Happened] = []
+    held: list[TranscriptItem | Happened] = []
     if known.missing:
         yield Happened(known.missing, session.created_at_microseconds, known.after)
     async for entry in read_entries(record, session.id, known.head_seq, known.after):
-        if isinstance(entry.body, e.MessageSealed):
+        if isinstance(entry.body, MessageSealed):
             held = [sealed(each, entry.body, entry.seq) for each in held]
         elif (item := item_of(entry, known)) is not None:
             held.append(item)
@@ -217,62 +216,57 @@ async def read_items(record: Record, session: Session, known: Survey) -> AsyncIt
         yield each
 
 
-def is_open(item: Said | Happened) -> bool:
+def is_open(item: TranscriptItem | Happened) -> bool:
     """Return whether an item is a message that is still being said."""
-    return isinstance(item, Said) and item.message.status == Status.OPEN
+    return isinstance(item, TranscriptItem) and item.message.status == Status.OPEN
 
 
-def sealed(item: Said | Happened, seal: e.MessageSealed, seq: int) -> Said | Happened:
+def sealed(item: TranscriptItem | Happened, seal: MessageSealed, seq: int) -> TranscriptItem | Happened:
     """Return the item as the seal leaves it."""
-    if not isinstance(item, Said) or item.message.id != seal.message_id:
+    if not isinstance(item, TranscriptItem) or item.message.id != seal.message_id:
         return item
-    whole = msgspec.structs.replace(item.message, parts=seal.parts, status=seal.status)
-    return item._replace(message=whole, last_seq=seq)
+    return item._replace(message=sealed_message(item.message, seal), last_seq=seq)
 
 
-async def with_open_text(record: Record, session_id: str, held: list[Said | Happened]) -> list[Said | Happened]:
+async def with_open_text(
+    record: Record, session_id: str, held: list[TranscriptItem | Happened]
+) -> list[TranscriptItem | Happened]:
     """Return the items with what an open message says so far."""
     if not any(is_open(item) for item in held):
         return held
     now = {message.id: message for message in await record.load_transcript(session_id)}
     return [
-        item._replace(message=now.get(item.message.id, item.message)) if isinstance(item, Said) else item
+        item._replace(message=now.get(item.message.id, item.message)) if isinstance(item, TranscriptItem) else item
         for item in held
     ]
 
 
-def item_of(entry: e.Entry, known: Survey) -> Said | Happened | None:
+def item_of(entry: Entry, known: Survey) -> TranscriptItem | Happened | None:
     """Return what an entry means to a reader, or None."""
-    body, undone = entry.body, known.changes.undone
-    if isinstance(body, e.MessageAdded):
-        said = known.changes.with_files(said_message(entry.id, entry.at_microseconds, body))
-        message, changes = known.changes.last_words(said), tuple(known.changes.of(said))
-        if message.is_retracted:
-            message = retracted(message)
-        changed_seq = known.changed[entry.id] if changes else 0
-        return Said(message, entry.seq, entry.seq, entry.id in undone, said.parts, changes, changed_seq)
-    if isinstance(body, e.MessageOpened):
-        message = Message(
-            id=entry.id, role=body.role, parts=(), status=Status.OPEN, at_microseconds=entry.at_microseconds
-        )
-        return Said(message, entry.seq, entry.seq, entry.id in undone)
+    body, undone = entry.body, known.fold.is_undone(entry.id)
+    if isinstance(body, MessageAdded):
+        said = added_message(entry.id, entry.at_microseconds, body)
+        versions = tuple(known.fold.versions(said))
+        return TranscriptItem(name_awaited(known.fold.now(said)), entry.seq, entry.seq, undone, versions)
+    if isinstance(body, MessageOpened):
+        return TranscriptItem(opened_message(entry.id, entry.at_microseconds, body), entry.seq, entry.seq, undone)
     text = event_text(body)
     return Happened(text, entry.at_microseconds, entry.seq) if text else None
 
 
-def event_text(body: e.Body) -> str:
+def event_text(body: Body) -> str:
     """Return what happened, for readers; empty for what they need not know."""
-    if isinstance(body, e.TurnEnded) and body.state in TURN_ENDINGS:
+    if isinstance(body, TurnEnded) and body.state in TURN_ENDINGS:
         return with_reason(TURN_ENDINGS[body.state], body.reason)
-    if isinstance(body, e.SessionEnded):
+    if isinstance(body, SessionEnd):
         return with_reason("the session ended", body.reason)
-    if isinstance(body, e.SessionReopened):
+    if isinstance(body, SessionReopened):
         return "the session was opened again"
-    if isinstance(body, e.SessionCreated) and body.link == Link.FORK:
+    if isinstance(body, SessionCreated) and body.link == Link.FORK:
         return f"a fork of {body.parent_id} begins here; what stands above is shared with it"
-    if isinstance(body, e.MessagesUndone | e.MessagesRestored):
+    if isinstance(body, MessagesUndone | MessagesRestored):
         count = len(body.message_ids)
-        became = "taken back" if isinstance(body, e.MessagesUndone) else "restored"
+        became = "taken back" if isinstance(body, MessagesUndone) else "restored"
         return f"{count} {'message was' if count == 1 else 'messages were'} {became}"
     return ""
 
@@ -282,7 +276,7 @@ def with_reason(what: str, reason: str) -> str:
     return f"{what}: {reason}" if reason else what
 
 
-async def fold_tools(items: AsyncIterator[Said | Happened]) -> AsyncIterator[Item]:
+async def fold_tools(items: AsyncIterator[TranscriptItem | Happened]) -> AsyncIterator[Item]:
     """Put each tool's result to its call. A call that never got one is told before the model speaks again."""
     waiting: dict[str, Used] = {}
     async for item in items:
@@ -303,14 +297,14 @@ async def fold_tools(items: AsyncIterator[Said | Happened]) -> AsyncIterator[Ite
         yield used
 
 
-def calls_of(item: Said) -> dict[str, Used]:
+def calls_of(item: TranscriptItem) -> dict[str, Used]:
     """Return the calls of a message, without results."""
     return {
         part.id: Used(part, None, item.seq, item.undone) for part in item.message.parts if isinstance(part, ToolCall)
     }
 
 
-def results_of(item: Said, waiting: dict[str, Used]) -> list[Used]:
+def results_of(item: TranscriptItem, waiting: dict[str, Used]) -> list[Used]:
     """Return the results of a message with the calls that they answer, which then wait no more."""
     found = []
     for part in item.message.parts:
@@ -348,7 +342,7 @@ def files_of(message: Message) -> list[File]:
     return [part for part in message.parts if isinstance(part, File)]
 
 
-def marks_of(item: Said) -> list[str]:
+def marks_of(item: TranscriptItem) -> list[str]:
     """Return what is unusual about a message, for readers."""
     message = item.message
     marks = (
@@ -370,7 +364,7 @@ class Earlier(NamedTuple):
     files: list[File]
 
 
-def earlier_of(item: Said) -> Earlier:
+def earlier_of(item: TranscriptItem) -> Earlier:
     """Return what a message said before, for readers who ask for everything."""
     deleted = item.message.is_retracted
     files = [part for part in item.first if isinstance(part, File)] if deleted else []
@@ -421,13 +415,13 @@ async def shared_beginning(record: Record, session: Session, *, up_to: int, mess
     total = hashlib.sha256()
     count, last_seq, next_seq = 0, 1, known.head_seq + 1
     async for item in read_items(record, session, known):
-        if item.seq > up_to or (count == messages_max and isinstance(item, Said)):
+        if item.seq > up_to or (count == messages_max and isinstance(item, TranscriptItem)):
             next_seq = item.seq
             break
-        if isinstance(item, Said):
+        if isinstance(item, TranscriptItem):
             total.update(fingerprint(item.message))
             count += 1
-            last_seq = max(last_seq, item.last_seq, item.changed_seq)
+            last_seq = max(last_seq, item.last_seq, *(version.seq for version in item.versions))
     return Shared(count, total.hexdigest(), last_seq if last_seq < next_seq else 0)
 
 

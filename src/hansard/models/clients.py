@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hansard.domain.bounds import UNPACKED
-from hansard.models.failures import Place
+from hansard.models.failures import RequestTarget
 from hansard.models.google_body import ASKED, google_contents
 from hansard.models.wire import observe
 
@@ -68,7 +68,7 @@ STYLES: Final = {
 STYLES["openai-responses"] = msgspec.structs.replace(STYLES["openai"], name="openai-responses")
 
 
-class Access(msgspec.Struct, frozen=True, kw_only=True):
+class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
     """How one model is reached: what was given, and what the environment says where nothing was."""
 
     style: Style
@@ -89,11 +89,11 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_own and self.key == PLACEHOLDER_KEY
 
     @property
-    def place(self) -> Place:
+    def place(self) -> RequestTarget:
         """What failures may say of it."""
         parts = urlsplit(self.base_url)
         secrets = (self.key, *self.headers.values(), parts.password or "", parts.username or "")
-        return Place(
+        return RequestTarget(
             host=parts.netloc.rpartition("@")[2],
             secrets=tuple(secret for secret in secrets if secret not in {"", PLACEHOLDER_KEY}),
             stall_seconds=self.stall_seconds,
@@ -108,10 +108,10 @@ def find_access(
     base_url: str | None,
     headers: dict[str, str] | None,
     stall_seconds: float,
-) -> Access:
+) -> ModelAccess:
     """Complete what was given by what the environment says, with the variables of the provider's own library."""
     variable = next((name for name in style.key_variables if os.environ.get(name)), "")
-    return Access(
+    return ModelAccess(
         style=style,
         model=model,
         base_url=base_url or os.environ.get(style.base_url_variable) or style.base_url,
@@ -121,7 +121,7 @@ def find_access(
     )
 
 
-def http_client(access: Access) -> httpx2.AsyncClient:
+def http_client(access: ModelAccess) -> httpx2.AsyncClient:
     """Make the client under the provider's library. Idle bytes are timed here; a server of one's own needs no proxy."""
     import httpx2
 
@@ -147,7 +147,7 @@ def trusted() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
-def make_model(access: Access, client: httpx2.AsyncClient, *, asks_usage: bool) -> Model[Any]:
+def make_model(access: ModelAccess, client: httpx2.AsyncClient, *, asks_usage: bool) -> Model[Any]:
     """Make the model of a protocol."""
     if access.style.name == "anthropic":
         return anthropic_model(access, client)
@@ -158,7 +158,7 @@ def make_model(access: Access, client: httpx2.AsyncClient, *, asks_usage: bool) 
     return openai_model(access, client, asks_usage=asks_usage)
 
 
-def openai_model(access: Access, client: httpx2.AsyncClient, *, asks_usage: bool) -> Model[Any]:
+def openai_model(access: ModelAccess, client: httpx2.AsyncClient, *, asks_usage: bool) -> Model[Any]:
     """Make a model behind Chat Completions, at any address. Some servers refuse to be asked for usage figures."""
     from openai import omit
     from pydantic_ai.models.openai import OpenAIChatModel
@@ -183,7 +183,7 @@ def openai_model(access: Access, client: httpx2.AsyncClient, *, asks_usage: bool
     return kind(access.model, provider=OpenAIProvider(openai_client=library), profile=profile)
 
 
-def openai_client(access: Access, client: httpx2.AsyncClient) -> AsyncOpenAI:
+def openai_client(access: ModelAccess, client: httpx2.AsyncClient) -> AsyncOpenAI:
     """Make the client of OpenAI's library."""
     from openai import AsyncOpenAI
 
@@ -197,7 +197,7 @@ def openai_client(access: Access, client: httpx2.AsyncClient) -> AsyncOpenAI:
     )
 
 
-def responses_model(access: Access, client: httpx2.AsyncClient) -> Model[Any]:
+def responses_model(access: ModelAccess, client: httpx2.AsyncClient) -> Model[Any]:
     """Make a model behind Responses."""
     from pydantic_ai.models.openai import OpenAIResponsesModel
     from pydantic_ai.profiles.openai import OpenAIModelProfile
@@ -211,7 +211,7 @@ def responses_model(access: Access, client: httpx2.AsyncClient) -> Model[Any]:
     return OpenAIResponsesModel(access.model, provider=OpenAIProvider(openai_client=library), profile=profile)
 
 
-def google_model(access: Access, client: httpx2.AsyncClient) -> Model[Any]:
+def google_model(access: ModelAccess, client: httpx2.AsyncClient) -> Model[Any]:
     """Make a model behind Google's generateContent."""
     from pydantic_ai.models.google import GoogleModel
     from pydantic_ai.profiles.google import GoogleModelProfile
@@ -229,7 +229,7 @@ def google_model(access: Access, client: httpx2.AsyncClient) -> Model[Any]:
     return OwnContents(access.model, provider=provider, profile=GoogleModelProfile(json_schema_transformer=None))
 
 
-def anthropic_model(access: Access, client: httpx2.AsyncClient) -> Model[Any]:
+def anthropic_model(access: ModelAccess, client: httpx2.AsyncClient) -> Model[Any]:
     """Make a model behind Anthropic's Messages."""
     from anthropic import AsyncAnthropic
     from pydantic_ai.models.anthropic import AnthropicModel

@@ -20,7 +20,16 @@ from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from hansard.domain.requests import AssistantSaid, Failed, Failure, FailureKind, Request, Rules, ToolsSaid, UserSaid
+from hansard.domain.requests import (
+    AssistantSaid,
+    Failed,
+    Failure,
+    FailureKind,
+    ModelRules,
+    Request,
+    ToolsSaid,
+    UserSaid,
+)
 from hansard.models.demo_files import find_demo
 from hansard.models.demo_server import CONTEXT_TOKENS, HOST, MODEL_ALIAS
 from hansard.models.pydantic import open_provider
@@ -84,7 +93,7 @@ SYSTEM: Final = "You are a helpful assistant."
 """What it is told in place of the session's instructions: anything longer confuses a model of this size."""
 
 
-class Server(NamedTuple):
+class DemoServer(NamedTuple):
     """A server that answers, and the way to ask it."""
 
     process: subprocess.Popen[bytes]
@@ -101,7 +110,7 @@ class DemoModel:
         self._folder = folder
         self._stall_seconds = stall_seconds
         self._process: subprocess.Popen[bytes] | None = None
-        self._starting: asyncio.Task[Server | Failure] | None = None
+        self._starting: asyncio.Task[DemoServer | Failure] | None = None
         self._closed = False
 
     @property
@@ -115,9 +124,9 @@ class DemoModel:
         return False
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> ModelRules:
         """Words alone. What does not fit is left out here, by its own tokens."""
-        return Rules()
+        return ModelRules()
 
     @property
     def server_pid(self) -> int | None:
@@ -172,7 +181,7 @@ class DemoModel:
             await asyncio.wait([starting])
             await close_client(starting)
 
-    async def _server(self) -> Server | Failure:
+    async def _server(self) -> DemoServer | Failure:
         """Return the server that runs, else start one; whoever asks meanwhile waits for the same one."""
         if self._closed:
             return CLOSED
@@ -181,7 +190,7 @@ class DemoModel:
             starting = self._starting = asyncio.create_task(self._start(starting))
         return await asyncio.shield(starting)
 
-    async def _start(self, before: asyncio.Task[Server | Failure] | None) -> Server | Failure:
+    async def _start(self, before: asyncio.Task[DemoServer | Failure] | None) -> DemoServer | Failure:
         """Clear away the server before, start one, and wait until it says its port."""
         process, self._process = self._process, None
         if process is not None:
@@ -205,7 +214,7 @@ class DemoModel:
         base_url = f"http://{HOST}:{port}/v1"
         name = f"openai:{MODEL_ALIAS}"
         model = open_provider(name, key=key, base_url=base_url, stall_seconds=self._stall_seconds)
-        return Server(process, model)
+        return DemoServer(process, model)
 
     async def _start_failure(self, process: subprocess.Popen[bytes]) -> Failure:
         is_ended = await has_ended(process)
@@ -216,15 +225,17 @@ class DemoModel:
         return Failure(kind=FailureKind.UNAVAILABLE, text=f"The demo model did not start: {how}{where}.")
 
 
-async def close_client(started: asyncio.Task[Server | Failure]) -> None:
+async def close_client(started: asyncio.Task[DemoServer | Failure]) -> None:
     """Let go of the connections to the server that a start gave, if it gave one."""
-    if not started.cancelled() and isinstance(server := started.result(), Server):
+    if not started.cancelled() and isinstance(server := started.result(), DemoServer):
         await server.model.close()
 
 
-def is_alive(started: asyncio.Task[Server | Failure]) -> bool:
+def is_alive(started: asyncio.Task[DemoServer | Failure]) -> bool:
     """Whether a start that is over gave a server, and its process still runs."""
-    return not started.cancelled() and isinstance(server := started.result(), Server) and server.process.poll() is None
+    return (
+        not started.cancelled() and isinstance(server := started.result(), DemoServer) and server.process.poll() is None
+    )
 
 
 def launch(files: DemoFiles, folder: Path, key: str) -> subprocess.Popen[bytes]:

@@ -71,7 +71,7 @@ class LocalServer(NamedTuple):
         return f"http://{host}:{self.port}/v1"
 
 
-class Found(NamedTuple):
+class FoundServer(NamedTuple):
     """What a server offers: None when it does not answer, and a name for each model that can chat."""
 
     server: LocalServer
@@ -146,11 +146,11 @@ async def find_local(
     *,
     servers: Sequence[LocalServer] = SERVERS,
     probe_seconds_max: float = PROBE_SECONDS_MAX,
-) -> list[Found]:
+) -> list[FoundServer]:
     """Ask every server at once. OLLAMA_HOST moves Ollama, as long as it stays on this machine."""
     asked = [ollama_of(environment.get("OLLAMA_HOST", ""), server) for server in servers]
     answers = await asyncio.gather(*(ask_models(server.base_url, seconds_max=probe_seconds_max) for server in asked))
-    return [Found(server, models) for server, models in zip(asked, answers, strict=True)]
+    return [FoundServer(server, models) for server, models in zip(asked, answers, strict=True)]
 
 
 def ollama_of(address: str, server: LocalServer) -> LocalServer:

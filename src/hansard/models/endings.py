@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pydantic_ai.models import StreamedResponse
     from pydantic_ai.usage import RequestUsage
 
-    from hansard.models.wire import Wire
+    from hansard.models.wire import AnswerWire
 
 REASONS: Final = {
     "stop": FinishReason.STOP,
@@ -37,10 +37,10 @@ REASONS: Final = {
 MICROS: Final = Decimal(1_000_000)
 
 
-class Ending:
+class AnswerEnding:
     """How one answer ended. Without a failure it is whole."""
 
-    def __init__(self, wire: Wire, style: str) -> None:
+    def __init__(self, wire: AnswerWire, style: str) -> None:
         self._wire = wire
         self._style = style
         self.failure: Failure | None = cut_off(wire)

@@ -14,7 +14,7 @@ from hansard.domain.requests import Failure, FailureKind
 if TYPE_CHECKING:
     from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 
-    from hansard.models.wire import Wire
+    from hansard.models.wire import AnswerWire
 
 Caught = TypeVar("Caught", bound=BaseException)
 
@@ -41,7 +41,7 @@ STATUS_INVALID = frozenset({400, 422})
 STATUS_SERVER_MIN = 500
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class RequestTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Where a request went and what may not be said about it."""
 
     host: str
@@ -60,7 +60,7 @@ def missing_package(package: str) -> Failure:
     return Failure(kind=FailureKind.MISSING, text=text)
 
 
-def cut_off(wire: Wire) -> Failure:
+def cut_off(wire: AnswerWire) -> Failure:
     """The answer ended without its end."""
     text = "The answer was cut off." if wire.size_bytes else "The connection was closed before an answer came."
     return Failure(kind=FailureKind.CUT, text=text)
@@ -71,7 +71,7 @@ def garbled() -> Failure:
     return Failure(kind=FailureKind.GARBLED, text="The provider sent something that could not be understood.")
 
 
-def failure_of(error: Exception, wire: Wire, place: Place) -> Failure:
+def failure_of(error: Exception, wire: AnswerWire, place: RequestTarget) -> Failure:
     """Say what an exception of the model library, the provider's library or the transport means."""
     if (own := own_failure(error)) is not None:
         return own
@@ -104,7 +104,7 @@ def own_failure(error: Exception) -> Failure | None:
     return None
 
 
-def status_failure(error: ModelAPIError, status: int, place: Place) -> Failure:
+def status_failure(error: ModelAPIError, status: int, place: RequestTarget) -> Failure:
     """Say what an HTTP status means, or the status that an error within a stream stands for."""
     from pydantic_ai.exceptions import ModelQuotaExceededError
 
@@ -136,7 +136,7 @@ def retry_after(error: ModelAPIError) -> float | None:
     return seconds if 0 <= seconds < math.inf else None
 
 
-def transport_failure(error: Exception, wire: Wire, place: Place) -> Failure:
+def transport_failure(error: Exception, wire: AnswerWire, place: RequestTarget) -> Failure:
     """Say what became of the connection."""
     import httpx2
 
@@ -180,7 +180,7 @@ def refuses_figures(error: ModelHTTPError) -> bool:
     return error.status_code in STATUS_INVALID and "stream_options" in str(error.body)
 
 
-def said(what: str, body: object, place: Place) -> str:
+def said(what: str, body: object, place: RequestTarget) -> str:
     """Return what happened with the provider's own words about it, on one line and without secrets."""
     words = " ".join(blotted(own_words(body), place.secrets).split())
     if len(words) > TEXT_CHARACTERS_MAX:

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from hansard.domain.bounds import ANSWER_CHARACTERS_MAX, AnswerRefused
 from hansard.domain.limits import MIB
-from hansard.domain.requests import Called, Delta, Failed, Failure, Finished, Rules
+from hansard.domain.requests import Called, Delta, Failed, Failure, Finished, ModelRules
 from hansard.domain.text import clean_text, split_pending_surrogate
 from hansard.errors import InvalidInput
-from hansard.models.clients import STYLES, Access, find_access, http_client, make_model, trusted
-from hansard.models.endings import Ending, known_usage, signed_parts
+from hansard.models.clients import STYLES, ModelAccess, find_access, http_client, make_model, trusted
+from hansard.models.endings import AnswerEnding, known_usage, signed_parts
 from hansard.models.failures import failure_of, missing_key, missing_package, refuses_figures
 from hansard.models.google_body import ASKED
 from hansard.models.mapping import map_parameters, map_settings, stand_in
 from hansard.models.rules import rules_of
-from hansard.models.wire import OBSERVER, Wire
+from hansard.models.wire import OBSERVER, AnswerWire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -101,7 +101,7 @@ def preload(name: str = "") -> None:
 class ProviderModel:
     """One model at one provider; or, when it cannot be reached from here, the failure that says why."""
 
-    def __init__(self, name: str, access: Access | Failure, *, sees: bool | None = None) -> None:
+    def __init__(self, name: str, access: ModelAccess | Failure, *, sees: bool | None = None) -> None:
         self._name = name
         self._sees = sees
         self._access = access
@@ -121,7 +121,7 @@ class ProviderModel:
         return True
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> ModelRules:
         """What the provider documents."""
         prefix, _, model = self._name.partition(":")
         is_own = not isinstance(self._access, Failure) and self._access.is_own
@@ -133,8 +133,8 @@ class ProviderModel:
         if isinstance(access, Failure):
             yield Failed(failure=access)
             return
-        wire = Wire()
-        ending = Ending(wire, access.style.name)
+        wire = AnswerWire()
+        ending = AnswerEnding(wire, access.style.name)
         pieces = Pieces()
         answer: StreamedResponse | None = None
         try:
@@ -163,7 +163,9 @@ class ProviderModel:
         if client is not None:
             await client.aclose()
 
-    async def _ask(self, request: Request, access: Access, wire: Wire, stack: AsyncExitStack) -> StreamedResponse:
+    async def _ask(
+        self, request: Request, access: ModelAccess, wire: AnswerWire, stack: AsyncExitStack
+    ) -> StreamedResponse:
         """Send the request and return the answer that begins; once more where only the wish for figures was refused."""
         asks_usage = self._asks_usage
         model = await self._made(access)
@@ -179,11 +181,11 @@ class ProviderModel:
         model = await self._made(access)
         return await stack.enter_async_context(opened(model, request, access, wire))
 
-    async def _made(self, access: Access) -> Model[Any]:
+    async def _made(self, access: ModelAccess) -> Model[Any]:
         """Return the model of the library. Importing and building happen in a thread, once."""
         return await asyncio.to_thread(self._build, access) if self._model is None else self._model
 
-    def _build(self, access: Access) -> Model[Any]:
+    def _build(self, access: ModelAccess) -> Model[Any]:
         """Make the clients. Turns that come first at once share what the earliest of them made."""
         preload(self._name)
         with self._lock:
@@ -196,7 +198,7 @@ class ProviderModel:
 
 @asynccontextmanager
 async def opened(
-    model: Model[Any], request: Request, access: Access, wire: Wire
+    model: Model[Any], request: Request, access: ModelAccess, wire: AnswerWire
 ) -> AsyncGenerator[StreamedResponse, None]:
     """Send a request, and watch what comes back for as long as the answer is read."""
     from pydantic_ai.direct import model_request_stream

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from hansard.domain.limits import MIB
-from hansard.domain.requests import Rules, family_of
+from hansard.domain.requests import ModelRules, family_of
 
 WINDOWS: Final = (
     (r"claude-(?:[23]|v|instant)|claude-(?:opus|sonnet)-4-[0-5]|claude-haiku-4", 200_000),
@@ -39,7 +39,7 @@ SEEING: Final = re.compile(
 """Names of models that see, on servers that serve any."""
 
 
-def rules_of(style: str, model: str, *, is_own: bool, sees: bool | None = None) -> Rules:
+def rules_of(style: str, model: str, *, is_own: bool, sees: bool | None = None) -> ModelRules:
     """Return the rules of a model behind a protocol; `is_own`: at the provider whose protocol it is.
 
     `sees`: whether the model takes pictures, as a person says; None: it is judged by its name.
@@ -50,13 +50,13 @@ def rules_of(style: str, model: str, *, is_own: bool, sees: bool | None = None) 
     return msgspec.structs.replace(rules, images_max=0) if sees is False else rules
 
 
-def provider_rules(style: str, model: str, *, sees: bool) -> Rules:
+def provider_rules(style: str, model: str, *, sees: bool) -> ModelRules:
     """Return what a provider documents; `sees`: whether a model takes pictures where not all of them do."""
     window = window_of(model)
     if style == "anthropic":
         # Of more than 20 pictures in a request none may have a side of more than 2000 pixels. 5 MB are counted as sent,
         # which is a third more than a picture has.
-        return Rules(
+        return ModelRules(
             family=family_of(f"anthropic:{model}"),
             window_tokens=window,
             request_bytes_max=30 * MIB,
@@ -65,7 +65,7 @@ def provider_rules(style: str, model: str, *, sees: bool) -> Rules:
             image_side_max=8000,
         )
     if style == "google":
-        return Rules(
+        return ModelRules(
             family=family_of(f"google:{model}"),
             window_tokens=window,
             request_bytes_max=18 * MIB,
@@ -73,7 +73,7 @@ def provider_rules(style: str, model: str, *, sees: bool) -> Rules:
             image_bytes_max=7_000_000,
             image_types=("image/jpeg", "image/png", "image/webp", "image/heic", "image/heif"),
         )
-    return Rules(
+    return ModelRules(
         family=family_of(f"openai-responses:{model}") if style == "openai-responses" else "",
         window_tokens=window,
         request_bytes_max=45 * MIB,

@@ -39,8 +39,8 @@ from hansard.domain.requests import (
     FailureKind,
     Finished,
     FinishReason,
+    ModelRules,
     Request,
-    Rules,
     ToolsSaid,
     Usage,
     UserSaid,
@@ -164,9 +164,9 @@ class ScriptedModel:
         return self._script.uses_tools
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> ModelRules:
         """As the script says; without limits, when it says nothing."""
-        return Rules(window_tokens=self._script.window_tokens)
+        return ModelRules(window_tokens=self._script.window_tokens)
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         """Give the answer whose turn it is in this conversation."""

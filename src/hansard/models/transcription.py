@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hansard.domain.requests import Usage
 from hansard.models.clients import STYLES, find_access, http_client, openai_client
 from hansard.models.failures import said
-from hansard.ports.transcriber import Heard
+from hansard.ports.transcriber import TranscribedText
 
 if TYPE_CHECKING:
     import httpx2
@@ -57,21 +57,23 @@ class OpenAITranscriber:
         )
         self._client: httpx2.AsyncClient | None = None
 
-    async def hear(self, voice: Voice) -> Heard:
+    async def hear(self, voice: Voice) -> TranscribedText:
         """Write a note down."""
         if self._access.lacks_key:
-            return Heard(failure=f"there is no key for {self.name}")
+            return TranscribedText(failure=f"there is no key for {self.name}")
         try:
             async with asyncio.timeout(self._settings.seconds_max):
                 answer = await self._ask(voice)
         except TimeoutError:
-            return Heard(failure=f"it took longer than {self._settings.seconds_max:g} s")
+            return TranscribedText(failure=f"it took longer than {self._settings.seconds_max:g} s")
         except Exception as error:  # noqa: BLE001  # boundary: model call
-            return Heard(failure=self._told(error))
+            return TranscribedText(failure=self._told(error))
         text = getattr(answer, "text", None)
         if not isinstance(text, str):
-            return Heard(failure=GARBLED)
-        return Heard(text=text.strip()[:TEXT_CHARACTERS_MAX], usage=self._usage(getattr(answer, "usage", None)))
+            return TranscribedText(failure=GARBLED)
+        return TranscribedText(
+            text=text.strip()[:TEXT_CHARACTERS_MAX], usage=self._usage(getattr(answer, "usage", None))
+        )
 
     async def _ask(self, voice: Voice) -> Any:  # noqa: ANN401 - the library's
         if self._client is None:

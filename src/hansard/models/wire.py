@@ -24,7 +24,7 @@ DONE = re.compile(rb"[\r\n]data: ?\[DONE\]")
 EVENT_END = re.compile(rb"(?:\n\n|\r\n\r\n|\r\r)[\r\n]*$")
 
 
-class Wire:
+class AnswerWire:
     """The state of one answer on the wire."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Wire:
         return EVENT_END.search(self._tail) is not None
 
 
-OBSERVER: ContextVar[Wire] = ContextVar("hansard_model_wire")
+OBSERVER: ContextVar[AnswerWire] = ContextVar("hansard_model_wire")
 """The wire of the request that the present task is opening. Set and reset without a yield in between."""
 
 
@@ -77,13 +77,13 @@ async def observe(response: httpx2.Response) -> None:
 
     What leads to another host or is packed is refused here, and what comes is measured, whoever asked.
     """
-    wire = OBSERVER.get(None) or Wire()
+    wire = OBSERVER.get(None) or AnswerWire()
     wire.answered(response)
     check_answer(str(response.request.url), response.status_code, response.headers)
     response.stream = observed(cast("httpx2.AsyncByteStream", response.stream), wire)
 
 
-def observed(stream: httpx2.AsyncByteStream, wire: Wire) -> httpx2.AsyncByteStream:
+def observed(stream: httpx2.AsyncByteStream, wire: AnswerWire) -> httpx2.AsyncByteStream:
     """Return the stream with an observer in it."""
     import httpx2
 

@@ -45,7 +45,7 @@ class EventKind(StrEnum):
     """The chat was given up for another one, which `about` names."""
 
 
-class Reply(StrEnum):
+class ReplyKind(StrEnum):
     """How a message is to be met."""
 
     ANSWER = "answer"
@@ -87,7 +87,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """The beginning of `text` in which a client repeated the message that is answered. It is recorded, too."""
     formatted: str = ""
     """What clients show in place of the text, where it says something else. Both are recorded."""
-    reply: Reply = Reply.ANSWER
+    reply: ReplyKind = ReplyKind.ANSWER
     command: str = ""
     """What is read as a command, where that is not the text itself: `/new` of `/new@bot`. The text is what was said."""
     choice: str = ""
@@ -262,7 +262,7 @@ class Channel(Presence, Protocol):
         ...
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
+class TimelineEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One event of a chat's timeline, as any member sees it. `key` is that of the post, if this account sent it.
 
     A file is an event of its own: `file` is its name, `text` what was written beside it. The words are those of the
@@ -305,6 +305,6 @@ class Fetches(Protocol):
 class Timeline(Fetches, Protocol):
     """What a platform can tell about the past. Optional."""
 
-    def history(self, chat: str, *, events_max: int = 10_000) -> AsyncGenerator[Shown, None]:
+    def history(self, chat: str, *, events_max: int = 10_000) -> AsyncGenerator[TimelineEvent, None]:
         """Give a chat's messages and edits, the latest first."""
         ...

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from hansard.domain.requests import ModelEvent, Request, Rules
+    from hansard.domain.requests import ModelEvent, ModelRules, Request
 
 
 class Model(Protocol):
@@ -28,7 +28,7 @@ class Model(Protocol):
         ...
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> ModelRules:
         """What it takes: whose reasoning, how much, which pictures."""
         ...
 

@@ -17,7 +17,7 @@ class Voice(msgspec.Struct, frozen=True, kw_only=True):
     media_type: str = "audio/ogg"
 
 
-class Heard(msgspec.Struct, frozen=True, kw_only=True):
+class TranscribedText(msgspec.Struct, frozen=True, kw_only=True):
     """What a voice note says; or, in `failure`, why nobody knows. The text is for people and holds no key."""
 
     text: str = ""
@@ -38,7 +38,7 @@ class Transcriber(Protocol):
         """The largest note that it takes."""
         ...
 
-    async def hear(self, voice: Voice) -> Heard:
+    async def hear(self, voice: Voice) -> TranscribedText:
         """Write a note down, in one attempt."""
         ...
 

@@ -10,62 +10,71 @@ from typing import TYPE_CHECKING, Unpack
 import msgspec
 
 from hansard.domain.budgets import Budget
-from hansard.domain.conversation import Conversation
 from hansard.domain.deliveries import Cursor, Delivery, DeliveryState, Intake
-from hansard.domain.entries import MessagesRestored, MessagesUndone, SessionFrozen
-from hansard.domain.ids import new_id, new_session_id
+from hansard.domain.ids import new_id
 from hansard.domain.limits import (
     PATIENCE_SECONDS,
     READ_ROWS_MAX,
     REASON_CHARACTERS_MAX,
     TITLE_CHARACTERS_MAX,
 )
-from hansard.domain.positions import Position
+from hansard.domain.notices import ENGLISH, Wording
 from hansard.domain.sessions import Parent, SessionState
 from hansard.domain.settings import Busy
 from hansard.domain.text import clean_name, clean_text
 from hansard.errors import RecordReadOnly
-from hansard.record import views
+from hansard.journal.calls import Caller, open_journals
+from hansard.journal.follow import PageReader, notified
+from hansard.journal.positions import Position
+from hansard.journal.sqlite.readonly import AnyStore
+from hansard.journal.store import Store, Wiring
+from hansard.journal.verify import Report, verify_record
+from hansard.record import deliveries, forks, routes, sessions
 from hansard.record.access import AccessBook
-from hansard.record.asking import (
-    check_delivery,
-    describe_delivery_move,
-    describe_fork,
-    describe_inbound,
-    describe_route_move,
-    describe_search,
-    describe_session,
-    describe_setting,
-    one_of,
-)
-from hansard.record.books import Books
-from hansard.record.calls import Caller, Job, close_in_thread, open_home
+from hansard.record.budgets import Budgets
+from hansard.record.cleaning import one_of
+from hansard.record.conversation import Conversation
 from hansard.record.conversations import Conversations
-from hansard.record.followers import PageReader, load_transcript, notified
-from hansard.record.importing import Imports
-from hansard.record.inbox import Inbox
-from hansard.record.operations import deliveries, messages, sessions, talk, turns
-from hansard.record.operations import home as home_ops
+from hansard.record.deliveries import check_delivery, describe_delivery_move
+from hansard.record.fetches import FileFetches
+from hansard.record.forks import describe_fork
+from hansard.record.intake import events as home_ops
+from hansard.record.intake.api import Inbox
+from hansard.record.intake.events import describe_inbound
+from hansard.record.invitations import Invitations
+from hansard.record.memory import Memory
+from hansard.record.messages import operations as messages
+from hansard.record.messages import reading as views
+from hansard.record.messages.entries import MessagesRestored, MessagesUndone
+from hansard.record.messages.operations import Imports, check_blobs
 from hansard.record.outbox import Outbox
 from hansard.record.people import PeopleBook
-from hansard.record.readonly import AnyStore, close_reading, open_reading
-from hansard.record.searching import Hit, search
-from hansard.record.store import Store, Wiring, close_store
-from hansard.record.turn import check_blobs, hold
-from hansard.record.verify import Report, verify_record
+from hansard.record.permissions import Permissions
+from hansard.record.questions import Questions
+from hansard.record.quotas import Quotas
+from hansard.record.routes import describe_route_move
+from hansard.record.schema import SCHEMA
+from hansard.record.search.asking import Hit, describe_search, search
+from hansard.record.search.index import search_index
+from hansard.record.sessions import SessionFrozen, describe_session, describe_setting
+from hansard.record.titles import Titles
+from hansard.record.turns import operations as turns
+from hansard.record.turns import reading as turn_reading
+from hansard.record.turns.holding import hold_session
+from hansard.record.turns.recovery import TURNS, Recovery, end_lost_turns
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
-    from hansard.domain.entries import Chunk, Entry
     from hansard.domain.messages import Message
     from hansard.domain.sessions import Route, Session
     from hansard.domain.turns import By, TurnInfo
-    from hansard.record.asking import Filters
-    from hansard.record.progress import Progress
-    from hansard.record.turn import Turn
+    from hansard.journal.progress import Progress
+    from hansard.record.entries import Chunk, Entry
+    from hansard.record.search.asking import Filters
+    from hansard.record.turns.holding import Turn
 
 
 def writable(store: AnyStore) -> Store:
@@ -75,49 +84,27 @@ def writable(store: AnyStore) -> Store:
     raise RecordReadOnly("this record was opened for reading only")
 
 
-@asynccontextmanager
-async def opened_caller(
-    path: str | Path,
-    wiring: Wiring,
-    patience_seconds: float,
-    progress: Callable[[Progress], None] | None,
-    *,
-    read_only: bool,
-) -> AsyncIterator[Caller]:
-    """Open the store of a home, and close it at the end, whatever happened."""
-    store: AnyStore
-    if read_only:
-        store = reading = await Job(lambda: open_reading(path, wiring), close_reading).future
-        close = partial(close_reading, reading)
-    else:
-        store = writing = await open_home(path, patience_seconds, wiring, progress)
-        close = partial(close_store, writing, patience_seconds)
-    caller = Caller(store, patience_seconds)
-    try:
-        yield caller
-    finally:
-        caller.close()
-        await close_in_thread(close)
-
-
 class Record:
     """An open record: `async with Record.open(home) as record`."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Caller, words: Wording = ENGLISH) -> None:
         """Use `Record.open`."""
         self._caller = caller
         self.home = caller.store.source
         self.is_read_only = caller.store.is_read_only
-        self.note = caller.store.note
-        """What is special about a record that was opened for reading only; empty when nothing is."""
-        self._pages = PageReader(caller)
+        self.note = caller.store.note  # what is special about a record that was opened for reading only
+        self._pages = PageReader(caller, views.SHAPES)
         self._conversations = Conversations()
-        self.inbox = Inbox(caller)
-        self.outbox = Outbox(caller)
+        self.words = words
+        self.inbox = Inbox(caller, lambda: self.words)
+        self.outbox = Outbox(caller, lambda: self.words)
         self.imports = Imports(caller)
-        self.access = AccessBook(caller)
-        self.books = Books(caller)
-        self.people = PeopleBook(caller)
+        self.access = AccessBook(caller, lambda: self.words)
+        self.memory, self.budgets, self.quotas = Memory(caller), Budgets(caller), Quotas(caller)
+        self.questions, self.permissions, self.titles = Questions(caller), Permissions(caller), Titles(caller)
+        self.recovery, self.fetches = Recovery(caller), FileFetches(caller)
+        self.invitations = Invitations(caller, lambda: self.words)
+        self.people = PeopleBook(caller, lambda: self.words)
 
     @classmethod
     @asynccontextmanager
@@ -128,14 +115,22 @@ class Record:
         patience_seconds: float = PATIENCE_SECONDS,
         read_only: bool = False,
         wiring: Wiring | None = None,
+        words: Wording = ENGLISH,
         progress: Callable[[Progress], None] | None = None,
     ) -> AsyncIterator[Record]:
         """Open a home, creating it; recover whatever a crash left. `progress` hears how far a long recovery is.
 
         With `read_only`, nothing in the home is written or waited for, and writing calls raise `RecordReadOnly`.
         """
-        async with opened_caller(path, wiring or Wiring(), patience_seconds, progress, read_only=read_only) as caller:
-            yield cls(caller)
+        wired = (wiring or Wiring())._replace(recoveries={TURNS.name: partial(end_lost_turns, words=words)})
+        async with open_journals(
+            path, SCHEMA, wiring=wired, patience_seconds=patience_seconds, progress=progress, read_only=read_only
+        ) as caller:
+            yield cls(caller, words)
+
+    def use_words(self, words: Wording) -> None:
+        """Tell notices in these words from now on."""
+        self.words = words
 
     @property
     def trouble(self) -> str:
@@ -147,8 +142,6 @@ class Record:
         """The parts below, for simulators: `store.writer.step()`."""
         return writable(self._caller.store)
 
-    # Sessions.
-
     async def create_session(
         self,
         *,
@@ -159,17 +152,15 @@ class Record:
         parent: str | Parent | None = None,
     ) -> Session:
         """Create a session. With an id that exists, return it and fill its empty fields only."""
-        new = describe_session(
-            self._suggest_id() if id is None else id, source, owner, title, parent, given=id is not None
-        )
+        new = describe_session(id, source, owner, title, parent, now=self._now())
         return await self._caller.write(lambda tx: sessions.create_session(tx, new))
 
-    def _suggest_id(self) -> str:
-        return new_session_id(self._caller.store.clock.now_microseconds())
+    def _now(self) -> int:
+        return self._caller.store.clock.now_microseconds()
 
     async def session(self, session_id: str) -> Session:
         """Return a session by its id."""
-        return await self._caller.read(lambda snapshot: views.read_session(snapshot, session_id))
+        return await self._caller.read(lambda snapshot: sessions.read_session(snapshot, session_id))
 
     async def sessions(
         self,
@@ -182,8 +173,8 @@ class Record:
         archived: bool | None = None,
     ) -> list[Session]:
         """Return all sessions or `limit` of them, latest activity first; `before` is the last id of the page before."""
-        wanted = views.SessionFilter(owner, source, one_of(SessionState, state), before, limit, archived)
-        return await self._caller.read(lambda snapshot: views.list_sessions(snapshot, wanted))
+        wanted = sessions.SessionFilter(owner, source, one_of(SessionState, state), before, limit, archived)
+        return await self._caller.read(lambda snapshot: sessions.list_sessions(snapshot, wanted))
 
     async def first_words(self, session_ids: Sequence[str]) -> dict[str, str]:
         """Return the first that a person said in each of these sessions, as far as it stands near the beginning."""
@@ -193,7 +184,7 @@ class Record:
 
     async def resolve(self, text: str, *, owner: str | None = None) -> Session:
         """Return the session that an id, a unique beginning of one, or a title names; of one owner, if that is said."""
-        return await self._caller.read(lambda snapshot: views.resolve(snapshot, text, owner))
+        return await self._caller.read(lambda snapshot: sessions.resolve(snapshot, text, owner))
 
     async def set_title(self, session_id: str, title: str) -> Session:
         """Give a session a title."""
@@ -221,10 +212,8 @@ class Record:
         self, session_id: str, at: int | None = None, *, id: str | None = None, title: str | None = None
     ) -> Session:
         """Return a new session that shares the entries of this one up to `at`, or all of them."""
-        new = describe_fork(session_id, at, self._suggest_id() if id is None else id, title, given=id is not None)
-        return await self._caller.write(lambda tx: sessions.fork(tx, new))
-
-    # Words.
+        new = describe_fork(session_id, at, id, title, now=self._now())
+        return await self._caller.write(lambda tx: forks.fork(tx, new))
 
     async def append(self, session_id: str, message: Message) -> Entry:
         """Append a message. It is durable when this returns; a repeat of the same id returns the first."""
@@ -249,11 +238,12 @@ class Record:
         inbound = describe_inbound(entries, intake, cursor, busy, queue_turn=queue_turn, answers=answers)
         await check_blobs(self._caller, *(each for _, each in inbound.entries))
         cost = sum(len(each.data) for _, each in inbound.entries)
-        return await self._caller.write(lambda tx: home_ops.accept(tx, inbound, self._caller.store.is_alive), cost=cost)
+        is_alive, words = self._caller.store.is_alive, self.words
+        return await self._caller.write(lambda tx: home_ops.accept(tx, inbound, is_alive, words), cost=cost)
 
     async def load_transcript(self, session_id: str) -> list[Message]:
         """Return every message of a session, in order, an open one with its text so far."""
-        return await load_transcript(self._caller, session_id)
+        return await views.load_transcript(self._caller, session_id)
 
     async def read_entries(self, session_id: str, after: int = 0, limit: int = READ_ROWS_MAX) -> list[Entry]:
         """Return entries after a seq, a page at a time."""
@@ -261,11 +251,11 @@ class Record:
         return await self._caller.read(lambda snapshot: views.read_entries(snapshot, session_id, after, bounded))
 
     async def search(self, query: str, *, limit: int = 20, context: int = 0, **filters: Unpack[Filters]) -> list[Hit]:
-        """Return messages that match, the best first, each with its neighbours; the rule is in docs/search.md."""
+        """Return messages that match, the best first, each with its neighbours; the rule is in docs/use/search.md."""
         wanted = describe_search(query, limit, context, filters)
         store = self._caller.store
         now = store.clock.now_microseconds()
-        return await self._caller.search(lambda: search(store.search_index, store.readers, wanted, now))
+        return await self._caller.search(lambda: search(search_index(store), store.readers, wanted, now))
 
     async def conversation(self, session_id: str) -> Conversation:
         """Return what the conversation stands at: a fold that is kept, and grown by what came since."""
@@ -281,8 +271,6 @@ class Record:
         """Set an event whenever anything is committed, or anything of one session, by whichever process."""
         return notified(self._caller.store.followers, event, session_id)
 
-    # Turns.
-
     def turn(
         self,
         session_id: str,
@@ -297,7 +285,7 @@ class Record:
 
         `waiting`: only a queued one, of this id or (empty) any. `purpose`: a new one. LimitReached by the `budget`.
         """
-        return hold(self._caller, session_id, wait_seconds, waiting, purpose, budget, tuple(by))
+        return hold_session(self._caller, self.words, session_id, wait_seconds, waiting, purpose, budget, tuple(by))
 
     async def queue_turn(self, session_id: str, *, chat: str = "", by: Sequence[By] = ()) -> TurnInfo:
         """Queue a turn, to be shown in a chat as well. `by`: who asks for it. A turn that waits already is returned."""
@@ -307,58 +295,57 @@ class Record:
     async def stop_turns(self, session_id: str, reason: str, *, queued: bool = False) -> list[TurnInfo]:
         """Ask the running turn to stop, in whichever process it runs; `queued` ends the one that waits as well."""
         cleaned, is_alive = clean_text(reason)[:REASON_CHARACTERS_MAX], self._caller.store.is_alive
-        return await self._caller.write(lambda tx: talk.stop_turns(tx, session_id, cleaned, is_alive, queued=queued))
+        stop = partial(turns.stop_turns, is_alive=is_alive, words=self.words, queued=queued)
+        return await self._caller.write(lambda tx: stop(tx, session_id, cleaned))
 
     async def undo(self, session_id: str, message_ids: Sequence[str]) -> None:
         """Take messages back: they leave the transcript and the context, and stay in the record."""
         undone, token = MessagesUndone(message_ids=tuple(message_ids)), new_id()
-        await self._caller.write(lambda tx: talk.undo(tx, session_id, undone, token))
+        await self._caller.write(lambda tx: messages.undo(tx, session_id, undone, token))
 
     async def restore(self, session_id: str, message_ids: Sequence[str]) -> None:
         """Let messages that were taken back be there again, each at its old place in transcript and context."""
         restored, token = MessagesRestored(message_ids=tuple(message_ids)), new_id()
-        await self._caller.write(lambda tx: talk.undo(tx, session_id, restored, token))
+        await self._caller.write(lambda tx: messages.undo(tx, session_id, restored, token))
 
     async def freeze(self, session_id: str, frozen: SessionFrozen) -> SessionFrozen:
         """Fix what the model is told in this session; what was fixed first stays, and is returned."""
         cleaned = msgspec.structs.replace(frozen, system=clean_text(frozen.system))
-        return await self._caller.write(lambda tx: talk.freeze(tx, session_id, cleaned))
+        return await self._caller.write(lambda tx: sessions.freeze(tx, session_id, cleaned))
 
     async def set_setting(self, session_id: str, name: str, value: str) -> None:
         """Change a setting of a session."""
         setting, token = describe_setting(name, value), new_id()
-        await self._caller.write(lambda tx: talk.set_setting(tx, session_id, setting, token))
+        await self._caller.write(lambda tx: sessions.set_setting(tx, session_id, setting, token))
 
     async def turns(self, session_id: str) -> list[TurnInfo]:
         """Return a session's turns, oldest first."""
-        return await self._caller.read(lambda snapshot: views.list_turns(snapshot, session_id))
+        return await self._caller.read(lambda snapshot: turn_reading.list_turns(snapshot, session_id))
 
     async def queued_turns(self) -> list[TurnInfo]:
         """Return the turns that wait to run, in every session."""
-        return await self._caller.read(views.queued_turns)
+        return await self._caller.read(turn_reading.queued_turns)
 
     async def route(self, key: str) -> Route | None:
         """Return where a session key leads, or None."""
-        return await self._caller.read(lambda snapshot: views.find_route(snapshot, key))
+        return await self._caller.read(lambda snapshot: routes.find_route(snapshot, key))
 
     async def move_route(self, key: str, session_id: str, *, reason: str = "", expect: int | None = None) -> Route:
         """Let a session key lead to a session; with `expect`, only if nobody moved it since that generation."""
         move = describe_route_move(key, session_id, reason, expect)
-        return await self._caller.write(lambda tx: home_ops.move_route(tx, move))
+        return await self._caller.write(lambda tx: routes.move_route(tx, move))
 
     async def reset_route(
         self, key: str, *, source: str, owner: str = "person:admin", title: str | None = None, reason: str = "reset"
     ) -> Route:
         """End the session that a key leads to, begin a linked successor, and move the route: one commit."""
-        new = describe_session(self._suggest_id(), source, owner, title, None, given=False)
+        new = describe_session(None, source, owner, title, None, now=self._now())
         cleaned, operation_id = clean_text(reason)[:REASON_CHARACTERS_MAX], new_id()
-        return await self._caller.write(lambda tx: home_ops.reset_route(tx, key, new, cleaned, operation_id))
+        return await self._caller.write(lambda tx: routes.reset_route(tx, key, new, cleaned, operation_id))
 
     async def cursor(self, channel: str, account: str) -> str | None:
         """Return how far a platform's stream was received, or None."""
-        return await self._caller.read(lambda snapshot: views.find_cursor(snapshot, channel, account))
-
-    # Deliveries.
+        return await self._caller.read(lambda snapshot: home_ops.find_cursor(snapshot, channel, account))
 
     async def create_delivery(self, delivery: Delivery) -> Delivery:
         """Record that a message is to be shown on a channel; the same delivery again changes nothing."""
@@ -382,10 +369,8 @@ class Record:
         after: Delivery | None = None,
     ) -> list[Delivery]:
         """Return deliveries, by session and id; `after` is the last one of the page before."""
-        wanted = views.DeliveryFilter(session_id, one_of(DeliveryState, state), channel, limit, after)
-        return await self._caller.read(lambda snapshot: views.list_deliveries(snapshot, wanted))
-
-    # Blobs.
+        wanted = deliveries.DeliveryFilter(session_id, one_of(DeliveryState, state), channel, limit, after)
+        return await self._caller.read(lambda snapshot: deliveries.list_deliveries(snapshot, wanted))
 
     async def put_blob(self, data: bytes) -> str:
         """Store an attachment durably and return its digest."""

@@ -9,13 +9,13 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from hansard.domain.conversation import Conversation
 from hansard.domain.limits import CONVERSATION_MESSAGES_MAX, CONVERSATIONS_MAX, READ_ROWS_MAX
+from hansard.record.conversation import Conversation
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hansard.domain.entries import Entry
+    from hansard.record.entries import Entry
 
     ReadEntries = Callable[[str, int], Awaitable[list[Entry]]]
 

@@ -1,38 +1,210 @@
-"""Files that wait to be fetched, as intake uses them: `record.books.fetches`."""
+"""Fetches: files that are fetched after their messages are recorded.
+
+Entries: file.awaited and file.settled in the home journal, file.fetched in the session's. Table: fetch. SQL:
+fetches.sql.
+Invariants: a file is settled once; where it is, with its keys, is told in the home journal alone.
+On crash: a file that was not settled is still open.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.domain import entries as e
-from hansard.domain.entries_intake import FileAwaited, FileFetched
+from hansard.domain.access import HOUR_MICROSECONDS
+from hansard.domain.arrivals import ArrivalKind
+from hansard.domain.chats import person_owner
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import REASON_CHARACTERS_MAX
+from hansard.domain.messages import Message
+from hansard.domain.quotas import Brought, pace_name
+from hansard.domain.sessions import SessionState
 from hansard.domain.text import clean_text
-from hansard.record.operations import fetches as operations
-from hansard.record.sqlite.queries import SQL
+from hansard.journal.concepts import Body, Concept, EntryPlace, Table
+from hansard.journal.home import home_journal
+from hansard.journal.sqlite.queries import SQL as JOURNAL
+from hansard.record.access import tell_at_home
+from hansard.record.messages.entries import FileFetched
+from hansard.record.messages.operations import append, offer
+from hansard.record.pace import PACE
+from hansard.record.quotas import allows, count_used, tell_over
+from hansard.record.sessions import session_journal
 
 if TYPE_CHECKING:
-    from hansard.record.calls import Caller
-    from hansard.record.reading import Snapshot
+    from hansard.domain.arrivals import Arrival, Awaited, IntakeRules
+    from hansard.domain.notices import Wording
+    from hansard.journal.calls import Caller
+    from hansard.journal.sqlite.reading import Snapshot
+    from hansard.journal.transaction import Transaction
+
+FETCHES = Concept(
+    "fetches", "hansard.record", tables=(Table(name="fetch", order="session_id, message_id, file", of_home=True),)
+)
+SQL = FETCHES.queries
 
 
-class Fetches:
+@FETCHES.entry("file.awaited")
+class FileAwaited(Body, frozen=True):
+    """A file of a message is still on the platform, and is to be fetched. Of the home journal.
+
+    `reference` is the channel's own, with keys if the file is encrypted: it stands here alone, and in no export.
+    `chat`: where people are told when it cannot be fetched; empty: nobody is.
+    """
+
+    channel: str
+    account: str
+    session_id: str
+    message_id: str
+    file: str
+    person: str
+    reference: str
+    name: str = ""
+    media_type: str = "application/octet-stream"
+    size_bytes: int = 0
+    chat: str = ""
+
+
+@FETCHES.entry("file.settled")
+class FileSettled(Body, frozen=True):
+    """A file waits no longer: it was fetched, or it cannot be. What became of it stands in its session."""
+
+    session_id: str
+    message_id: str
+    file: str
+    person: str = ""
+    size_bytes: int = 0
+
+
+@FETCHES.projects(FileAwaited)
+def project_file_awaited(place: EntryPlace, body: FileAwaited) -> None:
+    file = (body.session_id, body.message_id, body.file)
+    place.run(SQL.insert_fetch, (*file, body.channel, body.account, body.person, place.seq))
+
+
+@FETCHES.projects(FileSettled)
+def project_file_settled(place: EntryPlace, body: FileSettled) -> None:
+    place.run(SQL.drop_fetch, (body.session_id, body.message_id, body.file))
+    if body.size_bytes:
+        place.run(
+            PACE.queries.add_pace, (pace_name(Brought.BYTES, body.person), place.at, HOUR_MICROSECONDS, body.size_bytes)
+        )
+
+
+OPEN_MAX = 2000
+PERSON_OPEN_MAX = 100
+"""Files that wait to be fetched, in all and of one person, who leaves room for others. More are only named."""
+
+
+class Settled(NamedTuple):
+    """What became of a file, and what people are told when it is not kept."""
+
+    fetched: FileFetched
+    text: str = ""
+
+
+def await_files(
+    tx: Transaction, arrival: Arrival, session_id: str, message_id: str, rules: IntakeRules, *, words: Wording
+) -> None:
+    """Note that the files of a message are to be fetched. Of those that are too many, people are told."""
+    person = person_owner(arrival.channel, arrival.identity)
+    for awaited in arrival.files:
+        if over := over_quota(tx, rules, person, awaited.size_bytes):
+            fetched = FileFetched(message_id=message_id, file=awaited.file, failure=f"the hour's limit of {over}")
+            record_file(tx, session_id, fetched)
+            tell_over(tx, words, over, person, told_in(arrival))
+            continue
+        waiting, own = tx.row(SQL.count_fetches, (person,))
+        if waiting >= OPEN_MAX or own >= PERSON_OPEN_MAX:
+            fetched = FileFetched(
+                message_id=message_id, file=awaited.file, failure="the limit of files that wait is reached"
+            )
+            record_file(tx, session_id, fetched)
+            tell(tx, session_id, told_in(arrival), words.tell_file_not_kept(awaited.name, words.file_too_many))
+            continue
+        home = home_journal(tx)
+        tx.add(home, f"~awaited:{home.head_seq + 1}", awaited_of(arrival, awaited, session_id, message_id, person))
+        count_used(tx, person, files=1)
+
+
+def over_quota(tx: Transaction, rules: IntakeRules, person: str, size_bytes: int) -> Brought | None:
+    """Return which limit of the hour a file would exceed; None when it is within all."""
+    if not allows(tx, rules, Brought.FILES, person):
+        return Brought.FILES
+    return None if allows(tx, rules, Brought.BYTES, person, max(1, size_bytes)) else Brought.BYTES
+
+
+def told_in(arrival: Arrival) -> str:
+    """Return where people are told about a file: nowhere, if they only talked among themselves."""
+    return "" if arrival.manner is ArrivalKind.OBSERVED else arrival.chat
+
+
+def awaited_of(arrival: Arrival, awaited: Awaited, session_id: str, message_id: str, person: str) -> FileAwaited:
+    """Return the fact that a file is to be fetched."""
+    return FileAwaited(
+        channel=arrival.channel,
+        account=arrival.account,
+        session_id=session_id,
+        message_id=message_id,
+        file=awaited.file,
+        person=person,
+        reference=awaited.reference,
+        name=awaited.name,
+        media_type=awaited.media_type,
+        size_bytes=awaited.size_bytes,
+        chat=told_in(arrival),
+    )
+
+
+def settle_file(tx: Transaction, awaited: FileAwaited, settled: Settled) -> None:
+    """Record what became of a file, once, in its session, ended or not; tell people when it is not kept."""
+    if tx.row(SQL.find_fetch, (awaited.session_id, awaited.message_id, awaited.file)) is None:
+        return
+    record_file(tx, awaited.session_id, settled.fetched)
+    home = home_journal(tx)
+    body = FileSettled(
+        session_id=awaited.session_id,
+        message_id=awaited.message_id,
+        file=awaited.file,
+        person=awaited.person,
+        size_bytes=settled.fetched.size_bytes,
+    )
+    tx.add(home, f"~settled:{home.head_seq + 1}", body)
+    tell(tx, awaited.session_id, awaited.chat, settled.text)
+
+
+def record_file(tx: Transaction, session_id: str, fetched: FileFetched) -> None:
+    """Add what became of a file to the session of its message. An ended session takes that, too."""
+    journal, _ = session_journal(tx, session_id)
+    key = hashlib.sha256(f"{fetched.message_id}\n{fetched.file}".encode()).hexdigest()[:32]
+    tx.add(journal, f"~fetched:{key}", fetched)
+
+
+def tell(tx: Transaction, session_id: str, chat: str, text: str) -> None:
+    """Tell people in a chat something about a session; in the home journal when the session has ended."""
+    if not text or not chat:
+        return
+    if session_journal(tx, session_id)[1].state == SessionState.ENDED:
+        tell_at_home(tx, chat, text)
+    else:
+        append(tx, session_id, offer(Message.notice(text, chat=chat)))
+
+
+class FileFetches:
     """Files of messages, from when they are named until they are kept."""
 
     def __init__(self, caller: Caller) -> None:
-        """Use `record.books.fetches`."""
+        """Use `record.fetches`."""
         self._caller = caller
 
     async def list_due(self, channel: str, account: str, *, person_max: int, limit: int) -> list[FileAwaited]:
         """Return what is to be fetched now: so many files of one person, people in turn."""
 
         def read(snapshot: Snapshot) -> list[FileAwaited]:
-            home = snapshot.row(SQL.read_journal, (HOME_JOURNAL,))
+            home = snapshot.row(JOURNAL.read_journal, (HOME_JOURNAL,))
             if home is None:
                 return []
             rows = snapshot.rows(SQL.list_fetches, (channel, account, home[0], person_max, limit))
-            bodies = [e.decode_body("file.awaited", 1, data) for (data,) in rows]
+            bodies = [snapshot.schema.decode_body("file.awaited", 1, data) for (data,) in rows]
             return [body for body in bodies if isinstance(body, FileAwaited)]
 
         return await self._caller.read(read)
@@ -41,10 +213,10 @@ class Fetches:
         """Record that a file is kept: its blob is stored already."""
         await self._caller.run(self._caller.store.blobs.require, blob)
         fetched = FileFetched(message_id=awaited.message_id, file=awaited.file, blob=blob, size_bytes=size_bytes)
-        await self._caller.write(lambda tx: operations.settle_file(tx, awaited, operations.Settled(fetched)))
+        await self._caller.write(lambda tx: settle_file(tx, awaited, Settled(fetched)))
 
     async def give_up(self, awaited: FileAwaited, failure: str, text: str) -> None:
         """Record that a file is not kept, and why; `text` is told where it was sent."""
         why = clean_text(failure)[:REASON_CHARACTERS_MAX]
         fetched = FileFetched(message_id=awaited.message_id, file=awaited.file, failure=why)
-        await self._caller.write(lambda tx: operations.settle_file(tx, awaited, operations.Settled(fetched, text)))
+        await self._caller.write(lambda tx: settle_file(tx, awaited, Settled(fetched, text)))

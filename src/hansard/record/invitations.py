@@ -1,55 +1,201 @@
-"""Invitations that wait for an answer, as intake uses them: `record.books.invitations`."""
+"""Invitations: recorded in the commit that receives them, answered later.
+
+Entries (home journal): invitation.received, .answered. Table: invitation. SQL: invitations.sql.
+Invariants: an invitation is received once; its answer is decided when it is received, and given at least once.
+On crash: an invitation that was not answered is still open.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hansard.domain import entries as e
+from hansard.domain.access import HOUR_MICROSECONDS, Action, may
+from hansard.domain.arrivals import Invited
 from hansard.domain.chats import parse_key
-from hansard.domain.entries_intake import InvitationAnswered, InvitationReceived
-from hansard.domain.ids import HOME_JOURNAL
+from hansard.domain.ids import HOME_JOURNAL, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX
+from hansard.domain.people import is_person
 from hansard.domain.text import clean_name, clean_text
-from hansard.record.operations import invitations as operations
-from hansard.record.sqlite.queries import SQL
+from hansard.journal.concepts import Body, Concept, EntryPlace, Table
+from hansard.journal.home import home_journal
+from hansard.journal.sqlite.queries import SQL as JOURNAL
+from hansard.record.access import (
+    decline,
+    grant_of,
+    read_pace,
+    tell_in_chat,
+)
+from hansard.record.intake.events import INTAKE, move_cursor
+from hansard.record.intake.receive import mark_received
+from hansard.record.pace import PACE
+from hansard.record.routes import RouteMove, find_route, move_route
+from hansard.record.sessions import session_journal
 
 if TYPE_CHECKING:
-    from hansard.domain.arrivals import Invitation, Rules
-    from hansard.record.calls import Caller
-    from hansard.record.reading import Snapshot
+    from collections.abc import Callable
+
+    from hansard.domain.arrivals import IntakeRules, Invitation
+    from hansard.domain.notices import Wording
+    from hansard.journal.calls import Caller
+    from hansard.journal.sqlite.reading import Snapshot
+    from hansard.journal.transaction import Transaction
+
+INVITATIONS = Concept(
+    "invitations",
+    "hansard.record",
+    tables=(Table(name="invitation", order="channel, account, event_id", of_home=True),),
+)
+SQL = INVITATIONS.queries
+
+
+@INVITATIONS.entry("invitation.received")
+class InvitationReceived(Body, frozen=True):
+    """Somebody asked the agent into a chat, and so it is to be answered. `text` is said with a refusal.
+
+    `source`: whose answers this one takes turns with. `replaces`: the chat that was given up for this one, and whose
+    people are told.
+    """
+
+    channel: str
+    account: str
+    event_id: str
+    chat: str
+    identity: str
+    accept: bool
+    text: str = ""
+    source: str = ""
+    replaces: str = ""
+
+
+@INVITATIONS.entry("invitation.answered")
+class InvitationAnswered(Body, frozen=True):
+    """An invitation waits no longer. `failure`: why it could not be answered; empty when it was."""
+
+    channel: str
+    account: str
+    event_id: str
+    failure: str = ""
+
+
+@INVITATIONS.projects(InvitationReceived)
+def project_invitation_received(place: EntryPlace, body: InvitationReceived) -> None:
+    place.run(SQL.insert_invitation, (body.channel, body.account, body.event_id, body.source, place.seq))
+    place.run(PACE.queries.add_pace, (f"invited {body.source}", place.at, HOUR_MICROSECONDS, 1))
+
+
+@INVITATIONS.projects(InvitationAnswered)
+def project_invitation_answered(place: EntryPlace, body: InvitationAnswered) -> None:
+    place.run(SQL.drop_invitation, (body.channel, body.account, body.event_id))
+
+
+OPEN_MAX = 1000
+"""Invitations that wait for an answer, in all: strangers can send without end. More are left to the platform."""
+SOURCE_OPEN_MAX = 20
+SOURCE_HOUR_MAX = 60
+"""Invitations of one person, or of all strangers of one server, that wait, and that are recorded in an hour."""
+STRANGERS = "strangers"
+
+
+def receive_invitation(tx: Transaction, invitation: Invitation, rules: IntakeRules, words: Wording) -> bool:
+    """Record an invitation and what it is answered with; return whether there is anything to answer."""
+    event = (invitation.channel, invitation.account, invitation.event_id)
+    allowed = may(Action.INVITE, invitation.standing, grant_of(tx, invitation.channel, invitation.identity))
+    is_wanted = allowed or not invitation.replaces
+    is_open = (
+        tx.row(INTAKE.queries.find_intake, event) is None and is_wanted and has_room(tx, invitation, allowed=allowed)
+    )
+    if is_open:
+        if invitation.replaces:
+            lead_on(tx, invitation)
+        invited = Invited(invitation.channel, invitation.identity, invitation.standing)
+        received = InvitationReceived(
+            channel=invitation.channel,
+            account=invitation.account,
+            event_id=invitation.event_id,
+            chat=invitation.chat,
+            identity=invitation.identity,
+            accept=allowed,
+            text="" if allowed else decline(tx, invited, rules, words),
+            source=invitation_source(invitation, allowed=allowed),
+            replaces=invitation.replaces,
+        )
+        home = home_journal(tx)
+        tx.add(home, f"~invited:{home.head_seq + 1}", received)
+        mark_received(tx, *event)
+    move_cursor(tx, invitation.channel, invitation.account, invitation.cursor)
+    return is_open
+
+
+def invitation_source(invitation: Invitation, *, allowed: bool) -> str:
+    """Return whose invitations this one is counted with: a person's, or those of all strangers of a server."""
+    if allowed:
+        return invitation.identity
+    return f"{STRANGERS} {invitation.identity.partition(':')[2]}"
+
+
+def has_room(tx: Transaction, invitation: Invitation, *, allowed: bool) -> bool:
+    """Return whether another invitation of this source is taken."""
+    source = invitation_source(invitation, allowed=allowed)
+    waiting, own = tx.row(SQL.count_invitations, (invitation.channel, invitation.account, source))
+    lately = read_pace(tx, f"invited {source}").within(tx.clock.now_microseconds(), HOUR_MICROSECONDS)
+    return bool(waiting < OPEN_MAX and own < SOURCE_OPEN_MAX and lately < SOURCE_HOUR_MAX)
+
+
+def lead_on(tx: Transaction, invitation: Invitation) -> None:
+    """Let the new chat lead where the replaced one did, if that is a person's session.
+
+    A room's session belongs to that room: the new room begins its own.
+    """
+    led = find_route(tx, invitation.replaces)
+    if led is None or find_route(tx, invitation.chat) is not None:
+        return
+    if is_person(session_journal(tx, led.session_id)[1].owner):
+        move_route(tx, RouteMove(invitation.chat, led.session_id, "replaced", None, new_id()))
+
+
+def settle_invitation(tx: Transaction, answered: InvitationAnswered, chat: str, text: str) -> None:
+    """Record that an invitation was answered, or cannot be, and tell a chat about it, once."""
+    event = (answered.channel, answered.account, answered.event_id)
+    if tx.row(SQL.find_invitation, event) is None:
+        return
+    home = home_journal(tx)
+    tx.add(home, f"~answered:{home.head_seq + 1}", answered)
+    if text:
+        tell_in_chat(tx, chat, text)
 
 
 class Invitations:
     """Who asked the agent into a chat, until that is answered."""
 
-    def __init__(self, caller: Caller) -> None:
-        """Use `record.books.invitations`."""
-        self._caller = caller
+    def __init__(self, caller: Caller, words: Callable[[], Wording]) -> None:
+        """Use `record.invitations`."""
+        self._caller, self._words = caller, words
 
-    async def receive(self, invitation: Invitation, rules: Rules) -> bool:
+    async def receive(self, invitation: Invitation, rules: IntakeRules) -> bool:
         """Record an invitation, what it is answered with, and the cursor; return whether there is one to answer."""
         parse_key(invitation.chat)
         for name in (invitation.channel, invitation.account, invitation.event_id, invitation.identity):
             clean_name(name, "a name of a platform", NAME_CHARACTERS_MAX)
-        return await self._caller.write(lambda tx: operations.receive_invitation(tx, invitation, rules))
+        words = self._words()
+        return await self._caller.write(lambda tx: receive_invitation(tx, invitation, rules, words))
 
     async def list_due(self, channel: str, account: str, *, source_max: int, limit: int) -> list[InvitationReceived]:
         """Return what is to be answered now: so many of one source, the sources in turn."""
 
         def read(snapshot: Snapshot) -> list[InvitationReceived]:
-            home = snapshot.row(SQL.read_journal, (HOME_JOURNAL,))
+            home = snapshot.row(JOURNAL.read_journal, (HOME_JOURNAL,))
             if home is None:
                 return []
             rows = snapshot.rows(SQL.list_invitations, (channel, account, home[0], source_max, limit))
-            bodies = [e.decode_body("invitation.received", 1, data) for (data,) in rows]
+            bodies = [snapshot.schema.decode_body("invitation.received", 1, data) for (data,) in rows]
             return [body for body in bodies if isinstance(body, InvitationReceived)]
 
         return await self._caller.read(read)
 
-    async def settle(self, answered: InvitationAnswered, chat: str = "", text: str = "") -> None:
+    async def settle_invitation(self, answered: InvitationAnswered, chat: str = "", text: str = "") -> None:
         """Record that an invitation was answered, or why it cannot be; `text` is told in a chat then."""
         failure = clean_text(answered.failure)[:REASON_CHARACTERS_MAX]
         settled = InvitationAnswered(
             channel=answered.channel, account=answered.account, event_id=answered.event_id, failure=failure
         )
-        await self._caller.write(lambda tx: operations.settle_invitation(tx, settled, chat, text))
+        await self._caller.write(lambda tx: settle_invitation(tx, settled, chat, text))

@@ -1,28 +1,174 @@
-"""Memory, as the rest of Hansard uses it: `record.books.memory`."""
+"""Memory: short notes that the model is told in later sessions of their owner.
+
+Entries (home journal): memory.noted, .edited, .forgotten. Table: note. SQL: memory.sql.
+Invariant: an owner sees and changes only the notes of their own circle (L11).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hansard.domain.ids import new_id
-from hansard.domain.limits import NAME_CHARACTERS_MAX
-from hansard.domain.memory import clean_note
+import msgspec
+
+from hansard.domain.ids import new_id, random_letters
+from hansard.domain.limits import NAME_CHARACTERS_MAX, NOTES_MAX
+from hansard.domain.memory import Note, clean_note
 from hansard.domain.text import clean_name
-from hansard.record.operations import memory as operations
-from hansard.record.sqlite.queries import SQL
-from hansard.record.views import ALL_ROWS, owners_of
+from hansard.errors import NotFound, TooLarge
+from hansard.journal.concepts import Body, Concept, EntryPlace, Table
+from hansard.journal.home import home_journal
+from hansard.record.circles import owners_text, read_circle
+from hansard.record.sessions import ALL_ROWS, owners_of
 
 if TYPE_CHECKING:
-    from hansard.domain.memory import Note
-    from hansard.record.calls import Caller
-    from hansard.record.reading import Snapshot
+    from hansard.journal.calls import Caller
+    from hansard.journal.journals import Journal
+    from hansard.journal.sqlite.reading import Snapshot
+    from hansard.journal.transaction import Transaction
+
+MEMORY = Concept("memory", "hansard.record", tables=(Table(name="note", order="id", of_home=True),))
+SQL = MEMORY.queries
+
+
+@MEMORY.entry("memory.noted")
+class MemoryNoted(Body, frozen=True):
+    """Something is to be remembered for an owner: told to the model in sessions that begin from now on."""
+
+    note_id: str
+    owner: str
+    text: str
+    by: str = ""
+
+
+@MEMORY.entry("memory.edited")
+class MemoryEdited(Body, frozen=True):
+    """A note says something else from now on."""
+
+    note_id: str
+    text: str
+    by: str = ""
+
+
+@MEMORY.entry("memory.forgotten")
+class MemoryForgotten(Body, frozen=True):
+    """A note is told to no model any more."""
+
+    note_id: str
+    by: str = ""
+
+
+@MEMORY.projects(MemoryNoted)
+def project_memory_noted(place: EntryPlace, body: MemoryNoted) -> None:
+    place.run(SQL.insert_note, (body.note_id, body.owner, body.text, place.seq, place.at))
+
+
+@MEMORY.projects(MemoryEdited)
+def project_memory_edited(place: EntryPlace, body: MemoryEdited) -> None:
+    place.run(SQL.edit_note, (body.note_id, body.text, place.at))
+
+
+@MEMORY.projects(MemoryForgotten)
+def project_memory_forgotten(place: EntryPlace, body: MemoryForgotten) -> None:
+    place.run(SQL.delete_note, (body.note_id,))
+
+
+NOTE_ID_LETTERS = 4
+"""Short enough to be typed; one that is taken is not given again."""
+
+
+def note_value(row: tuple[Any, ...]) -> Note:
+    """Return the note of a row."""
+    note_id, owner, text, noted_at, changed_at = row
+    return Note(id=note_id, owner=owner, text=text, noted_at_microseconds=noted_at, changed_at_microseconds=changed_at)
+
+
+class Remembering(NamedTuple):
+    """Something to remember: for whom, what, who says so."""
+
+    owner: str
+    text: str
+    by: str
+    operation_id: str
+
+
+def add(tx: Transaction, new: Remembering) -> Note:
+    """Note something. What is noted already, word for word, is not noted twice."""
+    home = home_journal(tx)
+    done = tx.find(home, f"~noted:{new.operation_id}")
+    if done is not None:
+        body = tx.decode(done)
+        return _read(tx, body.note_id, new.owner) if isinstance(body, MemoryNoted) else _missing(new.owner)
+    notes = [note_value(row) for row in tx.rows(SQL.list_notes, (owners_text(tx.rows, new.owner), NOTES_MAX + 1))]
+    same = next((note for note in notes if note.text == new.text), None)
+    if same is not None:
+        return same
+    if len(notes) >= NOTES_MAX:
+        message = f"there are {NOTES_MAX} notes, which is the limit: forget one first"
+        raise TooLarge(message)
+    note_id = random_letters(NOTE_ID_LETTERS)
+    while tx.row(SQL.find_note, (note_id,)) is not None:
+        note_id = random_letters(NOTE_ID_LETTERS)
+    body = MemoryNoted(note_id=note_id, owner=new.owner, text=new.text, by=new.by)
+    tx.add(home, f"~noted:{new.operation_id}", body)
+    return _read(tx, note_id, new.owner)
+
+
+class Changing(NamedTuple):
+    """A change of a note. `owner` None: whoever it belongs to; `text` None: it is forgotten."""
+
+    note_id: str
+    owner: str | None
+    text: str | None
+    by: str
+    operation_id: str
+
+
+def change(tx: Transaction, changing: Changing) -> Note:
+    """Change or forget a note of an owner; another owner's does not exist for this one (L11). Return it as it was."""
+    home = home_journal(tx)
+    if tx.find(home, f"~forgotten:{changing.operation_id}") is not None:
+        return _recall(tx, home, changing.note_id)
+    row = tx.row(SQL.find_note, (changing.note_id,))
+    note = note_value(row) if row is not None else None
+    if note is None or (changing.owner is not None and note.owner not in read_circle(tx.rows, changing.owner)):
+        return _missing(changing.note_id)
+    if changing.text is None:
+        forgotten = MemoryForgotten(note_id=note.id, by=changing.by)
+        tx.add(home, f"~forgotten:{changing.operation_id}", forgotten)
+        return note
+    if changing.text != note.text and tx.find(home, f"~edited:{changing.operation_id}") is None:
+        edited = MemoryEdited(note_id=note.id, text=changing.text, by=changing.by)
+        tx.add(home, f"~edited:{changing.operation_id}", edited)
+    return _read(tx, note.id, note.owner)
+
+
+def _read(tx: Transaction, note_id: str, owner: str) -> Note:
+    row = tx.row(SQL.find_note, (note_id,))
+    return note_value(row) if row is not None else _missing(owner)
+
+
+def _recall(tx: Transaction, home: Journal, note_id: str) -> Note:
+    """Return a forgotten note as it was, from its entries."""
+    note: Note | None = None
+    for kind, version, at, data in tx.rows(SQL.memory_entries, (home.entry_key(0), home.entry_key(home.head_seq))):
+        body = tx.schema.decode_body(kind, version, data)
+        if isinstance(body, MemoryNoted) and body.note_id == note_id:
+            note = note_value((note_id, body.owner, body.text, at, at))
+        elif isinstance(body, MemoryEdited) and body.note_id == note_id and note is not None:
+            note = msgspec.structs.replace(note, text=body.text, changed_at_microseconds=at)
+    return note or _missing(note_id)
+
+
+def _missing(note_id: str) -> Note:
+    message = f"there is no note {note_id[:80]}"
+    raise NotFound(message, "`/memory` or `hansard memory` lists the notes.")
 
 
 class Memory:
     """What is remembered for each owner, and for whoever is one person with them; for nobody else (L11)."""
 
     def __init__(self, caller: Caller) -> None:
-        """Use `record.books.memory`."""
+        """Use `record.memory`."""
         self._caller = caller
 
     async def list(self, owner: str | None = None) -> list[Note]:
@@ -30,16 +176,16 @@ class Memory:
 
         def read(snapshot: Snapshot) -> list[Note]:
             rows = snapshot.rows(SQL.list_notes, (owners_of(snapshot, owner), ALL_ROWS))
-            return [operations.note_value(row) for row in rows]
+            return [note_value(row) for row in rows]
 
         return await self._caller.read(read)
 
     async def add(self, owner: str, text: str, *, by: str = "") -> Note:
         """Remember something for an owner; TooLarge when it is too long, or one too many."""
-        new = operations.Remembering(
+        new = Remembering(
             clean_name(owner, "an owner", NAME_CHARACTERS_MAX), clean_note(text), by[:NAME_CHARACTERS_MAX], new_id()
         )
-        return await self._caller.write(lambda tx: operations.add(tx, new))
+        return await self._caller.write(lambda tx: add(tx, new))
 
     async def edit(self, note_id: str, text: str, *, owner: str | None = None, by: str = "") -> Note:
         """Let a note say something else; NotFound when this owner has none of that id."""
@@ -50,5 +196,5 @@ class Memory:
         return await self._change(note_id, None, owner, by)
 
     async def _change(self, note_id: str, text: str | None, owner: str | None, by: str) -> Note:
-        changing = operations.Changing(note_id, owner, text, by[:NAME_CHARACTERS_MAX], new_id())
-        return await self._caller.write(lambda tx: operations.change(tx, changing))
+        changing = Changing(note_id, owner, text, by[:NAME_CHARACTERS_MAX], new_id())
+        return await self._caller.write(lambda tx: change(tx, changing))

@@ -8,44 +8,52 @@ On crash: what was on its way is unknown, and whoever delivers next settles it.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from hansard.domain import entries as e
 from hansard.domain.chats import grammar_of
 from hansard.domain.deliveries import delivery_prefix
 from hansard.domain.ids import HOME_JOURNAL, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, READ_ROWS_MAX, REASON_CHARACTERS_MAX
-from hansard.domain.messages import Message, Status
+from hansard.domain.messages import Message
 from hansard.domain.text import clean_name, clean_text
-from hansard.domain.transcript import join_chunks, said_message
 from hansard.errors import InvalidInput, NotFound
-from hansard.record.asking import check_delivery
-from hansard.record.journals import SEQ_BITS
-from hansard.record.lineage import Stretch
-from hansard.record.operations.deliveries import (
+from hansard.journal.lineage import known_lineage, read_lineage, read_page
+from hansard.journal.sqlite.queries import SQL as JOURNAL
+from hansard.record.deliveries import (
+    DELIVERIES,
     RETRIED,
     Settling,
     begin_delivery,
+    check_delivery,
     delivery_value,
     settle_message,
 )
-from hansard.record.operations.turns import close_lost, turn_value
-from hansard.record.sqlite.queries import SQL
-from hansard.record.views import entry, known_lineage, lineage, page
+from hansard.record.entries import Entry
+from hansard.record.intake.events import INTAKE, IntakeAccepted
+from hansard.record.messages.entries import MessageAdded, MessageOpened, MessageSealed
+from hansard.record.messages.fold import added_message, join_chunks, opened_message, sealed_message
+from hansard.record.messages.reading import entry, find_in
+from hansard.record.turns.entries import TURNS
+from hansard.record.turns.operations import close_lost
+from hansard.record.turns.reading import turn_value
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hansard.domain.deliveries import Delivery
+    from hansard.domain.messages import Part
+    from hansard.domain.notices import Wording
     from hansard.domain.turns import TurnInfo
-    from hansard.record.calls import Caller
-    from hansard.record.reading import Snapshot
+    from hansard.journal.calls import Caller
+    from hansard.journal.sqlite.reading import Snapshot
 
 OUTCOMES = frozenset({"shown", "empty", "set_aside", "dropped", RETRIED})
 """What can become of a message in a chat."""
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+class OutboxItem(msgspec.Struct, frozen=True, kw_only=True):
     """A message that is to be shown in a chat. Numbers grow; they are good for asking what came since."""
 
     number: int
@@ -89,17 +97,17 @@ def parts_of(chat: str) -> Names:
 class Outbox:
     """The outbox of a record, as the dispatchers of channels use it: `record.outbox`."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Caller, words: Callable[[], Wording]) -> None:
         """Read and write through the record's caller."""
-        self._caller = caller
+        self._caller, self._words = caller, words
 
-    async def waiting(self, channel: str, *, after: int = 0, limit: int = READ_ROWS_MAX) -> list[Waiting]:
+    async def waiting(self, channel: str, *, after: int = 0, limit: int = READ_ROWS_MAX) -> list[OutboxItem]:
         """Return what waits to be shown in a channel's chats, the oldest first, a page after a number."""
         bounded = max(0, min(limit, READ_ROWS_MAX))
         bindings = (after, *chats_of(channel), bounded)
-        rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.list_outbox, bindings))
+        rows = await self._caller.read(lambda snapshot: snapshot.rows(DELIVERIES.queries.list_outbox, bindings))
         return [
-            Waiting(
+            OutboxItem(
                 number=number,
                 session_id=session_id,
                 message_id=message_id,
@@ -115,13 +123,13 @@ class Outbox:
         """Return how much waits, for the health of a channel."""
 
         def read(snapshot: Snapshot) -> Backlog:
-            messages, oldest = snapshot.row(SQL.count_outbox, chats_of(channel))
-            states = dict(snapshot.rows(SQL.count_deliveries, (channel,)))
+            messages, oldest = snapshot.row(DELIVERIES.queries.count_outbox, chats_of(channel))
+            states = dict(snapshot.rows(DELIVERIES.queries.count_deliveries, (channel,)))
             return Backlog(messages=messages, oldest_at_microseconds=oldest, deliveries=states)
 
         return await self._caller.read(read)
 
-    async def settle(
+    async def settle_message(
         self, session_id: str, message_id: str, chat: str, outcome: str = "shown", reason: str = ""
     ) -> bool:
         """Say what became of a message in a chat; return whether it waited there. `retried` lets it wait again."""
@@ -158,7 +166,7 @@ class Outbox:
         while True:
             last = (found[-1].session_id, found[-1].id) if found else ("", "")
             bindings = (chat, *parts_of(chat), *last, READ_ROWS_MAX)
-            rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.deliveries_to, bindings))  # noqa: B023
+            rows = await self._caller.read(lambda snapshot: snapshot.rows(DELIVERIES.queries.deliveries_to, bindings))  # noqa: B023
             found += [delivery_value(row[0], row[1:]) for row in rows]
             if len(rows) < READ_ROWS_MAX:
                 return found
@@ -167,8 +175,8 @@ class Outbox:
         """Return when a delivery was recorded, in microseconds of the wall clock."""
 
         def read(snapshot: Snapshot) -> int:
-            journal = snapshot.row(SQL.read_journal, (delivery.session_id,))
-            row = snapshot.row(SQL.find_entry, (journal[0], f"~delivery:{delivery.id}")) if journal else None
+            journal = snapshot.row(JOURNAL.read_journal, (delivery.session_id,))
+            row = snapshot.row(JOURNAL.find_entry, (journal[0], f"~delivery:{delivery.id}")) if journal else None
             return 0 if row is None else int(row[3])
 
         return await self._caller.read(read)
@@ -183,20 +191,20 @@ class Outbox:
         Empty when there are no more. The home journal has much else, so some pages of it are passed over.
         """
         while True:
-            read = partial(page, session_id=HOME_JOURNAL, after=after, limit=READ_ROWS_MAX)
+            read = partial(read_page, journal_id=HOME_JOURNAL, after=after, limit=READ_ROWS_MAX)
             rows = await self._caller.read(read)
             found = [
-                (seq, said_message(entry_id, at, body))
+                (seq, added_message(entry_id, at, body))
                 for seq, entry_id, _, _, at, body in rows
-                if isinstance(body, e.MessageAdded)
+                if isinstance(body, MessageAdded)
             ]
             if found or not rows:
                 return found
             after = rows[-1][0]
 
-    async def home_entries(self, after: int = 0) -> list[e.Entry]:
+    async def home_entries(self, after: int = 0) -> list[Entry]:
         """Return entries of the home journal after a seq, a page at a time."""
-        rows = await self._caller.read(partial(page, session_id=HOME_JOURNAL, after=after, limit=READ_ROWS_MAX))
+        rows = await self._caller.read(partial(read_page, journal_id=HOME_JOURNAL, after=after, limit=READ_ROWS_MAX))
         return [entry("", seq, entry_id, kind, at, body) for seq, entry_id, kind, _, at, body in rows]
 
     async def received(self, channel: str, account: str, event_ids: list[str]) -> dict[str, list[tuple[str, str]]]:
@@ -204,21 +212,21 @@ class Outbox:
         wanted = list(event_ids)
 
         def read(snapshot: Snapshot) -> dict[str, list[tuple[str, str]]]:
-            home = snapshot.row(SQL.read_journal, (HOME_JOURNAL,))
+            home = snapshot.row(JOURNAL.read_journal, (HOME_JOURNAL,))
             found = {}
             for event_id in wanted:
-                row = snapshot.row(SQL.find_intake, (channel, account, event_id))
+                row = snapshot.row(INTAKE.queries.find_intake, (channel, account, event_id))
                 if row is not None:
-                    (data,) = snapshot.row(SQL.entry_by_key, ((home[0] << 32) + row[0],))
-                    body = e.decode_body("intake.accepted", 1, data)
-                    found[event_id] = list(body.entries) if isinstance(body, e.IntakeAccepted) else []
+                    (data,) = snapshot.row(JOURNAL.entry_by_key, ((home[0] << 32) + row[0],))
+                    body = snapshot.schema.decode_body("intake.accepted", 1, data)
+                    found[event_id] = list(body.entries) if isinstance(body, IntakeAccepted) else []
             return found
 
         return await self._caller.read(read)
 
     async def running_chats(self, channel: str) -> list[str]:
         """Return a channel's chats in which a running turn is shown."""
-        rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.running_chats, chats_of(channel)))
+        rows = await self._caller.read(lambda snapshot: snapshot.rows(TURNS.queries.running_chats, chats_of(channel)))
         return [chat for (chat,) in rows]
 
     async def writing_chats(self, channel: str) -> list[str]:
@@ -226,7 +234,7 @@ class Outbox:
         is_alive = self._caller.store.is_alive
 
         def read(snapshot: Snapshot) -> list[str]:
-            rows = snapshot.rows(SQL.writing_chats, chats_of(channel))
+            rows = snapshot.rows(TURNS.queries.writing_chats, chats_of(channel))
             living = {owner for owner in {owner for _, owner in rows} if is_alive(owner)}
             return list(dict.fromkeys(chat for chat, owner in rows if owner in living))
 
@@ -235,25 +243,30 @@ class Outbox:
     async def end_lost(self, channel: str) -> list[str]:
         """End the turns that a dead process was showing in a channel's chats, as lost; return their sessions."""
         is_alive = self._caller.store.is_alive
-        rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.running_turns_of_chats, chats_of(channel)))
+        rows = await self._caller.read(
+            lambda snapshot: snapshot.rows(TURNS.queries.running_turns_of_chats, chats_of(channel))
+        )
         dead = [session_id for session_id, owner in rows if not is_alive(owner)]
+        close = partial(close_lost, is_alive=is_alive, words=self._words())
         return [
             session_id
             for session_id in dead
-            if await self._caller.write(partial(close_lost, session_id=session_id, is_alive=is_alive), ending=True)
+            if await self._caller.write(partial(close, session_id=session_id), ending=True)
         ]
 
     async def queued_turns(self, channel: str) -> list[TurnInfo]:
         """Return the turns that wait to run and are to be shown in a channel's chats."""
-        rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.queued_turns_of_chats, chats_of(channel)))
+        rows = await self._caller.read(
+            lambda snapshot: snapshot.rows(TURNS.queries.queued_turns_of_chats, chats_of(channel))
+        )
         return [turn_value(row[0], row[1:]) for row in rows]
 
 
 def read_deliveries(snapshot: Snapshot, session_id: str, message_id: str, chat: str) -> list[Delivery]:
     """Return the deliveries of a message in a chat, in their order: their ids begin alike, and sort."""
     prefix = delivery_prefix(message_id, chat)
-    journal = snapshot.row(SQL.read_journal, (session_id,))
-    rows = snapshot.rows(SQL.deliveries_between, (journal[0], prefix, f"{prefix}~")) if journal else []
+    journal = snapshot.row(JOURNAL.read_journal, (session_id,))
+    rows = snapshot.rows(DELIVERIES.queries.deliveries_between, (journal[0], prefix, f"{prefix}~")) if journal else []
     return [delivery_value(session_id, row) for row in rows]
 
 
@@ -263,55 +276,24 @@ def read_message(snapshot: Snapshot, session_id: str, message_id: str) -> Messag
     found = find_in(snapshot, stretches, message_id)
     if found is not None:
         journal, (_, kind, version, at, data) = found
-        body = e.decode_body(kind, version, data)
-        if isinstance(body, e.MessageAdded):
-            return Message(
-                id=message_id,
-                role=body.role,
-                parts=body.parts,
-                status=body.status,
-                at_microseconds=body.said_at or at,
-                author=body.author,
-                chat=body.chat,
-                event_id=body.event_id,
-            )
-        if isinstance(body, e.MessageOpened):
+        body = snapshot.schema.decode_body(kind, version, data)
+        if isinstance(body, MessageAdded):
+            return added_message(message_id, at, body)
+        if isinstance(body, MessageOpened):
+            # The seal of a message that was open where a fork begins is the fork's own, and says interrupted (rule 19).
             sealed = find_in(snapshot, stretches, f"~seal:{message_id}")
-            return _streamed(snapshot, Opened(journal, message_id, body, at), None if sealed is None else sealed[1])
-    lineage(snapshot, session_id)  # when a part of it is missing, the message may have been there
+            if sealed is None:
+                return opened_message(message_id, at, body, open_parts(snapshot, journal, message_id))
+            _, kind, version, _, data = sealed[1]
+            seal = snapshot.schema.decode_body(kind, version, data)
+            if isinstance(seal, MessageSealed):
+                return sealed_message(opened_message(message_id, at, body), seal)
+    read_lineage(snapshot, session_id)  # when a part of it is missing, the message may have been there
     message = f"there is no message {message_id} in session {session_id}"
     raise NotFound(message)
 
 
-def find_in(snapshot: Snapshot, stretches: list[Stretch], entry_id: str) -> tuple[int, tuple[Any, ...]] | None:
-    """Return the journal and the row of an entry of a session: what a fork's parent had after the fork is not one."""
-    for stretch in reversed(stretches):
-        journal = stretch.after >> SEQ_BITS
-        found = snapshot.row(SQL.find_entry, (journal, entry_id))
-        if found is not None and stretch.after < (journal << SEQ_BITS) + found[0] <= stretch.last:
-            return journal, found
-    return None
-
-
-class Opened(NamedTuple):
-    """A message that was begun: in which journal, and when."""
-
-    journal: int
-    message_id: str
-    body: e.MessageOpened
-    at: int
-
-
-def _streamed(snapshot: Snapshot, opened: Opened, sealed: tuple[Any, ...] | None) -> Message:
-    """Return a message that is or was streamed: its seal, or its chunks so far.
-
-    The seal of a message that was open where a fork begins is the fork's own, and says interrupted (rule 19).
-    """
-    message_id, role, at = opened.message_id, opened.body.role, opened.at
-    if sealed is not None:
-        seal = e.decode_body(sealed[1], sealed[2], sealed[4])
-        if isinstance(seal, e.MessageSealed):
-            return Message(id=message_id, role=role, parts=seal.parts, status=seal.status, at_microseconds=at)
-    rows = snapshot.rows(SQL.read_chunks, (opened.journal,))
-    pieces = [(part, text.decode()) for _, open_id, part, text in rows if open_id == message_id]
-    return Message(id=message_id, role=role, parts=join_chunks(pieces), status=Status.OPEN, at_microseconds=at)
+def open_parts(snapshot: Snapshot, journal: int, message_id: str) -> tuple[Part, ...]:
+    """Return what an open message says so far."""
+    rows = snapshot.rows(JOURNAL.read_chunks, (journal,))
+    return join_chunks((part, text.decode()) for _, open_id, part, text in rows if open_id == message_id)

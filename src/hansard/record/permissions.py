@@ -1,5 +1,6 @@
-"""Answers that count for more than one call: `record.books.permissions`.
+"""Permissions: answers to questions that count for more than one call.
 
+Entries (home journal): permission.granted, .revoked. Table: permission. SQL: permissions.sql.
 A permission is this tool, this person, this place; for one session, or until it is revoked. It is granted by the
 answer to a question, in the same commit, and lost when the person is barred.
 """
@@ -8,17 +9,58 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.domain.entries_agent import PermissionGranted, PermissionRevoked
-from hansard.domain.ids import HOME_JOURNAL
 from hansard.errors import NotFound
-from hansard.record.sqlite.queries import SQL
+from hansard.journal.concepts import Body, Concept, EntryPlace, Table
+from hansard.journal.home import home_journal
+from hansard.record.access import AccessChanged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hansard.domain.entries_agent import QuestionAnswered
-    from hansard.record.calls import Caller
-    from hansard.record.transaction import Transaction
+    from hansard.journal.calls import Caller
+    from hansard.journal.transaction import Transaction
+    from hansard.record.questions import QuestionAnswered
+
+PERMISSIONS = Concept("permissions", "hansard.record", tables=(Table(name="permission", order="id", of_home=True),))
+SQL = PERMISSIONS.queries
+
+
+@PERMISSIONS.entry("permission.granted")
+class PermissionGranted(Body, frozen=True):
+    """A tool is allowed beyond one call: this tool, this person, this place; only in a session, if one is named."""
+
+    permission_id: str
+    tool: str
+    person: str
+    place: str
+    session_id: str = ""
+    by: str = ""
+
+
+@PERMISSIONS.entry("permission.revoked")
+class PermissionRevoked(Body, frozen=True):
+    """A permission counts no more."""
+
+    permission_id: str
+    by: str = ""
+
+
+@PERMISSIONS.projects(AccessChanged)
+def project_permissions_revoked(place: EntryPlace, body: AccessChanged) -> None:
+    """What somebody allowed counts no more when they may not talk."""
+    if not body.allowed:
+        place.run(SQL.drop_permissions_of, (body.identity, f"{body.channel}:", f"{body.channel};"))
+
+
+@PERMISSIONS.projects(PermissionGranted)
+def project_permission_granted(place: EntryPlace, body: PermissionGranted) -> None:
+    allowed = (body.permission_id, body.tool, body.person, body.place, body.session_id)
+    place.run(SQL.add_permission, (*allowed, place.seq, place.at, body.by))
+
+
+@PERMISSIONS.projects(PermissionRevoked)
+def project_permission_revoked(place: EntryPlace, body: PermissionRevoked) -> None:
+    place.run(SQL.drop_permission, (body.permission_id,))
 
 
 class Permission(NamedTuple):
@@ -35,7 +77,7 @@ class Permission(NamedTuple):
 
 def grant(tx: Transaction, answered: QuestionAnswered, session_id: str) -> None:
     """Note, with an answer that counts for more than one call, what it allows."""
-    home = tx.find_journal(HOME_JOURNAL) or tx.create_journal(HOME_JOURNAL)
+    home = home_journal(tx)
     number = home.head_seq + 1
     granted = PermissionGranted(
         permission_id=f"p{number}",
@@ -54,7 +96,7 @@ def revoke(tx: Transaction, permission_id: str, by: str) -> Permission:
     if row is None:
         message = f"there is no permission {permission_id}"
         raise NotFound(message, "`hansard permissions` lists them.")
-    home = tx.find_journal(HOME_JOURNAL) or tx.create_journal(HOME_JOURNAL)
+    home = home_journal(tx)
     revoked = PermissionRevoked(permission_id=permission_id, by=by)
     tx.add(home, f"~permission-revoked:{home.head_seq + 1}", revoked)
     return Permission(*row)
@@ -64,7 +106,7 @@ class Permissions:
     """What people allowed beyond one call."""
 
     def __init__(self, caller: Caller) -> None:
-        """Use `record.books.permissions`."""
+        """Use `record.permissions`."""
         self._caller = caller
 
     async def list(self) -> list[Permission]:

@@ -1,6 +1,6 @@
 """Tools for whoever tests Hansard or writes a part of it: product code, kept like the rest."""
 
-from hansard.record.store import Wiring, abandon_store
+from hansard.journal.store import Wiring, abandon_store
 from hansard.testing.channel import RECORDING_CAPABILITIES, RecordingChannel
 from hansard.testing.clock import FakeClock
 from hansard.testing.crash import CRASH_POINTS, CrashPoint, count_steps

@@ -11,7 +11,7 @@ from hansard.ports.channel import Capabilities
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from hansard.ports.channel import Batch, Post, RemoteFile, Shown
+    from hansard.ports.channel import Batch, Post, RemoteFile, TimelineEvent
 
 RECONNECT_SECONDS = 0.05
 
@@ -50,7 +50,7 @@ class Talks(Protocol):
 class Remembers(Talks, Protocol):
     """What the channel asks of a platform about the past."""
 
-    async def history(self, chat: str) -> list[Shown]:
+    async def history(self, chat: str) -> list[TimelineEvent]:
         """Return a room's timeline, the latest first."""
         ...
 
@@ -132,7 +132,7 @@ class RecordingChannel:
     async def close(self) -> None:
         """There is nothing to let go of."""
 
-    async def history(self, chat: str, *, events_max: int = 10_000) -> AsyncGenerator[Shown, None]:
+    async def history(self, chat: str, *, events_max: int = 10_000) -> AsyncGenerator[TimelineEvent, None]:
         """Give a chat's events, the latest first."""
         for shown in (await self._platform.history(chat))[:events_max]:
             yield shown

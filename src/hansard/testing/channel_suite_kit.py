@@ -120,7 +120,7 @@ class Looking(Protocol):
         ...
 
 
-class Weather(Protocol):
+class StageFaults(Protocol):
     """What goes wrong."""
 
     async def fail(self, kind: FaultKind) -> None:
@@ -136,7 +136,7 @@ class Weather(Protocol):
         ...
 
 
-class ChannelStage(Talking, Looking, Weather, Protocol):
+class ChannelStage(Talking, Looking, StageFaults, Protocol):
     """Where a channel is tried. `open` is called again for the next process, as it were: the same account and home."""
 
     @property

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hansard.domain.access import Grant, Standing
-from hansard.domain.arrivals import Arrival, Change, Conclusion, Held, Manner, Moved, Outcome, Rules, Words
+from hansard.domain.arrivals import (
+    Arrival,
+    ArrivalKind,
+    ArrivalOutcome,
+    Conclusion,
+    HeldEvent,
+    IntakeRules,
+    MessageChange,
+    RouteChange,
+)
 from hansard.domain.chats import message_id_of, reply_id_of
 from hansard.domain.messages import RETRACTED, Message, Role
 from hansard.domain.resets import Began
@@ -31,34 +40,13 @@ OWNER = f"person:matrix:{ANN}"
 DAY_SECONDS = 86_400
 
 
-def tell_moved(moved: Moved) -> str:
-    """Return what people are told of a reset."""
-    return f"moved: {moved.reason}"
-
-
-def tell_code(code: str, minutes: int) -> str:
-    """Return what a stranger is told."""
-    return f"code {code} for {minutes}"
-
-
-WORDS = Words(
-    moved=tell_moved,
-    reopened="reopened",
-    late="late",
-    unreadable="unreadable",
-    unverified="unverified",
-    code=tell_code,
-    declined=tell_code,
-)
-
-
-class Chat:
+class ContractChat:
     """A chat that no other contract uses, and what is said in it."""
 
-    def __init__(self, record: Record, rules: Rules | None = None) -> None:
+    def __init__(self, record: Record, rules: IntakeRules | None = None) -> None:
         """Nobody has said anything."""
         self.record = record
-        self.rules = rules or Rules(WORDS)
+        self.rules = rules or IntakeRules()
         self.account = f"@{fresh('agent')}:example.org"
         self.key = f"matrix:room:!{fresh('room')}:example.org"
         self._events = 0
@@ -66,7 +54,7 @@ class Chat:
     def arrival(
         self,
         text: str,
-        manner: Manner = Manner.ASK,
+        manner: ArrivalKind = ArrivalKind.ASK,
         *,
         identity: str = ANN,
         standing: Standing = Standing.LISTED,
@@ -85,7 +73,7 @@ class Chat:
             identity=identity,
             standing=standing,
             message=Message.make(
-                Role.NOTICE if manner in {Manner.COMMAND, Manner.NEW} else Role.USER,
+                Role.NOTICE if manner in {ArrivalKind.COMMAND, ArrivalKind.NEW} else Role.USER,
                 text,
                 id=message_id_of("matrix", self.account, event_id),
                 author=identity,
@@ -96,16 +84,16 @@ class Chat:
             cursor=cursor,
         )
 
-    async def say(self, text: str, manner: Manner = Manner.ASK) -> str:
+    async def say(self, text: str, manner: ArrivalKind = ArrivalKind.ASK) -> str:
         """Say something, and let nobody answer; return the session that it went to."""
         received = await self.record.inbox.receive(self.arrival(text, manner), self.rules)
         await self.record.stop_turns(received.session_id, "nobody answers", queued=True)
         return received.session_id
 
-    def change(self, about: Arrival, text: str = "", identity: str = ANN) -> Change:
+    def change(self, about: Arrival, text: str = "", identity: str = ANN) -> MessageChange:
         """Return a change of something that was said."""
         self._events += 1
-        return Change(
+        return MessageChange(
             channel="matrix",
             account=self.account,
             event_id=f"$event{self._events}",
@@ -125,14 +113,14 @@ class Chat:
 async def an_arrival_is_taken_once(backend: Backend) -> None:
     """Message, session, route, turn and cursor come with the first; repeats, after reopening too, return the same."""
     async with backend.open_record() as record:
-        chat = Chat(record)
+        chat = ContractChat(record)
         arrival = chat.arrival("hello", cursor="c1")
         first = await record.inbox.receive(arrival, chat.rules)
-        require_equal(first.outcome, Outcome.TAKEN, "the first time")
+        require_equal(first.outcome, ArrivalOutcome.TAKEN, "the first time")
         require_equal(await record.cursor("matrix", chat.account), "c1", "the cursor")
     async with backend.open_record() as record:
         again = await record.inbox.receive(arrival, chat.rules)
-        require_equal(again, first._replace(outcome=Outcome.KNOWN), "what it became")
+        require_equal(again, first._replace(outcome=ArrivalOutcome.KNOWN), "what it became")
         require_equal(await texts(record, first.session_id), ["hello"], "what was said")
         states = [turn.state for turn in await record.turns(first.session_id)]
         require_equal(states, [TurnState.QUEUED], "turns")
@@ -145,7 +133,7 @@ async def who_may_not_leaves_nothing(backend: Backend) -> None:
     """A stranger's words are not recorded; the one code that they are shown counts once, and only for them."""
     async with backend.open_record() as record:
         pairing = Pairing(codes_per_hour_max=1000, source_codes_per_hour_max=1000, tries_per_hour_max=1000)
-        chat = Chat(record, Rules(WORDS, pairing=pairing))
+        chat = ContractChat(record, IntakeRules(pairing=pairing))
         eve = f"@{fresh('eve')}:elsewhere.net"
         outcomes = [
             (
@@ -153,7 +141,9 @@ async def who_may_not_leaves_nothing(backend: Backend) -> None:
             ).outcome
             for _ in range(3)
         ]
-        require_equal(outcomes, [Outcome.ASKED, Outcome.REFUSED, Outcome.REFUSED], "what became of it")
+        require_equal(
+            outcomes, [ArrivalOutcome.ASKED, ArrivalOutcome.REFUSED, ArrivalOutcome.REFUSED], "what became of it"
+        )
         require_equal(await chat.leads_to(), "", "the chat's session")
         asked = await record.access.find("matrix", eve)
         require_equal(asked.state, Grant.ASKED, "the stranger's standing")
@@ -162,17 +152,17 @@ async def who_may_not_leaves_nothing(backend: Backend) -> None:
         with require_error(NotFound, "the code, again"):
             await record.access.approve(asked.code, pairing=pairing)
         taken = await record.inbox.receive(chat.arrival("hi", identity=eve, standing=Standing.UNLISTED), chat.rules)
-        require_equal(taken.outcome, Outcome.TAKEN, "after the approval")
+        require_equal(taken.outcome, ArrivalOutcome.TAKEN, "after the approval")
         await record.access.revoke("matrix", eve)
         barred = await record.inbox.receive(chat.arrival("hi", identity=eve), chat.rules)
-        require_equal(barred.outcome, Outcome.REFUSED, "after the revocation, although listed")
+        require_equal(barred.outcome, ArrivalOutcome.REFUSED, "after the revocation, although listed")
 
 
 @contract("chats", "clock")
 async def a_due_reset_moves_the_chat(backend: Backend) -> None:
     """The route moves, the old session ends with its reason, parent and child are linked; never while a turn waits."""
     async with backend.open_record() as record:
-        chat = Chat(record, Rules(WORDS, Resets(idle_minutes=60)))
+        chat = ContractChat(record, IntakeRules(Resets(idle_minutes=60)))
         old = await chat.say("old")
         await record.queue_turn(old)
         require(backend.clock is not None, "a clock")
@@ -186,9 +176,11 @@ async def a_due_reset_moves_the_chat(backend: Backend) -> None:
         require_equal((ended.state, ended.end_reason), (SessionState.ENDED, Began.IDLE), "the old session")
         require_equal(child.parent.session_id if child.parent else "", old, "the parent")
         require_equal(await chat.leads_to(), new, "the route")
-        require_equal(await texts(record, new), ["moved: idle", "new"], "what is in the new session")
-        newest = await chat.say("/new", Manner.NEW)
-        require_equal(await texts(record, newest), ["moved: new"], "what is in the newest session")
+        began = RouteChange(Began.IDLE, old, new).told(record.words)
+        require_equal(await texts(record, new), [began, "new"], "what is in the new session")
+        newest = await chat.say("/new", ArrivalKind.NEW)
+        began = RouteChange(Began.NEW, new, newest).told(record.words)
+        require_equal(await texts(record, newest), [began], "what is in the newest session")
         require_equal((await record.session(new)).end_reason, Began.NEW, "the reason of the end")
 
 
@@ -196,7 +188,7 @@ async def a_due_reset_moves_the_chat(backend: Backend) -> None:
 async def changes_are_kept_beside_the_first_words(backend: Backend) -> None:
     """An edit by its author shows the latest words, one by another nothing; a deletion leaves a fixed sentence."""
     async with backend.open_record() as record:
-        chat = Chat(record)
+        chat = ContractChat(record)
         first = chat.arrival("first")
         session_id = (await record.inbox.receive(first, chat.rules)).session_id
         edit = chat.change(first, "second")
@@ -219,9 +211,9 @@ async def changes_are_kept_beside_the_first_words(backend: Backend) -> None:
 async def what_cannot_be_read_is_held(backend: Backend) -> None:
     """It is kept whole until it is received, over reopening, and not held again afterwards."""
     async with backend.open_record() as record:
-        chat = Chat(record)
+        chat = ContractChat(record)
         arrival = chat.arrival("readable now")
-        held = Held(
+        held = HeldEvent(
             channel="matrix",
             account=chat.account,
             event_id=arrival.event_id,
@@ -231,12 +223,12 @@ async def what_cannot_be_read_is_held(backend: Backend) -> None:
             standing=Standing.LISTED,
         )
         for _ in range(2):
-            require(await record.inbox.hold(held, chat.rules), "that it is kept")
+            require(await record.inbox.hold_event(held), "that it is kept")
     async with backend.open_record() as record:
         require_equal(await record.inbox.held("matrix", chat.account), ['{"sealed":1}'], "what is held")
         received = await record.inbox.receive(arrival, chat.rules)
-        require_equal(received.outcome, Outcome.TAKEN, "once it can be read")
-        await record.inbox.hold(held, chat.rules)
+        require_equal(received.outcome, ArrivalOutcome.TAKEN, "once it can be read")
+        await record.inbox.hold_event(held)
         require_equal(await record.inbox.held("matrix", chat.account), [], "what is held then")
 
 
@@ -244,11 +236,11 @@ async def what_cannot_be_read_is_held(backend: Backend) -> None:
 async def a_command_leads_only_to_sessions_of_its_owner(backend: Backend) -> None:
     """Its end moves the route, records the reply there, once; a session of somebody else does not exist for it."""
     async with backend.open_record() as record:
-        chat = Chat(record)
+        chat = ContractChat(record)
         here = await chat.say("hello")
         other = await record.create_session(id=fresh("other"), source="matrix", owner=OWNER)
         foreign = await record.create_session(id=fresh("foreign"), source="matrix", owner="person:bob")
-        command = chat.arrival("/resume", Manner.COMMAND)
+        command = chat.arrival("/resume", ArrivalKind.COMMAND)
         asked = await record.inbox.receive(command, chat.rules)
 
         def end(session_id: str) -> Conclusion:

@@ -6,9 +6,10 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from hansard.domain.entries import Chunk, Entry, MessageSealed
 from hansard.domain.messages import Message, Status
 from hansard.errors import InvalidInput
+from hansard.record.entries import Chunk, Entry
+from hansard.record.messages.entries import MessageSealed
 from hansard.testing.conformance_kit import (
     Backend,
     Item,

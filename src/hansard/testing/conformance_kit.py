@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from inspect import cleandoc
 from typing import TYPE_CHECKING, TypeVar
 
-from hansard.domain.entries import Chunk, Entry
+from hansard.record.entries import Chunk, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -10,12 +10,12 @@ import msgspec
 
 from hansard.domain.arrivals import Passing
 from hansard.domain.deliveries import Delivery, DeliveryState, Operation, delivery_id
-from hansard.domain.entries import MessageEdited
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.messages import Message, Text
 from hansard.domain.settings import Busy
 from hansard.errors import InvalidInput, NotFound, WrongState
-from hansard.record.importing import Imported
+from hansard.record.messages.entries import MessageEdited
+from hansard.record.messages.operations import ImportedMessage
 from hansard.testing.conformance_kit import (
     FOLLOW_SECONDS_MAX,
     Backend,
@@ -127,7 +127,7 @@ async def people_without_a_session_are_told_too(backend: Backend) -> None:
         delivery = delivery_of(HOME_JOURNAL, channel, chat, found.message_id)
         await record.outbox.begin(delivery)
         await record.move_delivery(HOME_JOURNAL, delivery.id, "sent", receipt="r1")
-        require(await record.outbox.settle(HOME_JOURNAL, found.message_id, chat), "it waited")
+        require(await record.outbox.settle_message(HOME_JOURNAL, found.message_id, chat), "it waited")
         require_equal(await record.outbox.waiting(channel), [], "what waits")
         (kept,) = await record.deliveries(channel=channel)
         require_equal((kept.session_id, kept.receipt), (HOME_JOURNAL, "r1"), "its delivery")
@@ -200,17 +200,17 @@ async def a_message_is_settled_once(backend: Backend) -> None:
         for message in (first, second):
             await record.append(session_id, message)
         await record.end_session(session_id, "done")
-        require(await record.outbox.settle(session_id, first.id, chat, "set_aside", "gone"), "it waited")
-        require(not await record.outbox.settle(session_id, first.id, chat), "it does not wait any more")
-        require(not await record.outbox.settle(session_id, second.id, chat, "retried"), "it still waits")
-        require(await record.outbox.settle(session_id, first.id, chat, "retried"), "it waits again")
+        require(await record.outbox.settle_message(session_id, first.id, chat, "set_aside", "gone"), "it waited")
+        require(not await record.outbox.settle_message(session_id, first.id, chat), "it does not wait any more")
+        require(not await record.outbox.settle_message(session_id, second.id, chat, "retried"), "it still waits")
+        require(await record.outbox.settle_message(session_id, first.id, chat, "retried"), "it waits again")
         require_equal(await waiting(record, channel), [(second.id, chat), (first.id, chat)], "what waits")
         last = (await record.outbox.waiting(channel))[0].number
         require_equal([each.message_id for each in await record.outbox.waiting(channel, after=last)], [first.id], "new")
         with require_error(InvalidInput, "an outcome that there is not"):
-            await record.outbox.settle(session_id, first.id, chat, "lost")
+            await record.outbox.settle_message(session_id, first.id, chat, "lost")
         with require_error(NotFound, "a message that there is not"):
-            await record.outbox.settle(session_id, "nothing", chat, "retried")
+            await record.outbox.settle_message(session_id, "nothing", chat, "retried")
 
 
 @contract("outbox")
@@ -242,14 +242,14 @@ async def what_was_imported_is_not_shown(backend: Backend) -> None:
         asked = Message.user("first", id=fresh("old"), author=AUTHOR, chat=f"{chat}:old", event_id=fresh("event"))
         edit = MessageEdited(message_id=asked.id, parts=(Text("second"),))
         old = [
-            Imported(asked, (edit,)),
-            Imported(Message.assistant("an old answer", id=fresh("old"), chat=chat)),
-            Imported(Message.notice("an old notice", id=fresh("old"))),
+            ImportedMessage(asked, (edit,)),
+            ImportedMessage(Message.assistant("an old answer", id=fresh("old"), chat=chat)),
+            ImportedMessage(Message.notice("an old notice", id=fresh("old"))),
         ]
         await said(record, session_id, chat)
         async with record.turn(session_id) as turn:
             for _ in range(2):
-                await record.imports.take(session_id, old)
+                await record.imports.add_messages(session_id, old)
             require_equal(await waiting(record, channel), [], "what waits after an import")
             require_equal(await record.outbox.running_chats(channel), [chat], "where the turn is shown")
             notice = await turn.append(Message.notice("told"))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hansard.domain.arrivals import Conclusion, Rules
+from hansard.domain.arrivals import Conclusion, IntakeRules
 from hansard.domain.messages import Message
 from hansard.domain.people import ADMIN, CODE_MINUTES
 from hansard.domain.settings import Busy
 from hansard.errors import InvalidInput, NotFound
-from hansard.testing.conformance_chats import WORDS, Chat
+from hansard.testing.conformance_chats import ContractChat
 from hansard.testing.conformance_kit import Backend, contract, fresh, require, require_equal, require_error
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ async def seen(record: Record, owner: str) -> list[str]:
     return sorted(session.title or "" for session in await record.sessions(owner=owner))
 
 
-def resumed(chat: Chat, session_id: str, owner: str) -> Conclusion:
+def resumed(chat: ContractChat, session_id: str, owner: str) -> Conclusion:
     """Return the end of a command that leads a chat of somebody to a session."""
     return Conclusion(
         key=chat.key,
@@ -123,11 +123,11 @@ async def what_is_said_elsewhere_waits_where_the_same_person_is(backend: Backend
     Whoever is parted afterwards follows no longer, and the record says so when it is asked.
     """
     async with backend.open_record() as record:
-        chat, second = Chat(record), Chat(record)
+        chat, second = ContractChat(record), ContractChat(record)
         owner, other = new_person(), new_person()
         for each, who in ((chat, owner), (second, other)):
             arrival = msgspec.structs.replace(each.arrival("hello"), owner=who)
-            received = await record.inbox.receive(arrival, Rules(WORDS))
+            received = await record.inbox.receive(arrival, IntakeRules())
             async with record.turn(received.session_id, waiting=received.turn_id) as turn, turn.reply() as reply:
                 await reply.write("hello")
         session_id = await chat.leads_to()

@@ -6,10 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from hansard.domain.deliveries import Cursor, Delivery, DeliveryState, Intake
-from hansard.domain.entries import Chunk
 from hansard.domain.messages import Message, Status
 from hansard.domain.turns import TurnState
 from hansard.errors import LeaseHeld
+from hansard.record.entries import Chunk
 from hansard.testing.conformance_elsewhere import die, tell
 from hansard.testing.conformance_kit import (
     Backend,

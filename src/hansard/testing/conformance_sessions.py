@@ -7,10 +7,10 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from hansard.domain.deliveries import Delivery, DeliveryState
-from hansard.domain.entries import Entry
 from hansard.domain.messages import Message, Status
 from hansard.domain.sessions import Link, SessionState
 from hansard.errors import Ambiguous, InvalidInput, NotFound, SessionEnded, WrongState
+from hansard.record.entries import Entry
 from hansard.testing.conformance_kit import (
     Backend,
     all_entries,

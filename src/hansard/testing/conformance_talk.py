@@ -6,12 +6,13 @@ import asyncio
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
-from hansard.domain.entries import Entry, SessionFrozen
 from hansard.domain.messages import Message, ToolCall, ToolOutcome
 from hansard.domain.requests import Usage
 from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnState
 from hansard.errors import LeaseHeld, NotFound
+from hansard.record.entries import Entry
+from hansard.record.sessions import SessionFrozen
 from hansard.testing.conformance_kit import (
     FOLLOW_SECONDS_MAX,
     Backend,
@@ -186,10 +187,10 @@ async def a_turn_ends_with_what_it_left_open(backend: Backend) -> None:
                 reply.add(ToolCall(id="a", name="tool"))
                 reply.add(ToolCall(id="b", name="tool"))
             done = await turn.append(Message.tool("a", "done"))
-            turn.use("some:model", Usage(input_tokens=3, output_tokens=4))
+            turn.add_usage("some:model", Usage(input_tokens=3, output_tokens=4))
             late = Message.tool("b", "outcome unknown", outcome=ToolOutcome.UNKNOWN)
             stray = Message.tool("c", "of no call")
-            turn.settle(reply.id, [Message.tool("a", "never", id=done.id), late, stray])
+            turn.settle_calls(reply.id, [Message.tool("a", "never", id=done.id), late, stray])
             turn.tell("that was all")
         require_equal(await texts(record, session_id), ["", "done", "outcome unknown", "that was all"], "the messages")
         found = await kinds(record, session_id)
@@ -207,7 +208,7 @@ async def calls_that_were_never_recorded_have_no_results(backend: Backend) -> No
             async with record.turn(session_id) as turn, turn.reply() as reply:
                 await reply.write("let me look")
                 reply.add(ToolCall(id="a", name="tool"))
-                turn.settle(reply.id, [Message.tool("a", "not started", outcome=ToolOutcome.NOT_STARTED)])
+                turn.settle_calls(reply.id, [Message.tool("a", "not started", outcome=ToolOutcome.NOT_STARTED)])
                 raise asyncio.CancelledError
         require_equal(await texts(record, session_id), ["let me look"], "the messages")
 

@@ -10,7 +10,7 @@ from hansard.models.scripted import ScriptedModel
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from hansard.domain.requests import ModelEvent, Request, Rules
+    from hansard.domain.requests import ModelEvent, ModelRules, Request
     from hansard.ports.model import Model
 
 __all__ = ["RecordingModel", "ScriptedModel"]
@@ -35,7 +35,7 @@ class RecordingModel:
         return self._model.uses_tools
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> ModelRules:
         """As the other says."""
         return self._model.rules
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from hansard.errors import ChannelBusy, ChannelDown, ChatGone, NotFound, PostRefused, PostUnknown, TooLarge
-from hansard.ports.channel import Batch, Choice, Event, EventKind, LocalFile, Post, RemoteFile, Shown, file_key
+from hansard.ports.channel import Batch, Choice, Event, EventKind, LocalFile, Post, RemoteFile, TimelineEvent, file_key
 
 BATCH_EVENTS_MAX = 100
 THREAD = ":thread:"
@@ -47,14 +47,14 @@ class Fault(NamedTuple):
     seconds: float = 0.0
 
 
-class Room:
+class PlatformRoom:
     """A room: who is in it, and what they see."""
 
     def __init__(self, room_id: str, members: tuple[str, ...]) -> None:
         """Begin empty."""
         self.id = room_id
         self.members = set(members)
-        self.timeline: list[Shown] = []
+        self.timeline: list[TimelineEvent] = []
         self.is_gone = False
         self.typing: set[str] = set()
 
@@ -65,7 +65,7 @@ class Platform:
     def __init__(self, domain: str = "example.org") -> None:
         """Begin without rooms."""
         self.domain = domain
-        self.rooms: dict[str, Room] = {}
+        self.rooms: dict[str, PlatformRoom] = {}
         self.faults: deque[Fault] = deque()
         """Taken by the next posts, one each."""
         self.is_down = False
@@ -88,10 +88,10 @@ class Platform:
     def create_room(self, *members: str) -> str:
         """Return the chat of a new room with these members."""
         room_id = f"!room{next(self._numbers)}:{self.domain}"
-        self.rooms[room_id] = Room(room_id, members)
+        self.rooms[room_id] = PlatformRoom(room_id, members)
         return f"matrix:room:{room_id}"
 
-    def room(self, chat: str) -> Room:
+    def room(self, chat: str) -> PlatformRoom:
         """Return the room of a chat or of a thread in it."""
         room_id = chat.partition(":room:")[2].partition(THREAD)[0]
         if room_id not in self.rooms:
@@ -102,7 +102,7 @@ class Platform:
     def say(self, chat: str, sender: str, text: str, *, to: str = "", files: tuple[RemoteFile, ...] = ()) -> str:
         """Let a person say something, `to` the account that it names; return the event's id."""
         room = self.room(chat)
-        shown = Shown(id=self._event_id(), sender=sender, text=text, sent_at_ms=now_ms())
+        shown = TimelineEvent(id=self._event_id(), sender=sender, text=text, sent_at_ms=now_ms())
         room.timeline.append(shown)
         is_direct = len(room.members) <= DIRECT_MEMBERS
         event = Event(
@@ -122,7 +122,7 @@ class Platform:
     def edit(self, chat: str, sender: str, about: str, text: str) -> str:
         """Let a person change what they had said."""
         room = self.room(chat)
-        shown = Shown(id=self._event_id(), sender=sender, text=text, sent_at_ms=now_ms(), edits=about)
+        shown = TimelineEvent(id=self._event_id(), sender=sender, text=text, sent_at_ms=now_ms(), edits=about)
         room.timeline.append(shown)
         event = Event(id=shown.id, kind=EventKind.EDIT, chat=chat, sender=sender, text=text, about=about)
         self._tell(room, event)
@@ -171,7 +171,7 @@ class Platform:
     def _event_id(self) -> str:
         return f"$event{next(self._numbers)}"
 
-    def _tell(self, room: Room, event: Event) -> None:
+    def _tell(self, room: PlatformRoom, event: Event) -> None:
         self._stream.append((room.id, event))
         self._changed.set()
 
@@ -214,10 +214,14 @@ class Platform:
             raise PostRefused(message)
         first = len(room.timeline)
         if post.markdown or not post.files:
-            shown = Shown(id=self._event_id(), sender=account, text=post.markdown, edits=post.edits, key=post.key)
+            shown = TimelineEvent(
+                id=self._event_id(), sender=account, text=post.markdown, edits=post.edits, key=post.key
+            )
             room.timeline.append(msgspec.structs.replace(shown, sent_at_ms=now_ms()))
         for number, file in enumerate(post.files, 1):
-            shown = Shown(id=self._event_id(), sender=account, key=file_key(post.key, number), file=file.name or "file")
+            shown = TimelineEvent(
+                id=self._event_id(), sender=account, key=file_key(post.key, number), file=file.name or "file"
+            )
             room.timeline.append(msgspec.structs.replace(shown, sent_at_ms=now_ms()))
             self.shown_files[shown.id] = file
         self._keys[account, post.key] = room.timeline[first].id
@@ -245,7 +249,7 @@ class Platform:
                 events.append(event)
         return Batch(cursor=str(place), events=tuple(events))
 
-    async def history(self, chat: str) -> list[Shown]:
+    async def history(self, chat: str) -> list[TimelineEvent]:
         """Return a room's timeline, the latest first."""
         if self.is_down:
             message = "the platform is down"
@@ -294,7 +298,7 @@ class Platform:
         """Where the stream of events stands."""
         return str(len(self._stream))
 
-    def timeline(self, chat: str) -> list[Shown]:
+    def timeline(self, chat: str) -> list[TimelineEvent]:
         """Return every event of a room that any member can see, in order."""
         return list(self.room(chat).timeline)
 

@@ -11,8 +11,10 @@ import asyncio
 from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
+from hansard.domain.backoff import backoff_seconds
 from hansard.domain.bounds import AnswerRefused
 from hansard.domain.tools import ToolOutput
+from hansard.tasks import cancel_all
 from hansard.tools.confined import NOT_CONFINED
 from hansard.tools.mcp_results import output_of
 from hansard.tools.mcp_specs import read_tool
@@ -56,7 +58,7 @@ class ServerTrouble(Exception):
         self.why = why
 
 
-class Known(NamedTuple):
+class ServerTool(NamedTuple):
     """A tool of a server: what the server calls it, and how it is described here."""
 
     own_name: str
@@ -67,7 +69,7 @@ class Known(NamedTuple):
 class McpTool:
     """One tool of one server."""
 
-    def __init__(self, server: Server, known: Known) -> None:
+    def __init__(self, server: McpConnection, known: ServerTool) -> None:
         """It is called at its server, under the name that the server gave it."""
         self._server = server
         self._known = known
@@ -90,7 +92,7 @@ class Surroundings(NamedTuple):
     pause_seconds: float
 
 
-class Server:
+class McpConnection:
     """One server and the connection to it, if there is one."""
 
     def __init__(self, name: str, settings: McpServer, surroundings: Surroundings) -> None:
@@ -134,10 +136,10 @@ class Server:
                 session = await asyncio.shield(ready)
         except TimeoutError:
             why = f"it did not answer within {self._settings.start_seconds_max:g} s"
-            await end(self._keeping)
+            await cancel_all(self._keeping)
             raise self._failed(why) from None
         except Exception as error:  # noqa: BLE001  # boundary: tool call
-            await end(self._keeping)
+            await cancel_all(self._keeping)
             raise self._failed(plain(error) or NOT_STARTED, told(error)) from None
         self._session, self._failures, self.trouble = session, 0, ""
         return session
@@ -182,8 +184,8 @@ class Server:
 
     def _failed(self, why: str, detail: str = "") -> McpError:
         """Note a failure: the next start waits, longer each time. Details and last words are for the log alone."""
-        pause = min(self._around.pause_seconds * 2**self._failures, PAUSE_SECONDS_MAX)
         self._failures += 1
+        pause = backoff_seconds(self._failures, self._around.pause_seconds, PAUSE_SECONDS_MAX)
         self._not_before = asyncio.get_running_loop().time() + pause
         self.trouble = why
         if self._around.tell is not None:
@@ -209,10 +211,7 @@ class Server:
                 return self._ended()
             return ToolOutput(text=f"The server {self._name} {own_words(error)}", is_error=True)
         finally:
-            calling.cancel()
-            await asyncio.wait({calling})
-            if not calling.cancelled():
-                calling.exception()
+            await cancel_all(calling)
 
     def _ended(self) -> ToolOutput:
         """Return the result of a call in which the connection ended, with the reason, where one is known."""
@@ -225,7 +224,7 @@ class Server:
         if keeping is not None and not keeping.done():
             self._leave.set()
             await asyncio.wait({keeping}, timeout=LEAVE_SECONDS)
-            await end(keeping)
+            await cancel_all(keeping)
 
     async def close(self) -> None:
         """End it for good."""
@@ -234,12 +233,6 @@ class Server:
 
 LEAVE_SECONDS = 8.0
 """For a program to end by itself; the library ends it after that."""
-
-
-async def end(task: asyncio.Task[None]) -> None:
-    """Cancel a task, and wait until it is done."""
-    task.cancel()
-    await asyncio.wait({task})
 
 
 class McpServers:
@@ -260,7 +253,9 @@ class McpServers:
         Programs cannot see the `hidden` paths. `tell` hears why a server failed, with words that are not for chats.
         """
         around = Surroundings(environment, hidden, tell, pause_seconds)
-        self._servers = {name: Server(name, each, around) for name, each in sorted(settings.items()) if each.enabled}
+        self._servers = {
+            name: McpConnection(name, each, around) for name, each in sorted(settings.items()) if each.enabled
+        }
         self._tools = tools
 
     async def prepare(self) -> list[str]:
@@ -274,7 +269,7 @@ class McpServers:
             if not server.tools and server.trouble
         ]
 
-    async def _try(self, server: Server) -> None:
+    async def _try(self, server: McpConnection) -> None:
         with suppress(McpError):
             await server.connect()
         self._tools.update(server.tools)
@@ -300,11 +295,11 @@ async def open_session(
     return await stack.enter_async_context(ClientSession(*streams[:2]))
 
 
-async def list_tools(name: str, session: ClientSession) -> list[Known]:
+async def list_tools(name: str, session: ClientSession) -> list[ServerTool]:
     """Return the tools of a server, under names of their own here."""
     from mcp.types import PaginatedRequestParams
 
-    found: list[Known] = []
+    found: list[ServerTool] = []
     taken: set[str] = set()
     cursor: str | None = None
     for _ in range(PAGES_MAX):
@@ -312,7 +307,7 @@ async def list_tools(name: str, session: ClientSession) -> list[Known]:
         for tool in page.tools:
             spec, repeatable = read_tool(name, tool, taken)
             taken.add(spec.name)
-            found.append(Known(tool.name, spec, repeatable))
+            found.append(ServerTool(tool.name, spec, repeatable))
         cursor = page.next_cursor
         if not cursor or len(found) >= TOOLS_MAX:
             break

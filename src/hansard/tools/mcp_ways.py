@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TextIO, cast
 
 from hansard.domain.bounds import UNPACKED, AnswerRefused, check_answer
 from hansard.domain.limits import MIB
+from hansard.tasks import cancel_all
 from hansard.tools import confined
 
 if TYPE_CHECKING:
@@ -151,8 +152,7 @@ async def end_program(process: asyncio.subprocess.Process) -> None:
     finally:
         # Whatever the program started and left behind.
         signal_group(process.pid, signal.SIGKILL)
-        drained.cancel()
-        await asyncio.wait({drained})
+        await cancel_all(drained)
         cast("Any", process)._transport.close()  # noqa: SLF001 - a pipe that somebody else holds open stays so
 
 
@@ -196,7 +196,7 @@ def bounded(stream: httpx2.AsyncByteStream) -> httpx2.AsyncByteStream:
     """Return a stream that fails when it is too long."""
     import httpx2
 
-    class Bounded(httpx2.AsyncByteStream):
+    class BoundedMcpStream(httpx2.AsyncByteStream):
         """The same bytes, counted."""
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -210,7 +210,7 @@ def bounded(stream: httpx2.AsyncByteStream) -> httpx2.AsyncByteStream:
         async def aclose(self) -> None:
             await stream.aclose()
 
-    return Bounded()
+    return BoundedMcpStream()
 
 
 class LastWords:

@@ -16,10 +16,10 @@ from hansard.domain.trust import sources_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hansard.domain.conversation import Placed
     from hansard.domain.messages import Message
     from hansard.domain.tools import ToolScene
     from hansard.record.api import Record
+    from hansard.record.conversation import Placed
 
 PARAMETERS = (
     '{"type":"object","properties":{'

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 from hansard.channels.matrix.account import Account
 from hansard.channels.matrix.channel import MatrixChannel
 from hansard.channels.matrix.identity import Secrets
-from hansard.channels.matrix.receiving import Pace
+from hansard.channels.matrix.receiving import MatrixTiming
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["MatrixChannel", "Pace", "open_matrix"]
+__all__ = ["MatrixChannel", "MatrixTiming", "open_matrix"]
 
 PASSWORD: Final = "HANSARD_MATRIX_PASSWORD"  # noqa: S105  # the variable's name
 TOKEN: Final = "HANSARD_MATRIX_TOKEN"  # noqa: S105  # the variable's name
@@ -48,7 +48,7 @@ class MatrixSettings(Protocol):
 
 
 def open_matrix(
-    home: Path, settings: MatrixSettings, environment: Mapping[str, str], *, pace: Pace | None = None
+    home: Path, settings: MatrixSettings, environment: Mapping[str, str], *, pace: MatrixTiming | None = None
 ) -> MatrixChannel:
     """Make the channel of an account. Nothing is asked of the homeserver yet, which may be down."""
     account = Account(

@@ -18,8 +18,8 @@ import msgspec
 from hansard.channels.matrix.crypto import Crypto
 from hansard.channels.matrix.identity import Secrets, Signer
 from hansard.channels.matrix.keeping import Keeping, Login
-from hansard.channels.matrix.rooms import Rooms
-from hansard.channels.matrix.wire import HTTP_FORBIDDEN, Wire, error_of, path
+from hansard.channels.matrix.rooms import MatrixRooms
+from hansard.channels.matrix.wire import HTTP_FORBIDDEN, MatrixWire, error_of, path
 from hansard.channels.values import text_of
 from hansard.errors import ChannelDown, ChatGone, PostRefused, PostUnknown
 
@@ -54,11 +54,11 @@ NEW_DEVICE: Final = (
 OTHER_USER: Final = "The access token is that of {found}, and the configuration names {user}. Correct one of them."
 
 
-class Session(NamedTuple):
+class MatrixLogin(NamedTuple):
     """What stands once the account is logged in."""
 
     crypto: Crypto
-    rooms: Rooms
+    rooms: MatrixRooms
 
 
 class Account:
@@ -66,10 +66,10 @@ class Account:
 
     def __init__(self, home: Path, *, homeserver: str, user_id: str, token: str, given: Secrets) -> None:
         self.user_id = user_id
-        self.wire = Wire(homeserver)
+        self.wire = MatrixWire(homeserver)
         self.keeping = Keeping(home)
         self._token, self._given = token, given
-        self._session: Session | None = None
+        self._session: MatrixLogin | None = None
         self._crypto: Crypto | None = None
         self._since_seconds = 0.0
         self._lock = asyncio.Lock()
@@ -78,7 +78,7 @@ class Account:
         self.waits_for = ""
         """Why nothing is received just now; empty when it is."""
 
-    async def ready(self) -> Session:
+    async def ready(self) -> MatrixLogin:
         """Return what stands once the account is logged in; log in when it is not."""
         async with self._lock:
             if self._session is None or self.wire.is_token_refused:
@@ -100,7 +100,7 @@ class Account:
         """For how long this device has been logged in. What was posted earlier has another device's transaction ids."""
         return max(0.0, time.time() - self._since_seconds)
 
-    async def ensure_identity(self, session: Session) -> None:
+    async def ensure_identity(self, session: MatrixLogin) -> None:
         """See that the device's keys are published, and that the account vouches for them."""
         if session.crypto.is_stranger:
             crypto = session.crypto
@@ -137,7 +137,7 @@ class Account:
             self._close_crypto()
         await self.wire.close()
 
-    async def _logged_in(self) -> Session:
+    async def _logged_in(self) -> MatrixLogin:
         self.keeping.prepare()
         self._token = self._token or self.keeping.given("token")
         self._given = self._given._replace(password=self._given.password or self.keeping.given("password"))
@@ -158,7 +158,7 @@ class Account:
         self.wire.is_token_refused = False
         self.trouble = ""
         # A new value also for the same device: what was published may be gone with the old login.
-        return Session(crypto, Rooms(self.wire, crypto))
+        return MatrixLogin(crypto, MatrixRooms(self.wire, crypto))
 
     async def _open_crypto(self, login: Login, kept: Login | None) -> Crypto:
         """Open a device's keys, and see whether they are those by which others know the device."""
@@ -184,7 +184,7 @@ class Account:
 
     async def _log_out(self, lost: Login) -> None:
         """End a device whose keys are lost. A courtesy: what people send to it, nobody can read."""
-        wire = Wire(self.wire.homeserver)
+        wire = MatrixWire(self.wire.homeserver)
         wire.token = lost.token
         try:
             await wire.try_ask("POST", path("logout"), {}, what="logging the old device out")

@@ -22,16 +22,16 @@ from hansard.channels.matrix.posting import (
     transaction_of,
 )
 from hansard.channels.matrix.reading import ENCRYPTED, NAME, Self, place_of
-from hansard.channels.matrix.receiving import Pace, Receiver, remember
+from hansard.channels.matrix.receiving import MatrixReceiver, MatrixTiming, remember
 from hansard.channels.matrix.wire import error_of, path
 from hansard.channels.values import Json, text_of
 from hansard.errors import ChannelBusy, ChannelDown, ChannelError, ChatGone, PostRefused, PostUnknown
-from hansard.ports.channel import Batch, Capabilities, Post, RemoteFile, Shown, file_key
+from hansard.ports.channel import Batch, Capabilities, Post, RemoteFile, TimelineEvent, file_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from hansard.channels.matrix.account import Account, Session
+    from hansard.channels.matrix.account import Account, MatrixLogin
 
 DAY_SECONDS: Final = 86_400.0
 REPEAT_SECONDS: Final = DAY_SECONDS - 3_600.0
@@ -49,9 +49,9 @@ PARTS_TRIES_MAX: Final = 5
 class MatrixChannel:
     """One account on a homeserver. It implements `Channel`, `Timeline` and `Company`."""
 
-    def __init__(self, account: Account, pace: Pace | None = None) -> None:
+    def __init__(self, account: Account, pace: MatrixTiming | None = None) -> None:
         self._account = account
-        self._pace = pace or Pace()
+        self._pace = pace or MatrixTiming()
         self._own_events: dict[str, None] = {}
 
     @property
@@ -90,7 +90,7 @@ class MatrixChannel:
 
     def receive(self, cursor: str, held: Sequence[str]) -> AsyncGenerator[Batch, None]:
         """Give what happened since the cursor, for ever."""
-        return Receiver(self._account, self._pace, self._own_events).run(cursor, held)
+        return MatrixReceiver(self._account, self._pace, self._own_events).run(cursor, held)
 
     async def send(self, post: Post) -> str:
         """Show something; return the event's id. Files beside the words are events of their own."""
@@ -141,7 +141,7 @@ class MatrixChannel:
         """Let go of connections and files."""
         await self._account.close()
 
-    async def history(self, chat: str, *, events_max: int = 10_000) -> AsyncGenerator[Shown, None]:
+    async def history(self, chat: str, *, events_max: int = 10_000) -> AsyncGenerator[TimelineEvent, None]:
         """Give a room's messages and edits, the latest first; those of its threads too, unless the chat is a thread."""
         session = await self._account.ready()
         me = Self(self.account, await self._account.display_name())
@@ -155,7 +155,7 @@ class MatrixChannel:
         await self._account.ready()
         return await media.fetch(self._account.wire, file, bytes_max=bytes_max)
 
-    async def _put(self, session: Session, room_id: str, key: str, content: Json) -> str:
+    async def _put(self, session: MatrixLogin, room_id: str, key: str, content: Json) -> str:
         """Send one event under a key, encrypted where the room is."""
         room = await session.rooms.get(room_id)
         if event_bytes(content, is_encrypted=room.is_encrypted) > EVENT_BYTES_MAX:
@@ -176,7 +176,7 @@ class MatrixChannel:
         remember(self._own_events, event_id, None, OWN_EVENTS_MAX)
         return event_id
 
-    async def _put_rest(self, session: Session, room_id: str, key: str, content: Json) -> str:
+    async def _put_rest(self, session: MatrixLogin, room_id: str, key: str, content: Json) -> str:
         """Send what belongs to a post that is partly shown: it can no longer be said that nothing was."""
         for failures in range(1, PARTS_TRIES_MAX + 1):
             try:

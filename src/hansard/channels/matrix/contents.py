@@ -13,7 +13,7 @@ import msgspec
 
 from hansard.channels.matrix.html import html_of
 from hansard.channels.values import Json, number_of, object_of, objects_of, text_of
-from hansard.ports.channel import RemoteFile, Reply
+from hansard.ports.channel import RemoteFile, ReplyKind
 
 MESSAGE: Final = "m.room.message"
 STICKER: Final = "m.sticker"
@@ -58,7 +58,7 @@ class Says(NamedTuple):
     quoted: str = ""
     """The beginning of the text in which a client repeated the message that is answered."""
     files: tuple[RemoteFile, ...] = ()
-    reply: Reply = Reply.ANSWER
+    reply: ReplyKind = ReplyKind.ANSWER
 
     @property
     def words(self) -> str:
@@ -75,11 +75,11 @@ def says(kind: str, content: Json) -> Says:
     if kind in POLL_STARTS:
         return Says(poll_text(kind, content))
     if kind == REACTION:
-        return Says(f"({text_of(content, 'm.relates_to', 'key') or kind})", reply=Reply.NONE)
+        return Says(f"({text_of(content, 'm.relates_to', 'key') or kind})", reply=ReplyKind.NONE)
     is_aside = kind.startswith(PROTOCOLS) and kind != CALL
     is_aside = is_aside or bool(text_of(content, "m.relates_to", "event_id"))
     text = text_of(content, "body") or plain_text(content) or f"({kind})"
-    return Says(text, reply=Reply.NONE if is_aside else Reply.EXPLAIN)
+    return Says(text, reply=ReplyKind.NONE if is_aside else ReplyKind.EXPLAIN)
 
 
 def choice_of(content: Json) -> str:
@@ -100,11 +100,11 @@ def message_says(content: Json) -> Says:
     formatted = formatted_of(content, text.removeprefix(quoted)) if body or not files else ""
     if not body and formatted:
         text, formatted = formatted, ""
-    reply = Reply.ANSWER
+    reply = ReplyKind.ANSWER
     if kind in NOTICES:
-        reply = Reply.NONE
+        reply = ReplyKind.NONE
     elif kind in UNKNOWN_REQUESTS or not (text.strip() or files):
-        reply = Reply.EXPLAIN
+        reply = ReplyKind.EXPLAIN
     return Says(text, formatted, quoted, files, reply)
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hansard.channels.matrix.machine import new_fallback_keys, new_machine, queue_key_request, read_event
 from hansard.channels.matrix.pins import Device, Pins
 from hansard.channels.matrix.reading import ENCRYPTED
-from hansard.channels.matrix.stamp import Stamp
+from hansard.channels.matrix.stamp import DeviceStamp
 from hansard.channels.matrix.wire import path
 from hansard.channels.matrix.withholding import Withholding
 from hansard.channels.values import Json, list_of, object_of, text_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from hansard.channels.matrix.keeping import Keeping, Login
-    from hansard.channels.matrix.wire import Wire
+    from hansard.channels.matrix.wire import MatrixWire
 
 logger = logging.getLogger(__name__)
 
@@ -84,13 +84,13 @@ def room_keys_in(user_id: str, device_id: str, keeping: Keeping) -> tuple[set[st
 class Crypto:
     """One device's keys, and what it does with them."""
 
-    def __init__(self, wire: Wire, keeping: Keeping, login: Login) -> None:
+    def __init__(self, wire: MatrixWire, keeping: Keeping, login: Login) -> None:
         self._wire, self._keeping = wire, keeping
         self.user_id, self.device_id = login.user_id, login.device_id
         self.store_path = keeping.folder / keeping.make_store(login.device_id)
         try:
             self._store = open_store(login.user_id, login.device_id, keeping)
-            self._stamp = Stamp(self._store.database, keeping, login.device_id)
+            self._stamp = DeviceStamp(self._store.database, keeping, login.device_id)
             if self._stamp.is_current:
                 self._stamp.renew()
             self.pins = Pins(keeping, login.user_id)
@@ -162,7 +162,7 @@ class Crypto:
         session: Any = self._olm.inbound_group_store.get(room_id, sender_key, session_id)
         return session is None or not self.pins.vouches(text_of(raw, "sender"), Device(session.ed25519, sender_key))
 
-    def take(self, body: Json) -> set[str]:
+    def take_sync(self, body: Json) -> set[str]:
         """Take what a sync brought for this device, all of it or nothing; return the ids of the room keys that came."""
         came: set[str] = set()
         with self._storing(), self._store.database.atomic():
@@ -275,7 +275,7 @@ class Crypto:
                 if isinstance(response, ErrorResponse):
                     raise ChannelDown("asking for devices: the homeserver's answer is not as it must be")
                 silent = {user for user in asked if user.partition(":")[2] in object_of(answer, "failures")}
-                self.pins.take(set(asked) - silent, answer)
+                self.pins.take_keys(set(asked) - silent, answer)
                 self._olm.handle_response(response)
                 now = time.monotonic()
                 due = {user: at for user, at in self._ask_again_at.items() if at > now}

@@ -11,7 +11,7 @@ from hansard.channels.values import Json, object_of, objects_of, text_of
 from hansard.errors import ChatGone, PostRefused
 
 if TYPE_CHECKING:
-    from hansard.channels.matrix.wire import Wire
+    from hansard.channels.matrix.wire import MatrixWire
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class Pages(NamedTuple):
 class Gaps:
     """Completes what a sync tells about a room."""
 
-    def __init__(self, wire: Wire, user_id: str, pages: Pages) -> None:
+    def __init__(self, wire: MatrixWire, user_id: str, pages: Pages) -> None:
         self._wire, self._user_id, self._pages = wire, user_id, pages
 
     async def since(self, room_id: str, info: Json, cursor: str) -> tuple[list[Json], bool]:

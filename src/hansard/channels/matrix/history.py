@@ -10,7 +10,7 @@ from hansard.channels.matrix.reading import (
     ENCRYPTED,
     KEY_FIELD,
     REDACTION,
-    Place,
+    MatrixPlace,
     Self,
     names_agent,
     redacted,
@@ -19,18 +19,18 @@ from hansard.channels.matrix.reading import (
 )
 from hansard.channels.matrix.wire import path
 from hansard.channels.values import Json, number_of, object_of, objects_of, text_of
-from hansard.ports.channel import Shown
+from hansard.ports.channel import TimelineEvent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from hansard.channels.matrix.account import Session
-    from hansard.channels.matrix.wire import Wire
+    from hansard.channels.matrix.account import MatrixLogin
+    from hansard.channels.matrix.wire import MatrixWire
 
 PAGE_EVENTS: Final = 100
 
 
-async def raw_events(wire: Wire, place: Place) -> AsyncGenerator[Json, None]:
+async def raw_events(wire: MatrixWire, place: MatrixPlace) -> AsyncGenerator[Json, None]:
     """A room's events, or a thread's, the latest first. A room's are all of them, those of its threads too."""
     start = ""
     while True:
@@ -48,8 +48,8 @@ async def raw_events(wire: Wire, place: Place) -> AsyncGenerator[Json, None]:
 
 
 async def history(
-    wire: Wire, session: Session, me: Self, place: Place, *, events_max: int
-) -> AsyncGenerator[Shown, None]:
+    wire: MatrixWire, session: MatrixLogin, me: Self, place: MatrixPlace, *, events_max: int
+) -> AsyncGenerator[TimelineEvent, None]:
     """Give what was said and how it was changed, the latest first."""
     count = 0
     async for raw in raw_events(wire, place):
@@ -61,7 +61,7 @@ async def history(
             return
 
 
-def shown_of(raw: Json, session: Session, me: Self, room_id: str) -> Shown | None:
+def shown_of(raw: Json, session: MatrixLogin, me: Self, room_id: str) -> TimelineEvent | None:
     """One event as a member sees it; None for what nobody says: changes of the room, and deletions."""
     kind = text_of(raw, "type")
     if kind == REDACTION or "state_key" in raw:
@@ -69,12 +69,12 @@ def shown_of(raw: Json, session: Session, me: Self, room_id: str) -> Shown | Non
     id, sender, sent_at_ms = text_of(raw, "event_id"), text_of(raw, "sender"), number_of(raw, "origin_server_ts")
     key = key_of(text_of(raw, "unsigned", "transaction_id")) if sender == me.user_id else ""
     if redacted(raw):
-        return Shown(id=id, sender=sender, sent_at_ms=sent_at_ms, key=key, is_deleted=True)
+        return TimelineEvent(id=id, sender=sender, sent_at_ms=sent_at_ms, key=key, is_deleted=True)
     outer = object_of(raw, "content")
     edits = relation(outer)[1] if relation(outer)[0] == "m.replace" else ""
     plain = session.crypto.decrypt(room_id, raw) if kind == ENCRYPTED else raw
     if plain is None:
-        return Shown(id=id, sender=sender, sent_at_ms=sent_at_ms, edits=edits, key=key, is_readable=False)
+        return TimelineEvent(id=id, sender=sender, sent_at_ms=sent_at_ms, edits=edits, key=key, is_readable=False)
     kind, content = text_of(plain, "type"), object_of(plain, "content")
     if sender == me.user_id:
         key = text_of(content, KEY_FIELD) or key
@@ -89,7 +89,7 @@ def shown_of(raw: Json, session: Session, me: Self, room_id: str) -> Shown | Non
         file = text_of(content, "filename")
     elif text_of(content, "msgtype") == "m.emote" and sender != me.user_id:
         text = f"* {text}"
-    return Shown(
+    return TimelineEvent(
         id=id,
         sender=sender,
         text=text,

@@ -25,7 +25,7 @@ from hansard.errors import ChannelDown, ConfigInvalid, InvalidInput
 if TYPE_CHECKING:
     from hansard.channels.matrix.crypto import Crypto
     from hansard.channels.matrix.keeping import Keeping
-    from hansard.channels.matrix.wire import Wire
+    from hansard.channels.matrix.wire import MatrixWire
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ PERSON_WANTED: Final = (
 )
 
 
-class Key:
+class IdentityKey:
     """One Ed25519 key of the identity."""
 
     def __init__(self, seed: bytes) -> None:
@@ -83,14 +83,14 @@ def is_signed(value: Json, user_id: str, public: str, key_id: str = "") -> bool:
 class Identity(NamedTuple):
     """The three keys."""
 
-    master: Key
-    self_signing: Key
-    user_signing: Key
+    master: IdentityKey
+    self_signing: IdentityKey
+    user_signing: IdentityKey
 
     @classmethod
     def of(cls, seeds: CrossSigningSeeds) -> Identity:
         """The keys that were kept."""
-        return cls(*(Key(decode(seed)) for seed in (seeds.master, seeds.self_signing, seeds.user_signing)))
+        return cls(*(IdentityKey(decode(seed)) for seed in (seeds.master, seeds.self_signing, seeds.user_signing)))
 
     def documents(self, user_id: str) -> Json:
         """The public halves as they are published, those below the master key signed by it."""
@@ -120,7 +120,7 @@ class Secrets(NamedTuple):
 class Signer:
     """Sees that the account has an identity, that it vouches for this device, and that a person can restore it."""
 
-    def __init__(self, wire: Wire, crypto: Crypto, keeping: Keeping, given: Secrets) -> None:
+    def __init__(self, wire: MatrixWire, crypto: Crypto, keeping: Keeping, given: Secrets) -> None:
         self._wire, self._crypto, self._keeping, self._given = wire, crypto, keeping, given
         self._user_id, self._device_id = crypto.user_id, crypto.device_id
 

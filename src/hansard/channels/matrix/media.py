@@ -8,12 +8,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from hansard.channels.matrix.wire import HTTP_NOT_FOUND, Answer, error_of
+from hansard.channels.matrix.wire import HTTP_NOT_FOUND, MatrixResponse, error_of
 from hansard.channels.values import Json, text_of
 from hansard.errors import ChannelDown, ChannelError, ChatGone, NotFound, PostUnknown
 
 if TYPE_CHECKING:
-    from hansard.channels.matrix.wire import Wire
+    from hansard.channels.matrix.wire import MatrixWire
     from hansard.ports.channel import LocalFile, RemoteFile
 
 ADDRESS: Final = re.compile(
@@ -23,7 +23,7 @@ ADDRESS: Final = re.compile(
 """A file's address as the specification has it. Nothing else may become a part of a request's path."""
 
 
-async def upload(wire: Wire, file: LocalFile, *, is_encrypted: bool) -> Json:
+async def upload(wire: MatrixWire, file: LocalFile, *, is_encrypted: bool) -> Json:
     """Store a file; return what a message says about where it is, keys included."""
     if not is_encrypted:
         return {"url": await wire.upload(file.data, name=file.name, media_type=file.media_type)}
@@ -35,7 +35,7 @@ async def upload(wire: Wire, file: LocalFile, *, is_encrypted: bool) -> Json:
     return {"file": {**keys, "url": url}}
 
 
-async def fetch(wire: Wire, file: RemoteFile, *, bytes_max: int) -> bytes:
+async def fetch(wire: MatrixWire, file: RemoteFile, *, bytes_max: int) -> bytes:
     """Read a file, decrypt it, and see that it is the one which was sent."""
     try:
         reference: Json = msgspec.json.decode(file.reference, type=dict)
@@ -46,10 +46,10 @@ async def fetch(wire: Wire, file: RemoteFile, *, bytes_max: int) -> bytes:
         raise NotFound("The file's address is not one of Matrix.")
     where = f"{quote(address['server'], safe='')}/{address['media']}"
     found = await wire.download(f"/_matrix/client/v1/media/download/{where}", bytes_max=bytes_max)
-    if isinstance(found, Answer) and found.status == HTTP_NOT_FOUND and found.code in {"", "M_UNRECOGNIZED"}:
+    if isinstance(found, MatrixResponse) and found.status == HTTP_NOT_FOUND and found.code in {"", "M_UNRECOGNIZED"}:
         # A homeserver from before media were for members only.
         found = await wire.download(f"/_matrix/media/v3/download/{where}", bytes_max=bytes_max)
-    if isinstance(found, Answer):
+    if isinstance(found, MatrixResponse):
         error = error_of(found, "fetching a file")
         if isinstance(error, ChatGone):
             raise NotFound("The file is not on the homeserver any more, or not for this account.") from error

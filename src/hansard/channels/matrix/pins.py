@@ -71,7 +71,7 @@ class Pins:
         self._without: set[str] = set()
         self._own_master = ""
 
-    def take(self, users: Collection[str], answer: Json) -> None:
+    def take_keys(self, users: Collection[str], answer: Json) -> None:
         """Take what the homeserver says of these people's keys. People whose server did not answer are left out."""
         pins, now = dict(self._pins), time.time()
         signed: dict[str, dict[str, Device]] = {}

@@ -11,7 +11,7 @@ import base64
 from typing import TYPE_CHECKING, Final
 
 from hansard.channels.matrix.html import html_of
-from hansard.channels.matrix.reading import KEY_FIELD, Place
+from hansard.channels.matrix.reading import KEY_FIELD, MatrixPlace
 from hansard.channels.values import Json, canonical
 from hansard.ports.channel import file_key
 
@@ -60,7 +60,7 @@ def event_bytes(content: Json, *, is_encrypted: bool) -> int:
     return size + ENVELOPE_BYTES
 
 
-def text_content(post: Post, place: Place, *, is_encrypted: bool) -> Json:
+def text_content(post: Post, place: MatrixPlace, *, is_encrypted: bool) -> Json:
     """The content of a post's words: a new message, or the replacement of one."""
     html = html_of(post.markdown, post.reading)
     forms = [words(post, html), words(post, "")] if html else [words(post, "")]
@@ -91,7 +91,7 @@ def copied(content: Json) -> Json:
     return marked
 
 
-def relation_of(post: Post, place: Place) -> Json:
+def relation_of(post: Post, place: MatrixPlace) -> Json:
     """Where a new message belongs: its thread, and what it answers."""
     related: Json = {}
     if place.thread_id:
@@ -102,7 +102,7 @@ def relation_of(post: Post, place: Place) -> Json:
     return {"m.relates_to": related} if related else {}
 
 
-def file_content(post: Post, place: Place, file: LocalFile, address: Json, number: int) -> Json:
+def file_content(post: Post, place: MatrixPlace, file: LocalFile, address: Json, number: int) -> Json:
     """The content of a file's message; `address` is `url`, or `file` with the keys of an encrypted one."""
     kind = file.media_type.partition("/")[0]
     name = file.name or UNNAMED

@@ -11,7 +11,7 @@ import msgspec
 from hansard.channels.matrix.contents import MESSAGE, REACTION, choice_of, says
 from hansard.channels.values import Json, list_of, number_of, object_of, text_of
 from hansard.errors import InvalidInput
-from hansard.ports.channel import Event, EventKind, Reply
+from hansard.ports.channel import Event, EventKind, ReplyKind
 
 NAME: Final = "matrix"
 ROOM: Final = f"{NAME}:room:"
@@ -31,7 +31,7 @@ KEY_FIELD: Final = "hansard.key"
 NAME_ENDS: Final = re.compile(r"[:,!?.\s]|\Z")
 
 
-class Place(NamedTuple):
+class MatrixPlace(NamedTuple):
     """A room, and the thread in it; empty for the room itself."""
 
     room_id: str
@@ -43,12 +43,12 @@ class Place(NamedTuple):
         return f"{ROOM}{self.room_id}" + (f"{THREAD}{self.thread_id}" if self.thread_id else "")
 
 
-def place_of(chat: str) -> Place:
+def place_of(chat: str) -> MatrixPlace:
     """Read a chat's name; one that is not of this platform is a mistake of the caller."""
     if not chat.startswith(ROOM):
         raise InvalidInput(f"Not a chat of Matrix: {chat!r}")
     room_id, _, thread_id = chat.removeprefix(ROOM).partition(THREAD)
-    return Place(room_id, thread_id)
+    return MatrixPlace(room_id, thread_id)
 
 
 class Self(NamedTuple):
@@ -101,7 +101,7 @@ def redacted(raw: Json) -> bool:
     return "redacted_because" in object_of(raw, "unsigned")
 
 
-class Seen(NamedTuple):
+class MatrixEventFacts(NamedTuple):
     """What is known about an event besides its own words."""
 
     room_id: str
@@ -113,13 +113,13 @@ class Seen(NamedTuple):
     """Whether it came to an encrypted room in the clear, or from a device that is not known to be its sender's."""
 
 
-def event_of(raw: Json, seen: Seen, me: Self) -> Event | None:
+def event_of(raw: Json, seen: MatrixEventFacts, me: Self) -> Event | None:
     """Turn a readable event of another person into the port's; None for what was deleted since."""
     kind, content = text_of(raw, "type"), object_of(raw, "content")
     common = Event(
         id=text_of(raw, "event_id"),
         kind=EventKind.MESSAGE,
-        chat=Place(seen.room_id).chat,
+        chat=MatrixPlace(seen.room_id).chat,
         sender=text_of(raw, "sender"),
         sent_at_ms=number_of(raw, "origin_server_ts"),
         is_direct=seen.is_direct,
@@ -152,24 +152,24 @@ def event_of(raw: Json, seen: Seen, me: Self) -> Event | None:
         )
     return msgspec.structs.replace(
         common,
-        chat=Place(seen.room_id, thread_of(content)).chat,
+        chat=MatrixPlace(seen.room_id, thread_of(content)).chat,
         text=said.text,
         formatted=said.formatted,
         quoted=said.quoted,
         is_for_agent=seen.is_direct or seen.answers_agent or names_agent(content, said.words, me),
         reply_to=reply_of(content),
         files=said.files,
-        reply=Reply.NONE if seen.is_left else said.reply,
+        reply=ReplyKind.NONE if seen.is_left else said.reply,
     )
 
 
-def unreadable(raw: Json, seen: Seen) -> Event:
+def unreadable(raw: Json, seen: MatrixEventFacts) -> Event:
     """An event whose keys are missing, as it came, with its room: so it can be tried again."""
     content = object_of(raw, "content")
     return Event(
         id=text_of(raw, "event_id"),
         kind=EventKind.UNREADABLE,
-        chat=Place(seen.room_id, thread_of(content)).chat,
+        chat=MatrixPlace(seen.room_id, thread_of(content)).chat,
         sender=text_of(raw, "sender"),
         sent_at_ms=number_of(raw, "origin_server_ts"),
         is_direct=seen.is_direct,

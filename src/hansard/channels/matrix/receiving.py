@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-import random
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,8 +23,8 @@ from hansard.channels.matrix.reading import (
     ENCRYPTED,
     MEMBER,
     TOMBSTONE,
-    Place,
-    Seen,
+    MatrixEventFacts,
+    MatrixPlace,
     Self,
     event_of,
     names_agent,
@@ -35,14 +34,16 @@ from hansard.channels.matrix.reading import (
 from hansard.channels.matrix.rooms import PRESENT, STATE_KINDS, is_opening
 from hansard.channels.matrix.wire import path
 from hansard.channels.values import Json, canonical, list_of, object_of, objects_of, text_of
+from hansard.domain.backoff import HALF, backoff_seconds
 from hansard.errors import ChannelBusy, ChannelError, ChatGone, PostRefused
 from hansard.ports.channel import Batch, Event, EventKind, Keeps
+from hansard.tasks import cancel_all
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Sequence
 
-    from hansard.channels.matrix.account import Account, Session
-    from hansard.channels.matrix.rooms import Room
+    from hansard.channels.matrix.account import Account, MatrixLogin
+    from hansard.channels.matrix.rooms import MatrixRoom
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ def sync_filter(timeline_events: int, state: Json) -> str:
     return canonical({"presence": NOTHING, "account_data": NOTHING, "room": room}).decode()
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
+class MatrixTiming(msgspec.Struct, frozen=True, kw_only=True):
     """How long to wait for what."""
 
     poll_seconds: float = 30.0
@@ -84,11 +85,10 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
     def retry_seconds(self, failures: int) -> float:
         """How long to wait after so many failures in a row."""
-        longest = min(self.retry_seconds_max, self.retry_seconds_min * 2.0 ** min(failures - 1, 16))
-        return longest * random.uniform(0.5, 1.0)  # noqa: S311  # spreads load, hides nothing
+        return backoff_seconds(failures, self.retry_seconds_min, self.retry_seconds_max, spread=HALF)
 
 
-class Held:
+class UnreadableEvents:
     """Unreadable events that wait for keys, by the id of the key. Those that just came wait once they are kept."""
 
     def __init__(self, raws: Sequence[str]) -> None:
@@ -145,12 +145,12 @@ class Held:
 class KeepingUp:
     """Publishes and asks for keys beside receiving: a homeserver may have to ask others for them."""
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, pace: MatrixTiming) -> None:
         self._pace = pace
         self._due = asyncio.Event()
-        self._session: Session | None = None
+        self._session: MatrixLogin | None = None
 
-    def wake(self, session: Session) -> None:
+    def wake(self, session: MatrixLogin) -> None:
         """A sync was taken: something may be due."""
         self._session = session
         self._due.set()
@@ -177,14 +177,14 @@ class KeepingUp:
                 failures = 0
 
 
-class Receiver:
+class MatrixReceiver:
     """One run of receiving."""
 
-    def __init__(self, account: Account, pace: Pace, own_events: dict[str, None]) -> None:
+    def __init__(self, account: Account, pace: MatrixTiming, own_events: dict[str, None]) -> None:
         self._account, self._pace, self._own_events = account, pace, own_events
         self._me = Self(account.user_id)
         self._gaps = Gaps(account.wire, account.user_id, pace.pages)
-        self._settled: Session | None = None
+        self._settled: MatrixLogin | None = None
         self._taken: dict[bytes, None] = {}
         self._came: set[str] = set()
         self._senders: dict[str, str] = {}
@@ -198,15 +198,14 @@ class Receiver:
                 async for batch in batches:
                     yield batch
         finally:
-            upkeep.cancel()
-            await asyncio.gather(upkeep, return_exceptions=True)
+            await cancel_all(upkeep)
 
     async def _batches(self, cursor: str, held: Sequence[str]) -> AsyncGenerator[Batch, None]:
-        waiting, failures, beat_at, is_first = Held(held), 0, 0.0, True
+        waiting, failures, beat_at, is_first = UnreadableEvents(held), 0, 0.0, True
         while True:
             try:
                 session = await self._account.ready()
-                await self._settle(session)
+                await self._prepare_login(session)
                 batch = await self._next(session, cursor, waiting, poll=not is_first)
             except ChannelBusy as busy:
                 await asyncio.sleep(busy.seconds)
@@ -228,7 +227,7 @@ class Receiver:
                 session.crypto.request_key(text_of(raw, "room_id"), raw)
             self._keeping_up.wake(session)
 
-    async def _settle(self, session: Session) -> None:
+    async def _prepare_login(self, session: MatrixLogin) -> None:
         """Once a login: publish keys, learn the own name."""
         if self._settled is session:
             return
@@ -236,7 +235,7 @@ class Receiver:
         self._me = Self(self._me.user_id, await self._account.display_name())
         self._settled = session
 
-    async def _next(self, session: Session, cursor: str, waiting: Held, *, poll: bool) -> Batch:
+    async def _next(self, session: MatrixLogin, cursor: str, waiting: UnreadableEvents, *, poll: bool) -> Batch:
         """One sync, and everything that belongs to it."""
         waiting.begin()
         seconds = self._pace.poll_seconds if poll and cursor else 0.0
@@ -248,13 +247,13 @@ class Receiver:
         # What gathered while nobody asked may take the homeserver long.
         seconds += ANSWER_SECONDS if seconds else GATHERED_SECONDS
         body = await self._account.wire.ask("GET", path("sync"), what="syncing", seconds=seconds, query=query)
-        self._came |= session.crypto.take(self._new_to_device(body))
+        self._came |= session.crypto.take_sync(self._new_to_device(body))
         self._remember_to_device(body)
         events: list[Event] = []
         cut: list[str] = []
         for room_id, info in object_of(body, "rooms", "join").items():
-            session.rooms.take(room_id, objects_of(info, "state", "events"))
-            session.rooms.take(room_id, objects_of(info, "timeline", "events"))
+            session.rooms.take_events(room_id, objects_of(info, "state", "events"))
+            session.rooms.take_events(room_id, objects_of(info, "timeline", "events"))
         for room_id in object_of(body, "rooms", "leave"):
             session.rooms.forget(room_id)
         rooms = [info for section in ("join", "leave") for info in object_of(body, "rooms", section).values()]
@@ -265,7 +264,7 @@ class Receiver:
         for section in ("join", "leave") if cursor else ():
             for room_id, info in object_of(body, "rooms", section).items():
                 raws, is_cut = await self._gaps.since(room_id, info, cursor)
-                cut += [Place(room_id).chat] if is_cut else []
+                cut += [MatrixPlace(room_id).chat] if is_cut else []
                 events += await self._events(session, room_id, raws, waiting, is_left=section == "leave")
                 if section == "leave":
                     session.rooms.forget(room_id)  # who is there when the agent comes back is asked then
@@ -285,7 +284,7 @@ class Receiver:
 
     # -------------------------------------------------------------------------------------------------------- events
 
-    async def _readable_now(self, session: Session, waiting: Held) -> tuple[list[Json], list[Event]]:
+    async def _readable_now(self, session: MatrixLogin, waiting: UnreadableEvents) -> tuple[list[Json], list[Event]]:
         """The events of before whose keys are here now: as they were, and as they read."""
         read, events = [], []
         due = waiting.due(self._came)
@@ -314,7 +313,7 @@ class Receiver:
                     Event(
                         id=id,
                         kind=EventKind.INVITATION,
-                        chat=Place(room_id).chat,
+                        chat=MatrixPlace(room_id).chat,
                         sender=text_of(raw, "sender"),
                         is_direct=object_of(raw, "content").get("is_direct") is True,
                     )
@@ -322,7 +321,7 @@ class Receiver:
         return events
 
     async def _events(
-        self, session: Session, room_id: str, raws: Sequence[Json], waiting: Held, *, is_left: bool
+        self, session: MatrixLogin, room_id: str, raws: Sequence[Json], waiting: UnreadableEvents, *, is_left: bool
     ) -> list[Event]:
         """What others said in a room, and that the agent is no longer there."""
         events: list[Event] = []
@@ -352,7 +351,7 @@ class Receiver:
             events += await self._company(session, room_id, raws)
         return events
 
-    async def _company(self, session: Session, room_id: str, raws: Sequence[Json]) -> list[Event]:
+    async def _company(self, session: MatrixLogin, room_id: str, raws: Sequence[Json]) -> list[Event]:
         """Tell, once, that a direct chat has become a room: others came, are invited, or can come or read uninvited."""
         came = [raw for raw in raws if text_of(raw, "type") == MEMBER and is_arrival(raw)]
         names = {text_of(raw, "state_key") for raw in came}
@@ -370,13 +369,13 @@ class Receiver:
             Event(
                 id=text_of(changes[0], "event_id"),
                 kind=EventKind.COMPANY,
-                chat=Place(room_id).chat,
+                chat=MatrixPlace(room_id).chat,
                 sender=text_of(changes[0], "sender"),
                 text=", ".join(sorted(names & others)),
             )
         ]
 
-    async def _learn_devices(self, session: Session, raws: Sequence[Json]) -> None:
+    async def _learn_devices(self, session: MatrixLogin, raws: Sequence[Json]) -> None:
         """Ask which devices those have who wrote these events: it tells whether they did. None is waited for long."""
         senders = {text_of(raw, "sender") for raw in raws if text_of(raw, "type") == ENCRYPTED}
         try:
@@ -385,18 +384,18 @@ class Receiver:
         except (PostRefused, ChatGone, TimeoutError) as error:
             logger.warning("the devices of people could not be asked for: %s", error)
 
-    async def _seen(self, session: Session, room_id: str, raw: Json, plain: Json) -> Seen:
+    async def _seen(self, session: MatrixLogin, room_id: str, raw: Json, plain: Json) -> MatrixEventFacts:
         """What has to be known besides the event itself, which came as `raw` and says `plain`."""
         try:
-            room: Room = await session.rooms.get(room_id)
+            room: MatrixRoom = await session.rooms.get(room_id)
         except (ChatGone, PostRefused):
             # One room that cannot be asked about must not hold up the others.
-            return Seen(room_id, is_direct=False, is_unverified=session.crypto.is_unverified(room_id, raw))
+            return MatrixEventFacts(room_id, is_direct=False, is_unverified=session.crypto.is_unverified(room_id, raw))
         content = object_of(plain, "content")
         words = says(text_of(plain, "type"), content).words
         about = "" if room.is_direct or names_agent(content, words, self._me) else reply_of(content)
         answers = bool(about) and await self._sender_of(room_id, about) == self._me.user_id
-        return Seen(
+        return MatrixEventFacts(
             room_id,
             is_direct=room.is_direct,
             answers_agent=answers,
@@ -434,9 +433,9 @@ def replacements(room_id: str, raws: Sequence[Json]) -> list[Event]:
         Event(
             id=text_of(raw, "event_id"),
             kind=EventKind.REPLACED,
-            chat=Place(room_id).chat,
+            chat=MatrixPlace(room_id).chat,
             sender=text_of(raw, "sender"),
-            about=Place(text_of(raw, "content", "replacement_room")).chat,
+            about=MatrixPlace(text_of(raw, "content", "replacement_room")).chat,
         )
         for raw in raws
         if text_of(raw, "type") == TOMBSTONE
@@ -450,7 +449,7 @@ def left(raw: Json, room_id: str) -> Event:
     return Event(
         id=text_of(raw, "event_id"),
         kind=EventKind.LEFT,
-        chat=Place(room_id).chat,
+        chat=MatrixPlace(room_id).chat,
         sender=text_of(raw, "sender"),
         text=text_of(raw, "content", "reason"),
     )

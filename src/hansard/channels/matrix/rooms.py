@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hansard.channels.matrix.crypto import Crypto
-    from hansard.channels.matrix.wire import Wire
+    from hansard.channels.matrix.wire import MatrixWire
 
 PRESENT: Final = frozenset({"join", "invite"})
 INVITE: Final = "invite"
@@ -33,7 +33,7 @@ KNOWN_MAX: Final = 2000
 """Rooms that are remembered with their members, the last used ones; others are asked for again."""
 
 
-class Room(msgspec.Struct, kw_only=True):
+class MatrixRoom(msgspec.Struct, kw_only=True):
     """One room, as it is now. `members` are those who joined or are invited, with the names that they show."""
 
     agent: str
@@ -65,16 +65,16 @@ class Load:
     is_stale = False
 
 
-class Rooms:
+class MatrixRooms:
     """The rooms that were needed last."""
 
-    def __init__(self, wire: Wire, crypto: Crypto) -> None:
+    def __init__(self, wire: MatrixWire, crypto: Crypto) -> None:
         self._wire, self._crypto = wire, crypto
-        self._known: dict[str, Room] = {}
+        self._known: dict[str, MatrixRoom] = {}
         self._loading: dict[str, list[Load]] = {}
         """Rooms that are asked for now."""
 
-    async def get(self, room_id: str) -> Room:
+    async def get(self, room_id: str) -> MatrixRoom:
         """Return a room, asked for when it is not known yet."""
         while (room := self._known.pop(room_id, None)) is None:
             load = Load()
@@ -93,7 +93,7 @@ class Rooms:
             del self._known[next(iter(self._known))]
         return room
 
-    def take(self, room_id: str, events: Iterable[Json]) -> None:
+    def take_events(self, room_id: str, events: Iterable[Json]) -> None:
         """Take what changed in a room."""
         room = self._known.get(room_id)
         for raw in events:
@@ -116,12 +116,12 @@ class Rooms:
         for load in self._loading.get(room_id, ()):
             load.is_stale = True
 
-    async def _load(self, room_id: str) -> Room:
+    async def _load(self, room_id: str) -> MatrixRoom:
         what = "asking about a room"
         listed = await self._wire.ask(
             "GET", path("rooms", room_id, "members"), what=what, query={"not_membership": "leave"}
         )
-        room = Room(agent=self._crypto.user_id, members={}, is_encrypted=room_id in self._crypto.encrypted_rooms)
+        room = MatrixRoom(agent=self._crypto.user_id, members={}, is_encrypted=room_id in self._crypto.encrypted_rooms)
         if not room.is_encrypted and await self._state(room_id, ENCRYPTION) is not None:
             self._crypto.remember_encrypted(room_id)
             room.is_encrypted = True
@@ -143,7 +143,7 @@ class Rooms:
         raise ChannelDown(str(error)) if isinstance(error, PostUnknown) else error
 
 
-def apply(room: Room, raw: Json) -> None:
+def apply(room: MatrixRoom, raw: Json) -> None:
     """Change a room as a state event says."""
     kind, content = text_of(raw, "type"), object_of(raw, "content")
     if kind == ENCRYPTION:

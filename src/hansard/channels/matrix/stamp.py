@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hansard.channels.matrix.keeping import Keeping
 
 
-class Stamp:
+class DeviceStamp:
     """The number of one device's store."""
 
     def __init__(self, database: Any, keeping: Keeping, device_id: str) -> None:  # noqa: ANN401  # nio is untyped

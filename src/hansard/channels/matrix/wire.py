@@ -54,7 +54,7 @@ HTTP_BUSY: Final = 429
 HTTP_BROKEN: Final = 500
 
 
-class Answer(NamedTuple):
+class MatrixResponse(NamedTuple):
     """What the homeserver said."""
 
     status: int
@@ -85,7 +85,7 @@ def path(*parts: str) -> str:
     return "/".join([CLIENT, *(quote(part, safe="") for part in parts)])
 
 
-def error_of(answer: Answer, what: str) -> ChannelError:
+def error_of(answer: MatrixResponse, what: str) -> ChannelError:
     """Say what a refusal means. `what` is what was tried, for people."""
     text = f"{what}: the homeserver answered {answer.status} {answer.code}".rstrip()
     if answer.status == HTTP_BUSY or answer.code == "M_LIMIT_EXCEEDED":
@@ -114,7 +114,7 @@ def retry_seconds_of(body: Json, header: str | None) -> float:
     return RETRY_SECONDS
 
 
-class Wire:
+class MatrixWire:
     """One homeserver, and the token by which it knows us."""
 
     def __init__(self, homeserver: str) -> None:
@@ -149,7 +149,7 @@ class Wire:
         what: str = "a request",
         seconds: float = ANSWER_SECONDS_MAX,
         query: Query | None = None,
-    ) -> Answer:
+    ) -> MatrixResponse:
         """Ask for something that shows nothing, and return whatever is answered."""
         try:
             return await self.post(method, path, body, what=what, seconds=seconds, query=query)
@@ -165,7 +165,7 @@ class Wire:
         what: str = "a request",
         seconds: float = ANSWER_SECONDS_MAX,
         query: Query | None = None,
-    ) -> Answer:
+    ) -> MatrixResponse:
         """Make one request: ChannelDown when it was surely not made, PostUnknown when its answer did not come."""
         data = None if body is None else msgspec.json.encode(body)
         headers = {"Content-Type": "application/json"} if data is not None else {}
@@ -193,7 +193,7 @@ class Wire:
             raise ChannelDown(str(error_found)) if isinstance(error_found, PostUnknown) else error_found
         return str(answer.body.get("content_uri", ""))
 
-    async def download(self, path: str, *, bytes_max: int) -> bytes | Answer:
+    async def download(self, path: str, *, bytes_max: int) -> bytes | MatrixResponse:
         """Read a file; TooLarge once it is seen to be larger. What is not a file is returned as an answer."""
         import aiohttp
 
@@ -238,7 +238,7 @@ class Wire:
         what: str,
         seconds: float,
         query: Query | None,
-    ) -> Answer:
+    ) -> MatrixResponse:
         import aiohttp
 
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS_MAX)
@@ -279,13 +279,13 @@ def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-async def answer_of(response: aiohttp.ClientResponse) -> Answer:
+async def answer_of(response: aiohttp.ClientResponse) -> MatrixResponse:
     """Read an answer. What is not a JSON object counts as an empty one: something else than Matrix answered."""
     read = bytearray()
     async for piece in response.content.iter_chunked(64 * 1024):
         read += piece
         if len(read) > ANSWER_BYTES_MAX:
-            return Answer(HTTP_BROKEN, {})
+            return MatrixResponse(HTTP_BROKEN, {})
     try:
         body: Any = msgspec.json.decode(read)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -293,5 +293,5 @@ async def answer_of(response: aiohttp.ClientResponse) -> Answer:
     if not isinstance(body, dict):
         # A proxy's page in place of an answer: nothing is known about what became of the request.
         status = response.status if response.status >= HTTP_REDIRECTED else HTTP_BROKEN
-        return Answer(status, {}, retry_seconds_of({}, response.headers.get("Retry-After")))
-    return Answer(response.status, body, retry_seconds_of(body, response.headers.get("Retry-After")))
+        return MatrixResponse(status, {}, retry_seconds_of({}, response.headers.get("Retry-After")))
+    return MatrixResponse(response.status, body, retry_seconds_of(body, response.headers.get("Retry-After")))

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from hansard.channels.telegram.channel import TelegramChannel
 from hansard.channels.telegram.keeping import Leaving, Places, read_token
-from hansard.channels.telegram.receiving import Pace
-from hansard.channels.telegram.wire import Wire
+from hansard.channels.telegram.receiving import TelegramTiming
+from hansard.channels.telegram.wire import TelegramWire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["Pace", "TelegramChannel", "open_telegram"]
+__all__ = ["TelegramChannel", "TelegramTiming", "open_telegram"]
 
 TOKEN: Final = "HANSARD_TELEGRAM_TOKEN"  # noqa: S105  # the variable's name
 
@@ -36,8 +36,8 @@ class TelegramSettings(Protocol):
 
 
 def open_telegram(
-    home: Path, settings: TelegramSettings, environment: Mapping[str, str], *, pace: Pace | None = None
+    home: Path, settings: TelegramSettings, environment: Mapping[str, str], *, pace: TelegramTiming | None = None
 ) -> TelegramChannel:
     """Make the channel of a bot. Nothing is asked of Telegram yet, which may be down."""
     token = read_token(home, environment.get(TOKEN, ""))
-    return TelegramChannel(token, Wire(token, settings.base_url), Places(home), Leaving(home), pace)
+    return TelegramChannel(token, TelegramWire(token, settings.base_url), Places(home), Leaving(home), pace)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hansard.channels.telegram.html import html_of, mentions, text_of
 from hansard.channels.telegram.reading import NAME, event_id_of, message_of, place_of
-from hansard.channels.telegram.receiving import Pace, Receiver
-from hansard.channels.telegram.wire import Moved, NotModified, NotParsed
+from hansard.channels.telegram.receiving import TelegramReceiver, TelegramTiming
+from hansard.channels.telegram.wire import GroupMoved, NotModified, NotParsed
 from hansard.domain.text import utf16_units
 from hansard.errors import ChannelBusy, ChannelDown, ChatGone, HansardError, PostRefused, PostUnknown
 from hansard.ports.channel import Batch, Capabilities, LocalFile, Post, Reading, RemoteFile, TextUnit
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from telegram import Bot
 
     from hansard.channels.telegram.keeping import Leaving, Places, Token
-    from hansard.channels.telegram.reading import Place
-    from hansard.channels.telegram.wire import Wire
+    from hansard.channels.telegram.reading import TelegramPlace
+    from hansard.channels.telegram.wire import TelegramWire
 
 TEXT_UNITS_MAX: Final = 4096
 CAPTION_UNITS_MAX: Final = 1024
@@ -73,15 +73,17 @@ GONE_MAX: Final = 10_000
 class TelegramChannel:
     """One bot. It implements `Channel` and `Fetches`; Telegram tells bots nothing of the past."""
 
-    def __init__(self, token: Token, wire: Wire, places: Places, leaving: Leaving, pace: Pace | None = None) -> None:
+    def __init__(
+        self, token: Token, wire: TelegramWire, places: Places, leaving: Leaving, pace: TelegramTiming | None = None
+    ) -> None:
         self._account = token.account
         self._wire = wire
         self._places = places
-        self._pace = pace or Pace()
+        self._pace = pace or TelegramTiming()
         self._gone: set[int] = set()
         """Chats that do not want the agent: not tried again until somebody writes there."""
         self._leaving = leaving
-        self._receiver: Receiver | None = None
+        self._receiver: TelegramReceiver | None = None
 
     @property
     def name(self) -> str:
@@ -123,7 +125,7 @@ class TelegramChannel:
     def receive(self, cursor: str, held: Sequence[str]) -> AsyncGenerator[Batch, None]:
         """Give what happened since the cursor, for ever; without one, all that Telegram still keeps."""
         del held  # nothing here is encrypted
-        self._receiver = Receiver(self._wire, self._places, self._pace, self._gone)
+        self._receiver = TelegramReceiver(self._wire, self._places, self._pace, self._gone)
         return self._receiver.run(cursor)
 
     async def send(self, post: Post) -> str:
@@ -195,7 +197,7 @@ class TelegramChannel:
 
     # ------------------------------------------------------------------------------------------------------- posting
 
-    async def _post(self, place: Place, post: Post) -> str:
+    async def _post(self, place: TelegramPlace, post: Post) -> str:
         captioned = post.files and utf16_units(post.markdown) <= CAPTION_UNITS_MAX
         if not captioned:
             receipt = await self._say(place, post)
@@ -208,7 +210,7 @@ class TelegramChannel:
             await self._rest(place, file)
         return receipt
 
-    async def _say(self, place: Place, post: Post) -> str:
+    async def _say(self, place: TelegramPlace, post: Post) -> str:
         from telegram import InlineKeyboardButton, InlineKeyboardMarkup, LinkPreviewOptions, ReplyParameters
 
         options: dict[str, Any] = {
@@ -229,7 +231,7 @@ class TelegramChannel:
 
         return await self._in_some_form(place, forms_of(post.markdown, TEXT_UNITS_MAX, post.reading), say)
 
-    async def _show(self, place: Place, file: LocalFile, caption: str) -> str:
+    async def _show(self, place: TelegramPlace, file: LocalFile, caption: str) -> str:
         """Show a file: a picture as one, if Telegram takes it so, everything else as it is."""
         is_photo = file.media_type in PHOTOS and len(file.data) <= PHOTO_BYTES_MAX
         name = file.name or UNNAMED
@@ -250,14 +252,14 @@ class TelegramChannel:
             plain = LocalFile(data=file.data, name=file.name)
             return await self._show(place, plain, caption)
 
-    async def _rest(self, place: Place, file: LocalFile) -> None:
+    async def _rest(self, place: TelegramPlace, file: LocalFile) -> None:
         """Show what belongs to a post that is partly shown: it can no longer be said that nothing was."""
         try:
             await self._show(place, file, "")
         except (ChannelBusy, ChannelDown, PostUnknown) as error:
             raise PostUnknown("posting: the words are shown, a file beside them is not") from error
 
-    async def _edit(self, place: Place, post: Post) -> str:
+    async def _edit(self, place: TelegramPlace, post: Post) -> str:
         from telegram import LinkPreviewOptions
 
         about = message_of(post.edits)
@@ -278,7 +280,7 @@ class TelegramChannel:
             await self._in_some_form(place, forms_of(post.markdown, TEXT_UNITS_MAX, post.reading), change)
         return post.edits
 
-    async def _in_some_form(self, place: Place, forms: list[Form], call: Any) -> str:  # noqa: ANN401 - a closure
+    async def _in_some_form(self, place: TelegramPlace, forms: list[Form], call: Any) -> str:  # noqa: ANN401 - a closure
         """Send words in the first form that Telegram understands, to where the chat is now."""
         for number, form in enumerate(forms, 1):
             try:
@@ -288,17 +290,17 @@ class TelegramChannel:
                     raise
         raise PostRefused("there is no form of it")
 
-    async def _where_it_is(self, place: Place, form: Form, call: Any) -> str:  # noqa: ANN401 - a closure
+    async def _where_it_is(self, place: TelegramPlace, form: Form, call: Any) -> str:  # noqa: ANN401 - a closure
         chat_id = self._places.now(place.chat_id)
         try:
             message_id = await self._wire.post(lambda bot: call(bot, chat_id, form), "posting")
-        except Moved as moved:
+        except GroupMoved as moved:
             self._learn(place, moved)
             chat_id = moved.new_id
             message_id = await self._wire.post(lambda bot: call(bot, chat_id, form), "posting")
         return event_id_of(chat_id, message_id)
 
-    def _learn(self, place: Place, moved: Moved) -> None:
+    def _learn(self, place: TelegramPlace, moved: GroupMoved) -> None:
         try:
             self._places.learn(place.chat_id, moved.new_id)
         except OSError as error:

@@ -38,9 +38,9 @@ def html_of(markdown: str, reading: Reading = Reading.MARKDOWN) -> str:
     """Return the HTML of a text; empty when it would say no more than the text itself."""
     if reading is Reading.LITERAL:
         return ""
-    writer = Writer(markdown.splitlines())
+    writer = HtmlWriter(markdown.splitlines())
     for token in markup.parse(markdown, within_line=reading is Reading.CONTINUED):
-        writer.take(token)
+        writer.write_token(token)
     html = "".join(writer.out).strip()
     return html if html != escape(markdown.strip(), quote=False) and text_of(html).strip() else ""
 
@@ -64,7 +64,7 @@ def words(text: str) -> str:
     return "".join([*pieces, escape(text[place:], quote=False)])
 
 
-class Writer:
+class HtmlWriter:
     """Writes blocks one after another."""
 
     def __init__(self, lines: Sequence[str]) -> None:
@@ -77,7 +77,7 @@ class Writer:
         self._in_heading = False
         self.out: list[str] = []
 
-    def take(self, token: Token) -> None:
+    def write_token(self, token: Token) -> None:
         """Write one block, or one end of it."""
         if token.type in {"table_open", "table_close"}:
             self._table(token)

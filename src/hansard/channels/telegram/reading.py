@@ -48,7 +48,7 @@ FILES: Final = {
 """What a file is called, and of which kind it is, when Telegram does not say so."""
 
 
-class Place(NamedTuple):
+class TelegramPlace(NamedTuple):
     """A chat, and the topic in it; 0 for the chat itself."""
 
     chat_id: int
@@ -60,12 +60,12 @@ class Place(NamedTuple):
         return f"{CHAT}{self.chat_id}" + (f"{TOPIC}{self.topic_id}" if self.topic_id else "")
 
 
-def place_of(chat: str) -> Place:
+def place_of(chat: str) -> TelegramPlace:
     """Read a chat's name; one that is not of this platform is a mistake of the caller."""
     found = CHAT_NAME.fullmatch(chat)
     if found is None:
         raise InvalidInput(f"Not a chat of Telegram: {chat!r}")
-    return Place(int(found["chat"]), int(found["topic"] or 0))
+    return TelegramPlace(int(found["chat"]), int(found["topic"] or 0))
 
 
 def event_id_of(chat_id: int, message_id: int) -> str:
@@ -73,15 +73,15 @@ def event_id_of(chat_id: int, message_id: int) -> str:
     return f"{chat_id}:{message_id}"
 
 
-def message_of(receipt: str) -> Place:
+def message_of(receipt: str) -> TelegramPlace:
     """Read a receipt: the chat in which a message is, and its number there in place of a topic."""
     chat_id, _, message_id = receipt.partition(":")
     if not message_id.isdecimal() or not chat_id.removeprefix("-").isdecimal():
         raise InvalidInput(f"Not a message of Telegram: {receipt!r}")
-    return Place(int(chat_id), int(message_id))
+    return TelegramPlace(int(chat_id), int(message_id))
 
 
-class Seen(NamedTuple):
+class TelegramUpdateFacts(NamedTuple):
     """What is known about an update besides its own words."""
 
     chat_id: int
@@ -101,7 +101,7 @@ def migrated_of(update: Json) -> tuple[int, int] | None:
     return None
 
 
-def event_of(update: Json, seen: Seen, me: Me) -> Event | None:
+def event_of(update: Json, seen: TelegramUpdateFacts, me: Me) -> Event | None:
     """Turn an update into the port's event; None for what nobody said."""
     if "my_chat_member" in update:
         return membership_of(update, seen)
@@ -112,7 +112,7 @@ def event_of(update: Json, seen: Seen, me: Me) -> Event | None:
     return edit_of(update, message, seen, me) if is_edit else said_of(message, seen, me)
 
 
-def said_of(message: Json, seen: Seen, me: Me) -> Event | None:
+def said_of(message: Json, seen: TelegramUpdateFacts, me: Me) -> Event | None:
     """Return what somebody said."""
     chat_id, message_id = number_of(message, "chat", "id"), number_of(message, "message_id")
     text, files = words_of(message), files_of(message)
@@ -123,7 +123,7 @@ def said_of(message: Json, seen: Seen, me: Me) -> Event | None:
     return Event(
         id=event_id_of(chat_id, message_id),
         kind=EventKind.MESSAGE,
-        chat=Place(seen.chat_id, topic_of(message)).chat,
+        chat=TelegramPlace(seen.chat_id, topic_of(message)).chat,
         sender=str(number_of(message, "from", "id")),
         text=text,
         sent_at_ms=number_of(message, "date") * 1000,
@@ -145,7 +145,7 @@ def is_forwarded(message: Json) -> bool:
     return number_of(message, "forward_origin", "sender_user", "id") != number_of(message, "from", "id")
 
 
-def edit_of(update: Json, message: Json, seen: Seen, me: Me) -> Event | None:
+def edit_of(update: Json, message: Json, seen: TelegramUpdateFacts, me: Me) -> Event | None:
     """Return how somebody changed what they had said."""
     chat_id, message_id = number_of(message, "chat", "id"), number_of(message, "message_id")
     if not is_spoken(message) or not message_id:
@@ -155,7 +155,7 @@ def edit_of(update: Json, message: Json, seen: Seen, me: Me) -> Event | None:
     return Event(
         id=f"{about}:edit:{number_of(update, 'update_id')}",
         kind=EventKind.EDIT,
-        chat=Place(seen.chat_id, topic_of(message)).chat,
+        chat=TelegramPlace(seen.chat_id, topic_of(message)).chat,
         sender=str(number_of(message, "from", "id")),
         text=words_of(message),
         sent_at_ms=(number_of(message, "edit_date") or number_of(message, "date")) * 1000,
@@ -165,7 +165,7 @@ def edit_of(update: Json, message: Json, seen: Seen, me: Me) -> Event | None:
     )
 
 
-def choice_of(pressed: Json, seen: Seen) -> Event | None:
+def choice_of(pressed: Json, seen: TelegramUpdateFacts) -> Event | None:
     """Return which button somebody pressed, below which message. Telegram says who it was."""
     message = object_of(pressed, "message")
     chat_id, message_id = number_of(message, "chat", "id"), number_of(message, "message_id")
@@ -175,7 +175,7 @@ def choice_of(pressed: Json, seen: Seen) -> Event | None:
     return Event(
         id=f"{event_id_of(chat_id, message_id)}:choice:{text_of(pressed, 'id')}",
         kind=EventKind.ANSWER,
-        chat=Place(seen.chat_id, topic_of(message)).chat,
+        chat=TelegramPlace(seen.chat_id, topic_of(message)).chat,
         sender=str(number_of(pressed, "from", "id")),
         is_direct=is_direct,
         is_for_agent=is_direct,
@@ -184,7 +184,7 @@ def choice_of(pressed: Json, seen: Seen) -> Event | None:
     )
 
 
-def membership_of(update: Json, seen: Seen) -> Event | None:
+def membership_of(update: Json, seen: TelegramUpdateFacts) -> Event | None:
     """Return that somebody brought the agent into a group, or sent it away. A private chat is nobody's group."""
     change = object_of(update, "my_chat_member")
     was, is_now = (is_present(object_of(change, name)) for name in ("old_chat_member", "new_chat_member"))
@@ -194,7 +194,7 @@ def membership_of(update: Json, seen: Seen) -> Event | None:
     return Event(
         id=f"{number_of(change, 'chat', 'id')}:member:{number_of(update, 'update_id')}",
         kind=EventKind.INVITATION if is_now else EventKind.LEFT,
-        chat=Place(seen.chat_id).chat,
+        chat=TelegramPlace(seen.chat_id).chat,
         sender=str(number_of(change, "from", "id")),
         sent_at_ms=number_of(change, "date") * 1000,
         is_direct=is_direct,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +18,7 @@ import msgspec
 from hansard.channels.telegram.reading import (
     CHOICE,
     KINDS,
-    Seen,
+    TelegramUpdateFacts,
     answers_agent,
     event_of,
     is_part,
@@ -27,6 +26,7 @@ from hansard.channels.telegram.reading import (
     names_agent,
 )
 from hansard.channels.values import Json, number_of, object_of, text_of
+from hansard.domain.backoff import HALF, backoff_seconds
 from hansard.errors import ChannelBusy, ChannelError, HansardError
 from hansard.ports.channel import Batch, Event
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from hansard.channels.telegram.keeping import Places
-    from hansard.channels.telegram.wire import Me, Wire
+    from hansard.channels.telegram.wire import Me, TelegramWire
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ PARTS_MAX: Final = 1000
 """Texts and albums of which further parts are recognised."""
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
+class TelegramTiming(msgspec.Struct, frozen=True, kw_only=True):
     """How long to wait for what."""
 
     poll_seconds: int = 30
@@ -57,8 +57,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
     def retry_seconds(self, failures: int) -> float:
         """How long to wait after so many failures in a row."""
-        longest = min(self.retry_seconds_max, self.retry_seconds_min * 2.0 ** min(failures - 1, 16))
-        return longest * random.uniform(0.5, 1.0)  # noqa: S311  # spreads load, hides nothing
+        return backoff_seconds(failures, self.retry_seconds_min, self.retry_seconds_max, spread=HALF)
 
 
 class Parts:
@@ -86,10 +85,10 @@ class Parts:
         return follows or text_of(message, "media_group_id") in self._albums
 
 
-class Receiver:
+class TelegramReceiver:
     """One run of receiving."""
 
-    def __init__(self, wire: Wire, places: Places, pace: Pace, gone: set[int]) -> None:
+    def __init__(self, wire: TelegramWire, places: Places, pace: TelegramTiming, gone: set[int]) -> None:
         """`gone` are chats that are not written to; whoever writes from one is there again."""
         self._wire, self._places, self._pace, self._gone = wire, places, pace, gone
         self._parts = Parts()
@@ -158,7 +157,7 @@ class Receiver:
         if "message" in update or is_back(update):
             self._gone.discard(chat_id)
         continues = "message" in update and self._parts.continues(about, me)
-        return event_of(update, Seen(self._places.first(chat_id), continues=continues), me)
+        return event_of(update, TelegramUpdateFacts(self._places.first(chat_id), continues=continues), me)
 
 
 def is_back(update: Json) -> bool:

@@ -104,7 +104,7 @@ class NotModified(PostRefused):
     """What is to be shown is what is shown already."""
 
 
-class Moved(PostRefused):
+class GroupMoved(PostRefused):
     """The group has another id now."""
 
     def __init__(self, new_id: int) -> None:
@@ -113,7 +113,7 @@ class Moved(PostRefused):
         self.new_id = new_id
 
 
-class Wire:
+class TelegramWire:
     """One bot, and how it is reached."""
 
     def __init__(self, token: Token, base_url: str) -> None:
@@ -129,7 +129,7 @@ class Wire:
 
     def __repr__(self) -> str:
         """Return whose it is, without what opens it."""
-        return f"Wire({self._token.account})"
+        return f"TelegramWire({self._token.account})"
 
     async def me(self) -> Me:
         """Return who the bot is; asked for once."""
@@ -278,7 +278,7 @@ class Wire:
         elif isinstance(error, errors.RetryAfter):
             found = ChannelBusy(f"{what}: Telegram asks to wait", seconds_of(error))
         elif isinstance(error, errors.ChatMigrated):
-            found = Moved(int(error.new_chat_id))
+            found = GroupMoved(int(error.new_chat_id))
         elif isinstance(error, errors.Forbidden):
             found = ChatGone(f"{what}: {said}")
         elif isinstance(error, errors.InvalidToken | errors.EndPointNotFound):
@@ -305,7 +305,7 @@ async def bound_answer(response: httpx.Response) -> None:
     if not is_plain(response):
         raise httpx.DecodingError("an answer is packed, although nobody asked for that", request=response.request)
 
-    class Bounded(httpx.AsyncByteStream):
+    class BoundedTelegramStream(httpx.AsyncByteStream):
         """The bytes of an answer, counted."""
 
         def __init__(self, stream: httpx.AsyncByteStream) -> None:
@@ -323,7 +323,7 @@ async def bound_answer(response: httpx.Response) -> None:
             await self._stream.aclose()
 
     if isinstance(response.stream, httpx.AsyncByteStream):
-        response.stream = Bounded(response.stream)
+        response.stream = BoundedTelegramStream(response.stream)
 
 
 def is_plain(response: httpx.Response) -> bool:

@@ -35,7 +35,7 @@ UNDECIDED: Final = re.compile(r"(?:[-*+_=#`~>|:\s]+|\s*\d{1,9}[.)]?\s*)$")
 """The beginning of a line that may yet become anything: shown a moment later, it does not turn into something else."""
 
 
-class Kind(StrEnum):
+class BlockKind(StrEnum):
     """What a block is."""
 
     TEXT = "text"
@@ -59,7 +59,7 @@ class Kind(StrEnum):
 class Block(NamedTuple):
     """A finished block, with the empty lines before it and the one that ended it."""
 
-    kind: Kind
+    kind: BlockKind
     text: str
     indent: int = 0
     """How far the list item is indented that this belongs to; for code, the fence itself."""
@@ -67,7 +67,7 @@ class Block(NamedTuple):
     """Whether it continues a block that was cut at a limit."""
 
 
-class Fence(NamedTuple):
+class BlockFence(NamedTuple):
     """The fence that is open."""
 
     mark: str
@@ -82,8 +82,8 @@ class Splitter:
         self._held: list[str] = []
         self._held_characters = 0
         self._partial = ""
-        self._kind: Kind | None = None
-        self._fence: Fence | None = None
+        self._kind: BlockKind | None = None
+        self._fence: BlockFence | None = None
         self._offset = 0
         self._cut = False
         self._inside_line = False
@@ -106,7 +106,7 @@ class Splitter:
                 end = space + 1 if space >= 0 else start + BLOCK_CHARACTERS_MAX
             else:
                 break
-            self._take(buffer[start:end], blocks)
+            self._take_line(buffer[start:end], blocks)
             start = end
         self._partial = buffer[start:]
         return blocks
@@ -116,7 +116,7 @@ class Splitter:
         blocks: list[Block] = []
         if self._partial:
             partial, self._partial = self._partial, ""
-            self._take(partial, blocks)
+            self._take_line(partial, blocks)
         self._emit(blocks)
         return blocks
 
@@ -134,7 +134,7 @@ class Splitter:
             ahead._partial = ""  # noqa: SLF001 - as above
         return ahead.finish()
 
-    def _take(self, line: str, blocks: list[Block]) -> None:
+    def _take_line(self, line: str, blocks: list[Block]) -> None:
         """Decide about one line, or about a piece of one that is too long."""
         inside, self._inside_line = self._inside_line, not line.endswith("\n")
         if self._fence is not None:
@@ -142,75 +142,79 @@ class Splitter:
             return
         if inside:
             self._cut = self._cut or not self._held
-            self._hold(line, self._kind or Kind.TEXT)
+            self._hold_line(line, self._kind or BlockKind.TEXT)
         elif self._kind is None:
             self._start(line, blocks)
         else:
             self._continue(line, self._kind, blocks)
-        limit = TABLE_CHARACTERS_MAX if self._kind is Kind.TABLE else BLOCK_CHARACTERS_MAX
+        limit = TABLE_CHARACTERS_MAX if self._kind is BlockKind.TABLE else BLOCK_CHARACTERS_MAX
         if self._held_characters >= limit:
-            following = {Kind.ITEM: Kind.REST, Kind.TABLE: Kind.TEXT}.get(self._kind or Kind.TEXT, self._kind)
+            following = {BlockKind.ITEM: BlockKind.REST, BlockKind.TABLE: BlockKind.TEXT}.get(
+                self._kind or BlockKind.TEXT, self._kind
+            )
             self._emit(blocks)
             self._kind, self._cut = following, following is not None
 
-    def _take_code(self, fence: Fence, line: str, blocks: list[Block], *, inside: bool) -> None:
+    def _take_code(self, fence: BlockFence, line: str, blocks: list[Block], *, inside: bool) -> None:
         """A line of code, or the end of it."""
         stripped = line.strip(" \t\r\n")
         closes = not inside and len(stripped) >= len(fence.mark) and set(stripped) == {fence.mark[0]}
-        self._hold(line, Kind.CLOSE if closes and indentation(line) < fence.indent + CODE_INDENT else Kind.CODE)
-        if self._kind is Kind.CLOSE:
+        self._hold_line(
+            line, BlockKind.CLOSE if closes and indentation(line) < fence.indent + CODE_INDENT else BlockKind.CODE
+        )
+        if self._kind is BlockKind.CLOSE:
             self._fence = None
         self._emit(blocks, indent=fence.indent, continued=inside)
 
     def _start(self, line: str, blocks: list[Block]) -> None:
         """Begin a block with this line, or wait for one."""
         if is_blank(line):
-            self._hold(line, None)
+            self._hold_line(line, None)
             return
         depth = indentation(line)
         self._offset = self._offset if depth >= self._offset else 0
         bare = line.rstrip("\r\n")
         fence = FENCE.match(bare)
         if fence is not None and (self._offset or depth < CODE_INDENT):
-            self._hold(line, Kind.FENCE)
+            self._hold_line(line, BlockKind.FENCE)
             self._emit(blocks, indent=self._offset)
-            self._fence = Fence(fence["mark"], depth)
+            self._fence = BlockFence(fence["mark"], depth)
         elif self._offset:
-            self._hold(line, Kind.REST)
+            self._hold_line(line, BlockKind.REST)
         elif depth >= CODE_INDENT:
-            self._hold(line, Kind.INDENTED)
+            self._hold_line(line, BlockKind.INDENTED)
             self._emit(blocks)
         elif HEADING.match(bare) or RULE.match(bare):
-            self._hold(line, Kind.HEADING if HEADING.match(bare) else Kind.RULE)
+            self._hold_line(line, BlockKind.HEADING if HEADING.match(bare) else BlockKind.RULE)
             self._emit(blocks)
         elif item := ITEM.match(bare):
-            self._hold(line, Kind.ITEM)
+            self._hold_line(line, BlockKind.ITEM)
             self._offset = content_offset(item)
         else:
-            self._hold(line, Kind.QUOTE if QUOTE.match(bare) else Kind.TEXT)
+            self._hold_line(line, BlockKind.QUOTE if QUOTE.match(bare) else BlockKind.TEXT)
 
-    def _continue(self, line: str, kind: Kind, blocks: list[Block]) -> None:
+    def _continue(self, line: str, kind: BlockKind, blocks: list[Block]) -> None:
         """Add this line to the block that is open, or end the block before it or with it."""
         bare = line.rstrip("\r\n")
-        if kind in (Kind.ITEM, Kind.REST):
+        if kind in (BlockKind.ITEM, BlockKind.REST):
             if self._ends_item(line, bare):
                 self._emit(blocks)
                 self._start(line, blocks)
             else:
-                self._hold(line, kind)
+                self._hold_line(line, kind)
         elif is_blank(line):
-            self._hold(line, kind)
+            self._hold_line(line, kind)
             self._emit(blocks)
-        elif kind is Kind.TEXT and UNDERLINE.match(bare) and not self._cut:
-            self._hold(line, Kind.HEADING)
+        elif kind is BlockKind.TEXT and UNDERLINE.match(bare) and not self._cut:
+            self._hold_line(line, BlockKind.HEADING)
             self._emit(blocks)
-        elif kind is Kind.TEXT and self._held and "|" in self._held[-1] and DELIMITERS.match(bare):
-            self._hold(line, Kind.TABLE)
-        elif interrupts(bare, in_list=False) and not (kind is Kind.QUOTE and QUOTE.match(bare)):
+        elif kind is BlockKind.TEXT and self._held and "|" in self._held[-1] and DELIMITERS.match(bare):
+            self._hold_line(line, BlockKind.TABLE)
+        elif interrupts(bare, in_list=False) and not (kind is BlockKind.QUOTE and QUOTE.match(bare)):
             self._emit(blocks)
             self._start(line, blocks)
         else:
-            self._hold(line, kind)
+            self._hold_line(line, kind)
 
     def _ends_item(self, line: str, bare: str) -> bool:
         """Whether a line is not part of the list item that is open, or is code in it."""
@@ -221,7 +225,7 @@ class Splitter:
         after_blank = bool(self._held) and is_blank(self._held[-1])
         return after_blank or interrupts(bare, in_list=True)
 
-    def _hold(self, line: str, kind: Kind | None) -> None:
+    def _hold_line(self, line: str, kind: BlockKind | None) -> None:
         self._held.append(line)
         self._held_characters += len(line)
         self._kind = kind
@@ -231,7 +235,7 @@ class Splitter:
         if not self._held:
             self._kind = None
             return
-        kind = self._kind or Kind.TEXT
+        kind = self._kind or BlockKind.TEXT
         offset = self._offset if indent is None else indent
         blocks.append(Block(kind, "".join(self._held), offset, continued or self._cut))
         self._held, self._held_characters, self._kind, self._cut = [], 0, None, False

@@ -21,7 +21,7 @@ class Completion(NamedTuple):
     about: str = ""
 
 
-class SessionLine(NamedTuple):
+class SessionChoice(NamedTuple):
     """A session as one line of a list. `text` is how it began; `when` is a time as a person reads it."""
 
     id: str
@@ -36,7 +36,7 @@ def complete(
     text: str,
     *,
     commands: Mapping[str, str],
-    sessions: Sequence[SessionLine] = (),
+    sessions: Sequence[SessionChoice] = (),
     naming_sessions: Collection[str] = ("/resume",),
 ) -> list[Completion]:
     """Return how a command that is being typed may go on. `commands` maps names, with their stroke, to what they do."""
@@ -52,7 +52,7 @@ def complete(
     return [candidate for candidate, _ in zip(found, range(CANDIDATES_MAX), strict=False)]
 
 
-def _named(command: str, sought: str, sessions: Sequence[SessionLine]) -> Iterator[Completion]:
+def _named(command: str, sought: str, sessions: Sequence[SessionChoice]) -> Iterator[Completion]:
     """Give the sessions whose id begins with what is sought, or whose title has it. The id is what is filled in."""
     for session in sessions:
         if session.id.startswith(sought) or sought in session.title.casefold():

@@ -50,14 +50,14 @@ STYLES: Final[dict[_TokenType, str]] = {
 """Colours of the terminal's own sixteen, by what a word is; what is not named here takes its parent's."""
 
 
-class Piece(NamedTuple):
+class StyledText(NamedTuple):
     """Some characters of one line, and the style that they are drawn in."""
 
     text: str
     style: str
 
 
-Line = tuple[Piece, ...]
+Line = tuple[StyledText, ...]
 
 
 class Highlighter:
@@ -80,7 +80,7 @@ class Highlighter:
         self._context = context[start:]
         return coloured
 
-    def look(self, line: str) -> Line:
+    def highlight_unfinished(self, line: str) -> Line:
         """Return a line that is not finished in the colours it has so far."""
         return self._read([line])[0][0]
 
@@ -88,18 +88,18 @@ class Highlighter:
         """Return the new lines in colour; and for all, with those of the context, whether a token spans their end."""
         everything = self._context + lines
         if self._lexer is None or any(len(line) > LINE_CHARACTERS_MAX for line in lines):
-            return [(Piece(line, ""),) for line in lines], [False] * len(everything)
-        rows: list[list[Piece]] = [[]]
+            return [(StyledText(line, ""),) for line in lines], [False] * len(everything)
+        rows: list[list[StyledText]] = [[]]
         spans: list[bool] = []
         for kind, value in self._lexer.get_tokens("\n".join(everything)):
             style = style_of(kind)
             first, *others = value.split("\n")
-            rows[-1].append(Piece(first, style))
+            rows[-1].append(StyledText(first, style))
             for index, text in enumerate(others):
                 # The newline that ends a comment may be its last character; a string's newline is inside the string.
                 inside = index < len(others) - 1 or bool(text)
                 spans.append(kind in Token.Literal.String or (kind in Token.Comment and inside))
-                rows.append([Piece(text, style)])
+                rows.append([StyledText(text, style)])
         rows += [[] for _ in range(len(everything) - len(rows))]
         spans += [False] * (len(everything) - len(spans))
         return [

@@ -26,13 +26,13 @@ ERASE_DOWN: Final = "\x1b[K\x1b7\x1b[B\x1b[J\x1b8"
 STYLED: Final = re.compile(r"\x1b\[([\d;]*)m")
 
 
-class Terminal(Vt100_Output):
+class TerminalOutput(Vt100_Output):
     """A terminal that shows a drawing whole or not at all."""
 
     held = False
 
     @classmethod
-    def on(cls, stdout: TextIO, *, colour: bool) -> Terminal:
+    def on(cls, stdout: TextIO, *, colour: bool) -> TerminalOutput:
         """Return the terminal behind a stream. It is never asked for its cursor: the answer would come as input."""
         depth = ColorDepth.DEPTH_4_BIT if colour else ColorDepth.DEPTH_1_BIT
 
@@ -45,7 +45,7 @@ class Terminal(Vt100_Output):
 
         return cls(stdout, size, term=os.environ.get("TERM"), default_color_depth=depth, enable_cpr=False)
 
-    def hold(self) -> None:
+    def hold_output(self) -> None:
         """Gather what is written from now on."""
         if not self.held:
             self.held = True

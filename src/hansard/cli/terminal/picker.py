@@ -15,13 +15,13 @@ from prompt_toolkit.layout import BufferControl, FormattedTextControl, HSplit, L
 from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.styles import Style
 
-from hansard.cli.terminal.completion import SessionLine
-from hansard.cli.terminal.output import Terminal
+from hansard.cli.terminal.completion import SessionChoice
+from hansard.cli.terminal.output import TerminalOutput
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.cli.terminal.view import MARKER
 from hansard.cli.terminal.wrap import cells, cut
 
-__all__ = ["SessionLine", "pick"]
+__all__ = ["SessionChoice", "pick"]
 
 ROWS_MAX: Final = 12
 ROWS_BESIDE: Final = 4
@@ -31,10 +31,10 @@ STYLE: Final = Style.from_dict(
 HELP: Final = "type to search · ↑ ↓ choose · Enter opens · Esc leaves"
 
 
-class Choice:
+class PickerState:
     """Which sessions match, and which of them is chosen."""
 
-    def __init__(self, lines: Sequence[SessionLine]) -> None:
+    def __init__(self, lines: Sequence[SessionChoice]) -> None:
         """Everything matches an empty search."""
         self._lines = [
             (line, safe_line(f"{line.id} {line.title} {line.text} {line.source}").casefold()) for line in lines
@@ -54,11 +54,11 @@ class Choice:
         self.index = max(0, min(self.index + by, len(self.found) - 1))
 
     @property
-    def chosen(self) -> SessionLine | None:
+    def chosen(self) -> SessionChoice | None:
         """The session that Enter takes, or None when nothing matches."""
         return self.found[self.index] if self.found else None
 
-    def rows(self, count: int) -> list[tuple[SessionLine, bool]]:
+    def rows(self, count: int) -> list[tuple[SessionChoice, bool]]:
         """Return the rows that are visible, the chosen one among them."""
         first = max(0, min(self.index - count // 2, len(self.found) - count))
         return [(line, first + offset == self.index) for offset, line in enumerate(self.found[first : first + count])]
@@ -70,7 +70,7 @@ WIDE_COLUMNS: Final = 100
 ENDING_CHARACTERS: Final = 6
 
 
-def describe(line: SessionLine, columns: int) -> str:
+def describe(line: SessionChoice, columns: int) -> str:
     """Return a session as one line: when, how long, what about; and its id, to tell equal ones apart."""
     count = f"{line.messages} message{'' if line.messages == 1 else 's'}"
     left = "  ".join(filter(None, (safe_line(line.when), f"{count:>12}", safe_line(line.source))))
@@ -84,16 +84,16 @@ def describe(line: SessionLine, columns: int) -> str:
 
 
 async def pick(
-    lines: Sequence[SessionLine],
+    lines: Sequence[SessionChoice],
     *,
     title: str,
     colour: bool = True,
     input: Input | None = None,
-    output: Terminal | None = None,
+    output: TerminalOutput | None = None,
 ) -> str | None:
     """Return the id of the session that a person chose, or None."""
-    terminal = output or Terminal.on(sys.stdout, colour=colour)
-    choice = Choice(lines)
+    terminal = output or TerminalOutput.on(sys.stdout, colour=colour)
+    choice = PickerState(lines)
     typed = Buffer(on_text_changed=lambda buffer: choice.search(buffer.text))
 
     def listed() -> StyleAndTextTuples:
@@ -138,7 +138,7 @@ async def pick(
         return None
 
 
-def _keys(choice: Choice) -> KeyBindings:
+def _keys(choice: PickerState) -> KeyBindings:
     keys = KeyBindings()
 
     def move(*names: str, by: int) -> None:

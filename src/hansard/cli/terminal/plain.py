@@ -13,7 +13,7 @@ from typing import Final
 READ_BYTES: Final = 64 * 1024
 
 
-class Lines:
+class PlainInput:
     """Lines of standard input, as they come. Reads the descriptor itself, so nothing waits in a thread at the end."""
 
     def __init__(self, line: Callable[[str], None], end: Callable[[], None]) -> None:
@@ -44,7 +44,7 @@ async def run_plain(
 ) -> None:
     """Read lines until somebody leaves. Ctrl-C is a signal here."""
     loop = asyncio.get_running_loop()
-    lines = Lines(line, end)
+    lines = PlainInput(line, end)
     descriptor = sys.stdin.fileno()
     with suppress(ValueError, RuntimeError):  # not in the main thread: whoever is there has the signal
         loop.add_signal_handler(signal.SIGINT, interrupt)

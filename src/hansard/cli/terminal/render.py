@@ -14,8 +14,8 @@ from rich.color import ColorSystem
 from rich.console import Console
 from rich.segment import Segment
 
-from hansard.cli.terminal.blocks import CODE_INDENT, Block, Kind, is_blank
-from hansard.cli.terminal.highlight import Highlighter, Line, Piece
+from hansard.cli.terminal.blocks import CODE_INDENT, Block, BlockKind, is_blank
+from hansard.cli.terminal.highlight import Highlighter, Line, StyledText
 from hansard.cli.terminal.markdown import BROKEN, CODE_MARGIN, THEME, Markdown
 from hansard.cli.terminal.wrap import TAB_COLUMNS, wrap
 
@@ -46,8 +46,8 @@ CODES: Final = {
 
 TRAILING_BLANK: Final = re.compile(r"\n[ \t]*\n\Z")
 LEADING_BLANKS: Final = re.compile(r"\A(?:[ \t]*\n)+")
-LOOSE_KINDS: Final = frozenset({Kind.HEADING, Kind.TABLE, Kind.RULE})
-CODE_KINDS: Final = frozenset({Kind.FENCE, Kind.CODE, Kind.CLOSE})
+LOOSE_KINDS: Final = frozenset({BlockKind.HEADING, BlockKind.TABLE, BlockKind.RULE})
+CODE_KINDS: Final = frozenset({BlockKind.FENCE, BlockKind.CODE, BlockKind.CLOSE})
 
 
 class Renderer:
@@ -73,20 +73,20 @@ class Renderer:
     def block(self, block: Block, *, live: bool = False) -> list[str]:
         """Return the lines of a block that is not code by a fence."""
         text = block.text.strip("\n")
-        if block.kind is Kind.INDENTED:
+        if block.kind is BlockKind.INDENTED:
             code = dedent(block.text.rstrip("\n"), CODE_INDENT).expandtabs(TAB_COLUMNS)
             return [(CODE_MARGIN + line).rstrip() for line in code.split("\n")]
         lead = 0
-        if block.kind is Kind.ITEM:
+        if block.kind is BlockKind.ITEM:
             lead = len(text) - len(text.lstrip(" "))
             text = dedent(text, lead)
-        elif block.kind is Kind.REST:
+        elif block.kind is BlockKind.REST:
             lead = block.indent
             text = dedent(text, lead)
         width = max(1, self.width - lead)
-        if live and block.kind is Kind.TEXT:
+        if live and block.kind is BlockKind.TEXT:
             text = tail(text, LIVE_TEXT_LINES_MAX * width)
-        if block.kind is Kind.TABLE and self._is_cramped(text):
+        if block.kind is BlockKind.TABLE and self._is_cramped(text):
             lines = wrap(text, width)
         else:
             lines = self._markdown(text, width, live=live)
@@ -178,21 +178,21 @@ class Pen:
         while index < len(blocks):
             block = blocks[index]
             index += 1
-            if block.kind is Kind.FENCE:
+            if block.kind is BlockKind.FENCE:
                 gap, label = self._gap(block), self._open(block, colour=renderer.colour)
                 lines += [*gap, renderer.code(label)] if label else []
                 # A fence that is not drawn still separates what is.
                 self._apart = bool(gap) and not label
-            elif block.kind is Kind.CODE:
+            elif block.kind is BlockKind.CODE:
                 run = [block]
-                while index < len(blocks) and blocks[index].kind is Kind.CODE:
+                while index < len(blocks) and blocks[index].kind is BlockKind.CODE:
                     run.append(blocks[index])
                     index += 1
                 lines += [*self._gap(block), *self._code(renderer, run, live=live)]
                 block = run[-1]
-            elif block.kind is not Kind.CLOSE and not is_blank(block.text):
+            elif block.kind is not BlockKind.CLOSE and not is_blank(block.text):
                 lines += self._gap(block)
-                if self._before is None or self._before.kind is not Kind.INDENTED:
+                if self._before is None or self._before.kind is not BlockKind.INDENTED:
                     # Between lines of indented code, empty lines are its own.
                     block = block._replace(text=LEADING_BLANKS.sub("", block.text))
                 lines += renderer.block(block, live=live and index == len(blocks))
@@ -213,14 +213,14 @@ class Pen:
         words = info.split(maxsplit=1)
         self._highlighter = Highlighter(words[0].strip("{}.").lower() if words and colour else "")
         self._margin = " " * block.indent + CODE_MARGIN
-        return (Piece(self._margin, ""), Piece(info, "dim")) if len(words) > 1 else ()
+        return (StyledText(self._margin, ""), StyledText(info, "dim")) if len(words) > 1 else ()
 
     def _code(self, renderer: Renderer, run: Sequence[Block], *, live: bool) -> list[str]:
         """Return the lines of a run of code, coloured as the lines before them ask for."""
         code = [dedent(block.text.rstrip("\n"), block.indent).expandtabs(TAB_COLUMNS) for block in run]
         if live:
             # Finished lines of code are never live, so there is but one.
-            lines = [self._highlighter.look(line[-LIVE_CODE_CHARACTERS_MAX:]) for line in code]
+            lines = [self._highlighter.highlight_unfinished(line[-LIVE_CODE_CHARACTERS_MAX:]) for line in code]
         else:
             lines = self._highlighter.add(code)
         return [(self._margin + renderer.code(line)).rstrip(" ") for line in lines]
@@ -232,9 +232,9 @@ class Pen:
             return [""]
         if before is None or not self._written or block.continued:
             return []
-        if block.kind in CODE_KINDS and before.kind in CODE_KINDS and block.kind is not Kind.FENCE:
+        if block.kind in CODE_KINDS and before.kind in CODE_KINDS and block.kind is not BlockKind.FENCE:
             return []
-        if Kind.INDENTED is block.kind is before.kind:
+        if BlockKind.INDENTED is block.kind is before.kind:
             return []
         outer = any(each.kind in CODE_KINDS and not each.indent for each in (before, block))
         loose = before.kind in LOOSE_KINDS or block.kind in LOOSE_KINDS or outer

@@ -41,13 +41,13 @@ from prompt_toolkit.styles import Style
 from hansard.cli.table import load
 from hansard.cli.terminal.completion import Completion
 from hansard.cli.terminal.history import open_history
-from hansard.cli.terminal.output import Terminal, fragments, is_dumb, reflows, rows_gained, tail_rows
+from hansard.cli.terminal.output import TerminalOutput, fragments, is_dumb, reflows, rows_gained, tail_rows
 from hansard.cli.terminal.plain import run_plain
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.cli.terminal.view import MARKER, RENDER, View
 from hansard.cli.terminal.wrap import cut
-from hansard.domain.entries import Chunk, Entry
 from hansard.errors import HansardError
+from hansard.record.entries import Chunk, Entry
 
 DRAWINGS_PER_SECOND_MAX: Final = 20
 DRAWING_SHARE_MAX: Final = 0.25
@@ -104,13 +104,13 @@ class Screen:
         colour: bool,
         reasoning: bool = False,
         input: Input | None = None,
-        output: Terminal | None = None,
+        output: TerminalOutput | None = None,
     ) -> None:
         """`input` and `output` are the standard ones unless they are given."""
         self._handlers = handlers
         self._status = status
         self._plain = output is None and is_dumb()
-        self._output = output or Terminal.on(sys.stdout, colour=colour)
+        self._output = output or TerminalOutput.on(sys.stdout, colour=colour)
         self._view = View(width=self._output.get_size().columns, colour=colour and not self._plain, reasoning=reasoning)
         self._pending: list[str] = []
         self._written = asyncio.Event()
@@ -347,9 +347,9 @@ class Drawn(Application[None]):
 
     def _redraw(self, render_as_done: bool = False) -> None:  # noqa: FBT001, FBT002 - as it is in the base class
         output = self.output
-        assert isinstance(output, Terminal)
+        assert isinstance(output, TerminalOutput)
         started = time.monotonic()
-        output.hold()
+        output.hold_output()
         try:
             super()._redraw(render_as_done)
         except OSError:
@@ -366,8 +366,8 @@ class Drawn(Application[None]):
         """Go up to where the drawing begins now: a narrower terminal broke its lines into more rows."""
         drawn = self.renderer.last_rendered_screen
         output = self.output
-        assert isinstance(output, Terminal)
-        output.hold()
+        assert isinstance(output, TerminalOutput)
+        output.hold_output()
         if drawn is not None and reflows():
             row = drawn.get_cursor_position(self.layout.current_window).y
             output.cursor_up(rows_gained(drawn, row, output.get_size().columns))

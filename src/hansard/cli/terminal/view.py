@@ -15,9 +15,9 @@ from hansard.cli.terminal.blocks import Block, Splitter
 from hansard.cli.terminal.sanitize import safe, safe_line
 from hansard.cli.terminal.wrap import cut, wrap
 from hansard.domain.chats import is_terminal_author
-from hansard.domain.entries import Chunk, Entry
 from hansard.domain.messages import File, Part, Reasoning, Role, Status, Text, ToolCall, ToolResult, join_text
 from hansard.domain.turns import TurnState
+from hansard.record.entries import Chunk, Entry
 
 if TYPE_CHECKING:
     from hansard.cli.terminal.render import Pen, Renderer

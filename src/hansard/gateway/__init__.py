@@ -1,0 +1,1 @@
+"""The process that runs channels: start, reload, health, leave."""

@@ -1,0 +1,415 @@
+"""How a gateway does: told over HTTP on this machine only, and found by a file in the home.
+
+Two pages: the health as JSON, and the numbers in the text format of Prometheus (0.0.4).
+Reads: what the gateway and its channels say, and what the process knows of itself. Writes: `gateway.json` in the home.
+Invariants: no words of anybody in either page. Labels of numbers are channels, states and classes of reasons, never
+names of people or chats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from hansard import __version__
+from hansard.app.toml_file import closed_folder
+from hansard.domain.deliveries import DeliveryState
+from hansard.errors import StatusUnusable
+from hansard.journal.latency import BOUNDS_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from hansard.journal.latency import Latency
+
+HOST = "127.0.0.1"
+STATUS_FILE = "gateway.json"
+REQUEST_BYTES_MAX = 8192
+REQUEST_SECONDS_MAX = 5.0
+KIB: Final = 1024
+
+LIMIT = "limit"
+"""The reason of turns that reached a limit of theirs: that says nothing of the model."""
+
+
+class ChannelHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """How one channel does."""
+
+    name: str
+    account: str
+    trouble: str = ""
+    """What is wrong; empty when nothing is."""
+    note: str = ""
+    """What people should know although nothing is wrong."""
+    waiting: int = 0
+    """Messages that are not shown yet."""
+    lag_seconds: float = 0.0
+    """How long the oldest of them has waited."""
+    quiet_seconds: float = 0.0
+    """How long ago the platform last answered."""
+    deliveries: dict[str, int] = {}
+    """Posts and edits that are not sent, by state."""
+    events: int = 0
+    """What was received since the start, some of it maybe twice."""
+    sent: int = 0
+    """Posts and edits that the platform took since the start."""
+
+
+class ConfigHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """How the configuration stands."""
+
+    taken_up_at: str = ""
+    """When the one that counts was read."""
+    readings: int = 0
+    """How often it was read again since the start."""
+    refused: str = ""
+    """Everything that was wrong the last time; empty when nothing was. What counted before goes on to."""
+    fixed: tuple[str, ...] = ()
+    """Settings that changed and count from the next start on."""
+
+
+class TurnsHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """How the turns ended that this gateway ran. Reasons are classes, and quote nobody."""
+
+    completed: int = 0
+    failed: dict[str, int] = {}
+    """Since the start, by reason."""
+    failing: int = 0
+    """How many failed, one after another, since a model last answered. Turns that a limit ended do not count."""
+    reason: str = ""
+    """Why the last one of them did; empty when none."""
+    model: str = ""
+    """The model that it asked."""
+    failing_since: str = ""
+
+    def after(self, failed: str, model: str, now: str) -> TurnsHealth:
+        """Return how they stand after one more has ended; `failed` is empty when it did not fail."""
+        if not failed:
+            return TurnsHealth(completed=self.completed + 1, failed=self.failed)
+        counts = {**self.failed, failed: self.failed.get(failed, 0) + 1}
+        if failed == LIMIT:
+            return msgspec.structs.replace(self, failed=counts)
+        return TurnsHealth(
+            completed=self.completed,
+            failed=counts,
+            failing=self.failing + 1,
+            reason=failed,
+            model=model,
+            failing_since=self.failing_since or now,
+        )
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """How a gateway does."""
+
+    status: str
+    """`ok`, `degraded` or `stopping`."""
+    pid: int
+    started_at: str
+    record: str = ""
+    """Why the record cannot be written; empty when it can."""
+    channels: tuple[ChannelHealth, ...] = ()
+    config: ConfigHealth = ConfigHealth()
+    turns: TurnsHealth = TurnsHealth()
+
+
+class Page(NamedTuple):
+    """What is answered to somebody who asks."""
+
+    body: bytes
+    media_type: str
+    status: str = "200 OK"
+
+    @classmethod
+    def of_health(cls, health: Health) -> Page:
+        """Return the page that tells how a gateway does: 200 when all is well, else 503."""
+        status = "200 OK" if health.status == "ok" else "503 Service Unavailable"
+        return cls(msgspec.json.encode(health) + b"\n", "application/json", status)
+
+
+Pages = Mapping[str, Callable[[], Awaitable[Page]]]
+"""By path."""
+
+
+class Running(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a gateway that runs tells about itself."""
+
+    pid: int
+    port: int
+
+
+def write_status(home: Path, running: Running) -> None:
+    """Say where to ask; replaced at once, so that nobody reads half of it."""
+    target = home / STATUS_FILE
+    draft = home / f"{STATUS_FILE}.{running.pid}"
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.encode(running))
+        draft.replace(target)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink()
+        raise StatusUnusable(f"{target} cannot be written: {error.strerror}") from error
+
+
+def remove_status(home: Path, running: Running) -> None:
+    """Take the file away, unless another gateway wrote it meanwhile."""
+    with suppress(OSError, StatusUnusable):
+        if read_status(home) == running:
+            (home / STATUS_FILE).unlink(missing_ok=True)
+
+
+def read_status(home: Path) -> Running | None:
+    """Return where to ask, if a gateway ever said so."""
+    path = home / STATUS_FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Running)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        problem = StatusUnusable(f"{path} cannot be read: {error.strerror}")
+        if isinstance(error, PermissionError):
+            problem = StatusUnusable(f"{closed_folder(path) or path} cannot be read: {error.strerror}")
+            problem.hint = "Run the command as the user who owns the home."
+        raise problem from error
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise StatusUnusable(f"{path} is not what a gateway wrote there") from None
+
+
+@asynccontextmanager
+async def health_served(home: Path, port: int, pages: Pages) -> AsyncIterator[None]:
+    """Answer `GET` of each page on this machine, for as long as this lasts."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(REQUEST_SECONDS_MAX):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(await respond(head, pages))
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, HOST, port, limit=REQUEST_BYTES_MAX)
+    running = Running(pid=os.getpid(), port=server.sockets[0].getsockname()[1])
+    write_status(home, running)
+    try:
+        yield
+    finally:
+        remove_status(home, running)
+        server.close()
+
+
+async def respond(head: bytes, pages: Pages) -> bytes:
+    """Return the answer to a request."""
+    method, path = [*head.split(b"\r\n", 1)[0].split(b" "), b"", b""][:2]
+    asked = pages.get(path.partition(b"?")[0].decode("latin-1"))
+    if method not in {b"GET", b"HEAD"} or asked is None:
+        return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    page = await asked()
+    lines = (f"HTTP/1.1 {page.status}", f"Content-Type: {page.media_type}", f"Content-Length: {len(page.body)}")
+    head = "\r\n".join((*lines, "Connection: close", "", "")).encode()
+    return head if method == b"HEAD" else head + page.body
+
+
+async def ask_health(home: Path) -> Health | None:
+    """Return how the gateway of a home does; None when none runs."""
+    running = read_status(home)
+    if running is None:
+        return None
+    try:
+        async with asyncio.timeout(REQUEST_SECONDS_MAX):
+            reader, writer = await asyncio.open_connection(HOST, running.port)
+            try:
+                writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                await writer.drain()
+                head = await reader.readuntil(b"\r\n\r\n")
+                del head
+                found = msgspec.json.decode(await reader.read(), type=Health)
+            finally:
+                writer.close()
+    except (OSError, TimeoutError, asyncio.IncompleteReadError, msgspec.MsgspecError):
+        return None
+    return found if found.pid == running.pid else None
+
+
+# Numbers.
+
+
+class Readings(NamedTuple):
+    """What health does not tell."""
+
+    running_turns: int
+    queued_turns: int | None
+    """None while the record cannot be read."""
+    latency: Latency
+
+
+class Sample(NamedTuple):
+    """One number, with its labels."""
+
+    value: float
+    labels: tuple[tuple[str, str], ...] = ()
+    suffix: str = ""
+
+
+class Family(NamedTuple):
+    """A metric: its name, what it is, and its numbers."""
+
+    name: str
+    kind: str
+    meaning: str
+    samples: tuple[Sample, ...]
+
+
+def metrics_text(health: Health, readings: Readings) -> bytes:
+    """Return the page."""
+    lines = []
+    for family in (
+        *of_turns(health, readings),
+        *of_channels(health),
+        *of_record(health, readings),
+        *of_process(health),
+    ):
+        if family.samples:
+            lines += [f"# HELP {family.name} {family.meaning}", f"# TYPE {family.name} {family.kind}"]
+        lines += [line_of(family.name, sample) for sample in family.samples]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def line_of(name: str, sample: Sample) -> str:
+    """Return a line of the format."""
+    labels = ",".join(f'{label}="{escaped(value)}"' for label, value in sample.labels)
+    number = f"{sample.value:.10g}" if sample.value != int(sample.value) else str(int(sample.value))
+    return f"{name}{sample.suffix}{f'{{{labels}}}' if labels else ''} {number}"
+
+
+def escaped(value: str) -> str:
+    """Return a label's value as it is written between quotes."""
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def of_turns(health: Health, readings: Readings) -> Iterator[Family]:
+    """Yield what runs, what waits, and how turns ended."""
+    running, queued = readings.running_turns, readings.queued_turns
+    yield Family("hansard_turns_running", "gauge", "Turns that this process runs.", (Sample(running),))
+    waiting = () if queued is None else (Sample(queued),)
+    yield Family("hansard_turns_queued", "gauge", "Turns that wait to run, in every session.", waiting)
+    completed = (Sample(health.turns.completed),)
+    yield Family("hansard_turns_completed_total", "counter", "Turns of this process that were answered.", completed)
+    failed = tuple(Sample(count, (("reason", reason),)) for reason, count in sorted(health.turns.failed.items()))
+    yield Family("hansard_turns_failed_total", "counter", "Turns of this process that failed, by reason.", failed)
+    meaning = "How many turns failed, one after another, since a model last answered."
+    yield Family("hansard_turns_failing", "gauge", meaning, (Sample(health.turns.failing),))
+
+
+def of_channels(health: Health) -> Iterator[Family]:
+    """Yield how each channel does."""
+    channels = [((("channel", channel.name),), channel) for channel in health.channels]
+    states = [state for state in DeliveryState if state is not DeliveryState.SENT]
+    deliveries = [
+        Sample(channel.deliveries.get(state, 0), (*label, ("state", state)))
+        for label, channel in channels
+        for state in states
+    ]
+    for name, kind, meaning, samples in (
+        (
+            "channel_up",
+            "gauge",
+            "1 when the channel has no trouble.",
+            [Sample(not c.trouble, lab) for lab, c in channels],
+        ),
+        (
+            "events_received_total",
+            "counter",
+            "Events that came from the platform.",
+            [Sample(channel.events, label) for label, channel in channels],
+        ),
+        (
+            "receive_quiet_seconds",
+            "gauge",
+            "How long ago the platform last answered.",
+            [Sample(channel.quiet_seconds, label) for label, channel in channels],
+        ),
+        (
+            "messages_waiting",
+            "gauge",
+            "Messages that are not shown yet.",
+            [Sample(channel.waiting, label) for label, channel in channels],
+        ),
+        (
+            "delivery_lag_seconds",
+            "gauge",
+            "How long the oldest of them has waited.",
+            [Sample(channel.lag_seconds, label) for label, channel in channels],
+        ),
+        ("deliveries", "gauge", "Posts and edits that are not sent, by state.", deliveries),
+        (
+            "deliveries_sent_total",
+            "counter",
+            "Posts and edits that the platform took.",
+            [Sample(channel.sent, label) for label, channel in channels],
+        ),
+    ):
+        yield Family(f"hansard_{name}", kind, meaning, tuple(samples))
+
+
+def of_record(health: Health, readings: Readings) -> Iterator[Family]:
+    """Yield how the record does."""
+    counted = readings.latency.read()
+    buckets = [
+        Sample(count, (("le", f"{bound:g}"),), "_bucket")
+        for bound, count in zip(BOUNDS_SECONDS, counted.within, strict=True)
+    ]
+    commits = (
+        *buckets,
+        Sample(counted.commits, (("le", "+Inf"),), "_bucket"),
+        Sample(counted.seconds, suffix="_sum"),
+        Sample(counted.commits, suffix="_count"),
+    )
+    yield Family("hansard_record_up", "gauge", "1 when the record can be written.", (Sample(not health.record),))
+    meaning = "How long group commits took, once the write lock was held."
+    yield Family("hansard_record_commit_seconds", "histogram", meaning, commits)
+
+
+def of_process(health: Health) -> Iterator[Family]:
+    """Yield how the process does."""
+    config = health.config
+    stopping = health.status == "stopping"
+    version = (("version", __version__),)
+    yield Family("hansard_stopping", "gauge", "1 while the gateway drains.", (Sample(stopping),))
+    meaning = "1 when the configuration was right the last time that it was read."
+    yield Family("hansard_config_valid", "gauge", meaning, (Sample(not config.refused),))
+    meaning = "How often the configuration was read again."
+    yield Family("hansard_config_readings_total", "counter", meaning, (Sample(config.readings),))
+    meaning = "Memory that is really there."
+    yield Family("process_resident_memory_bytes", "gauge", meaning, (Sample(resident_bytes()),))
+    yield Family("process_open_fds", "gauge", "Open files and connections.", tuple(map(Sample, open_files())))
+    yield Family("hansard_build_info", "gauge", "Which Hansard this is.", (Sample(1, version),))
+
+
+def resident_bytes() -> int:
+    """Return how much memory the process takes; where the system does not tell, the most that it ever took."""
+    try:
+        pages = int(Path("/proc/self/statm").read_bytes().split()[1])
+    except OSError:
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * KIB
+    return pages * resource.getpagesize()
+
+
+def open_files() -> Iterator[int]:
+    """Yield how many files and connections are open, where the system tells."""
+    for folder in ("/proc/self/fd", "/dev/fd"):
+        try:
+            yield len(list(Path(folder).iterdir()))
+        except OSError:
+            continue
+        return

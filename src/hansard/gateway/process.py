@@ -1,0 +1,299 @@
+"""The gateway: channels, intake, turns and delivery in one process, for as long as it is wanted.
+
+Reads: cursors, queued turns; the configuration, again when it is told to. Writes: through intake, engine and delivery.
+Invariants: what is taken up of a new configuration is taken up whole, after all of it was found right; when a newer
+Hansard has migrated the record, or the home or the account's lock was taken away, nothing more is received, and the
+process ends.
+On crash: what was received is in the record; the next start runs what waits and shows what was not shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from contextlib import AsyncExitStack, suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from hansard.app.wiring import declare_settings
+from hansard.errors import MUST_END, HansardError, RecordMigrated
+from hansard.gateway.channel import Served, Timing
+from hansard.gateway.health import (
+    ChannelHealth,
+    ConfigHealth,
+    Health,
+    Page,
+    Readings,
+    TurnsHealth,
+    health_served,
+    metrics_text,
+)
+from hansard.gateway.logs import error_fields, log
+from hansard.gateway.reload import Terms, changes_between, connection_of
+from hansard.tasks import cancel_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hansard.app.wiring import App
+    from hansard.engine.turns import Ran
+    from hansard.gateway.reload import Renewal
+    from hansard.ports.channel import Channel
+
+logger = logging.getLogger("hansard.gateway")
+
+QUIET_SECONDS_MAX = 180.0
+"""A platform that has not even said that there is nothing new for so long is not well."""
+
+LAG_SECONDS_MAX = 60.0
+"""A message that waits longer than this to be shown is a sign of trouble."""
+
+SWITCH_SECONDS = 0.0005
+"""How long a thread may keep the interpreter while another waits for it: by default ten times as long, for which the
+loop would wait whenever the writer works."""
+
+LOOK_SECONDS = 0.25
+"""How often to look whether the record was migrated or the home taken away."""
+
+
+def prefer_promptness() -> None:
+    """Let this process answer soon, rather than do most: for a program that does nothing but serve."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+
+
+class Gateway:
+    """All channels of a process."""
+
+    def __init__(
+        self,
+        app: App,
+        channels: Sequence[Channel],
+        timing: Timing,
+        *,
+        terms: Terms | None = None,
+        renewal: Renewal | None = None,
+    ) -> None:
+        """Nothing runs yet. Without a `renewal` the configuration stays as it is."""
+        self._app = app
+        self._timing = timing
+        self._terms = terms or Terms(app.settings, app.record.words)
+        self._renewal = renewal
+        self._served = [Served(app, channel, timing, self._terms) for channel in channels]
+        self._started_at = now_text()
+        self._config = ConfigHealth(taken_up_at=self._started_at)
+        self._turns = TurnsHealth()
+        app.runner.listen(self._turn_ended)
+        self._wanted = asyncio.Event()
+        self._stopping = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until told to stop; then let what runs finish, within the time for that."""
+        home, port = self._app.record.home, self._terms.settings.gateway.health_port
+        pages = {"/health": self._health_page, "/healthz": self._health_page, "/metrics": self._metrics_page}
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._close)
+            for served in self._served:
+                served.hold_account()
+            await stack.enter_async_context(health_served(home, port, pages))
+            for served in self._served:
+                served.start()
+            await self._serve(stop)
+            await self._drain()
+
+    async def _close(self) -> None:
+        for served in self._served:
+            await served.close()
+        log(logger, logging.INFO, "stopped")
+
+    async def _serve(self, stop: asyncio.Event) -> None:
+        """Serve until told to stop. Nothing else ends by itself: a part that does takes the gateway along, loudly."""
+        told = asyncio.create_task(stop.wait())
+        unfit = asyncio.create_task(self._until_unfit())
+        renewing = asyncio.create_task(self._wanted.wait())
+        try:
+            while not told.done():
+                tasks = [task for served in self._served for task in served.tasks]
+                await asyncio.wait({told, unfit, renewing, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+                if unfit.done() or any(task.done() for task in tasks):
+                    await self._give_up([unfit, *tasks])
+                    return
+                if renewing.done() and not told.done():
+                    self._wanted.clear()
+                    await self._renew_unless(told)
+                    renewing = asyncio.create_task(self._wanted.wait())
+        finally:
+            await cancel_all(told, unfit, renewing)
+
+    async def _until_unfit(self) -> None:
+        """Wait until this process may not write any more; then raise why."""
+        while True:
+            self._app.record.store.check_fit()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _give_up(self, tasks: list[asyncio.Task[None]]) -> None:
+        """A part ended that should not have: receive no more, and raise why."""
+        for served in self._served:
+            await served.stop_receiving()
+        for task in tasks:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                if isinstance(error, MUST_END):
+                    told = "the record was migrated" if isinstance(error, RecordMigrated) else "the gateway must end"
+                    log(logger, logging.ERROR, told, **error_fields(error))
+                raise error
+
+    async def _drain(self) -> None:
+        """Receive no more; let turns finish and show what they said; interrupt what takes too long, and show that."""
+        self._stopping = True
+        seconds = self._timing.drain_seconds
+        log(logger, logging.INFO, "draining", seconds=seconds)
+        await asyncio.gather(*(served.stop_receiving() for served in self._served))
+        self._app.runner.leave_waiting()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._app.runner.idle()
+                await self._shown()
+        await self._app.runner.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._timing.flush_seconds):
+                await self._shown()
+
+    async def _shown(self) -> None:
+        for served in self._served:
+            await served.dispatcher.drained()
+
+    # A new configuration.
+
+    def renew(self) -> None:
+        """Have the configuration read again, soon. What became of it is in the health, and in the log."""
+        self._wanted.set()
+
+    async def _renew_unless(self, told: asyncio.Task[Any]) -> None:
+        """Take up a new configuration, unless told to stop meanwhile: it may have to wait for the record."""
+        work = asyncio.create_task(self._renew())
+        await asyncio.wait({work, told}, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            work.result()
+        else:
+            await cancel_all(work)
+
+    async def _renew(self) -> None:
+        """Take up a new configuration, if it is right; otherwise go on with the present one, and say so."""
+        if self._renewal is None:
+            return
+        number = self._config.readings + 1
+        try:
+            terms = await asyncio.to_thread(self._renewal.read)
+            changes = changes_between(self._terms, terms)
+            await self._take_up(self._renewal, terms)
+        except MUST_END:
+            raise
+        except HansardError as error:
+            taken = self._config.taken_up_at
+            self._config = ConfigHealth(taken_up_at=taken, readings=number, refused=str(error))
+            log(logger, logging.ERROR, "configuration refused", error=type(error).__name__, why=str(error))
+            return
+        taken = now_text()
+        self._config = ConfigHealth(taken_up_at=taken, readings=number, fixed=changes.fixed)
+        log(logger, logging.INFO, "configuration taken up", changed=changes.keys, after_a_restart=changes.fixed)
+
+    async def _take_up(self, renewal: Renewal, terms: Terms) -> None:
+        """Swap what everything goes by. Channels are made before any is closed: what fails then changes nothing."""
+        openers = renewal.openers(terms.settings)
+        old = {served.channel.name: served for served in self._served}
+        kept = [name for name in old if name in openers and self._is_connected_alike(name, terms)]
+        made = await self._make({name: opened for name, opened in openers.items() if name not in kept}, terms)
+        app = self._app
+        self._terms = terms
+        self._timing = self._timing._replace(drain_seconds=terms.settings.gateway.drain_seconds)
+        app.workshop.apply_settings(terms.settings, app.runner.outlived)
+        app.runner.use_agent(app.workshop.agent())
+        app.record.use_words(terms.words)
+        for name in kept:
+            old[name].apply_terms(terms.settings)
+        left = [served for name, served in old.items() if name not in kept]
+        for served in left:
+            log(logger, logging.INFO, "channel closed", channel=served.channel.name, account=served.channel.account)
+            await served.stop_receiving()
+            for new in made:
+                if new.holds == served.holds:
+                    new.hold_after(served)
+            await served.close()
+        self._served = [old[name] for name in kept] + made
+        for new in made:
+            new.start()
+
+    async def _make(self, openers: Mapping[str, Callable[[], Channel]], terms: Terms) -> list[Served]:
+        """Make channels, and hold their accounts, but those that this gateway serves already; note who people are."""
+        held = {served.holds for served in self._served}
+        made: list[Served] = []
+        try:
+            for opened in openers.values():
+                made.append(Served(self._app, opened(), self._timing, terms))
+                if made[-1].holds not in held:
+                    made[-1].hold_account()
+            await declare_settings(self._app.record, terms.settings)
+        except HansardError:
+            for served in made:
+                await served.close()
+            raise
+        return made
+
+    def _is_connected_alike(self, name: str, terms: Terms) -> bool:
+        return connection_of(self._terms, name) == connection_of(terms, name)
+
+    # How it does.
+
+    def _turn_ended(self, session_id: str, ran: Ran) -> None:
+        """Count a turn, and log it if it failed: the class of the reason, no words of anybody."""
+        if ran.stopped:
+            return
+        model = ran.model or self._app.models.name
+        self._turns = self._turns.after(ran.failed, model, now_text())
+        if ran.failed:
+            fields = {"session": session_id, "turn": ran.turn_id, "reason": ran.failed, "model": model}
+            log(logger, logging.WARNING, "a turn failed", **fields)
+
+    async def health(self) -> Health:
+        """Return how everything does."""
+        now = self._app.record.store.clock.now_microseconds()
+        trouble = self._app.record.trouble
+        channels: list[ChannelHealth] = []
+        try:
+            channels = [await served.health(now) for served in self._served]
+        except HansardError as error:
+            trouble = trouble or str(error)
+        is_well = not trouble and not self._turns.failing and all(is_healthy(channel) for channel in channels)
+        status = "ok" if is_well else "degraded"
+        return Health(
+            status="stopping" if self._stopping else status,
+            pid=os.getpid(),
+            started_at=self._started_at,
+            record=trouble,
+            channels=tuple(channels),
+            config=self._config,
+            turns=self._turns,
+        )
+
+    async def _health_page(self) -> Page:
+        return Page.of_health(await self.health())
+
+    async def _metrics_page(self) -> Page:
+        """Return the numbers; those that only the record knows are left out while it cannot be read."""
+        record, queued = self._app.record, None
+        with suppress(HansardError):
+            queued = len(await record.queued_turns())
+        readings = Readings(self._app.runner.running, queued, record.store.writer.latency)
+        return Page(metrics_text(await self.health(), readings), "text/plain; version=0.0.4; charset=utf-8")
+
+
+def now_text() -> str:
+    """Return the time, for people."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def is_healthy(channel: ChannelHealth) -> bool:
+    """Return whether a channel does what it should."""
+    in_time = channel.lag_seconds <= LAG_SECONDS_MAX and channel.quiet_seconds <= QUIET_SECONDS_MAX
+    return in_time and not channel.trouble

@@ -1,0 +1,424 @@
+"""How a coroutine waits for the writer and for reads: bounded, and with a definite end also when it is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from hansard.domain.limits import PATIENCE_SECONDS, QUEUE_BYTES_MAX, QUEUE_ITEMS_MAX
+from hansard.errors import HansardError, OutcomeUnknown, RecordDamaged, RecordReadOnly, RecordUnavailable
+from hansard.journal.backend import EntriesGoneError, ReplacedError
+from hansard.journal.causes import Cause, explain_delay, framed, tell
+from hansard.journal.progress import QUIET_SECONDS, SHOW_SECONDS, OpeningWatch, ProgressLog, ProgressWatch
+from hansard.journal.queue import Item, ItemState
+from hansard.journal.sqlite.readonly import close_reading, open_reading
+from hansard.journal.store import StoreOpening, Wiring, close_store, home_at, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from hansard.journal.concepts import Schema
+    from hansard.journal.progress import Progress
+    from hansard.journal.sqlite.reading import Snapshot
+    from hansard.journal.sqlite.readonly import AnyStore
+    from hansard.journal.store import Store
+    from hansard.journal.transaction import Transaction
+
+Result = TypeVar("Result")
+
+OPEN_GRACE_SECONDS = 1.0
+
+READ_THREADS = 2
+SEARCH_THREADS = 2
+"""Apart from the others: a search that has to read everything must not hold up who follows a conversation."""
+
+ROOM_POLL_SECONDS = 0.005
+PATIENCE_LOOKS = 20
+PATIENCE_PAUSE_SECONDS_MIN = 0.01
+PATIENCE_PAUSE_SECONDS_MAX = 0.5
+
+
+class Job(Generic[Result]):
+    """Blocking work in a daemon thread, so that a stuck disk never keeps a process from leaving."""
+
+    def __init__(self, function: Callable[[], Result], late: Callable[[Result], object]) -> None:
+        """A result that nobody waits for any more goes to `late`."""
+        self._function = function
+        self._late = late
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Result] = self._loop.create_future()
+        threading.Thread(target=self._work, name="hansard-job", daemon=True).start()
+
+    def _work(self) -> None:
+        try:
+            result = self._function()
+        except BaseException as error:  # noqa: BLE001  # boundary: process edge
+            self._call(self._fail, error)
+        else:
+            if not self._call(self._succeed, result):
+                self._late(result)
+
+    def _call(self, settle: Callable[[Any], None], outcome: object) -> bool:
+        try:
+            self._loop.call_soon_threadsafe(settle, outcome)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            return False
+        return True
+
+    def _succeed(self, result: Result) -> None:
+        if self.future.done():
+            threading.Thread(target=self._late, args=(result,), daemon=True).start()
+        else:
+            self.future.set_result(result)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+async def open_home(
+    path: str | Path,
+    schema: Schema,
+    patience_seconds: float,
+    wiring: Wiring,
+    progress: Callable[[Progress], None] | None,
+) -> Store:
+    """Return the store of a home. A migration or a rebuild, here or in another process, may take as long as it takes.
+
+    `progress` is told how far that is, at most twice a second. Without `progress` it is logged.
+    """
+    opening = StoreOpening()
+    return await open_in_thread(
+        lambda: open_store(Path(path), schema, wiring, patience_seconds, opening),
+        lambda late: close_store(late, 0),
+        patience_seconds + OPEN_GRACE_SECONDS,
+        OpeningWatch(home_at(path), opening.is_working),
+        progress or ProgressLog(),
+    )
+
+
+async def open_in_thread(
+    function: Callable[[], Result],
+    late: Callable[[Result], object],
+    patience_seconds: float,
+    watch: OpeningWatch,
+    show: Callable[[Progress], None],
+) -> Result:
+    """Open a home, which may block; what comes after the patience is over is handed to `late`.
+
+    The patience is for waiting. While this process or another one is seen to get on with a migration or a rebuild,
+    it begins again, and whoever waits is shown how far that is.
+    """
+    job = Job(function, late)
+    pause_seconds = min(SHOW_SECONDS / 2, patience_seconds)
+    began = time.monotonic()
+    try:
+        while not (await asyncio.wait({job.future}, timeout=pause_seconds))[0]:
+            if not watch.is_alive():
+                watch.start()
+            now = time.monotonic()
+            if now - watch.moved_at > patience_seconds:
+                frame = f"the record at {watch.home} could not be opened for writing within {patience_seconds:g} s"
+                raise framed(explain_delay(watch.home / "locks"), frame)
+            if now - began > QUIET_SECONDS and (progress := watch.take_news()) is not None:
+                show(progress)
+        return await job.future
+    finally:
+        watch.end()
+        job.future.cancel()
+
+
+@asynccontextmanager
+async def open_journals(
+    path: str | Path,
+    schema: Schema,
+    *,
+    wiring: Wiring | None = None,
+    patience_seconds: float = PATIENCE_SECONDS,
+    progress: Callable[[Progress], None] | None = None,
+    read_only: bool = False,
+) -> AsyncIterator[Caller]:
+    """Open the journals of a home, creating it, and close them at the end, whatever happened."""
+    store: AnyStore
+    wired = wiring or Wiring()
+    if read_only:
+        store = reading = await Job(lambda: open_reading(path, schema, wired), close_reading).future
+        close = partial(close_reading, reading)
+    else:
+        store = writing = await open_home(path, schema, patience_seconds, wired, progress)
+        close = partial(close_store, writing, patience_seconds)
+    caller = Caller(store, patience_seconds)
+    try:
+        yield caller
+    finally:
+        caller.close()
+        await close_in_thread(close)
+
+
+async def close_in_thread(function: Callable[[], None]) -> None:
+    """Close something that may block, to the end; a cancellation meanwhile is raised after it."""
+    await uncancelled(Job(function, lambda _result: None).future)
+
+
+async def uncancelled(future: asyncio.Future[Result]) -> Result:
+    """Wait for a future to the end; a cancellation meanwhile is raised after it."""
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait({future})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return future.result()
+
+
+class Waiter:
+    """One coroutine that waits for one item."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: asyncio.Future[None]) -> None:
+        """Wait on a future of the coroutine's loop."""
+        self.future = future
+
+
+class Mailbox:
+    """Outcomes on their way to one event loop: woken once for a whole batch."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Deliver to this loop."""
+        self._loop = loop
+        self._waiters: deque[Waiter] = deque()
+        self._called = False
+
+    def put(self, waiter: Waiter) -> None:
+        """Tell a waiter, from the writer's thread."""
+        self._waiters.append(waiter)
+        if not self._called:
+            self._called = True
+            try:
+                self._loop.call_soon_threadsafe(self._empty)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                self._called = False
+
+    def _empty(self) -> None:
+        self._called = False
+        while self._waiters:
+            future = self._waiters.popleft().future
+            if not future.done():
+                future.set_result(None)
+
+
+class Patience:
+    """Tells waiters when their patience is over: one timer for all of them, because nearly none ever waits so long."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        seconds: float,
+        expire: Callable[[Item, Waiter], None],
+        has_moved: Callable[[], bool],
+    ) -> None:
+        """Look at the oldest waiter a few times within its patience.
+
+        `has_moved` tells whether somebody got on with a rebuild since it was last asked: everybody's patience begins
+        again then.
+        """
+        self._loop = loop
+        self._seconds = seconds
+        self._has_moved = has_moved
+        self._moved_at = -seconds
+        self._expire = expire
+        self._waiting: deque[tuple[float, Item, Waiter]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def watch(self, item: Item, waiter: Waiter) -> None:
+        """Begin to count."""
+        self._waiting.append((self._loop.time() + self._seconds, item, waiter))
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._pause(), self._expire_items)
+
+    def _pause(self) -> float:
+        return min(max(self._seconds / PATIENCE_LOOKS, PATIENCE_PAUSE_SECONDS_MIN), PATIENCE_PAUSE_SECONDS_MAX)
+
+    def _expire_items(self) -> None:
+        now = self._loop.time()
+        if self._waiting and self._waiting[0][0] <= now and self._has_moved():
+            self._moved_at = now
+        soonest = now if now - self._moved_at >= self._seconds else -1
+        while self._waiting and (self._waiting[0][1].state is ItemState.DONE or self._waiting[0][0] <= soonest):
+            _, item, waiter = self._waiting.popleft()
+            self._expire(item, waiter)
+        self._timer = self._loop.call_later(self._pause(), self._expire_items) if self._waiting else None
+
+    def close(self) -> None:
+        """Stop counting."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class Caller:
+    """Calls into a store from one event loop."""
+
+    def __init__(self, store: AnyStore, patience_seconds: float) -> None:
+        """Belongs to the running loop."""
+        self.store = store
+        self.patience_seconds = patience_seconds
+        self._loop = asyncio.get_running_loop()
+        self._mailbox = Mailbox(self._loop)
+        self._ringing = False
+        watch = ProgressWatch(store.home, store.work)
+        self._patience = Patience(self._loop, patience_seconds, self._expire, watch.has_moved)
+        self._executor = ThreadPoolExecutor(READ_THREADS, "hansard-read")
+        self._searches = ThreadPoolExecutor(SEARCH_THREADS, "hansard-search")
+
+    async def write(self, operation: Callable[[Transaction], Result], *, cost: int = 0, ending: bool = False) -> Result:
+        """Run an operation in a group commit and return its result once it is durable.
+
+        Cancelled before the writer took it, it is surely not written; taken or in doubt, it is waited for first.
+        """
+        self.check_writable()
+        if self.crowded():
+            await self.room()
+        waiter = Waiter(self._loop.create_future())
+        item = Item(operation, lambda _item: self._mailbox.put(waiter), cost=cost, ending=ending)
+        self.store.writer.queue.submit(item, ring=False)
+        self.ring_soon()
+        self._patience.watch(item, waiter)
+        await self._outcome(item, waiter)
+        if item.error is not None:
+            raise item.error
+        result: Result = item.result
+        return result
+
+    def check_writable(self) -> None:
+        """Refuse to write in a child of fork() and to a record that was opened for reading only."""
+        self.store.check_process()
+        if self.store.is_read_only:
+            message = "this record was opened for reading only"
+            raise RecordReadOnly(message)
+
+    def now(self) -> float:
+        """Return the loop's time."""
+        return self._loop.time()
+
+    def ring_soon(self, seconds: float = 0) -> None:
+        """Wake the writer once every task that is ready has queued its part, or after a while.
+
+        Woken at once, its thread would fight the loop's for the interpreter, and commit their parts one by one.
+        """
+        if seconds > 0:
+            self._loop.call_later(seconds, self._ring)
+        elif not self._ringing:
+            self._ringing = True
+            self._loop.call_soon(self._ring)
+
+    def _ring(self) -> None:
+        self._ringing = False
+        self.store.writer.queue.ring()
+
+    async def _outcome(self, item: Item, waiter: Waiter) -> None:
+        cancelled: asyncio.CancelledError | None = None
+        while True:
+            try:
+                await waiter.future
+                break
+            except asyncio.CancelledError as error:
+                cancelled = error
+                if (not item.ending and self.store.writer.queue.withdraw(item)) or item.state is ItemState.DONE:
+                    break
+                waiter.future = self._loop.create_future()
+        if cancelled is not None:
+            raise cancelled
+
+    def _expire(self, item: Item, waiter: Waiter) -> None:
+        """The patience is over: say what is known."""
+        if waiter.future.done() or item.state is ItemState.DONE:
+            return
+        seconds, problem = self.patience_seconds, self.store.problem
+        if isinstance(item.error, HansardError):
+            problem = item.error
+        if item.ending or not self.store.writer.queue.withdraw(item):
+            kind: type[HansardError] = OutcomeUnknown
+            frame = f"not known to be written after {seconds:g} s"
+        else:
+            frame, kind = f"the record could not be written for {seconds:g} s", RecordUnavailable
+        waiter.future.set_exception(framed(problem, frame, kind))
+
+    def crowded(self) -> bool:
+        """Return whether too much waits for the writer."""
+        queue = self.store.writer.queue
+        return queue.items >= QUEUE_ITEMS_MAX or queue.bytes >= QUEUE_BYTES_MAX
+
+    async def room(self) -> None:
+        """Hold a caller back while too much waits for the writer."""
+        deadline = self._loop.time() + self.patience_seconds
+        watch = ProgressWatch(self.store.home, self.store.work)
+        while self.crowded():
+            if self._loop.time() > deadline:
+                if watch.has_moved():
+                    deadline = self._loop.time() + self.patience_seconds
+                    continue
+                raise framed(self.store.problem, "too much waits to be written", RecordUnavailable)
+            await asyncio.sleep(ROOM_POLL_SECONDS)
+
+    async def read(self, read: Callable[[Snapshot], Result]) -> Result:
+        """Run a read in one snapshot, off the loop."""
+        return await self.retry_replaced(lambda: self.store.readers.read(read))
+
+    async def search(self, look: Callable[[], Result]) -> Result:
+        """Run a search, off the loop and apart from other reads."""
+        return await self.retry_replaced(look, self._searches)
+
+    async def retry_replaced(self, read: Callable[[], Result], executor: ThreadPoolExecutor | None = None) -> Result:
+        """Run something that reads, off the loop, also when the database was replaced meanwhile."""
+        try:
+            return await self._run(read, executor=executor)
+        except ReplacedError:
+            # The file is gone or another one: a write, even of nothing, makes the writer open or rebuild it.
+            if not self.store.is_read_only:
+                await self.write(lambda _tx: None)
+        try:
+            return await self._run(read, executor=executor)
+        except ReplacedError:
+            pass
+        try:
+            return await self._run(read, executor=executor)
+        except EntriesGoneError as error:
+            why = (
+                "opening the home for writing rebuilds state.db from the logs"
+                if self.store.is_read_only
+                else "its log does not hold it either"
+            )
+            raise RecordDamaged(f"{error}; {why}") from error
+        except ReplacedError as error:
+            raise tell(Cause.REPLACED, self.store.readers.path) from error
+
+    async def run(self, function: Callable[..., Result], *arguments: Any) -> Result:  # noqa: ANN401
+        """Run blocking work off the loop."""
+        return await self._run(function, *arguments)
+
+    async def _run(
+        self,
+        function: Callable[..., Result],
+        *arguments: Any,  # noqa: ANN401
+        executor: ThreadPoolExecutor | None = None,
+    ) -> Result:
+        self.store.check_process()
+        if not self.store.wiring.threads:
+            return function(*arguments)
+        return await self._loop.run_in_executor(executor or self._executor, function, *arguments)
+
+    def close(self) -> None:
+        """Let the read threads go."""
+        self._patience.close()
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._searches.shutdown(wait=False, cancel_futures=True)

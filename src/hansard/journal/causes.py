@@ -1,0 +1,321 @@
+"""Why the record could not be used: one table from causes to the sentence and the hint that a person sees.
+
+An error of the system or of SQLite becomes a `Cause`, and the table gives its words. No other module writes sentences
+about permissions, disks or locks, so none of them can appear for another cause.
+
+Reads: names, rights and free space of the files that an error is about; /proc/locks. Writes: nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import stat
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from hansard.errors import HansardError, RecordDamaged, RecordUnavailable
+from hansard.journal.holders import find_lock_holder, find_transaction_holder
+from hansard.journal.sqlite.errors import CAUSES, UNCLEAR, is_cut_off
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Cause(StrEnum):
+    """What is in the way."""
+
+    NOT_PERMITTED = "not_permitted"
+    READ_ONLY = "read_only"
+    DISK_FULL = "disk_full"
+    QUOTA = "quota"
+    SIZE_LIMIT = "size_limit"
+    TOO_MANY_FILES = "too_many_files"
+    DISK_FAILS = "disk_fails"
+    MISSING = "missing"
+    NOT_A_FOLDER = "not_a_folder"
+    IS_A_FOLDER = "is_a_folder"
+    IS_A_LINK = "is_a_link"
+    NOT_A_FILE = "not_a_file"
+    LOCKED_BY_STRANGER = "locked_by_stranger"
+    LOCK_HELD = "lock_held"
+    LOCK_HOLDER_STOPPED = "lock_holder_stopped"
+    DAMAGED = "damaged"
+    CANNOT_OPEN = "cannot_open"
+    REPLACED = "replaced"
+    SLOW = "slow"
+    CLOSED = "closed"
+    NO_MEMORY = "no_memory"
+    OTHER = "other"
+
+
+class CauseWords(NamedTuple):
+    """How a person is told of a cause: what happened; what is safe and what to do; the class of the error."""
+
+    says: str
+    hint: str
+    kind: type[HansardError] = RecordUnavailable
+
+
+SAFE: Final = "What was recorded is safe"
+
+WORDS: Final[dict[Cause, CauseWords]] = {
+    Cause.NOT_PERMITTED: CauseWords(
+        "permission denied",
+        f"{SAFE}. Give this user the right to read and write that file and its folder, "
+        "or run Hansard as the user who owns the home.",
+    ),
+    Cause.READ_ONLY: CauseWords(
+        "the disk is mounted read-only",
+        f"{SAFE} and can be read. To write, mount the disk writable or choose another home (--home).",
+    ),
+    Cause.DISK_FULL: CauseWords(
+        "the disk is full",
+        f"{SAFE} and can be read. Free some space and try again; a Hansard that is running goes on by itself.",
+    ),
+    Cause.QUOTA: CauseWords(
+        "this user's disk quota is used up",
+        f"{SAFE} and can be read. Free some space or raise the quota, then try again; "
+        "a Hansard that is running goes on by itself.",
+    ),
+    Cause.SIZE_LIMIT: CauseWords(
+        "a file has reached the size that this process may write",
+        f"{SAFE} and can be read. Raise the limit (`ulimit -f`, or LimitFSIZE in a systemd unit) "
+        "and start Hansard again.",
+    ),
+    Cause.TOO_MANY_FILES: CauseWords(
+        "too many files are open",
+        f"{SAFE}. Raise the limit (`ulimit -n`, or LimitNOFILE in a systemd unit) and start Hansard again.",
+    ),
+    Cause.DISK_FAILS: CauseWords(
+        "the disk reported an error",
+        "What was acknowledged is in the database and in the logs. Look for errors of the disk in the system's log, "
+        "and copy the home to another disk if it is failing.",
+    ),
+    Cause.MISSING: CauseWords(
+        "a file or folder is missing",
+        "If somebody moved it, put it back or give the right --home. Then start Hansard again.",
+    ),
+    Cause.NOT_A_FOLDER: CauseWords(
+        "a file lies where a folder must be",
+        f"{SAFE}. Move that file away, or give another home (--home), and try again.",
+    ),
+    Cause.IS_A_FOLDER: CauseWords(
+        "a folder lies where a file must be",
+        f"{SAFE}. Move that folder away and try again.",
+    ),
+    Cause.IS_A_LINK: CauseWords(
+        "a symbolic link lies where a file must be",
+        f"{SAFE}. Put the file itself in place of the link and try again.",
+    ),
+    Cause.NOT_A_FILE: CauseWords(
+        "something else lies where a file must be",
+        f"{SAFE}. Move it away and try again.",
+    ),
+    Cause.LOCKED_BY_STRANGER: CauseWords(
+        "another program holds state.db locked",
+        f"{SAFE}. End that program's transaction (a database shell, a backup); "
+        "a Hansard that is running goes on by itself.",
+    ),
+    Cause.LOCK_HELD: CauseWords(
+        "another Hansard process holds the write lock",
+        f"{SAFE}. That process may be rebuilding the database. Wait until it is done, or end it, and try again.",
+    ),
+    Cause.LOCK_HOLDER_STOPPED: CauseWords(
+        "the process that holds the write lock is stopped",
+        f"{SAFE}. Let that process go on (`kill -CONT`, or `fg` in its shell) or end it, and try again.",
+    ),
+    Cause.DAMAGED: CauseWords(
+        "state.db is damaged",
+        "It was left as it is. Move state.db, state.db-wal and state.db-shm away together and open the record again: "
+        "the database is rebuilt from the logs.",
+        RecordDamaged,
+    ),
+    Cause.CANNOT_OPEN: CauseWords(
+        "SQLite cannot open the database",
+        "Check that the file and its folder can be read and written by this user, then try again.",
+    ),
+    Cause.REPLACED: CauseWords(
+        "state.db was moved or replaced while it was in use",
+        "What was acknowledged is in the logs. Try again: the database is opened anew and caught up from the logs.",
+    ),
+    Cause.SLOW: CauseWords(
+        "the disk has neither answered nor reported an error",
+        f"{SAFE}. The disk or the machine is very slow, or this process was stopped for a while. Try again.",
+    ),
+    Cause.CLOSED: CauseWords(
+        "the record is closed",
+        f"{SAFE}. Open the record again.",
+    ),
+    Cause.NO_MEMORY: CauseWords(
+        "there is not enough memory",
+        f"{SAFE}. End other programs and try again.",
+    ),
+    Cause.OTHER: CauseWords(
+        "the system reported an error",
+        "What was acknowledged is in the database and in the logs. Run the command again with --debug to see details.",
+    ),
+}
+
+ERRNO_CAUSES: Final[dict[int, Cause]] = {
+    errno.EACCES: Cause.NOT_PERMITTED,
+    errno.EPERM: Cause.NOT_PERMITTED,
+    errno.EROFS: Cause.READ_ONLY,
+    errno.ENOSPC: Cause.DISK_FULL,
+    errno.EDQUOT: Cause.QUOTA,
+    errno.EFBIG: Cause.SIZE_LIMIT,
+    errno.EMFILE: Cause.TOO_MANY_FILES,
+    errno.ENFILE: Cause.TOO_MANY_FILES,
+    errno.EIO: Cause.DISK_FAILS,
+    errno.ENOENT: Cause.MISSING,
+    errno.ENOTDIR: Cause.NOT_A_FOLDER,
+    errno.EEXIST: Cause.NOT_A_FOLDER,
+    errno.EISDIR: Cause.IS_A_FOLDER,
+    errno.ELOOP: Cause.IS_A_LINK,
+    errno.ENOMEM: Cause.NO_MEMORY,
+}
+
+SPARE_BYTES: Final = 64 * 1024
+"""A file that lacks less than this to the limit of its size has reached it: SQLite writes the WAL in pieces."""
+
+SPARE_FILES: Final = 8
+"""A process that may open fewer files than this cannot open a database, its WAL and what belongs to them."""
+
+
+def tell(cause: Cause, *facts: object) -> HansardError:
+    """Return the error of a cause; the facts (file, process, details) stand in parentheses after its sentence."""
+    words = WORDS[cause]
+    named = ", ".join(str(fact) for fact in facts if fact)
+    error = words.kind(f"{words.says} ({named})" if named else words.says)
+    error.hint = words.hint
+    error.cause = cause
+    return error
+
+
+def explain(error: Exception, database: Path | str = "state.db", *, writes: bool = True) -> HansardError:
+    """Return our error for one of the system or of SQLite.
+
+    `database` is the file that SQLite's errors are about; `writes` is whether it was to be written.
+    """
+    if isinstance(error, HansardError):
+        return error
+    if isinstance(error, OSError):
+        cause = ERRNO_CAUSES.get(error.errno or 0, Cause.OTHER)
+        file = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes | os.PathLike) else ""
+        if cause is Cause.NOT_A_FOLDER:
+            file = _first_non_folder(file)
+        detail = "" if cause is not Cause.OTHER else error.strerror or error
+        return tell(cause, file, detail)
+    is_short = is_cut_off(error)
+    if (
+        isinstance(error, UNCLEAR)
+        and not is_short
+        and (found := look_for_cause(str(database), writes=writes)) is not None
+    ):
+        return found
+    for kind, name in CAUSES:
+        if isinstance(error, kind):
+            cause = Cause.DAMAGED if is_short else Cause[name]  # the disk is well, and the file too short
+            if cause is Cause.LOCKED_BY_STRANGER:
+                return tell(cause, find_transaction_holder(str(database)) or "")
+            return tell(cause, database, "" if cause is Cause.DISK_FULL else error)
+    return tell(Cause.OTHER, f"{type(error).__name__}: {error}")
+
+
+def map_error(error: Exception, done: str, database: Path | str = "state.db", *, writes: bool = True) -> HansardError:
+    """Return our error for a foreign one, and say what could not be done: "opened", "read", "verified", "written"."""
+    return framed(explain(error, database, writes=writes), f"the record could not be {done}")
+
+
+def framed(problem: HansardError, frame: str, kind: type[HansardError] | None = None) -> HansardError:
+    """Return a problem with what it prevented in front of it; the hint stays that of its cause."""
+    error = (kind or type(problem))(f"{frame}: {problem}")
+    error.hint = problem.hint
+    error.cause = problem.cause
+    return error
+
+
+def misplaced(path: str, mode: int) -> HansardError:
+    """Return the error of something that is no file at the place of one of the record's files."""
+    kinds = {stat.S_IFDIR: Cause.IS_A_FOLDER, stat.S_IFLNK: Cause.IS_A_LINK}
+    problem = tell(kinds.get(stat.S_IFMT(mode), Cause.NOT_A_FILE), path)
+    return framed(problem, "the record cannot be used as it is", RecordDamaged)
+
+
+def explain_waiting(locks: Path | str) -> HansardError | None:
+    """Return the error of another process that holds the write lock; None when none is known to hold it."""
+    holder = find_lock_holder(os.path.join(locks, "write"))
+    if holder is None:
+        return None
+    return tell(Cause.LOCK_HOLDER_STOPPED if holder.is_stopped else Cause.LOCK_HELD, holder)
+
+
+def explain_delay(locks: Path | str) -> HansardError:
+    """Return why something that has reported no error takes longer than its patience."""
+    if (waiting := explain_waiting(locks)) is not None:
+        return waiting
+    stranger = find_transaction_holder(os.path.join(os.path.dirname(locks), "state.db"))
+    return tell(Cause.LOCKED_BY_STRANGER, stranger) if stranger is not None else tell(Cause.SLOW)
+
+
+def look_for_cause(database: str, *, writes: bool) -> HansardError | None:
+    """Return why a database cannot be used, as far as its names, rights and disk tell. It is never opened here."""
+    folder = os.path.dirname(database) or "."
+    if _lacks_descriptors():
+        return tell(Cause.TOO_MANY_FILES, database)
+    try:
+        space = os.statvfs(f"{folder}/.")  # fails where a file lies in place of the folder
+        for side in ("", "-wal", "-shm"):
+            if os.path.lexists(f"{database}{side}"):
+                _check_file(f"{database}{side}", os.R_OK | (os.W_OK if writes else 0))
+        _check_rights(folder, os.X_OK | (os.W_OK if writes else 0))
+    except OSError as error:
+        return explain(error)
+    if not writes:
+        return None
+    if space.f_flag & os.ST_RDONLY:
+        return tell(Cause.READ_ONLY, database)
+    if (full := _at_size_limit(database)) is not None:
+        return tell(Cause.SIZE_LIMIT, full)
+    return tell(Cause.DISK_FULL, database) if space.f_bavail == 0 else None
+
+
+def _lacks_descriptors() -> bool:
+    """Return whether this process may open too few further files."""
+    try:
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0] - len(os.listdir("/proc/self/fd")) < SPARE_FILES
+    except OSError as error:
+        return error.errno in {errno.EMFILE, errno.ENFILE}
+
+
+def _at_size_limit(database: str) -> str | None:
+    """Return the file of a database that may not grow any more; None when each may."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return None
+    sizes = {path: os.path.getsize(path) for side in ("", "-wal", "-shm") if os.path.exists(path := database + side)}
+    return next((path for path, size in sizes.items() if size + SPARE_BYTES > limit), None)
+
+
+def _first_non_folder(path: str) -> str:
+    """Return the part of a path that lies where a folder must be; the whole path when none is found."""
+    place = path
+    while place and not os.path.lexists(place) and os.path.dirname(place) != place:
+        place = os.path.dirname(place)
+    return place if place and not os.path.isdir(place) else path
+
+
+def _check_file(path: str, rights: int) -> None:
+    if stat.S_ISDIR(os.stat(path).st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    _check_rights(path, rights)
+
+
+def _check_rights(path: str, rights: int) -> None:
+    """Raise when this user lacks rights; a disk that is mounted read-only is another cause and is told as such."""
+    effective = os.access in os.supports_effective_ids
+    if os.access(path, rights, effective_ids=effective):
+        return
+    number = errno.EROFS if os.statvfs(path).f_flag & os.ST_RDONLY else errno.EACCES
+    raise OSError(number, os.strerror(number), path)

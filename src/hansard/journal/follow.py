@@ -1,0 +1,255 @@
+"""Who waits for which journal. The writer wakes followers of this process; the watcher those of other writers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from hansard.domain.limits import READ_ROWS_MAX
+from hansard.errors import HansardError, InvalidInput, NotFound
+from hansard.journal.lineage import read_page
+from hansard.journal.positions import Position
+from hansard.journal.sqlite.queries import SQL
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+
+    from hansard.journal.calls import Caller
+    from hansard.journal.concepts import Body, Reads, Seal
+
+
+ANY = "*"
+"""In place of a journal's id: whatever is committed. No journal has this id."""
+
+
+class Signal:
+    """One follower's bell. It belongs to the loop that the follower runs on."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, event: asyncio.Event | None = None) -> None:
+        """Hang it up silent; a follower looks once before it waits. Several bells may ring one event."""
+        self.loop = loop
+        self.event = event or asyncio.Event()
+
+
+def ring_all(signals: list[Signal]) -> None:
+    """Wake followers, on their loop."""
+    for signal in signals:
+        signal.event.set()
+
+
+class Followers:
+    """The bells of one process, by journal."""
+
+    def __init__(self, first: Callable[[], None], last: Callable[[], None]) -> None:
+        """`first` and `last` hear when following begins and ends, so that nothing is watched for nobody."""
+        self._signals: dict[str, set[Signal]] = {}
+        self._mutex = threading.Lock()
+        self._first = first
+        self._last = last
+
+    def add(self, journal_id: str, event: asyncio.Event | None = None) -> Signal:
+        """Hang up a bell for a journal, or for `ANY`."""
+        signal = Signal(asyncio.get_running_loop(), event)
+        with self._mutex:
+            if not self._signals:
+                self._first()
+            self._signals.setdefault(journal_id, set()).add(signal)
+        return signal
+
+    def remove(self, journal_id: str, signal: Signal) -> None:
+        """Take a bell down."""
+        with self._mutex:
+            signals = self._signals.get(journal_id, set())
+            signals.discard(signal)
+            if not signals:
+                self._signals.pop(journal_id, None)
+            if not self._signals:
+                self._last()
+
+    def followed(self) -> list[str]:
+        """Return the journals that somebody follows."""
+        with self._mutex:
+            return list(self._signals)
+
+    def ring(self, journal_ids: Iterable[str] | None) -> None:
+        """Wake everybody who follows one of these journals, from any thread; None wakes everybody."""
+        with self._mutex:
+            chosen = self._signals if journal_ids is None else (*journal_ids, ANY)
+            signals = [signal for journal_id in chosen for signal in self._signals.get(journal_id, ())]
+        by_loop: dict[asyncio.AbstractEventLoop, list[Signal]] = {}
+        for signal in signals:
+            by_loop.setdefault(signal.loop, []).append(signal)
+        for loop, group in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(ring_all, group)
+            except RuntimeError:  # its loop is closed: nobody listens any more
+                continue
+
+
+@contextmanager
+def notified(followers: Followers, event: asyncio.Event, journal_id: str | None) -> Iterator[None]:
+    """Have an event set at each commit to a journal, or to any, for as long as this lasts."""
+    where = ANY if journal_id is None else journal_id
+    signal = followers.add(where, event)
+    try:
+        yield
+    finally:
+        followers.remove(where, signal)
+
+
+Item = TypeVar("Item")
+
+
+class Shapes(NamedTuple, Generic[Item]):
+    """What followers are given for an entry and for a piece of a stream."""
+
+    entry: Callable[[str, int, str, str, int, Body, str], Item]
+    """Journal, seq, id, kind, time, body, position."""
+    chunk: Callable[[str, int, str, str, str], Item]
+    """Stream, offset, text, position, part."""
+
+
+class FollowRequest(NamedTuple):
+    """What a follower asks for: what came after a position, with the chunks or the entries only."""
+
+    journal_id: str
+    position: Position
+    chunks: bool = True
+
+
+class FollowPage(NamedTuple, Generic[Item]):
+    """What a follower is given next, and where it then stands."""
+
+    items: list[Item]
+    position: Position
+    complete: bool
+
+
+CONTINUATION_BYTE = 0x80
+"""What a byte inside a UTF-8 character looks like under the mask 0xC0."""
+
+
+def follow_pages(
+    reads: Reads, shapes: Shapes[Item], wanted: list[FollowRequest]
+) -> list[FollowPage[Item] | HansardError]:
+    """Return the next page of each follower, all of one moment; one that fails does so alone."""
+    pages: list[FollowPage[Item] | HansardError] = []
+    for each in wanted:
+        try:
+            pages.append(follow_page(reads, shapes, each))
+        except HansardError as error:
+            pages.append(error)
+    return pages
+
+
+def follow_page(reads: Reads, shapes: Shapes[Item], wanted: FollowRequest) -> FollowPage[Item]:
+    """Return what came after a position: entries and chunks of one moment (rule 13)."""
+    journal_id, position, chunks = wanted
+    tip = reads.row(reads.schema.tip or SQL.read_head, (journal_id,))
+    if tip is None:
+        message = f"there is no {reads.schema.noun} {journal_id}"
+        raise NotFound(message)
+    journal, head_seq, stream_id = tip
+    items: list[Item] = []
+    rows = read_page(reads, journal_id, position.seq, READ_ROWS_MAX) if head_seq > position.seq else []
+    kinds = reads.schema.by_body
+    for seq, entry_id, name, _, at, body in rows:
+        kind = kinds.get(type(body))
+        if kind is not None and kind.seals is not None:
+            if chunks:
+                give_rest(items, shapes, position, kind.seals(body))
+            position = Position(seq)
+        elif kind is not None and kind.opens:
+            position = Position(seq, entry_id, 0)
+        else:
+            position = Position(seq, position.message_id, position.offset_bytes)
+        items.append(shapes.entry(journal_id, seq, entry_id, name, at, body, str(position)))
+    complete = len(rows) < READ_ROWS_MAX
+    if chunks and complete and stream_id is not None:
+        if position.message_id != stream_id:
+            position = Position(position.seq, stream_id, 0)
+        for start, _, part, data in reads.rows(SQL.read_chunks_after, (journal, position.offset_bytes)):
+            position = give_piece(items, shapes, position, start, part, data)
+    return FollowPage(items, position, complete)
+
+
+def give_rest(items: list[Item], shapes: Shapes[Item], position: Position, seal: Seal) -> None:
+    """Give what a sealed stream has beyond the follower's offset, before the seal itself."""
+    offset = position.offset_bytes if position.message_id == seal.stream_id else 0
+    start = 0
+    for part, text in seal.pieces:
+        data = text.encode()
+        give_piece(items, shapes, Position(position.seq, seal.stream_id, offset), start, part, data)
+        start += len(data)
+        offset = max(offset, start)
+
+
+def give_piece(  # noqa: PLR0917
+    items: list[Item], shapes: Shapes[Item], position: Position, start: int, part: str, data: bytes
+) -> Position:
+    """Give a piece as far as it lies beyond the follower's offset; return where the follower then stands."""
+    skip = max(0, position.offset_bytes - start)
+    if skip >= len(data):
+        return position
+    here = Position(position.seq, position.message_id, start + len(data))
+    if data[skip] & 0xC0 == CONTINUATION_BYTE:
+        message = f"byte {position.offset_bytes} of {position.message_id} is inside a character"
+        raise InvalidInput(message)
+    items.append(shapes.chunk(position.message_id, start + skip, data[skip:].decode(), str(here), part))
+    return here
+
+
+class PageReader(Generic[Item]):
+    """Reads for many followers at once: whoever asks within one turn of the loop shares a snapshot and a thread."""
+
+    def __init__(self, caller: Caller, shapes: Shapes[Item]) -> None:
+        """Read through a caller, on its loop."""
+        self._caller = caller
+        self._shapes = shapes
+        self._waiting: list[tuple[FollowRequest, asyncio.Future[FollowPage[Item]]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def follow(self, journal_id: str, position: Position, *, chunks: bool) -> AsyncGenerator[Item, None]:
+        """Yield what came after a position, and then what comes, without end."""
+        followers = self._caller.store.followers
+        signal = followers.add(journal_id)
+        try:
+            while True:
+                signal.event.clear()
+                page = await self.next(journal_id, position, chunks=chunks)
+                position = page.position
+                for item in page.items:
+                    yield item
+                if page.complete:
+                    await signal.event.wait()
+        finally:
+            followers.remove(journal_id, signal)
+
+    async def next(self, journal_id: str, position: Position, *, chunks: bool) -> FollowPage[Item]:
+        """Return what came after a position."""
+        future: asyncio.Future[FollowPage[Item]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((FollowRequest(journal_id, position, chunks), future))
+        if self._task is None:
+            self._task = asyncio.create_task(self._read())
+        return await future
+
+    async def _read(self) -> None:
+        """Serve whoever waits, until nobody does."""
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            wanted = [each for each, _ in batch]
+            outcomes: Sequence[FollowPage[Item] | BaseException]
+            try:
+                outcomes = await self._caller.read(lambda reads: follow_pages(reads, self._shapes, wanted))  # noqa: B023
+            except HansardError as error:
+                outcomes = [error] * len(batch)
+            for (_, future), outcome in zip(batch, outcomes, strict=True):
+                if future.done():
+                    continue
+                if isinstance(outcome, BaseException):
+                    future.set_exception(outcome)
+                else:
+                    future.set_result(outcome)
+        self._task = None

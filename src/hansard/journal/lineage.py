@@ -1,0 +1,145 @@
+"""Where the entries of a session lie: in its own journal, and, for a fork, in those that it continues.
+
+A fork keeps the digest of the entry that it was made at. Digests are chained, so a parent that holds the entry with
+this digest holds the fork's whole past. A parent that was put back to an older state does not, also when it went on
+since and has another entry at this place: nothing of it may then be taken for the fork's past.
+
+Reads: rows of journals, digests of entries. Writes: nothing. On crash: nothing to do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hansard.errors import PastMissing
+from hansard.journal.backend import EntriesGoneError
+from hansard.journal.concepts import Body
+from hansard.journal.journals import SEQ_BITS, Journal
+from hansard.journal.lines import log_name
+from hansard.journal.sqlite.queries import SQL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hansard.journal.concepts import Reads
+
+    FindRow = Callable[[str, tuple[Any, ...]], Any]
+    """Returns the first row of a query, or None: of a snapshot or of a transaction."""
+
+
+class Stretch(NamedTuple):
+    """Entries of one journal that belong to a session: after one key, up to another."""
+
+    after: int
+    last: int
+
+
+def open_stream(reads: Reads, journal_id: str) -> str | None:
+    """Return the id of a journal's open stream; None when none is open."""
+    tip = reads.row(reads.schema.tip, (journal_id,)) if reads.schema.tip else None
+    return None if tip is None else tip[2]
+
+
+def trace_entries(find_row: FindRow, journal: Journal, after: int = 0) -> list[Stretch]:
+    """Return where the entries of a journal lie, a fork's inherited ones first.
+
+    Journals that only hold entries up to `after` are left out and not looked at. PastMissing: a journal does not hold
+    the entry that a fork continues.
+    """
+    stretches: list[Stretch] = []
+    current, fork, last = journal, journal, journal.head_seq
+    while True:
+        if last > current.base_seq:
+            if current is not fork:
+                _check_entry(find_row, journal, fork, current)
+            stretches.append(Stretch(current.entry_key(current.base_seq), current.entry_key(last)))
+            fork = current
+        last = min(last, current.base_seq)
+        if current.base_id is None or last <= after:
+            return stretches[::-1]
+        row = find_row(SQL.read_journal, (current.base_id,))
+        if row is None:
+            raise past_missing(journal, current.base_id, fork.base_seq, "which is not in the record")
+        current = Journal(row)
+
+
+def inherited_entries(find_row: FindRow, journal: Journal) -> list[Stretch]:
+    """Return where the entries lie that a journal inherits, and keep that with it. PastMissing: they are not there."""
+    if journal.base_id is None:
+        return []
+    if journal.past is None:
+        stretches = trace_entries(find_row, journal)
+        journal.past = [each for each in stretches if each.last >> SEQ_BITS != journal.key]
+    return journal.past
+
+
+def own_entries(journal: Journal) -> list[Stretch]:
+    """Return where a journal's own entries lie."""
+    return [Stretch(journal.entry_key(journal.base_seq), journal.entry_key(journal.head_seq))]
+
+
+def _check_entry(find_row: FindRow, journal: Journal, fork: Journal, parent: Journal) -> None:
+    """Raise when a journal does not hold the entry that a fork continues."""
+    found = find_row(SQL.read_digest, (parent.entry_key(fork.base_seq),))
+    if found is None:
+        has = f"which has entries 1 to {parent.head_seq} only"
+        raise past_missing(journal, parent.id, fork.base_seq, has)
+    if found[0] != fork.base_digest:
+        raise past_missing(journal, parent.id, fork.base_seq, "which has another entry at that place")
+
+
+def read_lineage(reads: Reads, journal_id: str, after: int = 0) -> list[Stretch]:
+    """Return where a journal's entries after a seq lie, a fork's inherited ones first; PastMissing if some are gone."""
+    row = reads.row(SQL.read_journal, (journal_id,))
+    return [] if row is None else trace_entries(reads.row, Journal(row), after)
+
+
+def known_lineage(reads: Reads, journal_id: str) -> list[Stretch]:
+    """Return where a journal's entries lie; of a fork whose past is missing, its own ones."""
+    try:
+        return read_lineage(reads, journal_id)
+    except PastMissing:
+        return own_entries(Journal(reads.row(SQL.read_journal, (journal_id,))))
+
+
+def read_page(reads: Reads, journal_id: str, after: int, limit: int) -> list[tuple[int, str, str, int, int, Body]]:
+    """Return up to `limit` entries after a seq: (seq, id, kind, version, time, body).
+
+    They follow one another and reach the head, or the limit: a shorter page would be a shorter history, in silence.
+    """
+    found: list[tuple[int, str, str, int, int, Body]] = []
+    for stretch in read_lineage(reads, journal_id, after):
+        start = max(stretch.after, (stretch.after >> SEQ_BITS << SEQ_BITS) + after)
+        if start >= stretch.last or len(found) >= limit:
+            continue
+        rows = reads.rows(SQL.read_entries, (start, stretch.last, limit - len(found)))
+        _check_contiguous(journal_id, [row[0] for row in rows], stretch._replace(after=start), limit - len(found))
+        for seq, entry_id, kind, version, ignorable, at, data in rows:
+            body = reads.schema.decode_body(kind, version, data, ignorable=bool(ignorable))
+            found.append((seq, entry_id, kind, version, at, body))
+    return found
+
+
+def _check_contiguous(journal_id: str, seqs: list[int], stretch: Stretch, limit: int) -> None:
+    """Raise when a page lacks entries of a stretch."""
+    base = stretch.after >> SEQ_BITS << SEQ_BITS
+    count = min(limit, stretch.last - stretch.after)
+    for expected, seq in zip(range(stretch.after - base + 1, stretch.after - base + 1 + count), seqs, strict=False):
+        if seq != expected:
+            raise EntriesGoneError(journal_id, expected)
+    if len(seqs) < count:
+        raise EntriesGoneError(journal_id, stretch.after - base + len(seqs) + 1)
+
+
+def past_missing(journal: Journal, parent_id: str, at: int, why: str) -> PastMissing:
+    """Return the error about a fork whose past is not there."""
+    message = (
+        f"session {journal.id} goes on from entry {at} of session {parent_id}, {why}: its past is missing, probably "
+        f"because the home was put back to an older state. Its own words are safe, from entry "
+        f"{journal.base_seq + 1} on"
+    )
+    hint = (
+        f"To have the past again, stop Hansard and put back the newer {log_name(parent_id)}. Until then "
+        f"`hansard sessions show {journal.id}` and `hansard export {journal.id}` give the fork's own words."
+    )
+    return PastMissing(message, hint)

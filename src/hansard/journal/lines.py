@@ -1,0 +1,163 @@
+"""Lines of the log: one entry, or one chunk, as JSON.
+
+A line carries everything that its row in the database does, and the number of the transaction that wrote it: what is
+followed by another transaction's line was committed. Lines that one call committed together form a unit: each
+of them then names, for every journal that shares it, the last entry there, so that a unit that was cut by a crash is
+told from a whole one by what the journals hold, however their files were rewritten since.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from hansard.domain.ids import log_path
+from hansard.journal.chain import DIGEST_FORMAT, Header, chain_digest
+
+MARK_BYTES = 8
+"""How much of a digest a mark carries: enough to tell two entries of one seq apart."""
+
+
+class EntryRow(NamedTuple):
+    """An entry as it is stored."""
+
+    seq: int
+    id: str
+    kind: str
+    version: int
+    ignorable: bool
+    at: int
+    digest_format: int
+    salt: bytes
+    digest: bytes
+    body: bytes
+
+
+class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An entry as it is logged."""
+
+    seq: int
+    id: str
+    kind: str
+    version: int
+    at: int
+    salt: str
+    digest: str
+    body: msgspec.Raw
+    tx: int = 0
+    ignorable: bool = False
+    digest_format: int = DIGEST_FORMAT
+    unit: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def row(self) -> EntryRow:
+        """Return the entry as it is stored; ValueError when the line is not whole."""
+        return EntryRow(
+            self.seq,
+            self.id,
+            self.kind,
+            self.version,
+            self.ignorable,
+            self.at,
+            self.digest_format,
+            bytes.fromhex(self.salt),
+            bytes.fromhex(self.digest),
+            bytes(self.body),
+        )
+
+
+class PartLine(msgspec.Struct, frozen=True):
+    """A chunk of the open message as it is logged."""
+
+    message: str
+    start: int
+    part: str
+    text: str
+
+
+LINE_DECODER = msgspec.json.Decoder(LogLine)
+PART_DECODER = msgspec.json.Decoder(PartLine)
+ENCODER = msgspec.json.Encoder()
+
+
+def place_mark(seq: int, digest: bytes) -> str:
+    """Return what names one entry of a journal in a unit."""
+    return f"{seq}:{digest[:MARK_BYTES].hex()}"
+
+
+def read_mark(mark: str) -> tuple[int, bytes]:
+    """Return the seq and the digest's beginning of a mark; ValueError when it is none."""
+    seq, _, digest = mark.partition(":")
+    return int(seq), bytes.fromhex(digest)
+
+
+def encode_line(row: EntryRow, tx: int, unit: dict[str, str] | None = None) -> bytes:
+    """Return the log line of an entry."""
+    line = LogLine(
+        row.seq,
+        row.id,
+        row.kind,
+        row.version,
+        row.at,
+        row.salt.hex(),
+        row.digest.hex(),
+        msgspec.Raw(row.body),
+        tx,
+        bool(row.ignorable),
+        row.digest_format,
+        unit or {},
+    )
+    return ENCODER.encode(line) + b"\n"
+
+
+def encode_part(message_id: str, start: int, part: str, text: str) -> bytes:
+    """Return the part-file line of a chunk."""
+    return ENCODER.encode(PartLine(message_id, start, part, text)) + b"\n"
+
+
+def decode_line(data: bytes) -> LogLine | None:
+    """Return a whole, well-formed line, or None for anything else: torn, NUL-filled, garbage."""
+    if not data.endswith(b"\n"):
+        return None
+    try:
+        line = LINE_DECODER.decode(data)
+        line.row()
+        for mark in line.unit.values():
+            read_mark(mark)
+    except (msgspec.MsgspecError, ValueError, UnicodeDecodeError):
+        return None
+    return line
+
+
+def decode_part(data: bytes) -> PartLine | None:
+    """Return a whole, well-formed chunk, or None."""
+    if not data.endswith(b"\n"):
+        return None
+    try:
+        return PART_DECODER.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def row_digest(journal_id: str, previous: bytes, row: EntryRow) -> bytes:
+    """Return the digest that a row must have after the one before it."""
+    header = Header(journal_id, row.seq, row.id, row.kind, row.version, bool(row.ignorable), row.at)
+    return chain_digest(previous, header, row.salt, row.body)
+
+
+@lru_cache(maxsize=4096)
+def log_name(journal_id: str) -> str:
+    """Return the log's name below the home."""
+    return str(log_path(journal_id))
+
+
+@lru_cache(maxsize=4096)
+def part_name(journal_id: str) -> str:
+    """Return the part file's name below the home."""
+    return str(log_path(journal_id).with_suffix(".part"))
+
+
+def tail_name(journal_id: str) -> str:
+    """Return the name of the file that keeps what could not be read as part of the log."""
+    return str(log_path(journal_id).with_suffix(".tail"))

@@ -1,0 +1,165 @@
+"""The one place that opens a database: each pragma with its reason, and each read back."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack, closing, contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import apsw
+
+from hansard.domain.limits import BUSY_STEP_SECONDS, WAL_BYTES_MAX
+from hansard.errors import RecordUnavailable, UnsupportedSQLite
+from hansard.journal.sqlite.queries import SQL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+SQLITE_VERSION_MIN = (3, 51, 3)
+"""Older libraries can lose commits when a WAL is reset while another process writes."""
+
+APPLICATION_ID = 0x48_4E_53_44
+"""'HNSD' in the file's header, so that `file` and a stranger's tools can tell what it is."""
+
+PRAGMAS: tuple[tuple[str, int | str, int | str, str], ...] = (
+    ("journal_mode", "WAL", "wal", "readers never block the writer, and a commit is one fsync"),
+    ("synchronous", "FULL", 2, "NORMAL loses acknowledged commits on a power cut"),
+    ("wal_autocheckpoint", 0, 0, "checkpoints are the keeper's work, never the writer's"),
+    ("journal_size_limit", WAL_BYTES_MAX, WAL_BYTES_MAX, "a WAL that once grew gives its space back"),
+    ("trusted_schema", "OFF", 0, "a damaged or foreign schema must not run functions"),
+    ("cell_size_check", "ON", 1, "damage is noticed where it is read, not later"),
+    ("temp_store", "MEMORY", 2, "no words of a conversation in temporary files"),
+    ("cache_size", -8000, -8000, "8 MB a connection: the hot pages of many sessions"),
+    ("mmap_size", 0, 0, "an I/O error must be an error, not a SIGBUS"),
+)
+PRAGMAS_DARWIN: tuple[tuple[str, int | str, int | str, str], ...] = (
+    ("fullfsync", "ON", 1, "fsync on macOS does not reach the platter"),
+    ("checkpoint_fullfsync", "ON", 1, "the same for checkpoints"),
+)
+
+
+def fetch(connection: apsw.Connection, query: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
+    """Return every row of a query: no cursor stays half read (rule 12)."""
+    return connection.execute(query, bindings).fetchall()
+
+
+@contextmanager
+def immediate(connection: apsw.Connection) -> Iterator[None]:
+    """Run a block in a write transaction: committed when it ends, rolled back when it is left otherwise."""
+    connection.execute(SQL.begin)
+    try:
+        yield
+        connection.execute(SQL.commit)
+    finally:
+        if connection.in_transaction:
+            connection.execute(SQL.rollback)
+
+
+@contextmanager
+def savepoint(connection: apsw.Connection) -> Iterator[None]:
+    """Run a block inside a transaction, and undo it alone when it fails."""
+    connection.execute(SQL.savepoint)
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:  # a full disk may have rolled back all of it
+            connection.execute(SQL.rollback_to)
+        raise
+    finally:
+        if connection.in_transaction:
+            connection.execute(SQL.release)
+
+
+def check_sqlite_version(version: str = "") -> None:
+    """Refuse a library with the WAL-reset bug."""
+    version = version or apsw.sqlite_lib_version()
+    if tuple(int(part) for part in version.split(".")[:3]) < SQLITE_VERSION_MIN:
+        needed = ".".join(str(part) for part in SQLITE_VERSION_MIN)
+        message = f"SQLite {version} can lose commits when several processes write; {needed} or newer is needed"
+        raise UnsupportedSQLite(message)
+
+
+def open_connection(
+    path: Path, *, read_only: bool = False, check: Callable[[apsw.Connection], object] | None = None
+) -> apsw.Connection:
+    """Return a connection with every pragma set and checked. The file must exist for a reader.
+
+    `check` may refuse the database before anything about it is changed.
+    """
+    check_sqlite_version()
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI | (0 if read_only else apsw.SQLITE_OPEN_CREATE)
+    # A new database is as private as its lock file; its WAL inherits that.
+    uri = f"file:{quote(str(path))}?modeof={quote(str(path.parent / 'locks' / 'write'))}"
+    connection = apsw.Connection(uri, flags=flags)
+    with ExitStack() as stack:
+        stack.callback(connection.close)
+        connection.set_busy_timeout(round(BUSY_STEP_SECONDS * 1000))
+        # Rule 5: a closing process must not checkpoint and unlink the WAL under others.
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        if check is not None:
+            check(connection)
+        for name, value, expected, reason in PRAGMAS + (PRAGMAS_DARWIN if sys.platform == "darwin" else ()):
+            connection.pragma(name, value)
+            if (found := connection.pragma(name)) != expected:
+                message = f"SQLite did not take {name}={value} (it is {found!r}); it is needed: {reason}"
+                raise RecordUnavailable(message)
+        if read_only:
+            connection.pragma("query_only", value=True)
+        stack.pop_all()
+    return connection
+
+
+def open_untouched(path: Path) -> apsw.Connection:
+    """Return a connection that writes nothing: not to the database, not to its WAL, and no file beside it.
+
+    Where the wal-index is there, SQLite reads it and takes its locks, so others may write meanwhile. Without one,
+    SQLite cannot keep others out: `is_guarded` tells, and whoever reads looks at the files again afterwards.
+    """
+    check_sqlite_version()
+    if is_guarded(path):
+        way = "readonly_shm=1"
+    elif _has_bytes(f"{path}-wal"):
+        way = "vfs=unix-none"
+    else:
+        way = "immutable=1"
+    uri = f"file:{quote(str(path))}?mode=ro&{way}"
+    connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    connection.set_busy_timeout(round(BUSY_STEP_SECONDS * 1000))
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    if way == "vfs=unix-none":
+        connection.pragma("locking_mode", "EXCLUSIVE")  # the WAL's index is made in memory
+    for name in ("trusted_schema", "cell_size_check", "temp_store", "cache_size", "mmap_size"):
+        connection.pragma(name, next(value for each, value, *_ in PRAGMAS if each == name))
+    return connection
+
+
+def is_guarded(path: Path) -> bool:
+    """Return whether SQLite's locks protect a read that writes nothing: there is a WAL and a wal-index."""
+    return os.path.exists(f"{path}-shm") and os.path.exists(f"{path}-wal")
+
+
+def _has_bytes(path: str) -> bool:
+    try:
+        return os.stat(path).st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def open_alone(path: Path) -> Iterator[apsw.Connection]:
+    """Open a database without its WAL, for reading only. It takes no locks and sees no later change.
+
+    Half a checkpoint may be in it: it is read as far as it can be.
+    """
+    check_sqlite_version()
+    uri = f"file:{quote(str(path))}?immutable=1"
+    connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    with closing(connection):
+        connection.pragma("writable_schema", value=True)  # or a file that is shorter than its header says is refused
+        connection.pragma("trusted_schema", value=False)
+        yield connection

@@ -1,0 +1,494 @@
+"""The database file: opened, created, rebuilt and watched, always under the write lock.
+
+Reads: `state.db` through SQLite; its name and its side files' through stat. Writes: the same.
+Invariants: the file that we commit to is the one that lies at the path (rule 4); a WAL is never replayed into a
+database that it does not continue (`belonging`).
+On crash: SQLite's recovery, then ours in `reconcile`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import apsw
+
+from hansard.domain.ids import HOME_JOURNAL
+from hansard.domain.limits import READ_ROWS_MAX
+from hansard.errors import HansardError, LogForked, LogUnwritable, RecordDamaged, RecordTooNew
+from hansard.journal.files import HomeFolder, sync_filesystem, sync_folder
+from hansard.journal.home import home_journal
+from hansard.journal.journals import HeadCache, Journal, MismatchError
+from hansard.journal.lines import decode_line, log_name, part_name
+from hansard.journal.progress import COMPARING, REBUILDING, Work
+from hansard.journal.sqlite.connection import fetch, immediate, savepoint
+from hansard.journal.sqlite.legs import EntriesMissingError, check_heads, check_legs, copy_to_logs
+from hansard.journal.sqlite.migrate import (
+    check_not_migrated,
+    create_schema,
+    migrate,
+    schema_version,
+)
+from hansard.journal.sqlite.orphans import connect, set_files_aside
+from hansard.journal.sqlite.queries import SQL
+from hansard.journal.sqlite.reading import DatabaseLook, Identity, ReaderPool, files_fit, last_written_ns, look_at
+from hansard.journal.sqlite.rebuilding import JournalDifference, group_differences, refold
+from hansard.journal.sqlite.reconcile import PIECE_BYTES, Reconciler, log_continues
+from hansard.journal.transaction import LogWriteError, Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from hansard.journal.concepts import Schema
+    from hansard.journal.files import LogFiles
+    from hansard.journal.locks import FairLock
+    from hansard.ports.clock import Clock
+
+logger = logging.getLogger("hansard.record")
+
+LIFE_STEPS = 100_000
+"""After how many steps of a statement SQLite lets us show that we are alive: some ten milliseconds."""
+
+SYNC_JOURNALS_MIN = 100
+"""From so many differing logs on, they are put on the disk all at once, and not one by one afterwards."""
+
+WAL_PAGES_MAX = 8_192
+"""A WAL that grew to this while logs were read in is copied back: 32 MiB."""
+
+
+class Database:
+    """The connection that writes, and what it is connected to."""
+
+    def __init__(  # noqa: PLR0917
+        self,
+        home: Path,
+        files: LogFiles,
+        clock: Clock,
+        reach: Callable[[str], None],
+        check_place: Callable[[], None],
+        schema: Schema,
+    ) -> None:
+        """Nothing is opened before it is needed. `check_place` refuses when the home or a held lock was taken away."""
+        self.path = home / "state.db"
+        self.home = home
+        self._check_place = check_place
+        self.files = files
+        self.clock = clock
+        self.schema = schema
+        self.reach = reach
+        self._seen = DatabaseLook()
+        self._lost: Identity = ()
+        self._written_ns = 0
+        self._connection: apsw.Connection | None = None
+        self._doubtful = False
+        self._kept = HeadCache()
+        self.folder = HomeFolder(home)
+        self.gate = ReaderPool(self.folder, schema)
+        self.work = Work(home)
+        self.wal_pages = 0
+
+    def same(self) -> bool:
+        """Return whether the home and the files that we are connected to are still at the path, with their content.
+
+        A checkpoint writes to `state.db`, and so does `cp` over it: then the stamps tell them apart.
+        """
+        try:
+            look = look_at(self.path)
+            if not self.folder.is_there():
+                return False
+        except (RecordDamaged, OSError):
+            return False
+        if self.gate.is_doubted or look.identity != self._seen.identity:
+            return False
+        if look != self._seen and not files_fit(self.path):
+            return False
+        self._seen = look
+        return True
+
+    def connection(self) -> apsw.Connection:
+        """Return a connection to the database at the path; open, create or rebuild it when need be."""
+        if self._connection is not None:
+            if self.same():
+                return self._connection
+            self.lose()
+        self._check_place()
+        with self.work.under_way(), self.gate.emptied():
+            try:
+                connection = self._open()
+            except EntriesMissingError as error:
+                logger.error("%s; state.db is set aside and rebuilt from the logs", error)  # noqa: TRY400
+                set_files_aside(self.path, "", "-wal", "-shm")
+                connection = self._open()
+        self._connection = connection
+        self._lost = ()
+        return connection
+
+    def _open(self) -> apsw.Connection:
+        self._written_ns = last_written_ns(self.path)
+        with ExitStack() as stack:
+            connection, every = connect(self.path, self.files, self._lost, self.schema)
+            every, self.gate.is_doubted = every or self.gate.is_doubted, False
+            self._written_ns = 0 if every else self._written_ns
+            stack.callback(connection.close)
+            connection.set_wal_hook(self._note_wal)
+            connection.set_progress_handler(self.work.show_life, LIFE_STEPS)
+            self._prepare(connection, every=every)
+            self._make_durable(connection)
+            connection.set_progress_handler(None)
+            stack.pop_all()
+        return connection
+
+    def lose(self) -> None:
+        """Let go of files that are not at the path any more, and remember which they were until others are open."""
+        if self.gate.is_doubted:
+            logger.warning("state.db does not hold all entries that it names; it is opened again and compared")
+        elif self.folder.is_there():
+            logger.warning("state.db or its WAL was moved or replaced under us; it is opened again")
+        self._lost = self._seen.identity
+        self.close()
+
+    def _prepare(self, connection: apsw.Connection, *, every: bool) -> None:
+        """Make the database ready: migrated, with all entries that its heads name, and in line with the logs."""
+        version = schema_version(connection)
+        if version:
+            check_legs(connection, self.files)
+        if version == 0:
+            create_schema(connection, self.schema, rebuilding=next(list_logs(self.files), None) is not None)
+            sync_folder(str(self.home))
+        elif version < self.schema.version:
+            refolding = partial(refold, schema=self.schema, work=self.work)
+            migrate(connection, self.home / "backups", refolding, self.schema, reach=self.reach)
+        for kind, kind_version, ignorable in fetch(connection, SQL.list_kinds):
+            self.schema.check_kind(kind, kind_version, ignorable=bool(ignorable))
+        self._seen = look_at(self.path)
+        try:
+            check_heads(connection, every=every)
+        except EntriesMissingError:
+            copy_to_logs(connection, self.files)
+            raise
+        ((rebuilding,),) = fetch(connection, SQL.read_rebuilding)
+        self._reconcile_all(connection, REBUILDING if rebuilding else COMPARING)
+        introduce(self, connection, rebuilt=bool(rebuilding))
+        if rebuilding:
+            with stamped(connection):
+                connection.execute(SQL.end_rebuilding)
+
+    def _reconcile_all(self, connection: apsw.Connection, doing: str) -> None:
+        """Bring every journal in line whose files are not as the database says, in pieces that are committed."""
+        self.work.begin(doing, 0, 0)
+        differences = find_differences(connection, self.files, self.work, since_ns=self._written_ns)
+        size_bytes = sum(each.size_bytes for each in differences)
+        is_much = len(differences) >= SYNC_JOURNALS_MIN or size_bytes > PIECE_BYTES
+        is_synced = is_much and sync_filesystem(str(self.home))
+        forked = False
+        self.work.begin(doing, len(differences), size_bytes)
+        for difference in differences:
+            if difference.size_bytes > PIECE_BYTES:
+                self._attempt(difference.journal_id, partial(self._adopt_pieces, connection, is_synced=is_synced))
+        reconcile = partial(self._reconcile_within, connection, is_synced=is_synced)
+        for group in group_differences(differences):
+            with stamped(connection):
+                for difference in group:
+                    error = self._attempt(difference.journal_id, partial(reconcile, savepoint))
+                    if isinstance(error, LogForked):
+                        forked = True
+                        self.files.suspect.add(difference.journal_id)
+                        fetch(connection, SQL.doubt_log, (difference.journal_id,))
+                    self.work.advance(sessions=1, done=min(difference.size_bytes, PIECE_BYTES))
+            self._shorten_wal(connection)
+        if forked and self._written_ns:  # one leg is of another history: compare all of it
+            self._written_ns = 0
+            self._reconcile_all(connection, doing)
+        elif is_much:
+            logger.warning("finished %s: %d sessions, %d bytes", doing, len(differences), size_bytes)
+
+    def _make_durable(self, connection: apsw.Connection) -> None:
+        """Put on the disk what opening found: a WAL's recovery also finds commits that were never fsynced (rule 3).
+
+        A real commit is an fsync of the whole WAL. After a failed fsync that proves nothing, because the kernel may
+        have dropped the pages: then everything is first copied into the database file.
+        """
+        if self._doubtful:
+            ((busy, frames, copied),) = fetch(connection, SQL.checkpoint)
+            if busy or copied < frames:
+                raise apsw.BusyError("the WAL could not be copied back after a failed fsync")
+        with stamped(connection):
+            fetch(connection, SQL.mark_checked)
+        self._doubtful = False
+
+    def _note_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        """Hear from SQLite, after each commit, how long the WAL is; the keeper acts on it."""
+        self.wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def reconcile(self, journal_id: str) -> HansardError | None:
+        """Bring one journal's files in line; return why it cannot be written to."""
+        connection = self._begun()
+        with self.work.under_way():
+            self.work.begin(COMPARING, 1, 0)
+            error = self._attempt(journal_id, partial(self._adopt_pieces, connection))
+            return error or self._attempt(journal_id, partial(self._reconcile_within, connection, stamped))
+
+    def _adopt_pieces(self, connection: apsw.Connection, journal_id: str, *, is_synced: bool = False) -> None:
+        """Adopt a log that is much longer than the database says, piece by piece, until the rest is short."""
+        while True:
+            with stamped(connection):
+                tx = self.new_transaction(connection)
+                size_bytes = Reconciler(tx, is_synced=is_synced).adopt_piece(journal_id)
+            if not size_bytes:
+                return
+            self.reach("adopted")
+            self.work.advance(done=size_bytes)
+            self._shorten_wal(connection)
+
+    def _reconcile_within(
+        self,
+        connection: apsw.Connection,
+        scope: Callable[[apsw.Connection], AbstractContextManager[None]],
+        journal_id: str,
+        *,
+        is_synced: bool = False,
+    ) -> None:
+        """Reconcile a journal in a transaction of its own, or in a part of one."""
+        with scope(connection):
+            self.reach("reconciling")
+            Reconciler(self.new_transaction(connection), is_synced=is_synced).run(journal_id)
+        self.reach("reconciled")
+
+    def _attempt(self, journal_id: str, act: Callable[[str], None]) -> HansardError | None:
+        """Do something with a journal's files; return why that is impossible."""
+        self._kept.forget()
+        self.folder.check()
+        try:
+            act(journal_id)
+        except LogUnwritable as error:
+            logger.error("%s; nothing is recorded in %s until that is mended", error, journal_id)  # noqa: TRY400
+            return error
+        except (LogForked, RecordDamaged, RecordTooNew) as error:
+            logger.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a traceback
+            return error
+        except apsw.ConstraintError as error:
+            logger.error("the log of %s cannot be adopted: %s", journal_id, error)  # noqa: TRY400
+            return RecordDamaged(f"{log_name(journal_id)} contradicts the database: {error}")
+        return None
+
+    def _shorten_wal(self, connection: apsw.Connection) -> None:
+        """Copy the WAL back while logs are read in: it would grow as long as all of them."""
+        if self.wal_pages > WAL_PAGES_MAX:
+            fetch(connection, SQL.checkpoint)
+
+    def known(self, connection: apsw.Connection) -> HeadCache:
+        """Return what the last commits left in memory; nothing when another process has committed since.
+
+        Then the schema is looked at too: it may have been migrated (rule 6).
+        """
+        ((version,),) = fetch(connection, SQL.data_version)
+        if version != self._kept.data_version:
+            self._kept.forget()
+            check_not_migrated(schema_version(connection), self.schema)
+            self._kept.data_version = version
+        return self._kept
+
+    def new_transaction(self, connection: apsw.Connection) -> Transaction:
+        """Return a transaction that remembers nothing of others."""
+        return Transaction(connection.cursor().execute, self.files, self.clock, self.schema)
+
+    def transaction(self, blocked: Mapping[str, HansardError]) -> Transaction:
+        """Return what operations work on, in the transaction that was begun. Blocked journals raise their errors."""
+        connection = self._begun()
+        kept = self.known(connection)
+        return Transaction(connection.cursor().execute, self.files, self.clock, self.schema, blocked, kept)
+
+    def _begun(self) -> apsw.Connection:
+        assert self._connection is not None, "begin() comes first"
+        return self._connection
+
+    def restart(self) -> None:
+        """Forget what was not committed, and begin again, still under the write lock."""
+        self.rollback()
+        self._begun().execute(SQL.begin)
+
+    def commit(self) -> None:
+        """Make it durable."""
+        self._begun().execute(SQL.commit)
+
+    def begin(self, lock: FairLock) -> None:
+        """Begin a transaction on the database at the path, under the write lock.
+
+        Whether it is still the one at the path is looked at after COMMIT, before anyone is answered (rule 4).
+        """
+        if lock.replaced:
+            self._check_place()
+            lock.trust_again()
+        connection = self._connection or self.connection()
+        connection.execute(SQL.begin)
+
+    def commit_nothing(self) -> bool:
+        """Commit a no-op after a failed COMMIT: only when that succeeds is the failed one gone for good (rule 3)."""
+        try:
+            connection = self.connection()
+            with stamped(connection):
+                pass
+        except (apsw.Error, OSError, HansardError) as error:
+            logger.error("the outcome of a commit is unknown: %s", error)  # noqa: TRY400
+            self._doubtful = True
+            self.close()
+            return False
+        return self.same()
+
+    def rollback(self) -> None:
+        """Forget what was not committed."""
+        self._kept.forget()
+        if self._connection is not None and self._connection.in_transaction:
+            self._connection.execute(SQL.rollback)
+
+    def close(self) -> None:
+        """Close the connection; the WAL stays (rule 5)."""
+        self._kept.forget()
+        if self._connection is not None:
+            self._connection.close(True)  # noqa: FBT003 - force
+            self._connection = None
+
+
+def introduce(database: Database, connection: apsw.Connection, *, rebuilt: bool) -> None:
+    """Make a new database known in the home journal. One whose home log cannot be written serves its sessions."""
+    try:
+        with immediate(connection):
+            tx = database.new_transaction(connection)
+            home_journal(tx, tx.row(SQL.read_record)[0], rebuilt=rebuilt)
+            tx.finish_unit()
+            if tx.changed():
+                tx.finish(database.reach)
+    except LogWriteError as error:
+        if error.error is not None:
+            raise error.error from error
+        for problem in error.unwritable.values():
+            logger.error("%s", problem)  # noqa: TRY400
+    except (MismatchError, HansardError) as error:
+        logger.error("the home journal cannot be written to: %s", error)  # noqa: TRY400
+
+
+@contextmanager
+def stamped(connection: apsw.Connection) -> Iterator[None]:
+    """Run a block in a write transaction with a number and a stamp of its own, as every commit must have."""
+    with immediate(connection):
+        fetch(connection, SQL.bump_commits)
+        yield
+
+
+class LogSeen(NamedTuple):
+    """A log or part file of the home."""
+
+    suffix: str
+    journal_id: str
+    size_bytes: int
+    changed_ns: int
+    """When it was last changed or put in place; no tool can set this time back."""
+
+
+def list_logs(files: LogFiles) -> Iterator[LogSeen]:
+    """Yield every log and part file of the home. Links to folders are followed, as they are when a log is written.
+
+    A folder that cannot be listed is an error: its sessions would be missing in silence.
+    """
+    folders = [("", files.home)]
+    while folders:
+        prefix, folder = folders.pop()
+        for entry in _list_folder(folder):
+            if prefix and prefix.count("/") < LOG_FOLDERS_DEEP and (entry.is_dir() or _is_broken_folder(entry)):
+                folders.append((f"{prefix}{entry.name}/", entry.path))
+            elif not prefix and entry.name == "sessions":
+                folders.append(("sessions/", entry.path))
+            elif not prefix and entry.name != "home.jsonl":
+                continue
+            else:
+                stem, _, suffix = entry.name.rpartition(".")
+                journal_id = HOME_JOURNAL if not prefix else stem
+                name = {"jsonl": log_name, "part": part_name}.get(suffix)
+                is_ours = name is not None and name(journal_id) == f"{prefix}{entry.name}"
+                if is_ours and (entry.is_file() or entry.is_symlink()):
+                    seen = entry.stat(follow_symlinks=False)
+                    yield LogSeen(suffix, journal_id, seen.st_size, seen.st_ctime_ns)
+
+
+LOG_FOLDERS_DEEP = 3
+"""Folders above a log, at most: `sessions/2026/11/`."""
+
+
+def _list_folder(path: str) -> list[os.DirEntry[str]]:
+    try:
+        return list(os.scandir(path))
+    except FileNotFoundError:
+        if not os.path.islink(path):
+            return []
+        message = f"{path} is a link to a folder that is not there: the logs in it cannot be read"
+        raise RecordDamaged(message) from None
+
+
+def _is_broken_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a link to nowhere in the place of a folder."""
+    return entry.is_symlink() and "." not in entry.name and not os.path.exists(entry.path)
+
+
+def find_differences(
+    connection: apsw.Connection, files: LogFiles, work: Work, *, unsynced: bool = True, since_ns: int | None = None
+) -> list[JournalDifference]:
+    """Return the journals whose files are not as the database says, by name and size.
+
+    `unsynced` ones count as different: after a power cut their size may be right and their content not. With
+    `since_ns`, the last line is compared as well of every log that changed after that time and of every journal that
+    changed since heads were last compared: a log of another history may be just as long.
+    """
+    recent = {row[0] for row in fetch(connection, SQL.unchecked_journals)} if since_ns is not None else set()
+    logs: dict[str, LogSeen] = {}
+    parts: dict[str, int] = {}
+    for seen in list_logs(files):
+        if seen.suffix == "jsonl":
+            logs[seen.journal_id] = seen
+        else:
+            parts[seen.journal_id] = seen.size_bytes
+        work.show_life()
+    different = []
+    after = 0
+    while rows := fetch(connection, SQL.list_journals, (after, READ_ROWS_MAX)):
+        after = rows[-1][0]
+        for row in rows:
+            journal = Journal(row)
+            log = logs.pop(journal.id, NO_LOG)
+            sizes = log.size_bytes, parts.pop(journal.id, 0)
+            if sizes != (journal.log_end, journal.part_end) or (unsynced and journal.log_synced < journal.log_end):
+                different.append(JournalDifference(journal.id, abs(sizes[0] - journal.log_end)))
+                continue
+            is_suspect = since_ns is not None and (log.changed_ns > since_ns or journal.id in recent)
+            if (is_suspect or journal.id == HOME_JOURNAL) and _is_foreign(files, journal):
+                different.append(JournalDifference(journal.id, 0))
+    for journal_id in sorted(logs, key=lambda journal_id: (journal_id != HOME_JOURNAL, journal_id)):
+        work.show_life()
+        if _has_first_line(files, journal_id):
+            different.append(JournalDifference(journal_id, logs[journal_id].size_bytes))
+    return different
+
+
+NO_LOG = LogSeen("jsonl", "", 0, 0)
+
+
+def _is_foreign(files: LogFiles, journal: Journal) -> bool:
+    """Return whether a log of the right size ends with another line: that of another home's journal can."""
+    try:
+        return not log_continues(files, journal)
+    except (LogUnwritable, RecordDamaged, OSError):
+        return False  # whoever writes to it is told
+
+
+def _has_first_line(files: LogFiles, journal_id: str) -> bool:
+    """Return whether a log that the database does not know begins like one of ours."""
+    name = log_name(journal_id)
+    look = files.stat_file(name)
+    for _, data in files.read_lines(name, 0, look.size if look is not None else 0):
+        return decode_line(data) is not None
+    return False

@@ -1,0 +1,474 @@
+"""Rule 1: the database decides, and a log is brought in line with it before it is touched.
+
+Reads: a journal's row and files. Writes: entries that a log holds and the database lacks; logs; `.tail` files.
+Invariants: runs under the write lock, in a transaction of its own. Whole units whose chain continues the database's are
+adopted; torn ones are set aside; a chain that does not continue stops the session, loudly. Nothing is deleted unread.
+On crash: it runs again and comes to the same end.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain.limits import KIB, LINE_BYTES_MAX, MIB, READ_ROWS_MAX
+from hansard.errors import LogForked, LogUnwritable, RecordDamaged
+from hansard.journal.causes import Cause
+from hansard.journal.chain import chain_start
+from hansard.journal.concepts import Base
+from hansard.journal.journals import Journal
+from hansard.journal.lineage import open_stream
+from hansard.journal.lines import (
+    MARK_BYTES,
+    EntryRow,
+    LogLine,
+    decode_line,
+    decode_part,
+    encode_line,
+    encode_part,
+    log_name,
+    part_name,
+    read_mark,
+    row_digest,
+    tail_name,
+)
+from hansard.journal.sqlite.queries import SQL
+from hansard.journal.transaction import Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hansard.journal.concepts import Schema
+    from hansard.journal.files import LogFiles
+
+logger = logging.getLogger("hansard.record")
+
+PIECE_BYTES = 4 * MIB
+"""A log that is longer than the database says by more than this is adopted in pieces of this size, each committed."""
+
+BOUNDARY_BYTES = 64 * KIB
+"""How much of a log is read, at first, to find the last line before an offset."""
+
+
+MISPLACED = frozenset({Cause.NOT_PERMITTED, Cause.IS_A_FOLDER, Cause.IS_A_LINK})
+"""Why a `.tail` cannot be appended to, when another one can be begun in its place."""
+
+
+class Constraint(NamedTuple):
+    """A unit in a log's tail: it counts only if every journal that shares it holds its part."""
+
+    first_seq: int
+    unit: dict[str, str]
+
+
+class LogTail:
+    """What a log holds beyond the database, as far as it is whole and continues the chain."""
+
+    def __init__(self, schema: Schema, journal_id: str, journal: Journal | None, size: int) -> None:
+        """Begin at the database's head."""
+        self.schema = schema
+        self.journal_id = journal_id
+        self.journal = journal
+        self.size = size
+        self.start = journal.log_end if journal is not None else 0
+        self.base_seq = self.end_seq = journal.head_seq if journal is not None else 0
+        self.digest = journal.head_digest if journal is not None else chain_start(journal_id)
+        self.base: Base | None = None
+        self.marks = array("Q")
+        self.constraints: list[Constraint] = []
+        self.tx = 0
+        self.forked = False
+        self.is_piece = False
+        """Whether the log goes on after it: nothing is set aside then."""
+
+    def scan(self, files: LogFiles) -> None:
+        """Read as many lines as are whole and continue the chain, and note what the last transaction's units ask for.
+
+        Only the last transaction in a file can be one that a crash cut short: whoever writes looks first.
+        """
+        for _, data in files.read_lines(log_name(self.journal_id), self.start, self.size):
+            line = decode_line(data)
+            if line is None:
+                return
+            row = line.row()
+            if self.journal is None and not self.marks and not self._begin(row):
+                self.forked = True
+                return
+            if row.seq != self.end_seq + 1 or row_digest(self.journal_id, self.digest, row) != row.digest:
+                self.forked = True
+                return
+            self.schema.check_kind(row.kind, row.version, ignorable=row.ignorable)
+            self._note(line, row)
+
+    def _begin(self, row: EntryRow) -> bool:
+        """Take the first line of a journal that the database does not know: a fork's says what it continues."""
+        body = self.schema.decode_body(row.kind, row.version, row.body, ignorable=row.ignorable)
+        kind = self.schema.by_body.get(type(body))
+        self.base = None if kind is None or kind.base is None else kind.base(body)
+        if self.base is not None:
+            self.base_seq = self.end_seq = self.base.seq
+            self.digest = self.base.digest
+        return row.seq == self.end_seq + 1
+
+    def _note(self, line: LogLine, row: EntryRow) -> None:
+        self.end_seq = row.seq
+        self.digest = row.digest
+        if line.tx != self.tx:
+            self.tx = line.tx
+            self.constraints.clear()
+        self.marks.append(int.from_bytes(row.digest[:MARK_BYTES]))
+        if line.unit and not (self.constraints and self.constraints[-1].unit == line.unit):
+            self.constraints.append(Constraint(row.seq, line.unit))
+
+    def holds(self, seq: int, mark: bytes) -> bool:
+        """Return whether the tail, as far as it is good, has that entry."""
+        return self.base_seq < seq <= self.end_seq and self.marks[seq - self.base_seq - 1] == int.from_bytes(mark)
+
+    def cut(self, first_seq: int) -> None:
+        """Give up everything from an entry on: its unit is not whole."""
+        self.end_seq = first_seq - 1
+        self.forked = False
+
+
+def scan_piece(files: LogFiles, schema: Schema, journal_id: str, journal: Journal | None, size: int) -> LogTail | None:
+    """Return the beginning of a tail that is too long for one transaction; None when it is short enough.
+
+    It ends where no unit is open: what another transaction's line follows was committed, and a line that names no
+    unit is whole by itself.
+    """
+    start = journal.log_end if journal is not None else 0
+    piece_bytes = PIECE_BYTES
+    while start + piece_bytes < size:
+        tail = LogTail(schema, journal_id, journal, start + piece_bytes)
+        tail.is_piece = True
+        tail.scan(files)
+        if tail.constraints:
+            tail.cut(tail.constraints[0].first_seq)
+        if tail.end_seq > tail.base_seq:
+            return tail
+        piece_bytes *= 2
+    return None
+
+
+class Reconciler:
+    """Brings the files of one journal, and of those that share units with it, in line with the database."""
+
+    def __init__(self, tx: Transaction, *, is_synced: bool = False) -> None:
+        """Work in a transaction of its own. `is_synced`: all logs, as they lie there, are known to be on the disk."""
+        self.tx = tx
+        self.is_synced = is_synced
+        self.level = logging.DEBUG if is_synced else logging.WARNING
+        self.files = tx.files
+        self.tails: dict[str, LogTail] = {}
+
+    def run(self, journal_id: str) -> None:
+        """Reconcile a journal: log first, then the open message."""
+        self.files.forget(log_name(journal_id))
+        journal = self._read(journal_id)
+        look = self.files.stat_file(log_name(journal_id))
+        size = look.size if look is not None else 0
+        accounted = journal.log_end if journal is not None else 0
+        if journal is not None and (size < accounted or (size == accounted and journal_id in self.files.suspect)):
+            self._refuse_other_chain(journal, size)
+            self._keep_unknown_lines(journal, size)
+            rewrite_log(self.tx, journal)
+        elif size > accounted:
+            if journal is None or self._check_boundary(journal, size):
+                self._adopt(journal_id)
+        elif journal is not None and journal.log_synced < journal.log_end:
+            self._check_unsynced(journal)
+        elif journal is not None:
+            self._check_boundary(journal, size)
+        for touched in {journal_id, *self.tails}:
+            reconcile_part(self.tx, touched)
+
+    def adopt_piece(self, journal_id: str) -> int:
+        """Adopt the beginning of a log that is much longer than the database says; return how many bytes it had.
+
+        0: the rest is short enough for `run`, or only `run` can say what it is.
+        """
+        journal = self._read(journal_id)
+        size = self._size(journal_id, required=True)
+        if journal is not None and (size <= journal.log_end + PIECE_BYTES or not log_continues(self.files, journal)):
+            return 0
+        tail = scan_piece(self.files, self.tx.schema, journal_id, journal, size)
+        return 0 if tail is None else self._adopt_tail(tail) - tail.start
+
+    def _read(self, journal_id: str) -> Journal | None:
+        row = self.tx.row(SQL.read_journal, (journal_id,))
+        return None if row is None else Journal(row)
+
+    # Longer: adopt.
+
+    def _adopt(self, journal_id: str) -> None:
+        self._scan(journal_id)
+        self._cut_broken_units()
+        for tail in self.tails.values():
+            self._adopt_tail(tail)
+        for tail in self.tails.values():
+            if tail.forked and tail.journal_id == journal_id:
+                message = (
+                    f"{log_name(journal_id)} does not continue the database's history after seq {tail.end_seq}; "
+                    f"nothing is written to it until one of them is moved aside"
+                )
+                raise LogForked(message)
+
+    def _scan(self, journal_id: str) -> None:
+        """Scan a tail and those of all journals that its units name."""
+        waiting = [journal_id]
+        while waiting:
+            name = waiting.pop()
+            if name in self.tails:
+                continue
+            tail = LogTail(self.tx.schema, name, self._read(name), self._size(name, required=name == journal_id))
+            tail.scan(self.files)
+            self.tails[name] = tail
+            for constraint in tail.constraints:
+                waiting.extend(other for other in constraint.unit if other not in self.tails)
+
+    def _size(self, journal_id: str, *, required: bool) -> int:
+        """Return a log's size; another journal's that is no file holds nothing."""
+        try:
+            look = self.files.stat_file(log_name(journal_id))
+        except RecordDamaged:
+            if required:
+                raise
+            return 0
+        return look.size if look is not None else 0
+
+    def _cut_broken_units(self) -> None:
+        """Cut tails at units that are not whole, until nothing changes."""
+        changed = True
+        while changed:
+            changed = False
+            for tail in self.tails.values():
+                for constraint in tail.constraints:
+                    if constraint.first_seq > tail.end_seq:
+                        break
+                    if not all(self._holds(*item) for item in constraint.unit.items()):
+                        tail.cut(constraint.first_seq)
+                        changed = True
+                        break
+
+    def _holds(self, journal_id: str, mark: str) -> bool:
+        seq, digest = read_mark(mark)
+        tail = self.tails[journal_id]
+        if tail.journal is not None and seq <= tail.base_seq:
+            row = self.tx.row(SQL.read_digest, (tail.journal.entry_key(seq),))
+            return row is not None and row[0][:MARK_BYTES] == digest
+        return tail.holds(seq, digest)
+
+    def _adopt_tail(self, tail: LogTail) -> int:
+        """Adopt the good part of a tail, and set the rest aside unless it is another history; return where it ends."""
+        journal = tail.journal
+        count = tail.end_seq - tail.base_seq
+        end = tail.start
+        if count > 0:
+            journal = journal or self._new_journal(tail)
+            end = self._adopt_lines(tail, journal)
+            logger.log(self.level, "adopted %d entries of %s from its log", count, tail.journal_id)
+        if not tail.forked and not tail.is_piece and end < tail.size:
+            set_aside(self.files, tail.journal_id, end, tail.size)
+        if journal is not None and (count > 0 or not tail.forked):
+            journal.log_end = end
+            touched = tail.tx if count > 0 else self.tx.row(SQL.read_touched, (journal.key,))[0]
+            self.tx.run(SQL.raise_commits, (touched,))
+            self.tx.store_head(journal, touched)
+            if self.is_synced:
+                self.tx.run(SQL.update_log_synced, (end, journal.id))
+        return end
+
+    def _adopt_lines(self, tail: LogTail, journal: Journal) -> int:
+        """Store a tail's good entries; return the offset after the last of them."""
+        for end, data in self.files.read_lines(log_name(tail.journal_id), tail.start, tail.size):
+            line = decode_line(data)
+            if line is None or line.seq > tail.end_seq:
+                break
+            adopt_row(self.tx, journal, line.row())
+            if line.seq == tail.end_seq:
+                return end
+        message = f"{log_name(tail.journal_id)} changed under the lock"
+        raise LogForked(message)
+
+    def _new_journal(self, tail: LogTail) -> Journal:
+        return self.tx.create_journal(tail.journal_id, tail.base)
+
+    def _check_boundary(self, journal: Journal, size: int) -> bool:
+        """Return whether the log, up to where the database accounts for it, ends with the database's head.
+
+        If not, it is another history, or damage that is written anew.
+        """
+        if log_continues(self.files, journal):
+            return True
+        self._refuse_foreign_lines(journal, size)
+        rewrite_log(self.tx, journal)
+        return False
+
+    def _refuse_foreign_lines(self, journal: Journal, size: int) -> None:
+        """Stop when a log holds whole lines that the database lacks: nobody can say which of the two is right."""
+        for _, data in self.files.read_lines(log_name(journal.id), 0, size):
+            line = decode_line(data)
+            if line is not None and not self._stored(journal, line):
+                self._refuse_line(journal, line)
+
+    def _refuse_other_chain(self, journal: Journal, size: int) -> None:
+        """Stop when a log whose own chain is whole goes on otherwise than the database, however short it is."""
+        seq, digest = journal.base_seq, journal.base_digest
+        for _, data in self.files.read_lines(log_name(journal.id), 0, size):
+            line = decode_line(data)
+            if line is None or line.seq != seq + 1 or row_digest(journal.id, digest, row := line.row()) != row.digest:
+                return
+            if not self._stored(journal, line):
+                self._refuse_line(journal, line)
+            seq, digest = row.seq, row.digest
+
+    def _refuse_line(self, journal: Journal, line: LogLine) -> None:
+        message = (
+            f"{log_name(journal.id)} tells another history than the database: entry {line.seq} ({line.id}); "
+            f"nothing is written to it until one of them is moved aside"
+        )
+        raise LogForked(message)
+
+    def _stored(self, journal: Journal, line: LogLine) -> bool:
+        if not journal.base_seq < line.seq <= journal.head_seq:
+            return False
+        row = self.tx.row(SQL.read_digest, (journal.entry_key(line.seq),))
+        return row is not None and row[0].hex() == line.digest
+
+    # Shorter, or of doubtful content after a power cut.
+
+    def _check_unsynced(self, journal: Journal) -> None:
+        """Compare the lines that were not known to be on the disk; rewrite the log when they differ (rule 2)."""
+        if not lines_agree(self.tx, journal, journal.log_synced):
+            self._refuse_foreign_lines(journal, journal.log_end)
+            logger.warning("the log of %s is damaged; it is rewritten from the database", journal.id)
+            rewrite_log(self.tx, journal)
+
+    def _keep_unknown_lines(self, journal: Journal, size: int) -> None:
+        """Before a log is rewritten, set aside whole lines that the database does not have."""
+        for end, data in self.files.read_lines(log_name(journal.id), 0, size):
+            line = decode_line(data)
+            if line is not None and not self._stored(journal, line):
+                set_aside(self.files, journal.id, end - len(data), end, cut=False)
+
+
+def adopt_row(tx: Transaction, journal: Journal, row: EntryRow) -> None:
+    """Store an entry that came from a log."""
+    body = tx.schema.decode_body(row.kind, row.version, row.body, ignorable=bool(row.ignorable))
+    tx.insert(journal, row, body)
+    kind = tx.schema.by_body.get(type(body))
+    if kind is not None and kind.seals is not None:
+        tx.run(SQL.delete_chunks, (journal.key,))
+
+
+def set_aside(files: LogFiles, journal_id: str, start: int, end: int, *, cut: bool = True) -> None:
+    """Move what cannot be part of the log into the journal's `.tail`, and keep it there."""
+    name = tail_name(journal_id)
+    try:
+        files.open(name, None)
+    except LogUnwritable as error:
+        if error.cause not in MISPLACED:
+            raise
+        files.put_aside(name)  # a folder, a link, or a file of another user: kept as well
+    for block in files.read(log_name(journal_id), start, end):
+        files.append(name, block, None)
+    files.append(name, b"\n", None)
+    files.forget(name)
+    if cut:
+        files.cut(log_name(journal_id), start)
+    logger.warning("set aside %d bytes of %s in %s", end - start, journal_id, name)
+
+
+def stored_rows(tx: Transaction, journal: Journal) -> Iterator[EntryRow]:
+    """Yield a journal's own entries, in pages that are read to their end before the first is used."""
+    after, last = journal.entry_key(journal.base_seq), journal.entry_key(journal.head_seq)
+    while rows := tx.rows(SQL.read_full_entries, (after, last, READ_ROWS_MAX)):
+        for row in map(EntryRow._make, rows):
+            after += 1
+            if journal.entry_key(row.seq) != after:
+                break
+            yield row
+        else:
+            continue
+        break
+    if after != last:
+        message = f"state.db does not hold all entries of {journal.id}; its log is left as it is"
+        raise RecordDamaged(message)
+
+
+def rewrite_log(tx: Transaction, journal: Journal) -> None:
+    """Write a journal's log anew from the database."""
+    (touched,) = tx.row(SQL.read_touched, (journal.key,))
+    lines = (encode_line(row, touched) for row in stored_rows(tx, journal))
+    size = tx.files.replace(log_name(journal.id), lines)
+    tx.files.suspect.discard(journal.id)
+    journal.log_end = journal.log_synced = size
+    tx.run(SQL.update_journal_log, (size, size, journal.part_end, journal.key))
+    logger.warning("rewrote the log of %s from the database (%d bytes)", journal.id, size)
+
+
+def log_continues(files: LogFiles, journal: Journal) -> bool:
+    """Return whether a log, as far as the database accounts for it, is empty or ends with the line of its head."""
+    if journal.log_end == 0:
+        return True
+    line = None
+    for length in (BOUNDARY_BYTES, LINE_BYTES_MAX):
+        start = max(0, journal.log_end - length)
+        last = b""
+        for _, data in files.read_lines(log_name(journal.id), start, journal.log_end):
+            last = data
+        if (line := decode_line(last)) is not None:
+            break
+    return line is not None and (line.seq, line.digest) == (journal.head_seq, journal.head_digest.hex())
+
+
+def lines_agree(tx: Transaction, journal: Journal, start: int) -> bool:
+    """Return whether a log's lines from an offset to its end are the database's last entries."""
+    expected = None
+    for _, data in tx.files.read_lines(log_name(journal.id), start, journal.log_end):
+        line = decode_line(data)
+        if line is None or (expected is not None and line.seq != expected) or line.seq > journal.head_seq:
+            return False
+        row = tx.row(SQL.read_digest, (journal.entry_key(line.seq),))
+        if row is None or row[0].hex() != line.digest:
+            return False
+        expected = line.seq + 1
+    head_seq: int = journal.head_seq
+    return expected == head_seq + 1
+
+
+def reconcile_part(tx: Transaction, journal_id: str) -> None:
+    """Bring an open message's part file and chunks in line: what the file has beyond the chunks is adopted."""
+    row = tx.row(SQL.read_journal, (journal_id,))
+    if row is None:
+        return
+    journal = Journal(row)
+    name = part_name(journal_id)
+    try:
+        look = tx.files.stat_file(name)
+    except RecordDamaged:  # the database has its text
+        tx.files.put_aside(name)
+        look = None
+    message_id = open_stream(tx, journal_id)
+    found = [data for _, data in tx.files.read_lines(name, 0, look.size if look is not None else 0)]
+    if message_id is None:
+        wanted = []
+        tx.files.remove(name)
+    else:
+        adopt_chunks(tx, journal, message_id, found)
+        chunks = tx.rows(SQL.read_chunks, (journal.key,))
+        wanted = [encode_part(message, start, part, text.decode()) for start, message, part, text in chunks]
+        if wanted != found:
+            tx.files.replace(name, wanted)
+    tx.run(SQL.update_journal_log, (journal.log_end, journal.log_synced, sum(map(len, wanted)), journal.key))
+
+
+def adopt_chunks(tx: Transaction, journal: Journal, message_id: str, found: list[bytes]) -> None:
+    """Store the chunks of the open message that only its part file has."""
+    journal.part_seen = True
+    for data in found:
+        line = decode_part(data)
+        if line is None or line.message != message_id or line.start > tx.chunk_end(journal):
+            return
+        tx.add_chunk(journal, message_id, line.start, line.part, line.text)

@@ -1,0 +1,407 @@
+"""The writer: one for each process and record. It takes what has gathered and commits it at once.
+
+Reads: the queue. Writes: whatever the operations write, in one transaction, with its log lines.
+Invariants: the lock first, then the items, so that whoever waits for the lock can still be withdrawn; an item fails
+alone; a waiter hears of its item only when it is durable, surely not written, or in doubt.
+On crash: the lock is released by the kernel, and the next writer reconciles what the log holds.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain.limits import RETRY_SECONDS_MAX, RETRY_SECONDS_MIN
+from hansard.errors import (
+    GatewayRuns,
+    HansardError,
+    HomeMoved,
+    LogUnwritable,
+    OutcomeUnknown,
+    RecordMigrated,
+    RecordRefused,
+    RecordUnavailable,
+)
+from hansard.journal.causes import Cause, explain, explain_waiting, framed, tell
+from hansard.journal.journals import MismatchError, UnwritableLogs, Written
+from hansard.journal.latency import Latency
+from hansard.journal.queue import Item, ItemState, WriteQueue
+from hansard.journal.sqlite.errors import BROKEN, DatabaseBusy, DatabaseError, DatabaseFull
+from hansard.journal.transaction import LogWriteError, Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from hansard.journal.locks import FairLock
+    from hansard.journal.sqlite.database import Database
+    from hansard.journal.sqlite.reserve import Reserve
+
+logger = logging.getLogger("hansard.record")
+
+
+FULL_SECONDS = 5.0
+"""How long the writer leaves a full disk alone. Freed space, and the end of a turn, cut this short."""
+
+ROOM_SECONDS = 0.25
+"""How often it looks for freed space meanwhile: one call of the system, without any lock."""
+
+LOCK_TELL_SECONDS = 0.2
+"""Waiting for the write lock is told after so long: before that, other processes just take their turns."""
+
+
+class TouchedJournal(NamedTuple):
+    """A journal that a commit touched, and whether its log grew or only its open message."""
+
+    journal_id: str
+    logged: bool
+
+
+class Prepared(NamedTuple):
+    """A batch whose log lines are written, just before COMMIT."""
+
+    tx: Transaction
+    touched: list[TouchedJournal]
+    written: list[Written]
+
+
+class ReplayError(Exception):
+    """An item failed after it had written: roll back and run the others again without it."""
+
+
+class WriteHealth:
+    """Whether the record can be written just now, and what prevents it."""
+
+    def __init__(self, database: Path) -> None:
+        """All is well."""
+        self._database = database
+        self._error: HansardError | None = None
+        self._waiting_since = 0.0
+
+    def problem(self) -> HansardError | None:
+        """Return what prevents writing: a lock that is waited for now, or else the last error."""
+        since = self._waiting_since
+        if since and time.monotonic() - since > LOCK_TELL_SECONDS:
+            return explain_waiting(self._database.parent / "locks") or self._error
+        return self._error
+
+    def note(self, error: Exception | None) -> None:
+        """Note how the last attempt ended; None when it succeeded. A new problem is logged once."""
+        before, self._error = self._error, None if error is None else explain(error, self._database)
+        if self._error is not None and str(before or "") != str(self._error):
+            logger.error("the record could not be written: %s", self._error)
+
+    def note_full(self) -> None:
+        """Note that the disk is full, although what ends something may still be written."""
+        self.note(tell(Cause.DISK_FULL, self._database.parent))
+
+    def take_lock(self, lock: FairLock) -> None:
+        """Wait for the write lock."""
+        self._waiting_since = time.monotonic()
+        try:
+            lock.acquire()
+        finally:
+            self._waiting_since = 0.0
+
+
+def answer_items(items: list[Item]) -> None:
+    """Tell who waits for these items that they are settled."""
+    for item in items:
+        item.state = ItemState.DONE
+        item.done(item)
+
+
+class Writer:
+    """Group commit. A thread drives it by calling `step`; a simulator can do the same."""
+
+    def __init__(
+        self,
+        database: Database,
+        lock: FairLock,
+        reserve: Reserve,
+        *,
+        reach: Callable[[str], None],
+        committed: Callable[[list[TouchedJournal]], None],
+    ) -> None:
+        """`committed` hears which journals changed; `reach` hears each step, for crash tests."""
+        self._database = database
+        self._lock = lock
+        self._reserve = reserve
+        self._reach = reach
+        self._committed = committed
+        self.queue = WriteQueue()
+        self._pause_seconds = 0.0
+        self._is_full = False
+        self._stopped = threading.Event()
+        self.migrated = ""
+        self._standing = WriteHealth(database.path)
+        self.unwritable = UnwritableLogs(database.files.home)
+        self.latency = Latency()
+
+    @property
+    def problem(self) -> HansardError | None:
+        """Why nothing can be written just now; None when all is well."""
+        return self._standing.problem()
+
+    def describe_trouble(self) -> str:
+        """Return what prevents writing, of everything or of one log; empty when all is well."""
+        return str(self.problem or "") or self.unwritable.describe()
+
+    # Between two commits.
+
+    def wait(self) -> bool:
+        """Wait until there is something to do; return False when there is nothing left and the writer stops."""
+        until = time.monotonic() + self._pause_seconds
+        while (left := until - time.monotonic()) > 0 and not (self._is_full and self._may_go_on()):
+            if self._stopped.wait(min(left, ROOM_SECONDS)):
+                time.sleep(RETRY_SECONDS_MIN)  # a record that closes tries again soon, and not without a pause
+                break
+        return self.queue.wait()
+
+    def _may_go_on(self) -> bool:
+        """Return whether there is something to do on a disk that was full: it has room, or something is to be ended."""
+        return self._reserve.has_room() or self.queue.has_ending()
+
+    def stop(self) -> None:
+        """Take no new items; what is queued is still written."""
+        self._stopped.set()
+        self.queue.stop()
+
+    def drop(self) -> None:
+        """Forget everything that is queued, without an answer: what a kill does."""
+        self.stop()
+        self.queue.empty()
+
+    def abandon(self) -> None:
+        """Answer everything that is still queued: the record is closed before it could be written."""
+        items = self.queue.empty()
+        for item in items:
+            kind = OutcomeUnknown if item.doubt else RecordUnavailable
+            item.error = framed(self.problem or tell(Cause.CLOSED), "closed before this was written", kind)
+        answer_items(items)
+
+    def stumble(self, error: Exception) -> None:
+        """Note an error outside a batch, such as a lock file that cannot be opened; the next try is after a pause."""
+        self._standing.note(error)
+        self._pause_seconds = RETRY_SECONDS_MAX
+
+    def retire(self, why: str) -> None:
+        """Note that a newer Hansard has migrated the record: nothing is written here any more."""
+        self.migrated = why
+        self._standing.note(RecordMigrated(why))
+
+    def _take_items(self) -> list[Item]:
+        """Take what has gathered. On a full disk, only what ends something."""
+        self._is_full = self._reserve.spent and not self._reserve.restore()
+        batch = self.queue.take_batch(only_ending=self._is_full)
+        if self._is_full and self.queue.items:
+            self._standing.note_full()
+            self._pause_seconds = FULL_SECONDS
+        return batch
+
+    def _put_back(self, batch: list[Item], *, doubt: bool) -> None:
+        """Queue a batch again, in front: it is tried until it is written or nobody waits for it any more."""
+        for item in batch:
+            item.doubt = item.doubt or doubt
+        self.queue.put_back(batch)
+        self._is_full = False
+        pause = self._pause_seconds * 2
+        self._pause_seconds = min(max(pause, RETRY_SECONDS_MIN), RETRY_SECONDS_MAX)
+
+    def _park(self, batch: list[Item], can_heal: Callable[[Item], bool]) -> list[Item]:
+        """Set aside what ends something and can be written later: it is tried again. Return the others.
+
+        A turn that is over must end in the record once that is possible, also when nobody waits for it any more.
+        """
+        parked = [item for item in batch if item.ending and can_heal(item)]
+        if not parked or self.queue.stopping:
+            return batch
+        for item in parked:
+            item.doubt = item.doubt or isinstance(item.error, OutcomeUnknown)
+        self.queue.park(parked)
+        return [item for item in batch if item.state is ItemState.TAKEN]
+
+    # One group commit.
+
+    def step(self) -> None:
+        """Commit what has gathered. Failures leave the items queued; their waiters decide how long to wait."""
+        try:
+            self._standing.take_lock(self._lock)
+        except (HomeMoved, PermissionError, NotADirectoryError) as error:  # waiting does not change that
+            batch = self._refuse(self._take_items(), explain(error))
+            answer_items(batch if isinstance(error, HomeMoved) else self._park(batch, lambda _item: True))
+            return
+        self._reach("locked")
+        began = time.perf_counter()
+        try:
+            batch, touched = self._commit_batch()
+        finally:
+            self._lock.release()
+        if touched:
+            self.latency.note(time.perf_counter() - began)
+        self._reach("released")
+        if touched:
+            self._committed(touched)
+        if batch:
+            answer_items(batch)
+            self._reach("acknowledged")
+
+    def _commit_batch(self) -> tuple[list[Item], list[TouchedJournal]]:
+        """Run a batch and commit it; return who is to be answered and what changed."""
+        batch: list[Item] = []
+        try:
+            self._database.begin(self._lock)
+            self._reach("begun")
+            batch = self._take_items()
+            prepared = self._prepare(batch)
+        except LogWriteError as error:
+            return self._recover(batch, error.written, error.error or OSError(str(error)))
+        except (DatabaseError, OSError) as error:
+            return self._recover(batch, [], error)
+        except (RecordRefused, GatewayRuns) as error:
+            self._database.rollback()
+            if isinstance(error, RecordMigrated):
+                self.retire(str(error))
+            return self._refuse(batch or self._take_items(), error), []
+        except Exception as error:  # boundary: writer batch
+            logger.exception("a batch failed in an unforeseen way")
+            self._database.rollback()
+            return self._refuse(batch, error), []
+        return self._commit(prepared, batch)
+
+    def _prepare(self, batch: list[Item]) -> Prepared:
+        """Run a batch and write its log lines. A log that cannot be written fails the items of its journal alone."""
+        blocked: dict[str, HansardError] = {}
+        while True:
+            tx = self._apply(batch, blocked)
+            touched = [TouchedJournal(journal.id, bool(journal.log)) for journal in tx.changed()]
+            if not touched:
+                return Prepared(tx, [], [])
+            try:
+                return Prepared(tx, touched, tx.finish(self._reach))
+            except LogWriteError as error:
+                if error.error is not None:
+                    raise
+                blocked.update(error.unwritable)
+                blocked.update(self._take_back(error.written))
+                self._database.restart()
+
+    def _commit(self, prepared: Prepared, batch: list[Item]) -> tuple[list[Item], list[TouchedJournal]]:
+        """Commit, and make sure that it went into the file at the path."""
+        try:
+            self._database.commit()
+        except DatabaseError as error:
+            return self._recover(batch, prepared.written, error, committing=True)
+        self._reach("committed")
+        if not self._database.same():
+            self._database.lose()
+            return self._recover(batch, [], tell(Cause.REPLACED, self._database.path), doubt=True)
+        prepared.tx.settle_commit()
+        self._reach("removed")
+        if self._reserve.spent:
+            self._standing.note_full()
+        else:
+            self._standing.note(None)
+        self._pause_seconds = FULL_SECONDS if self._is_full else 0.0
+        self.unwritable.forget(change.journal_id for change in prepared.touched)
+        return self._park(batch, lambda item: is_of_one_log(item.error)), prepared.touched
+
+    def _refuse(self, batch: list[Item], error: Exception) -> list[Item]:
+        """Answer a batch that cannot be written as things stand. Of items in doubt nobody knows."""
+        self._standing.note(error)
+        for item in batch:
+            item.error = OutcomeUnknown(str(error)) if item.doubt else error
+        return batch
+
+    def _apply(self, batch: list[Item], blocked: dict[str, HansardError]) -> Transaction:
+        """Run the items; reconcile first whatever journal is not as the database says, and run them again.
+
+        What touches a blocked journal fails with that journal's error.
+        """
+        reconciled: set[str] = set()
+        failed: set[Item] = set()
+        while True:
+            tx = self._database.transaction(blocked)
+            try:
+                for item in batch:
+                    if item not in failed:
+                        item.error = None
+                        self._run(tx, item)
+            except ReplayError:
+                failed.update(item for item in batch if item.error is not None)
+                self._database.restart()
+            except MismatchError as mismatch:
+                self._database.rollback()
+                again = mismatch.journal_id in reconciled
+                error = self._database.reconcile(mismatch.journal_id)
+                reconciled.add(mismatch.journal_id)
+                if again and error is None:
+                    error = RecordUnavailable(f"the files of {mismatch.journal_id} change under the write lock")
+                if error is not None:
+                    blocked[mismatch.journal_id] = error
+                self._database.restart()
+            else:
+                return tx
+
+    def _run(self, tx: Transaction, item: Item) -> None:
+        """Run one item. It fails alone (rule 6); operations check before they write, so little is ever undone."""
+        try:
+            item.result = item.operation(tx)
+        except (MismatchError, *BROKEN, OSError):
+            raise
+        except Exception as error:  # boundary: writer batch
+            if not isinstance(error, HansardError):
+                logger.exception("an operation failed in an unforeseen way")
+            if isinstance(error, LogUnwritable):
+                self.unwritable.note(error)
+                error = framed(error, "not known to be written", OutcomeUnknown) if item.doubt else error
+            item.error = error
+            if tx.wrote():
+                raise ReplayError from error
+        else:
+            tx.finish_unit()
+
+    def _recover(
+        self,
+        batch: list[Item],
+        written: list[Written],
+        error: Exception,
+        *,
+        committing: bool = False,
+        doubt: bool = False,
+    ) -> tuple[list[Item], list[TouchedJournal]]:
+        """After a failed commit: make sure that it is gone, take the log lines back, and queue the batch again."""
+        self._standing.note(error)
+        try:
+            self._database.rollback()
+        except DatabaseError:
+            self._database.close()
+        if isinstance(error, DatabaseFull) or getattr(error, "errno", 0) == errno.ENOSPC:
+            self._reserve.spend()
+        doubt = doubt or (committing and not self._database.commit_nothing())
+        if not doubt:
+            doubt = bool(self._take_back(written))
+        self._put_back(batch, doubt=doubt)
+        if isinstance(error, DatabaseBusy):
+            self._pause_seconds = RETRY_SECONDS_MIN
+        return [], []
+
+    def _take_back(self, written: list[Written]) -> dict[str, HansardError]:
+        """Cut lines that were not committed; return the journals whose lines stay, so that their outcome is unknown."""
+        kept: dict[str, HansardError] = {}
+        for journal_id, name, size in written:
+            try:
+                look = self._database.files.stat_file(name)
+                if look is not None and look.size > size:
+                    self._database.files.cut(name, size)
+            except (LogUnwritable, OSError) as error:
+                kept[journal_id] = framed(explain(error), "lines of a failed commit cannot be cut off", OutcomeUnknown)
+        return kept
+
+
+def is_of_one_log(error: BaseException | None) -> bool:
+    """Return whether an item failed only because its journal's log cannot be written."""
+    return isinstance(error, LogUnwritable | OutcomeUnknown)

@@ -1,0 +1,174 @@
+"""Budgets: what a day took, and whether another turn may begin.
+
+Entries: none of its own; it folds messages and turns. Table: turn_person. SQL: budgets.sql.
+Invariant: whether a turn may begin is decided in the commit that begins it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain.budgets import EVERYBODY, Budget, BudgetState, Spent, day_end, day_start, reached, refusal, standing
+from hansard.domain.chats import asker_owner, person_owner
+from hansard.domain.turns import TurnState
+from hansard.journal.concepts import Concept, EntryPlace, Table
+from hansard.journal.sqlite.queries import SQL as JOURNAL
+from hansard.record.circles import read_circle
+from hansard.record.messages.entries import MessageAdded, is_spoken
+from hansard.record.sessions import read_session
+from hansard.record.turns.entries import TURNS, TurnEnded, TurnStarted, TurnUsed
+from hansard.record.turns.reading import find_turn_by_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hansard.domain.turns import By, TurnInfo
+    from hansard.journal.calls import Caller
+    from hansard.journal.sqlite.reading import Snapshot
+    from hansard.journal.transaction import Transaction
+    from hansard.record.circles import Rows
+
+BUDGETS = Concept("budgets", "hansard.record", tables=(Table(name="turn_person", order="turn_id, person"),))
+SQL = BUDGETS.queries
+
+
+@BUDGETS.projects(MessageAdded)
+def count_author(place: EntryPlace, body: MessageAdded) -> None:
+    """Whoever speaks to the agent in a chat is answered by the next turn."""
+    if is_spoken(body) and body.chat:
+        place.run(SQL.add_turn_person, (place.journal, person_owner(body.chat.partition(":")[0], body.author)))
+
+
+@BUDGETS.projects(TurnStarted)
+def count_turn(place: EntryPlace, body: TurnStarted) -> None:
+    """Who asked for a turn, and so whose day it counts to.
+
+    One that nobody asked for counts to its session's owner. One that answers nobody, and that nobody asked for, counts
+    to those whom the turn before it answered. So does one that began before it was recorded who asks.
+    """
+    counted = (place.journal, body.turn_id, place.at, int(not body.purpose and not body.refused))
+    if body.by is not None and not body.purpose:
+        place.run(SQL.drop_turn_persons, (place.journal,))
+    for person in sorted({asker_owner(*each.place) for each in body.by or ()}):
+        place.run(SQL.count_turn_person, (*counted, person))
+    if body.by is not None and not body.purpose:
+        place.run(SQL.take_turn_owner, counted)
+    elif not body.purpose:
+        place.run(SQL.take_turn_persons, counted)
+    place.run(SQL.repeat_turn_persons, counted)
+    place.run(SQL.take_turn_owner, counted)
+    place.run(SQL.take_turn_everybody, counted)
+
+
+@BUDGETS.projects(TurnUsed)
+def project_turn_used(place: EntryPlace, body: TurnUsed) -> None:
+    used = body.usage
+    figures = (used.input_tokens, used.output_tokens, used.cost_micros or 0)
+    place.run(SQL.use_turn_person, (place.journal, body.turn_id, *figures))
+
+
+@BUDGETS.projects(TurnEnded)
+def spare_turn(place: EntryPlace, body: TurnEnded) -> None:
+    """A turn that asked no model is not counted."""
+    if body.state in {TurnState.COMPLETED, TurnState.FAILED}:
+        place.run(SQL.spare_turn_persons, (place.journal, body.turn_id))
+
+
+class BudgetCheck(NamedTuple):
+    """Whether a turn may begin; when a limit is reached, what people are told, and which it is."""
+
+    standing: BudgetState = BudgetState.FREE
+    told: str = ""
+    reached: str = ""
+
+
+def spent_by(reading: Transaction | Snapshot, identities: Iterable[str], since: int) -> Spent:
+    """Return what was used under these names since a moment."""
+    total = Spent()
+    for identity in identities:
+        total = total.plus(Spent(*reading.row(SQL.spent_since, (identity, since))))
+    return total
+
+
+def next_askers(rows: Rows, journal: int) -> set[str]:
+    """Return the owners who ask for the next turn of a session; none when nobody does."""
+    return {asker_owner(person, chat) for person, chat in rows(TURNS.queries.list_next_by, (journal,))}
+
+
+def last_askers(rows: Rows, journal: int) -> set[str]:
+    """Return the owners who asked for the last turn of a session."""
+    return {asker_owner(person, chat) for person, chat in rows(TURNS.queries.list_last_by, (journal,))}
+
+
+def judge(tx: Transaction, by: tuple[By, ...], owner: str, budget: Budget) -> BudgetCheck:
+    """Return whether a turn may begin that these people ask for; one that nobody asks for is the session owner's."""
+    now = tx.clock.now_microseconds()
+    since, end = day_start(now, budget.time_zone), day_end(now, budget.time_zone)
+    people = {asker_owner(*each.place) for each in by} or {owner}
+    circles = {read_circle(tx.rows, person) for person in people}
+    looks = [(budget.person, spent_by(tx, circle, since), False) for circle in sorted(circles)]
+    looks.append((budget.together, spent_by(tx, (EVERYBODY,), since), True))
+    found = [(standing(allowance, spent), allowance, spent, together) for allowance, spent, together in looks]
+    for state, allowance, spent, together in found:
+        if state is BudgetState.REACHED:
+            what = reached(allowance, spent)
+            return BudgetCheck(state, refusal(what, end, together=together), what)
+    return BudgetCheck(BudgetState.NEAR if any(state is BudgetState.NEAR for state, *_ in found) else BudgetState.FREE)
+
+
+class Day(NamedTuple):
+    """What the present day took, for somebody and for everybody."""
+
+    person: Spent
+    together: Spent
+
+
+class Budgets:
+    """What was used, by whom, since a day began."""
+
+    def __init__(self, caller: Caller) -> None:
+        """Use `record.budgets`."""
+        self._caller = caller
+
+    async def day(self, person: str, budget: Budget) -> Day:
+        """Return what the present day took for a person, under all their names, and for everybody together."""
+        since = day_start(self._caller.store.clock.now_microseconds(), budget.time_zone)
+
+        def read(snapshot: Snapshot) -> Day:
+            own = spent_by(snapshot, read_circle(snapshot.rows, person), since)
+            return Day(own, spent_by(snapshot, (EVERYBODY,), since))
+
+        return await self._caller.read(read)
+
+    async def find_turn(self, name: str) -> TurnInfo | None:
+        """Return the turn that an id, or a unique beginning of one, names, in whichever session; None for none."""
+        return await self._caller.read(lambda snapshot: find_turn_by_name(snapshot, name))
+
+    async def askers(self, session_id: str) -> tuple[str, ...]:
+        """Return who asks for the next turn of a session, or asked for the last: each person by one of their names."""
+
+        def read(snapshot: Snapshot) -> tuple[str, ...]:
+            row = snapshot.row(JOURNAL.read_journal, (session_id,))
+            owner = read_session(snapshot, session_id).owner
+            people = next_askers(snapshot.rows, row[0]) or last_askers(snapshot.rows, row[0]) or {owner}
+            return tuple(sorted({read_circle(snapshot.rows, person)[0] for person in people}))
+
+        return await self._caller.read(read)
+
+    async def reached(self, session_id: str, turn_id: str, budget: Budget) -> str:
+        """Return which limit of the day is reached while a turn runs; empty when none is.
+
+        Turns are not counted here: this one has begun.
+        """
+        since = day_start(self._caller.store.clock.now_microseconds(), budget.time_zone)
+
+        def read(snapshot: Snapshot) -> str:
+            journal = snapshot.row(JOURNAL.read_journal, (session_id,))
+            rows = snapshot.rows(SQL.list_turn_persons, (journal[0], turn_id)) if journal is not None else []
+            circles = {read_circle(snapshot.rows, person) for (person,) in rows}
+            looks = [(budget.person, circle) for circle in sorted(circles)]
+            looks.append((budget.together, (EVERYBODY,)))
+            found = (reached(of._replace(turns=None), spent_by(snapshot, names, since)) for of, names in looks)
+            return next((what for what in found if what), "")
+
+        return await self._caller.read(read)

@@ -1,0 +1,481 @@
+"""What a conversation stands at: the fold of a session's entries that engine and commands decide on.
+
+The order here is the order in which the model was given things, which is not always the order of `seq`: what a person
+says while a turn runs waits for the next turn, or, steered, for the turn's next results. Where a message entered is
+told by the entries alone, so that a later request begins with what an earlier one sent. What was taken back keeps its
+place and is not shown there, so that it can come back to it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain.messages import File, Message, Role, Text, ToolCall, ToolResult
+from hansard.domain.requests import FailureKind, Usage
+from hansard.domain.sessions import Link
+from hansard.domain.turns import By, TurnState, joined
+from hansard.journal.concepts import Body
+from hansard.record.compaction import SessionCompacted
+from hansard.record.entries import Entry
+from hansard.record.messages.entries import (
+    FileFetched,
+    FileTranscribed,
+    MessageAdded,
+    MessageEdited,
+    MessageOpened,
+    MessageRetracted,
+    MessageSealed,
+    MessagesRestored,
+    MessagesUndone,
+)
+from hansard.record.messages.fold import (
+    ChatChange,
+    MessageFold,
+    added_message,
+    applies_to,
+    change_message,
+    hide_retracted,
+    opened_message,
+    sealed_message,
+)
+from hansard.record.sessions import SessionCreated, SessionFrozen, SessionSet
+from hansard.record.turns.entries import (
+    TurnAsked,
+    TurnContinued,
+    TurnEnded,
+    TurnQueued,
+    TurnStarted,
+    TurnSteered,
+    TurnUsed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+WISHES_LOST_MAX = 2
+"""A summary that a person asked for and that took its process down so often is not tried again by itself."""
+
+
+class Placed(NamedTuple):
+    """A message where the model was given it, or gave it.
+
+    The turn is the one that it was part of; "" outside of turns. `seq` is where its entry stands in the journal.
+    """
+
+    message: Message
+    turn_id: str
+    seq: int
+
+
+class End(NamedTuple):
+    """How a turn ended."""
+
+    state: TurnState
+    reason: str
+
+
+class Compaction(NamedTuple):
+    """A summary that stands for the first `covered` of the placed messages, over `reach` with those taken back."""
+
+    body: SessionCompacted
+    covered: int
+    reach: int
+
+
+class Measure(NamedTuple):
+    """What a provider counted: the tokens of a request and its answer, when so many messages were placed."""
+
+    tokens: int
+    placed: int
+
+
+class Try(NamedTuple):
+    """A compaction that failed, and how many messages were placed then."""
+
+    reason: str
+    placed: int
+
+
+class Conversation:
+    """A fold that grows by `add`. Readers look and decide at once; they keep nothing of it across an await."""
+
+    def __init__(self) -> None:
+        """Begin before the first entry."""
+        self.seq = 0
+        self._fold = MessageFold()
+        self.undone = self._fold.undone
+        """The messages that are undone now, each with the seq of the entry that undid it."""
+        self.began: SessionCreated | None = None
+        self.owner = ""
+        self.frozen: SessionFrozen | None = None
+        self.settings: dict[str, str] = {}
+        self.running: str = ""
+        self.queued: str = ""
+        self.by: dict[str, tuple[By, ...]] = {}
+        """Who asked for each turn, as far as that is recorded."""
+        self.unattributed: set[str] = set()
+        """Turns that were queued before it was recorded who asks."""
+        self.ends: dict[str, End] = {}
+        self.usage: dict[str, Usage] = {}
+        self.requests = 0
+        self.heard: set[tuple[str, str]] = set()
+        """Voice notes that were written down, or tried to be, by message and blob."""
+        self.awaited: set[tuple[str, str]] = set()
+        """Files that are still being fetched, by message and name."""
+        self._placed: list[Placed] = []
+        self._waiting: list[Placed] = []
+        self._there: list[Placed] | None = None
+        self.compactions: list[Compaction] = []
+        self.measure: Measure | None = None
+        self.failed_compactions: list[Try] = []
+        """Those since the last one that did not fail."""
+        self.wants_compaction = False
+        """Whether a person asked for one, and none was tried since; once more, when the one that was tried was lost."""
+        self._wished = ""
+        self._wishes_lost = 0
+        self._chores: set[str] = set()
+        self._touched: dict[str, int] = {}
+        self._steered: set[str] = set()
+        self._open_calls: set[str] = set()
+
+    def add(self, entry: Entry) -> None:
+        """Take the next entry in."""
+        if entry.seq <= self.seq:
+            return
+        self.seq = entry.seq
+        apply = APPLY.get(type(entry.body))
+        if apply is not None:
+            apply(self, entry, entry.body)
+
+    @property
+    def placed(self) -> list[Placed]:
+        """What the model was given and gave, in that order, without what was taken back."""
+        if not self.undone:
+            return self._placed
+        if self._there is None:
+            self._there = [each for each in self._placed if each.message.id not in self.undone]
+        return self._there
+
+    @property
+    def waiting(self) -> list[Placed]:
+        """What was said and waits for the next turn, without what was taken back."""
+        return [each for each in self._waiting if each.message.id not in self.undone]
+
+    def _place(self, placed: Placed) -> None:
+        """The model was given something, or gave it."""
+        self._placed.append(placed)
+        if self._there is not None and placed.message.id not in self.undone:
+            self._there.append(placed)
+
+    def _replace(self, index: int, message: Message) -> None:
+        """A message stands changed where it stood. Most that change are among the last."""
+        before = self._placed[index]
+        self._placed[index] = before._replace(message=message)
+        for place in range(len(self._there or ()) - 1, -1, -1):
+            if self._there is not None and self._there[place] is before:
+                self._there[place] = self._placed[index]
+                return
+
+    @property
+    def wants_reply(self) -> bool:
+        """Whether somebody waits for the model: the last that it was given is what they said, or a tool's result.
+
+        Nobody waits for an answer to what was deleted before it was given one.
+        """
+        for placed in reversed(self.placed):
+            message = placed.message
+            if message.role == Role.TOOL:
+                return True
+            if not is_said(message) or not message.is_retracted:
+                return is_said(message)
+        return False
+
+    @property
+    def was_refused(self) -> bool:
+        """Whether the last turn that answered somebody failed because a provider refused what it was asked."""
+        ended = (end for turn_id, end in reversed(self.ends.items()) if turn_id not in self._chores)
+        last = next(ended, None)
+        return last is not None and last.state == TurnState.FAILED and last.reason.startswith(f"{FailureKind.REFUSED}:")
+
+    @property
+    def compaction(self) -> Compaction | None:
+        """The summary that counts now."""
+        return self.compactions[-1] if self.compactions else None
+
+    @property
+    def covered(self) -> int:
+        """How many of the placed messages a summary stands for."""
+        return self.compactions[-1].covered if self.compactions else 0
+
+    @property
+    def is_compacting(self) -> bool:
+        """Whether the turn that runs sums up what was said, and answers nobody."""
+        return self.running in self._chores
+
+    def _place_waiting(self, turn_id: str, *, steered_only: bool = False) -> None:
+        """Let messages that wait enter."""
+        staying = []
+        for waiting in self._waiting:
+            if steered_only and waiting.message.id not in self._steered:
+                staying.append(waiting)
+            else:
+                self._place(waiting._replace(turn_id=turn_id))
+        self._waiting = staying
+
+    def _session_created(self, _entry: Entry, body: SessionCreated) -> None:
+        """A session begins. If it is a fork, the turns of its parent are not its own, and how that one began stays."""
+        self.running = self.queued = ""
+        self.awaited = set()
+        self.owner = body.owner
+        if body.link is not Link.FORK:
+            self.began = body
+
+    def _message_added(self, entry: Entry, body: MessageAdded) -> None:
+        message = added_message(entry.id, entry.at_microseconds, body)
+        self.awaited |= {(entry.id, part.fetch) for part in body.parts if isinstance(part, File) and part.fetch}
+        if body.role in {Role.USER, Role.SYSTEM}:
+            self._waiting.append(Placed(message, "", entry.seq))
+        elif body.role == Role.ASSISTANT:
+            if not self.running:
+                self._place_waiting("")
+            self._place(Placed(message, self.running, entry.seq))
+            self._open_calls = calls_of(message)
+        elif body.role == Role.TOOL:
+            self._place(Placed(message, self.running, entry.seq))
+            self._results_came(message)
+
+    def _results_came(self, message: Message) -> None:
+        """With the last result of a step, what steers the turn enters."""
+        self._open_calls -= {part.call_id for part in message.parts if isinstance(part, ToolResult)}
+        if self.running and not self._open_calls:
+            self._place_waiting(self.running, steered_only=True)
+
+    def _message_opened(self, entry: Entry, body: MessageOpened) -> None:
+        self._place(Placed(opened_message(entry.id, entry.at_microseconds, body), body.turn_id, entry.seq))
+
+    def _message_sealed(self, _entry: Entry, body: MessageSealed) -> None:
+        for index in range(len(self._placed) - 1, -1, -1):
+            placed = self._placed[index]
+            if placed.message.id == body.message_id:
+                sealed = sealed_message(placed.message, body)
+                self._replace(index, sealed)
+                self._open_calls = calls_of(sealed)
+                return
+
+    def _change(self, entry: Entry, body: ChatChange | FileFetched | FileTranscribed) -> None:
+        """Somebody changed what was said: it stands changed where it stood. People change what is recent."""
+        for places in (self._waiting, self._placed):
+            for index in range(len(places) - 1, -1, -1):
+                placed = places[index]
+                if placed.message.id == body.message_id and applies_to(placed.message, body):
+                    changed = hide_retracted(change_message(placed.message, body))
+                    if places is self._placed:
+                        self._replace(index, changed)
+                    else:
+                        places[index] = placed._replace(message=changed)
+                    self._touch(entry.seq, {body.message_id})
+                    return
+
+    def _fetched(self, entry: Entry, body: FileFetched) -> None:
+        """A file is here, or cannot be had. One that comes late changes what the model was told of its message."""
+        self.awaited.discard((body.message_id, body.file))
+        self._change(entry, body)
+
+    def _transcribed(self, entry: Entry, body: FileTranscribed) -> None:
+        """A voice note has words from here on. It is asked for before the model is given the message."""
+        self.heard.add((body.message_id, body.blob))
+        if body.text:
+            self._change(entry, body)
+
+    def _undo(self, entry: Entry, body: MessagesUndone | MessagesRestored) -> None:
+        """Messages are undone, or restored: each keeps its place."""
+        self._fold.add(body, entry.seq)
+        self._there = None
+        self._touch(entry.seq, set(body.message_ids))
+        self.measure = None
+
+    def _touch(self, seq: int, message_ids: set[str]) -> None:
+        """Messages are changed, taken back or restored: a summary that reaches over one of them counts no longer."""
+        self._touched.update(dict.fromkeys(message_ids, seq))
+        reach = self.compactions[-1].reach if self.compactions else 0
+        touched = [index for index in range(reach) if self._placed[index].message.id in message_ids]
+        if touched:
+            self.compactions = [each for each in self.compactions if each.reach <= touched[0]]
+            self.measure = None
+
+    def _compacted(self, _entry: Entry, body: SessionCompacted) -> None:
+        """A summary counts from here on, unless what it sums up was changed after it was read."""
+        reached = self._reached(body.through)
+        covered = sum(1 for message_id in reached if message_id not in self.undone)
+        if covered <= self.covered or self.is_stale(body.through, body.read_seq):
+            return
+        self.compactions.append(Compaction(body, covered, len(reached)))
+        self.failed_compactions = []
+        self.measure = None
+
+    def _reached(self, through: str) -> list[str]:
+        """Return the messages up to one, in the order in which they were placed, with those that are taken back."""
+        places = [index for index, placed in enumerate(self._placed) if placed.message.id == through]
+        return [placed.message.id for placed in self._placed[: places[-1] + 1]] if places else []
+
+    def is_stale(self, through: str, read_seq: int) -> bool:
+        """Return whether anything up to a message was changed, taken back or restored after it was read."""
+        return any(self._touched.get(message_id, 0) > read_seq for message_id in self._reached(through))
+
+    def _turn_queued(self, _entry: Entry, body: TurnQueued) -> None:
+        self.queued = body.turn_id
+        self.by[body.turn_id] = body.by or ()
+        if body.by is None:
+            self.unattributed.add(body.turn_id)
+
+    def _turn_asked(self, _entry: Entry, body: TurnAsked) -> None:
+        self.by[body.turn_id] = joined(self.by.get(body.turn_id, ()), body.by)
+
+    def _turn_started(self, _entry: Entry, body: TurnStarted) -> None:
+        if self.queued == body.turn_id:
+            self.queued = ""
+        self.running = body.turn_id
+        self.by[body.turn_id] = askers_of(each.message for each in self._waiting) if body.by is None else body.by
+        if body.purpose:
+            self._chores.add(body.turn_id)
+            self._wished = body.turn_id if self.wants_compaction else ""
+            self.wants_compaction = False
+            return
+        self._open_calls = set()
+        self._place_waiting(body.turn_id)
+
+    def _turn_steered(self, _entry: Entry, body: TurnSteered) -> None:
+        self._steered.add(body.message_id)
+
+    def _turn_continued(self, entry: Entry, body: TurnContinued) -> None:
+        """The request to go on stands where a person would have spoken; it seldom has words of its own."""
+        parts = (Text(body.note),) if body.note else ()
+        marker = Message(id=entry.id, role=Role.SYSTEM, parts=parts, at_microseconds=entry.at_microseconds)
+        self._place(Placed(marker, body.turn_id, entry.seq))
+
+    def _turn_used(self, _entry: Entry, body: TurnUsed) -> None:
+        self.usage[body.model] = add_usage(self.usage.get(body.model), body.usage)
+        self.requests += 1
+        tokens = body.usage.input_tokens + body.usage.output_tokens
+        if tokens and not body.purpose and body.turn_id not in self._chores:
+            self.measure = Measure(tokens, len(self.placed))
+
+    def _turn_ended(self, _entry: Entry, body: TurnEnded) -> None:
+        if body.turn_id in self._chores and body.state == TurnState.FAILED:
+            self.failed_compactions.append(Try(body.reason, len(self.placed)))
+        if body.turn_id == self._wished and body.state == TurnState.LOST:
+            self._wishes_lost += 1
+            self.wants_compaction = self._wishes_lost < WISHES_LOST_MAX
+        if self.queued == body.turn_id:
+            self.queued = ""
+        if self.running == body.turn_id:
+            self.running = ""
+        self.ends[body.turn_id] = End(body.state, body.reason)
+
+    def _frozen(self, _entry: Entry, body: SessionFrozen) -> None:
+        self.frozen = self.frozen or body
+
+    def _set(self, _entry: Entry, body: SessionSet) -> None:
+        self.settings[body.name] = body.value
+        if body.name == "compact":
+            self.wants_compaction = True
+            self._wishes_lost = 0
+
+
+APPLY: dict[type[Body], Callable[[Conversation, Entry, Any], None]] = {
+    SessionCreated: Conversation._session_created,  # noqa: SLF001 - the table stands beside its class
+    MessageAdded: Conversation._message_added,  # noqa: SLF001
+    MessageOpened: Conversation._message_opened,  # noqa: SLF001
+    MessageSealed: Conversation._message_sealed,  # noqa: SLF001
+    MessageEdited: Conversation._change,  # noqa: SLF001
+    MessageRetracted: Conversation._change,  # noqa: SLF001
+    FileFetched: Conversation._fetched,  # noqa: SLF001
+    FileTranscribed: Conversation._transcribed,  # noqa: SLF001
+    MessagesUndone: Conversation._undo,  # noqa: SLF001
+    MessagesRestored: Conversation._undo,  # noqa: SLF001
+    TurnQueued: Conversation._turn_queued,  # noqa: SLF001
+    TurnAsked: Conversation._turn_asked,  # noqa: SLF001
+    TurnStarted: Conversation._turn_started,  # noqa: SLF001
+    TurnSteered: Conversation._turn_steered,  # noqa: SLF001
+    TurnContinued: Conversation._turn_continued,  # noqa: SLF001
+    TurnUsed: Conversation._turn_used,  # noqa: SLF001
+    TurnEnded: Conversation._turn_ended,  # noqa: SLF001
+    SessionFrozen: Conversation._frozen,  # noqa: SLF001
+    SessionSet: Conversation._set,  # noqa: SLF001
+    SessionCompacted: Conversation._compacted,  # noqa: SLF001
+}
+
+
+def askers_of(messages: Iterable[Message]) -> tuple[By, ...]:
+    """Return who asks by saying these messages. What is overheard, imported or without an author adds nobody."""
+    said = (each for each in messages if each.role == Role.USER and not each.is_observed and not each.is_imported)
+    return joined((), tuple(By(person=each.author, chat=each.chat) for each in said if each.author))
+
+
+def is_said(message: Message) -> bool:
+    """Return whether a message was said to the model, by a person or as an instruction; a request to go on was not."""
+    return message.role == Role.USER or (message.role == Role.SYSTEM and bool(message.parts))
+
+
+def calls_of(message: Message) -> set[str]:
+    """Return the ids of the tools that a message calls."""
+    return {part.id for part in message.parts if isinstance(part, ToolCall)}
+
+
+def add_usage(before: Usage | None, more: Usage) -> Usage:
+    """Return the sum; the cost of a sum is known when any of it is."""
+    if before is None:
+        return more
+    costs = [usage.cost_micros for usage in (before, more) if usage.cost_micros is not None]
+    return Usage(
+        input_tokens=before.input_tokens + more.input_tokens,
+        output_tokens=before.output_tokens + more.output_tokens,
+        cache_read_tokens=before.cache_read_tokens + more.cache_read_tokens,
+        cache_write_tokens=before.cache_write_tokens + more.cache_write_tokens,
+        cost_micros=sum(costs) if costs else None,
+    )
+
+
+def last_exchange(conversation: Conversation, count: int = 1) -> list[Placed]:
+    """Return the last exchanges: what people said, and all that came of it."""
+    everything = conversation.placed + conversation.waiting
+    start = len(everything)
+    said = False
+    for index in range(len(everything) - 1, -1, -1):
+        is_user = is_said(everything[index].message)
+        if said and not is_user:
+            count -= 1
+            said = False
+            if count == 0:
+                break
+        if is_user:
+            start = index
+            said = True
+    return everything[start:]
+
+
+def exchange_starts(placed: Sequence[Placed]) -> list[int]:
+    """Return where exchanges begin: with what people say after an answer, not with what steers one."""
+    starts = []
+    for index, (message, turn_id, _) in enumerate(placed):
+        before = placed[index - 1] if index else None
+        if not is_said(message) or (before is not None and is_said(before.message)):
+            continue
+        if before is None or before.message.role != Role.TOOL or before.turn_id != turn_id:
+            starts.append(index)
+    return starts
+
+
+def last_answer(conversation: Conversation) -> list[Placed]:
+    """Return what came after the last that people said and the model was given."""
+    start = len(conversation.placed)
+    while start and not is_said(conversation.placed[start - 1].message):
+        start -= 1
+    return conversation.placed[start:]
+
+
+def last_undone(conversation: Conversation, count: int = 1) -> list[str]:
+    """Return the messages that the last times of taking back took, and that are still away; the oldest first."""
+    times = sorted(set(conversation.undone.values()))[-count:]
+    return [message_id for message_id, seq in conversation.undone.items() if seq in times]

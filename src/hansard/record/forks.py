@@ -1,0 +1,133 @@
+"""Forks: sessions that share the beginning of another one. An open message at the fork's end reads as interrupted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hansard.domain.ids import check_session_id, new_id, new_session_id
+from hansard.domain.limits import (
+    TITLE_CHARACTERS_MAX,
+)
+from hansard.domain.messages import Part, Status
+from hansard.domain.sessions import Link, Session
+from hansard.domain.text import clean_name
+from hansard.errors import IdConflict, InvalidInput
+from hansard.journal.concepts import Base
+from hansard.journal.journals import SEQ_BITS
+from hansard.journal.lineage import Stretch, trace_entries
+from hansard.journal.sqlite.queries import SQL as JOURNAL
+from hansard.record.messages.entries import MessageSealed
+from hansard.record.messages.fold import join_chunks
+from hansard.record.sessions import SQL, SessionCreated, choose_id, read_session_now, session_journal
+
+if TYPE_CHECKING:
+    from hansard.journal.journals import Journal
+    from hansard.journal.transaction import Transaction
+
+
+class Fork(NamedTuple):
+    """What a caller asks of a fork."""
+
+    parent_id: str
+    at: int | None
+    id: str
+    given: bool
+    token: str
+    title: str | None
+
+
+def fork(tx: Transaction, new: Fork) -> Session:
+    """Make a session that shares its parent's entries up to `at` and goes its own way after."""
+    parent, parent_row = session_journal(tx, new.parent_id)
+    if new.given and tx.find_journal(new.id) is not None:
+        return _existing_fork(tx, new)
+    at = parent.head_seq if new.at is None else new.at
+    if not 1 <= at <= parent.head_seq:
+        message = f"session {parent.id} has entries 1 to {parent.head_seq}; there is no {at} to fork at"
+        raise InvalidInput(message)
+    session_id, exists = choose_id(tx, new.id, new.token)
+    if exists:
+        return read_session_now(tx, session_id)
+    lineage = trace_lineage(tx, parent, at)
+    digest = _digest_at(tx, lineage, at)
+    journal = tx.create_journal(session_id, Base(parent.id, at, digest))
+    body = SessionCreated(
+        source=parent_row.source,
+        owner=parent_row.owner,
+        title=new.title,
+        parent_id=parent.id,
+        link=Link.FORK,
+        at=at,
+        digest=digest.hex(),
+        messages=_count_at(tx, parent, lineage, at),
+    )
+    tx.add(journal, f"~created:{new.token}", body)
+    cut = parent_row.open_message if at == parent.head_seq else _open_at(tx, parent, lineage, at)
+    if cut is not None:
+        _interrupt_cut_message(tx, parent, cut, journal)
+    return read_session_now(tx, session_id)
+
+
+def _existing_fork(tx: Transaction, new: Fork) -> Session:
+    """Return the fork that was made with this id before; an id that is something else is a conflict."""
+    session = read_session_now(tx, new.id)
+    parent = session.parent
+    if (
+        parent is None
+        or parent.link != Link.FORK
+        or parent.session_id != new.parent_id
+        or new.at not in {None, parent.at}
+    ):
+        message = f"session {new.id} exists and is not this fork"
+        raise IdConflict(message)
+    return session
+
+
+def trace_lineage(tx: Transaction, journal: Journal, at: int) -> list[Stretch]:
+    """Return where the entries of a journal up to `at` lie, the oldest first."""
+    starts = ((stretch, stretch.after >> SEQ_BITS << SEQ_BITS) for stretch in trace_entries(tx.row, journal))
+    return [Stretch(each.after, min(each.last, start + at)) for each, start in starts if each.after < start + at]
+
+
+def _count_at(tx: Transaction, parent: Journal, lineage: list[Stretch], at: int) -> int:
+    """Return how many messages a journal has up to an entry, counted from its nearer end: none at its head."""
+    if at > parent.base_seq and parent.head_seq - at < at:
+        after: int = tx.row(SQL.count_messages, (parent.entry_key(at), parent.entry_key(parent.head_seq)))[0]
+        return int(parent.messages) - after
+    return sum(tx.row(SQL.count_messages, stretch)[0] for stretch in lineage)
+
+
+def _digest_at(tx: Transaction, lineage: list[Stretch], at: int) -> bytes:
+    digest: bytes = tx.row(JOURNAL.read_digest, ((lineage[-1][1] >> 32 << 32) + at,))[0]
+    return digest
+
+
+def _open_at(tx: Transaction, parent: Journal, lineage: list[Stretch], at: int) -> str | None:
+    """Return the message that was open at an entry: the last that was opened before it, if it was sealed later."""
+    for stretch in reversed(lineage):
+        opened = tx.row(SQL.last_opened, stretch)
+        if opened is not None:
+            message_id: str = opened[0]
+            seal = tx.find(parent, f"~seal:{message_id}")
+            return message_id if seal is None or seal.seq > at else None
+    return None
+
+
+def _interrupt_cut_message(tx: Transaction, parent: Journal, message_id: str, child: Journal) -> None:
+    """Seal, in the child, a message that was open at the fork point: it reads as interrupted there (rule 19)."""
+    seal = tx.find(parent, f"~seal:{message_id}")
+    parts: tuple[Part, ...]
+    if seal is None:
+        parts = join_chunks(tx.open_pieces(parent))
+    else:
+        sealed = tx.decode(seal)
+        parts = sealed.parts if isinstance(sealed, MessageSealed) else ()
+    interrupted = MessageSealed(message_id=message_id, status=Status.INTERRUPTED, parts=parts)
+    tx.add(child, f"~seal:{message_id}", interrupted)
+
+
+def describe_fork(parent_id: str, at: int | None, id: str | None, title: str | None, *, now: int) -> Fork:
+    """Check and clean what a caller says of a fork. Without an id it gets one from the time."""
+    cleaned = None if title is None else clean_name(title, "a title", TITLE_CHARACTERS_MAX)
+    own = new_session_id(now) if id is None else check_session_id(id)
+    return Fork(parent_id, at, own, id is not None, new_id(), cleaned)

@@ -1,0 +1,1 @@
+"""Messages: what was said, how it changed, and what it says now."""

@@ -1,0 +1,207 @@
+"""Messages as search sees them: which entry holds the words of each version, and what its fields are.
+
+Reads: state.db, in short pages. Writes: nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from hansard.domain.limits import READ_ROWS_MAX
+from hansard.domain.messages import Message, Role, ToolCall, ToolResult
+from hansard.domain.search import fields_of, tokens
+from hansard.journal.concepts import Concept, load_queries
+from hansard.journal.journals import SEQ_BITS
+from hansard.journal.lineage import known_lineage
+from hansard.journal.sqlite.queries import SQL as JOURNAL
+from hansard.record.messages.entries import (
+    MessageAdded,
+    MessageEdited,
+    MessageOpened,
+    MessageRetracted,
+    MessageSealed,
+    MessagesRestored,
+    MessagesUndone,
+)
+from hansard.record.messages.fold import added_message, opened_message, sealed_message
+from hansard.record.messages.reading import find_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hansard.journal.sqlite.reading import Readers, Snapshot
+    from hansard.record.messages.fold import ChatChange, MessageFold
+
+SEARCHES = Concept("search", "hansard.record.search")
+SEARCH = load_queries("hansard.record.search", "index.sql")
+"""Tables and queries of search.db."""
+
+SEQ_MASK = (1 << SEQ_BITS) - 1
+
+
+class Doc(NamedTuple):
+    """A version of a message as search sees it: the key of the entry that holds its words, and its fields.
+
+    `first` is the key of the entry with the message's first words: versions of one message have it in common.
+    """
+
+    key: int
+    first: int
+    message: Message
+    said: str
+    tools: str
+    tool: str
+
+
+def read_opened(snapshot: Snapshot, journal: int, message_id: str) -> Message | None:
+    """Return a reply as it was opened: in the journal that seals it or, if a fork cut it off, in the fork's past.
+
+    None when that past is missing.
+    """
+    row = snapshot.row(JOURNAL.find_entry, (journal, message_id))
+    if row is None:
+        session_id = snapshot.row(SEARCHES.queries.session_of_journal, (journal,))[0]
+        found = find_in(snapshot, known_lineage(snapshot, session_id), message_id)
+        row = None if found is None else found[1]
+    body = None if row is None else snapshot.schema.decode_body(row[1], row[2], row[4])
+    return opened_message(message_id, row[3], body) if isinstance(body, MessageOpened) else None
+
+
+def sealed_reply(opened: Message | None, at: int, body: MessageSealed) -> Message:
+    """Return a sealed reply. Its time is that of its opening, as in transcripts; the seal's where that is missing."""
+    unknown = Message(id=body.message_id, role=Role.ASSISTANT, parts=(), at_microseconds=at)
+    return sealed_message(opened or unknown, body)
+
+
+def doc_of(key: int, first: int, message: Message, names: dict[str, str]) -> Doc:
+    """Return a version's fields. `names` are the tools of the calls that were seen so far."""
+    called: list[str] = []
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            names[part.id] = part.name
+            called.append(part.name)
+        elif isinstance(part, ToolResult):
+            called.append(names.get(part.call_id, ""))
+    tool = "".join(f"\n{name}\n" for name in dict.fromkeys(called) if name)
+    return Doc(key, first, message, *fields_of(message.parts), tool)
+
+
+def joined(text: str) -> str:
+    """Return a text's tokens as the index takes them: it separates at spaces and leaves the rest as it is."""
+    return " ".join(tokens(text))
+
+
+class Scanner:
+    """Reads a journal's entries as messages, page by page: for the index, and for what is not in it yet."""
+
+    def __init__(self, readers: Readers, journal: int) -> None:
+        """Nothing is read yet."""
+        self._readers = readers
+        self._journal = journal
+        self._names: dict[str, str] = {}
+        self._opened: dict[str, Message] = {}
+        self.undone: dict[int, bool] = {}
+        """Which messages of this journal were undone, or are no longer; the last word counts."""
+        self.edited: set[int] = set()
+        self.deleted: set[int] = set()
+        self.seq = 0
+
+    def pages(self, after: int, head_seq: int) -> Iterator[list[Doc]]:
+        """Yield the messages of entries after a seq, up to the head; `seq` says how far that was."""
+        self.seq = after
+        while self.seq < head_seq:
+            start = (self._journal << SEQ_BITS) + self.seq
+            stretch = (start, (self._journal << SEQ_BITS) + head_seq, READ_ROWS_MAX)
+            rows = self._readers.read(lambda snapshot: snapshot.rows(JOURNAL.read_entries, stretch))  # noqa: B023
+            if not rows:
+                return
+            docs = [doc for row in rows if (doc := self.take_row(row)) is not None]
+            self.seq = rows[-1][0]
+            yield docs
+
+    def versions(self, first: int, fold: MessageFold) -> list[Doc]:
+        """Return every version of the message whose first words one entry holds."""
+        row = self._readers.read(lambda snapshot: snapshot.row(JOURNAL.entry_of_key, (first,)))
+        doc = self.take_row(row) if row is not None else None
+        if doc is None:
+            return []
+        later = [version.parts for version in fold.versions(doc.message)[1:] if version.parts is not None]
+        edited = [msgspec.structs.replace(doc.message, parts=parts) for parts in later]
+        return [doc, *(doc_of(first, first, message, self._names) for message in edited)]
+
+    def take_row(self, row: tuple[Any, ...]) -> Doc | None:
+        """Return the version whose words an entry holds; note what it undid, brought back, edited or deleted."""
+        seq, entry_id, kind, version, ignorable, at, data = row
+        body = self._readers.schema.decode_body(kind, version, data, ignorable=bool(ignorable))
+        key = (self._journal << SEQ_BITS) + seq
+        if isinstance(body, MessagesUndone | MessagesRestored):
+            undone = isinstance(body, MessagesUndone)
+            self.undone |= dict.fromkeys(self._keys_of(body.message_ids), undone)
+        if isinstance(body, MessageEdited | MessageRetracted):
+            return self._take_change(key, body)
+        if isinstance(body, MessageOpened):
+            self._opened[entry_id] = opened_message(entry_id, at, body)
+        if not isinstance(body, MessageAdded | MessageSealed):
+            return None
+        message = added_message(entry_id, at, body) if isinstance(body, MessageAdded) else self._sealed(at, body)
+        self._look_back(message, seq)
+        return doc_of(key, key, message, self._names)
+
+    def _sealed(self, at: int, body: MessageSealed) -> Message:
+        """Return a reply that was opened among what was read, or before it."""
+        opened = self._opened.pop(body.message_id, None)
+        if opened is None:
+            opened = self._readers.read(lambda snapshot: read_opened(snapshot, self._journal, body.message_id))
+        return sealed_reply(opened, at, body)
+
+    def _take_change(self, key: int, body: ChatChange) -> Doc | None:
+        """Return the version that an edit makes; note what is changed. Only what was said in a chat can be."""
+        row = self._readers.read(lambda snapshot: snapshot.row(JOURNAL.find_entry, (self._journal, body.message_id)))
+        if row is None:
+            return None
+        seq, kind, version, at, data = row
+        said = self._readers.schema.decode_body(kind, version, data)
+        if not isinstance(said, MessageAdded) or not said.event_id:
+            return None
+        first = (self._journal << SEQ_BITS) + seq
+        if isinstance(body, MessageRetracted):
+            self.deleted.add(first)
+            return None
+        self.edited.add(first)
+        message = msgspec.structs.replace(added_message(body.message_id, at, said), parts=body.parts)
+        return doc_of(key, first, message, self._names)
+
+    def _look_back(self, message: Message, seq: int) -> None:
+        """Find the names of calls that lie before what was read, however far."""
+        unknown = {part.call_id for part in message.parts if isinstance(part, ToolResult)} - set(self._names)
+        start = self._journal << SEQ_BITS
+        while unknown and seq > 0:
+            rows = self._readers.read(
+                lambda snapshot: snapshot.rows(JOURNAL.entries_before, (start + seq, start, READ_ROWS_MAX))  # noqa: B023
+            )
+            for _, _, kind, version, ignorable, _, data in rows:
+                body = self._readers.schema.decode_body(kind, version, data, ignorable=bool(ignorable))
+                for part in getattr(body, "parts", ()):
+                    if isinstance(part, ToolCall):
+                        self._names.setdefault(part.id, part.name)
+            unknown -= set(self._names)
+            seq = rows[-1][0] if rows else 0
+        for call_id in unknown:
+            self._names[call_id] = ""
+
+    def _keys_of(self, message_ids: tuple[str, ...]) -> list[int]:
+        """Return the keys of the entries that hold these messages' words, in this journal."""
+
+        def read_keys(snapshot: Snapshot) -> list[int]:
+            found = []
+            for message_id in message_ids:
+                for entry_id in (f"~seal:{message_id}", message_id):
+                    row = snapshot.row(JOURNAL.find_entry, (self._journal, entry_id))
+                    if row is not None:
+                        found.append((self._journal << SEQ_BITS) + row[0])
+                        break
+            return found
+
+        return self._readers.read(read_keys)

@@ -1,0 +1,1 @@
+"""Turns: runs of the agent, from their trigger to their end."""

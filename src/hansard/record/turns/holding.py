@@ -1,0 +1,391 @@
+"""A turn and its replies, as the engine uses them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections import deque
+from itertools import groupby
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from hansard.domain.budgets import Budget
+from hansard.domain.ids import check_entry_id, new_id
+from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX, REPLY_BYTES_MAX
+from hansard.domain.messages import Message, Part, Reasoning, Text, clean_part
+from hansard.domain.requests import Usage
+from hansard.domain.text import clean_text, split_pending_surrogate
+from hansard.domain.turns import TurnInfo, TurnState
+from hansard.errors import HansardError, IdConflict, InvalidInput, LeaseHeld, LimitReached, OutcomeUnknown, TooLarge
+from hansard.journal.queue import Item, ItemState
+from hansard.record import questions
+from hansard.record.compaction import SessionCompacted
+from hansard.record.messages.fold import PART_KINDS, join_chunks
+from hansard.record.messages.operations import check_blobs, offer
+from hansard.record.questions import QuestionAsked
+from hansard.record.turns.entries import (
+    TurnContinued,
+    TurnUsed,
+)
+from hansard.record.turns.operations import (
+    Claim,
+    Lease,
+    PendingFacts,
+    ReplyText,
+    StreamPiece,
+    TurnEnding,
+    append_in_turn,
+    claim_turn,
+    end_turn,
+    note_decision,
+    open_message,
+    release_claim,
+    seal_message,
+    write_chunk,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from types import TracebackType
+
+    from hansard.domain.notices import Wording
+    from hansard.domain.questions import Answered
+    from hansard.domain.turns import By
+    from hansard.journal.calls import Caller
+    from hansard.journal.transaction import Transaction
+    from hansard.record.entries import Entry
+    from hansard.record.messages.entries import FileTranscribed
+    from hansard.record.turns.entries import ToolDecided
+
+WAIT_POLL_SECONDS = 0.02
+"""How often a caller that waits for a running turn looks again."""
+
+GATHER_SECONDS = 0.02
+"""A reply's pieces are written at most this often: words come faster than an eye can follow, and each commit costs."""
+
+
+class Turn:
+    """One run of the agent. It holds its session by a fence until it ends."""
+
+    def __init__(self, caller: Caller, claimed: TurnInfo) -> None:
+        """The turn was claimed."""
+        self._caller = caller
+        self._lease = Lease(claimed.session_id, claimed.id, claimed.fence)
+        self._kept = PendingFacts()
+        self._calling_id = ""
+        self._results: tuple[Message, ...] = ()
+        self._notices: tuple[Message, ...] = ()
+        self._end: tuple[TurnState, str] | None = None
+        self.model = ""
+        """The model that was asked last."""
+        self.id = claimed.id
+        self.session_id = claimed.session_id
+        self.fence = claimed.fence
+
+    async def append(self, message: Message) -> Entry:
+        """Append a whole message of this turn; durable when it returns."""
+        offered = offer(message)
+        await check_blobs(self._caller, offered)
+        kept = self._kept
+        entry = await self._caller.write(
+            lambda tx: append_in_turn(tx, self._lease, offered, kept), cost=len(offered.data)
+        )
+        self.wrote(kept)
+        return entry
+
+    def reply(self, *, id: str | None = None) -> Reply:
+        """Return a message to be streamed: `async with turn.reply() as reply: await reply.write(…)`."""
+        return Reply(self, self._caller, self._lease, new_id() if id is None else check_entry_id(id))
+
+    def abandon(self, message_id: str) -> None:
+        """A reply was left by an exception: it is sealed as interrupted with the next thing this turn does."""
+        self._kept = self._kept._replace(abandoned=self._kept.abandoned | {message_id})
+
+    def add_usage(self, model: str, usage: Usage) -> None:
+        """Note what a request took; recorded with the next thing this turn does."""
+        used = TurnUsed(turn_id=self.id, model=clean_text(model)[:NAME_CHARACTERS_MAX], usage=usage)
+        self._kept = self._kept._replace(facts=(*self._kept.facts, (f"~used:{new_id()}", used)))
+
+    def transcribe(self, transcribed: FileTranscribed, usage: Usage) -> None:
+        """Note what a voice note says and what that took; recorded with the next thing this turn does."""
+        key = hashlib.sha256(f"{transcribed.message_id}\n{transcribed.blob}".encode()).hexdigest()[:32]
+        model = clean_text(transcribed.model)[:NAME_CHARACTERS_MAX]
+        used = TurnUsed(turn_id=self.id, model=model, usage=usage, purpose="transcription")
+        cleaned = msgspec.structs.replace(transcribed, text=clean_text(transcribed.text), model=model)
+        facts = ((f"~transcript:{key}", cleaned), (f"~used:{new_id()}", used))
+        self._kept = self._kept._replace(facts=(*self._kept.facts, *facts[: 2 if usage != Usage() else 1]))
+
+    def go_on(self, message_id: str, note: str = "") -> None:
+        """Note that the model is asked to go on where this message was cut; recorded with the next thing."""
+        fact = TurnContinued(turn_id=self.id, message_id=message_id, note=note)
+        self._kept = self._kept._replace(facts=(*self._kept.facts, (f"~continued:{message_id}", fact)))
+
+    def compact(self, compacted: SessionCompacted) -> None:
+        """Note a summary of what was said; recorded with the next thing, at the latest with the turn's end."""
+        self._kept = self._kept._replace(facts=(*self._kept.facts, (f"~compacted:{self.id}", compacted)))
+
+    def settle_calls(self, message_id: str, results: Sequence[Message]) -> None:
+        """Let these be recorded with the turn's end, where their ids are not there: results of a message's calls."""
+        self._calling_id, self._results = message_id, tuple(results)
+
+    def tell(self, text: str, chat: str = "") -> None:
+        """Let a notice be recorded with the turn's end, to be shown in a chat, or wherever the turn is."""
+        self._notices = (*self._notices, Message.notice(text, chat=chat))
+
+    @property
+    def kept(self) -> PendingFacts:
+        """What is to be recorded with the next thing this turn does."""
+        return self._kept
+
+    def wrote(self, kept: PendingFacts) -> None:
+        """What was kept is recorded; what came since is not."""
+        self._kept = PendingFacts(self._kept.abandoned, self._kept.facts[len(kept.facts) :])
+
+    async def note_decision(self, decided: ToolDecided) -> None:
+        """Record what becomes of a call and why, before anything does."""
+        token = new_id()
+        await self._caller.write(lambda tx: note_decision(tx, self._lease, decided, token))
+
+    async def ask(self, notice: Message, asked: QuestionAsked) -> int:
+        """Ask people about a call, and let the turn wait for it; return the question's number in this turn."""
+        offered = offer(notice)
+        await check_blobs(self._caller, offered)
+        body = msgspec.structs.replace(asked, turn_id=self.id, message_id=notice.id)
+        asking = questions.NewQuestion(offered, body)
+        return await self._caller.write(lambda tx: questions.ask(tx, self._lease, asking), cost=len(offered.data))
+
+    async def settle_question(self, number: int, reason: str) -> Answered:
+        """End a question that nobody answered; return the answer, if it came after all."""
+        return await self._caller.write(lambda tx: questions.settle_question(tx, self._lease, number, reason))
+
+    def fail(self, reason: str) -> None:
+        """Let the turn end as failed, without an exception."""
+        self._end = (TurnState.FAILED, reason)
+
+    @property
+    def failed(self) -> str:
+        """Why the turn is to end as failed; empty when it is not."""
+        return self._end[1] if self._end is not None and self._end[0] is TurnState.FAILED else ""
+
+    def interrupt(self, reason: str) -> None:
+        """Let the turn end as interrupted, without an exception."""
+        self._end = (TurnState.INTERRUPTED, reason)
+
+    async def end(self, error: BaseException | None) -> TurnInfo:
+        """End the turn, and its open message with it, in one commit."""
+        state, reason = self._end or (TurnState.COMPLETED, "")
+        if isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit):
+            state, reason = TurnState.INTERRUPTED, reason or "cancelled"
+        elif error is not None:
+            state, reason = TurnState.FAILED, f"{type(error).__name__}: {error}"
+        reason = clean_text(reason)[:REASON_CHARACTERS_MAX]
+        results = tuple(offer(message) for message in self._results)
+        notices = tuple(offer(message) for message in self._notices)
+        ending = TurnEnding(state, reason, self._kept, self._calling_id, results, notices)
+        cost = len(reason) + sum(len(offered.data) for offered in (*results, *notices))
+        return await self._caller.write(lambda tx: end_turn(tx, self._lease, ending), cost=cost, ending=True)
+
+
+async def claim(  # noqa: PLR0917
+    caller: Caller,
+    words: Wording,
+    session_id: str,
+    wait_seconds: float,
+    waiting: str | None = None,
+    purpose: str = "",
+    budget: Budget | None = None,
+    by: tuple[By, ...] = (),
+) -> Turn:
+    """Claim a session's queued turn, or a new one; wait for the one that runs, no longer than told.
+
+    With a purpose it is always a new one, and what is queued goes on waiting.
+    """
+    loop = asyncio.get_running_loop()
+    store = caller.store
+    turn_id = new_id()
+    wanted = Claim(session_id, turn_id, store.owner, waiting, purpose, budget or Budget(), by)
+    deadline = loop.time() + wait_seconds
+    while True:
+        try:
+            claimed = await caller.write(lambda tx: claim_turn(tx, wanted, store.is_alive, words))
+            check_claimed(claimed)
+        except LeaseHeld:
+            if loop.time() >= deadline:
+                raise
+            await asyncio.sleep(WAIT_POLL_SECONDS)
+        except (asyncio.CancelledError, OutcomeUnknown):
+            # The claim may have been written all the same: a turn that nobody runs must not hold the session.
+            with contextlib.suppress(HansardError):
+                await caller.write(lambda tx: release_claim(tx, session_id, turn_id), ending=True)
+            raise
+        else:
+            return Turn(caller, claimed)
+
+
+@contextlib.asynccontextmanager
+async def hold_session(  # noqa: PLR0917 - what a claim is made of
+    caller: Caller,
+    words: Wording,
+    session_id: str,
+    wait_seconds: float,
+    waiting: str | None = None,
+    purpose: str = "",
+    budget: Budget | None = None,
+    by: tuple[By, ...] = (),
+) -> AsyncIterator[Turn]:
+    """Hold a session for one turn. Leaving ends it, whatever happened."""
+    turn = await claim(caller, words, session_id, wait_seconds, waiting, purpose, budget, by)
+    try:
+        yield turn
+    except BaseException as error:
+        await turn.end(error)
+        raise
+    else:
+        await turn.end(None)
+
+
+def check_claimed(claimed: TurnInfo) -> None:
+    """Refuse to run what a limit of the day ended, or what has to wait for what runs."""
+    if claimed.state is TurnState.FAILED:
+        raise LimitReached(claimed.reason)
+    if claimed.state is TurnState.QUEUED:
+        raise LeaseHeld("the day's limit is near: other turns have to end first")
+
+
+class Reply:
+    """An assistant's message while it is being said."""
+
+    def __init__(self, turn: Turn, caller: Caller, lease: Lease, message_id: str) -> None:
+        """Nothing is recorded before the context is entered."""
+        self.id = message_id
+        self._turn = turn
+        self._caller = caller
+        self._lease = lease
+        self._pieces: deque[StreamPiece] = deque()
+        self._item: Item | None = None
+        self._rung_at = 0.0
+        self._end_bytes = 0
+        self._hash = hashlib.sha256()
+        self._half = ""
+        self._half_part = "text"
+        self._parts: list[Part] = []
+        self._said: list[tuple[str, str]] = []
+        self._is_escaped = False
+        self._arranged: tuple[Part, ...] = ()
+        self._error: BaseException | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open the message, durably: whatever is said from now on has a place."""
+        kept = self._turn.kept
+        try:
+            await self._caller.write(lambda tx: open_message(tx, self._lease, self.id, kept))
+            self._turn.wrote(kept)
+        except BaseException:
+            self._turn.abandon(self.id)
+            raise
+        return self
+
+    async def write(self, text: str, *, part: str = "text") -> None:
+        """Queue a piece of text. It is shown once it is durable; an earlier piece's failure is raised here."""
+        if not isinstance(text, str):
+            message = f"a reply streams text, not {type(text).__name__}"
+            raise InvalidInput(message)
+        if part not in PART_KINDS:
+            message = f"a reply streams {' or '.join(PART_KINDS)}, not {part!r}"
+            raise InvalidInput(message)
+        if self._error is not None:
+            raise self._error
+        if self._half and part != self._half_part:
+            self._queue(self._half, self._half_part)
+            self._half = ""
+        whole, self._half = split_pending_surrogate(self._half + text)
+        self._half_part = part
+        self._queue(whole, part)
+        if self._caller.crowded():
+            await self._caller.room()
+
+    def add(self, part: Part) -> None:
+        """Add a part that is not streamed, such as a tool call; it is recorded with the seal."""
+        if isinstance(part, Text | Reasoning):
+            message = "text and reasoning are streamed: reply.write(…)"
+            raise InvalidInput(message)
+        self._parts.append(clean_part(part))
+
+    def arrange(self, parts: Sequence[Part]) -> None:
+        """Give all of it once more, in the parts that the provider gave it; counts if it says what was streamed."""
+        self._arranged = tuple(clean_part(part) for part in parts)
+
+    def _queue(self, said: str, part: str) -> None:
+        text = clean_text(said)
+        self._is_escaped = self._is_escaped or text is not said
+        self._said.append((part, said))
+        data = text.encode()
+        size = len(data)
+        if not size:
+            return
+        if self._end_bytes + size > REPLY_BYTES_MAX:
+            message = f"a reply of more than {REPLY_BYTES_MAX} bytes; what came before is recorded"
+            raise TooLarge(message)
+        self._hash.update(data)
+        self._pieces.append(StreamPiece(self.id, self._end_bytes, part, text))
+        self._end_bytes += size
+        if self._item is None or self._item.state is not ItemState.QUEUED:
+            self._submit(size)
+
+    def _submit(self, size: int) -> None:
+        taken: list[StreamPiece] = []
+
+        def write_pieces(tx: Transaction) -> None:
+            while self._pieces:
+                taken.append(self._pieces.popleft())
+            for piece in join_pieces(taken):
+                write_chunk(tx, self._lease, piece)
+
+        self._item = Item(write_pieces, self._written, cost=size)
+        self._caller.store.writer.queue.submit(self._item, ring=False)
+        now = self._caller.now()
+        pause = self._rung_at + GATHER_SECONDS - now
+        self._rung_at = now + max(pause, 0)
+        self._caller.ring_soon(max(pause, 0))
+
+    def _written(self, item: Item) -> None:
+        if item.error is not None:
+            self._error = item.error
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Seal the message as complete. Left by an exception, the turn's next commit seals it as interrupted."""
+        if error is not None:
+            self._turn.abandon(self.id)
+            return
+        try:
+            if self._half:
+                self._queue(self._half, self._half_part)
+                self._half = ""
+            if self._is_escaped and not self._arranged:
+                # Chunks are text only; what they could not carry is recorded beside the text with the seal.
+                self._arranged = (*(clean_part(part) for part in join_chunks(self._said)), *self._parts)
+            if self._error is not None:
+                raise self._error
+            said = ReplyText(self.id, self._hash.digest(), tuple(self._parts), self._arranged)
+            await self._caller.write(lambda tx: seal_message(tx, self._lease, said), cost=self._end_bytes)
+        except BaseException as wrong:
+            self._turn.abandon(self.id)
+            if isinstance(wrong, IdConflict) and self._error is not None:
+                raise self._error from None  # a piece was refused in the same commit: that is why the text differs
+            raise
+
+
+def join_pieces(pieces: list[StreamPiece]) -> list[StreamPiece]:
+    """Return pieces that follow each other as one, so that a burst of tokens is one row."""
+    if len(pieces) <= 1:
+        return pieces
+    joined: list[StreamPiece] = []
+    for part, run in groupby(pieces, key=lambda piece: piece.part):
+        first, *others = run
+        text = "".join([first.text, *(piece.text for piece in others)])
+        joined.append(StreamPiece(first.message_id, first.start, part, text))
+    return joined

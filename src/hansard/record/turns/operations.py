@@ -1,0 +1,471 @@
+"""Turns: claim under a fence, stream, end. What a dead owner left is closed as lost.
+
+What people do to a conversation: stop and steer its turns, take messages back, set it up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hansard.domain.budgets import Budget, BudgetState
+from hansard.domain.chats import asker_owner
+from hansard.domain.messages import Part, Role, Status, Text, ToolCall, ToolResult
+from hansard.domain.sessions import SessionState
+from hansard.domain.settings import Busy
+from hansard.domain.turns import TURN_ENDS, By, How, TurnInfo, TurnState, joined, recovered
+from hansard.errors import IdConflict, InvalidInput, LeaseHeld, NotFound, StaleLease
+from hansard.journal.concepts import ENCODER, Body
+from hansard.record.budgets import BudgetCheck, judge, next_askers
+from hansard.record.entries import Entry
+from hansard.record.messages.entries import (
+    MessageAdded,
+    MessageOpened,
+    MessageSealed,
+)
+from hansard.record.messages.fold import join_chunks, same_words, streamed_pieces
+from hansard.record.messages.operations import Offered, add_message, entry_value
+from hansard.record.routes import followers_of
+from hansard.record.sessions import SessionRow, check_open, read_memo, session_journal
+from hansard.record.turns.entries import TURNS, TurnAsked, TurnEnded, TurnQueued, TurnStarted, TurnSteered, TurnStopping
+from hansard.record.turns.reading import find_turn, turn_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from hansard.domain.notices import Wording
+    from hansard.journal.journals import Journal
+    from hansard.journal.transaction import Transaction
+    from hansard.record.turns.entries import ToolDecided
+
+if TYPE_CHECKING:
+    IsAlive = Callable[[str], bool]
+
+
+class Lease(NamedTuple):
+    """What a turn shows with each write."""
+
+    session_id: str
+    turn_id: str
+    fence: int
+
+
+def is_chore(tx: Transaction, journal: Journal) -> bool:
+    """Return whether the turn that runs answers nobody: it makes way by itself, and nobody waits for its end."""
+    return tx.row(TURNS.queries.find_chore, (journal.key,)) is not None
+
+
+def read_by(tx: Transaction, journal: Journal, turn_id: str) -> tuple[By, ...]:
+    """Return who asked for a turn; turn "" is the next one."""
+    rows = tx.rows(TURNS.queries.list_turn_by, (journal.key, turn_id))
+    return tuple(By(person=person, chat=chat, how=How(how)) for person, chat, how in rows)
+
+
+def add_askers(tx: Transaction, journal: Journal, turn_id: str, by: tuple[By, ...]) -> None:
+    """Note that more people ask for a turn that waits or runs; who asked before is not noted again."""
+    before = read_by(tx, journal, turn_id)
+    if more := tuple(each for each in joined((), by) if each not in before):
+        tx.add(journal, f"~asked:{journal.head_seq + 1}", TurnAsked(turn_id=turn_id, by=more))
+
+
+def inherited_by(tx: Transaction, journal: Journal, lost_id: str) -> tuple[By, ...] | None:
+    """Return who asked for the turn that goes on with a lost one; None when nobody had recorded that."""
+    by = recovered(read_by(tx, journal, lost_id))
+    queued = tx.find(journal, f"~queued:{lost_id}")
+    body = tx.decode(queued) if queued is not None else None
+    return None if not by and isinstance(body, TurnQueued) and body.by is None else by
+
+
+def queue_turn(tx: Transaction, session_id: str, turn_id: str, chat: str = "", by: tuple[By, ...] = ()) -> TurnInfo:
+    """Queue a turn; when one waits already, it will see everything that has come since, and is returned.
+
+    `by`: who asks for it. Whoever joins a turn that waits is noted with it.
+    """
+    journal, row = session_journal(tx, session_id)
+    waiting = find_turn(tx, journal, TurnState.QUEUED)
+    if waiting is not None:
+        add_askers(tx, journal, waiting.id, by)
+        return waiting
+    check_open(row)
+    followers = followers_of(tx, session_id, chat)
+    body = TurnQueued(turn_id=turn_id, chats=(chat,) if chat else (), followers=followers, by=joined((), by))
+    queued = tx.add(journal, f"~queued:{turn_id}", body)
+    return TurnInfo(id=turn_id, session_id=session_id, state=TurnState.QUEUED, fence=queued.seq)
+
+
+def end_queued(tx: Transaction, journal: Journal, reason: str) -> TurnInfo | None:
+    """End a turn before it began; return it."""
+    waiting = find_turn(tx, journal, TurnState.QUEUED)
+    if waiting is not None:
+        ended = TurnEnded(turn_id=waiting.id, state=TurnState.INTERRUPTED, reason=reason)
+        tx.add(journal, f"~ended:{waiting.id}", ended)
+    return waiting
+
+
+class Claim(NamedTuple):
+    """Who wants to run which turn. `waiting`: the id of the one that waits, "" whichever does, None a new one too."""
+
+    session_id: str
+    turn_id: str
+    owner: str
+    waiting: str | None = None
+    purpose: str = ""
+    budget: Budget = Budget()
+    by: tuple[By, ...] = ()
+    """Who asks for a turn with a purpose, which answers nobody."""
+
+
+def claim_turn(tx: Transaction, claim: Claim, is_alive: IsAlive, words: Wording) -> TurnInfo:
+    """Start the session's queued turn, or a new one. The seq of the start entry is the fence."""
+    session_id, turn_id, owner, _, purpose, budget, by = claim
+    journal, row = session_journal(tx, session_id)
+    running = find_turn(tx, journal, TurnState.RUNNING)
+    if running is not None and running.owner == owner and tx.find(journal, f"~claim:{turn_id}") is not None:
+        return running
+    if running is not None and is_alive(running.owner):
+        message = f"turn {running.id} of {running.owner} runs in session {session_id}"
+        raise LeaseHeld(message, running.owner)
+    check_open(row)
+    close_lost(tx, session_id, is_alive, words)
+    waiting = None if purpose else find_turn(tx, journal, TurnState.QUEUED)
+    if claim.waiting is not None and (waiting is None or claim.waiting not in {"", waiting.id}):
+        message = f"no turn {claim.waiting} waits in session {session_id}"
+        raise NotFound(message)
+    started_id = waiting.id if waiting is not None else turn_id
+    if not purpose:
+        # Also whoever said what is answered, though it asked for no turn: what came too late, or was left by a stop.
+        by = joined(read_by(tx, journal, started_id), read_by(tx, journal, ""))
+    if budget.is_set and not purpose:
+        judgement = judge(tx, by, row.owner, budget)
+        if judgement.standing is BudgetState.REACHED:
+            return refuse_turn(tx, journal, claim._replace(by=by), started_id, judgement)
+        if judgement.standing is BudgetState.NEAR:
+            return TurnInfo(id=started_id, session_id=session_id, state=TurnState.QUEUED)
+    body = TurnStarted(turn_id=started_id, owner=owner, purpose=purpose, by=by)
+    started = tx.add(journal, f"~claim:{turn_id}", body)
+    return TurnInfo(id=started_id, session_id=session_id, state=TurnState.RUNNING, fence=started.seq, owner=owner)
+
+
+def refuse_turn(tx: Transaction, journal: Journal, claim: Claim, turn_id: str, judgement: BudgetCheck) -> TurnInfo:
+    """End a turn at a limit of the day before it asks anything; people are told where it would have been shown."""
+    started = TurnStarted(turn_id=turn_id, owner=claim.owner, refused=True, by=claim.by)
+    tx.add(journal, f"~claim:{claim.turn_id}", started)
+    told = MessageAdded(role=Role.NOTICE, parts=(Text(judgement.told),))
+    tx.add(journal, f"~refused:{turn_id}", told)
+    reason = f"limit of the day: {judgement.reached}"
+    tx.add(journal, f"~ended:{turn_id}", TurnEnded(turn_id=turn_id, state=TurnState.FAILED, reason=reason))
+    return TurnInfo(id=turn_id, session_id=journal.id, state=TurnState.FAILED, owner=claim.owner, reason=reason)
+
+
+def release_claim(tx: Transaction, session_id: str, turn_id: str) -> None:
+    """End a turn that was claimed while its caller was going away, so that nobody waits for it."""
+    journal, _ = session_journal(tx, session_id)
+    claimed = tx.find(journal, f"~claim:{turn_id}")
+    running = find_turn(tx, journal, TurnState.RUNNING)
+    if claimed is not None and running is not None and running.fence == claimed.seq:
+        reason = "its caller was cancelled while it started"
+        ended = TurnEnded(turn_id=running.id, state=TurnState.INTERRUPTED, reason=reason)
+        tx.add(journal, f"~ended:{running.id}", ended)
+
+
+def seal_stream(  # noqa: PLR0917
+    tx: Transaction,
+    journal: Journal,
+    message_id: str,
+    status: Status,
+    more: tuple[Part, ...] = (),
+    pieces: list[tuple[str, str]] | None = None,
+) -> None:
+    """Finish the open message: its text is its chunks. `more` was not streamed."""
+    parts = join_chunks(tx.open_pieces(journal) if pieces is None else pieces) + more
+    tx.seal(journal, f"~seal:{message_id}", MessageSealed(message_id=message_id, status=status, parts=parts))
+
+
+def check_fence(tx: Transaction, lease: Lease) -> tuple[Journal, SessionRow]:
+    """Refuse the write of a turn that does not hold the session any more, and name who does."""
+    journal, row = session_journal(tx, lease.session_id)
+    check_holder(tx, journal, lease)
+    return journal, row
+
+
+def _running_row(tx: Transaction, journal: Journal) -> tuple[Any, ...] | None:
+    """Return the row of the turn that holds the session; read once for as long as the journal is kept."""
+    memo = read_memo(journal)
+    if memo.running is None:
+        memo.running = tx.row(TURNS.queries.find_turn_in_state, (journal.key, TurnState.RUNNING)) or ()
+    return memo.running or None
+
+
+def check_holder(tx: Transaction, journal: Journal, lease: Lease) -> None:
+    """Refuse a turn that is not the one that runs."""
+    holder = _running_row(tx, journal)
+    if holder is None or (holder[0], holder[2]) != (lease.turn_id, lease.fence):
+        running = turn_value(journal.id, holder) if holder is not None else None
+        now = f"turn {running.id} of {running.owner} does" if running is not None else "no turn does"
+        message = f"turn {lease.turn_id} does not hold session {lease.session_id} any more: {now}"
+        raise StaleLease(message, running.owner if running is not None else "")
+
+
+class PendingFacts(NamedTuple):
+    """What a turn has to record with the next thing that it does: messages to seal, and facts about its requests."""
+
+    abandoned: frozenset[str] = frozenset()
+    facts: tuple[tuple[str, Body], ...] = ()
+
+
+def append_in_turn(tx: Transaction, lease: Lease, offered: Offered, kept: PendingFacts = PendingFacts()) -> Entry:  # noqa: B008
+    """Append a message of the running turn: a tool's result, a notice."""
+    journal, _ = session_journal(tx, lease.session_id)
+    found = tx.find_same(journal, offered.id, offered.body, offered.data)
+    if found is not None:
+        return entry_value(journal.id, offered.id, found, offered.body)
+    check_fence(tx, lease)
+    _write_kept(tx, journal, kept)
+    return add_message(tx, journal, offered)
+
+
+def note_decision(tx: Transaction, lease: Lease, decided: ToolDecided, token: str) -> None:
+    """Record what becomes of a call, before anything does."""
+    journal, _ = session_journal(tx, lease.session_id)
+    if tx.find(journal, f"~decided:{token}") is None:
+        check_fence(tx, lease)
+        tx.add(journal, f"~decided:{token}", decided)
+
+
+def open_message(tx: Transaction, lease: Lease, message_id: str, kept: PendingFacts = PendingFacts()) -> None:  # noqa: B008
+    """Begin a streamed message."""
+    journal, _ = session_journal(tx, lease.session_id)
+    body = MessageOpened(turn_id=lease.turn_id)
+    data = ENCODER.encode(body)
+    if tx.find_same(journal, message_id, body, data) is not None:
+        return
+    check_fence(tx, lease)
+    _write_kept(tx, journal, kept)
+    _, row = session_journal(tx, lease.session_id)
+    if row.open_message is not None:
+        message = f"message {row.open_message} of session {journal.id} is still open"
+        raise InvalidInput(message)
+    tx.add(journal, message_id, body, data)
+
+
+def _write_kept(tx: Transaction, journal: Journal, kept: PendingFacts) -> None:
+    """Seal a message that its writer left by an exception, and note what was used, with whatever the turn does next."""
+    _, row = session_journal(tx, journal.id)
+    if row.open_message is not None and row.open_message in kept.abandoned:
+        seal_stream(tx, journal, row.open_message, Status.INTERRUPTED)
+    for entry_id, fact in kept.facts:
+        if tx.find(journal, entry_id) is None:
+            tx.add(journal, entry_id, fact)
+
+
+class StreamPiece(NamedTuple):
+    """A stretch of an open message."""
+
+    message_id: str
+    start: int
+    part: str
+    text: str
+
+
+def write_chunk(tx: Transaction, lease: Lease, piece: StreamPiece) -> None:
+    """Append a chunk to the open message; one that is there already is skipped."""
+    journal, row = session_journal(tx, lease.session_id, look=False)
+    if row.open_message != piece.message_id and tx.find(journal, f"~seal:{piece.message_id}") is not None:
+        own = find_turn(tx, journal, TurnState.RUNNING)
+        if own is not None and own.fence == lease.fence:
+            return
+    check_holder(tx, journal, lease)
+    tx.add_chunk(journal, piece.message_id, piece.start, piece.part, piece.text)
+
+
+class ReplyText(NamedTuple):
+    """What a reply said, as its writer knows it: compared with what the record has, before it is called complete."""
+
+    message_id: str
+    text_hash: bytes
+    more: tuple[Part, ...]
+    arranged: tuple[Part, ...] = ()
+    """The same words and all of `more`, in the parts that the provider gave them, signatures included."""
+
+
+def seal_message(tx: Transaction, lease: Lease, said: ReplyText) -> None:
+    """Finish a streamed message. The same seal again changes nothing; another text under its id is an error."""
+    journal, _ = session_journal(tx, lease.session_id)
+    sealed = tx.find(journal, f"~seal:{said.message_id}")
+    if sealed is not None:
+        own = tx.row(TURNS.queries.find_turn, (journal.key, lease.turn_id))
+        if own is not None and own[1] != TurnState.LOST:
+            body = tx.decode(sealed)
+            pieces = streamed_pieces(body.parts) if isinstance(body, MessageSealed) else []
+            check_said(said, pieces)
+            return
+    check_fence(tx, lease)
+    pieces = tx.open_pieces(journal)
+    check_said(said, pieces)
+    if said.arranged and same_words(said.arranged, pieces):
+        seal_stream(tx, journal, said.message_id, Status.COMPLETE, said.arranged, [])
+    else:
+        seal_stream(tx, journal, said.message_id, Status.COMPLETE, said.more, pieces)
+
+
+def check_said(said: ReplyText, pieces: list[tuple[str, str]]) -> None:
+    """Refuse to call a message complete whose recorded text is not what was said."""
+    if hashlib.sha256("".join(text for _, text in pieces).encode()).digest() != said.text_hash:
+        message = f"message {said.message_id} was recorded before with another text"
+        raise IdConflict(message)
+
+
+class TurnEnding(NamedTuple):
+    """How a turn ends, and what is recorded with its end: results for calls that have none, and notices.
+
+    The results belong to the calls of one message; they are recorded if that message was sealed with its calls.
+    """
+
+    state: TurnState
+    reason: str
+    kept: PendingFacts = PendingFacts()
+    calling_id: str = ""
+    results: tuple[Offered, ...] = ()
+    notices: tuple[Offered, ...] = ()
+
+
+def _sealed_calls(tx: Transaction, journal: Journal, message_id: str) -> set[str]:
+    """Return the calls that a message was sealed with."""
+    sealed = tx.find(journal, f"~seal:{message_id}") if message_id else None
+    body = tx.decode(sealed) if sealed is not None else None
+    return {part.id for part in getattr(body, "parts", ()) if isinstance(part, ToolCall)}
+
+
+def _answered_calls(offered: Offered) -> set[str]:
+    return {part.call_id for part in offered.body.parts if isinstance(part, ToolResult)}
+
+
+def end_turn(tx: Transaction, lease: Lease, ending: TurnEnding) -> TurnInfo:
+    """End a turn, and with it whatever message is open, in one commit. An ended session accepts this too."""
+    if ending.state not in TURN_ENDS:
+        message = f"a turn does not end as {ending.state}"
+        raise InvalidInput(message)
+    journal, _ = session_journal(tx, lease.session_id)
+    row = tx.row(TURNS.queries.find_turn, (journal.key, lease.turn_id))
+    if row is not None and row[1] == ending.state and row[2] == lease.fence:
+        return turn_value(journal.id, row)
+    _, session = check_fence(tx, lease)
+    if session.open_message is not None:
+        seal_stream(tx, journal, session.open_message, Status.INTERRUPTED)
+    _write_kept(tx, journal, ending.kept)
+    calls = _sealed_calls(tx, journal, ending.calling_id)
+    settled = [offered for offered in ending.results if calls & _answered_calls(offered)]
+    for offered in (*settled, *ending.notices):
+        if tx.find(journal, offered.id) is None:
+            add_message(tx, journal, offered)
+    ended = TurnEnded(turn_id=lease.turn_id, state=ending.state, reason=ending.reason)
+    tx.add(journal, f"~ended:{lease.turn_id}", ended)
+    return turn_value(journal.id, tx.row(TURNS.queries.find_turn, (journal.key, lease.turn_id)))
+
+
+def stop_turns(
+    tx: Transaction,
+    session_id: str,
+    reason: str,
+    is_alive: IsAlive,
+    *,
+    words: Wording,
+    queued: bool,
+    asked_by: Collection[str] = (),
+) -> list[TurnInfo]:
+    """Ask the running turn to stop, and end the queued one where that is meant too; return those that it concerns.
+
+    A turn whose owner is dead cannot be asked: it is ended as lost. `asked_by`: only turns that these owners, who are
+    one person, asked for, and nobody else.
+    """
+    journal, _ = session_journal(tx, session_id)
+    close_lost(tx, session_id, is_alive, words)
+    stopped = []
+    running = find_turn(tx, journal, TurnState.RUNNING)
+    if running is not None and is_asked_by(turn_askers(tx, journal, running.id), asked_by):
+        stopped.append(running)
+        if tx.find(journal, f"~stop:{running.id}") is None:
+            tx.add(journal, f"~stop:{running.id}", TurnStopping(turn_id=running.id, reason=reason))
+    may_end = queued and is_asked_by(next_askers(tx.rows, journal.key), asked_by)
+    waiting = end_queued(tx, journal, reason) if may_end else None
+    if waiting is not None:
+        stopped.append(waiting)
+    return [turn_value(session_id, tx.row(TURNS.queries.find_turn, (journal.key, turn.id))) for turn in stopped]
+
+
+def turn_askers(tx: Transaction, journal: Journal, turn_id: str) -> set[str]:
+    """Return the owners who asked for a turn."""
+    return {asker_owner(*each.place) for each in read_by(tx, journal, turn_id)}
+
+
+def is_asked_by(asked: set[str], owners: Collection[str]) -> bool:
+    """Return whether only these owners asked. Without owners it is always so."""
+    return not owners or (bool(asked) and asked <= {*owners})
+
+
+def meet_running_turn(
+    tx: Transaction, session_id: str, message_ids: tuple[str, ...], busy: Busy, is_alive: IsAlive, *, words: Wording
+) -> None:
+    """Say what new messages mean for the turn that runs: it is interrupted, or steered, or goes on.
+
+    A turn that answers nobody is neither interrupted nor steered: it sees by itself that somebody waits.
+    """
+    journal, _ = session_journal(tx, session_id)
+    if is_chore(tx, journal):
+        return
+    if busy is Busy.INTERRUPT:
+        stop_turns(tx, session_id, "a new message came", is_alive, words=words, queued=False)
+    elif busy is Busy.STEER:
+        running = find_turn(tx, journal, TurnState.RUNNING)
+        for message_id in message_ids if running is not None else ():
+            if running is not None and tx.find(journal, f"~steer:{message_id}") is None:
+                person, chat = said_in(tx, journal, message_id)
+                steered = TurnSteered(turn_id=running.id, message_id=message_id, chat=chat)
+                tx.add(journal, f"~steer:{message_id}", steered)
+                if person:
+                    by = By(person=person, chat=chat, how=How.STEERING)
+                    add_askers(tx, journal, running.id, (by,))
+
+
+def said_in(tx: Transaction, journal: Journal, message_id: str) -> tuple[str, str]:
+    """Return who said a message, and in which chat; both are empty when nobody knows."""
+    found = tx.find(journal, message_id)
+    body = tx.decode(found) if found is not None else None
+    return (body.author, body.chat) if isinstance(body, MessageAdded) and body.author else ("", "")
+
+
+def close_lost(tx: Transaction, session_id: str, is_alive: IsAlive, words: Wording) -> bool:
+    """End a turn whose owner is dead, as what it is: its text sealed as interrupted, the turn lost (L6)."""
+    journal, row = session_journal(tx, session_id)
+    running = find_turn(tx, journal, TurnState.RUNNING)
+    if running is None or is_alive(running.owner):
+        return False
+    if row.open_message is not None:
+        seal_stream(tx, journal, row.open_message, Status.INTERRUPTED)
+    shown = tx.rows(TURNS.queries.list_turn_chats, (journal.key, running.id))
+    chats = tuple(chat for chat, follows in shown if not follows)
+    waits = find_turn(tx, journal, TurnState.QUEUED) is not None
+    again = bool(chats) and not waits and may_run_again(tx, journal, row, running)
+    if chats and not waits and not again:
+        told = MessageAdded(role=Role.NOTICE, parts=(Text(words.recovered),))
+        tx.add(journal, f"~lost:{running.id}", told)
+    reason = f"its owner {running.owner} is gone"
+    tx.add(journal, f"~ended:{running.id}", TurnEnded(turn_id=running.id, state=TurnState.LOST, reason=reason))
+    if again:
+        again_id = f"{running.id}-again"
+        followers = tuple(chat for chat, follows in shown if follows)
+        by = inherited_by(tx, journal, running.id)
+        queued = TurnQueued(turn_id=again_id, chats=chats, followers=followers, by=by)
+        tx.add(journal, f"~queued:{again_id}", queued)
+    return True
+
+
+def may_run_again(tx: Transaction, journal: Journal, row: SessionRow, running: TurnInfo) -> bool:
+    """Return whether a turn that was lost before it said anything is to be tried again, for those who wait in a chat.
+
+    Once: a turn that takes its process down each time is not repeated for ever.
+    """
+    if row.state == SessionState.ENDED:
+        return False
+    said = tx.row(TURNS.queries.said_since, (journal.entry_key(running.fence), journal.entry_key(journal.head_seq)))
+    return said is None and tx.row(TURNS.queries.lost_since_end, (journal.key,))[0] == 0
