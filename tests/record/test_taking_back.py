@@ -9,6 +9,7 @@ import pytest
 
 from hansard import Message, Record
 from hansard.domain.limits import UNIT_ENTRIES_MAX
+from hansard.record.turns.entries import TurnStarted
 from tests.counts import times
 from tests.record.helpers_facts import SESSION, assert_clean, ids_of, new_session, raw_rows, say
 
@@ -107,4 +108,28 @@ async def test_each_is_undone_by_a_further_entry(home: Path) -> None:
         for session_id in (SESSION, child):
             assert await ids_of(record, session_id) == ["a", "b", "c"]
             assert (await record.session(session_id)).archived is False
+        await assert_clean(record)
+
+
+async def asked(record: Record) -> set[str]:
+    """Run a turn; return who asked for it, as it is recorded."""
+    async with record.turn(SESSION):
+        pass
+    bodies = [entry.body for entry in await record.read_entries(SESSION)]
+    return {each.person for each in [body for body in bodies if isinstance(body, TurnStarted)][-1].by or ()}
+
+
+async def test_whoever_said_only_undone_messages_asks_for_no_turn(home: Path) -> None:
+    """Undone before a turn began, a message lends its author's name and budget to none; restored, it does."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        for number, author in enumerate(["@ann", "@bob", "@bob", "@carl"]):
+            await record.append(SESSION, Message.user("hello", id=f"m{number}", author=author, chat="room"))
+        await record.undo(SESSION, ["m1", "m3"])
+        assert await asked(record) == {"@ann", "@bob"}
+        await record.append(SESSION, Message.user("hello", id="m4", author="@bob", chat="room"))
+        await record.append(SESSION, Message.user("hello", id="m5", author="@ann", chat="room"))
+        await record.undo(SESSION, ["m4", "m5"])
+        await record.restore(SESSION, ["m5"])
+        assert await asked(record) == {"@ann"}
         await assert_clean(record)

@@ -126,6 +126,14 @@ SELECT count(*) FROM turn WHERE journal = ?1 AND state = 'lost' AND purpose = ''
 -- Whether a session has said anything in its entries between two keys.
 SELECT 1 FROM entry WHERE key > ?1 AND key <= ?2 AND kind = 'message.opened' LIMIT 1
 
+-- name: last_start
+-- Where the last turn of a session that answers somebody began. One that ended before it began has no owner.
+SELECT coalesce(max(fence), 0) FROM turn WHERE journal = ?1 AND purpose = '' AND owner <> ''
+
+-- name: said_since_start
+-- The messages of a stretch of a session's entries.
+SELECT id, kind, version, body FROM entry WHERE key > ?1 AND key <= ?2 AND kind = 'message.added' ORDER BY key
+
 -- name: last_fence
 -- Where the last turn of a session that answers somebody was queued or began.
 SELECT coalesce(max(fence), 0) FROM turn WHERE journal = ?1 AND purpose = ''

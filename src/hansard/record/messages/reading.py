@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hansard.domain.messages import Message
     from hansard.journal.calls import Caller
     from hansard.journal.sqlite.reading import Snapshot
+    from hansard.journal.transaction import Transaction
 
 FIRST_ENTRIES = (4, 36)
 """Where to look for the first words of a session: at its very beginning, then somewhat further."""
@@ -59,12 +60,12 @@ def _first_words(snapshot: Snapshot, session_id: str, after: int) -> str | None:
     return None
 
 
-def read_fold(snapshot: Snapshot, stretches: Sequence[Stretch]) -> MessageFold:
+def read_fold(reading: Snapshot | Transaction, stretches: Sequence[Stretch]) -> MessageFold:
     """Return what became of messages after they were said, by the entries of some stretches."""
     fold = MessageFold()
     for stretch in stretches:
-        for kind, version, data in snapshot.rows(MESSAGES.queries.changing_entries, stretch):
-            fold.add(snapshot.schema.decode_body(kind, version, data))
+        for kind, version, data in reading.rows(MESSAGES.queries.changing_entries, stretch):
+            fold.add(reading.schema.decode_body(kind, version, data))
     return fold
 
 

@@ -16,15 +16,19 @@ from hansard.domain.settings import Busy
 from hansard.domain.turns import TURN_ENDS, By, How, TurnInfo, TurnState, joined, recovered
 from hansard.errors import IdConflict, InvalidInput, LeaseHeld, NotFound, StaleLease
 from hansard.journal.concepts import ENCODER, Body
+from hansard.journal.journals import SEQ_BITS
+from hansard.journal.lineage import Stretch
 from hansard.record.budgets import BudgetCheck, judge, next_askers
 from hansard.record.entries import Entry
 from hansard.record.messages.entries import (
     MessageAdded,
     MessageOpened,
     MessageSealed,
+    is_spoken,
 )
 from hansard.record.messages.fold import join_chunks, same_words, streamed_pieces
 from hansard.record.messages.operations import Offered, add_message, entry_value
+from hansard.record.messages.reading import read_fold
 from hansard.record.routes import followers_of
 from hansard.record.sessions import SessionRow, check_open, read_memo, session_journal
 from hansard.record.turns.entries import TURNS, TurnAsked, TurnEnded, TurnQueued, TurnStarted, TurnSteered, TurnStopping
@@ -59,6 +63,20 @@ def read_by(tx: Transaction, journal: Journal, turn_id: str) -> tuple[By, ...]:
     """Return who asked for a turn; turn "" is the next one."""
     rows = tx.rows(TURNS.queries.list_turn_by, (journal.key, turn_id))
     return tuple(By(person=person, chat=chat, how=How(how)) for person, chat, how in rows)
+
+
+def read_next_by(tx: Transaction, journal: Journal) -> tuple[By, ...]:
+    """Return who said what the next turn answers. A person whose messages were all undone does not ask for it."""
+    by = read_by(tx, journal, "")
+    (started,) = tx.row(TURNS.queries.last_start, (journal.key,))
+    waiting = Stretch((journal.key << SEQ_BITS) + started, (journal.key << SEQ_BITS) + journal.head_seq)
+    undone = read_fold(tx, [waiting]).undone if by else {}
+    if not undone:
+        return by
+    rows = tx.rows(TURNS.queries.said_since_start, waiting)
+    said = [tx.schema.decode_body(*row[1:]) for row in rows if row[0] not in undone]
+    standing = {(body.author, body.chat) for body in said if isinstance(body, MessageAdded) and is_spoken(body)}
+    return tuple(each for each in by if each.how is not How.MESSAGE or each.place in standing)
 
 
 def add_askers(tx: Transaction, journal: Journal, turn_id: str, by: tuple[By, ...]) -> None:
@@ -134,7 +152,7 @@ def claim_turn(tx: Transaction, claim: Claim, is_alive: IsAlive, words: Wording)
     started_id = waiting.id if waiting is not None else turn_id
     if not purpose:
         # Also whoever said what is answered, though it asked for no turn: what came too late, or was left by a stop.
-        by = joined(read_by(tx, journal, started_id), read_by(tx, journal, ""))
+        by = joined(read_by(tx, journal, started_id), read_next_by(tx, journal))
     if budget.is_set and not purpose:
         judgement = judge(tx, by, row.owner, budget)
         if judgement.standing is BudgetState.REACHED:
