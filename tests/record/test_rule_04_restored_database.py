@@ -315,8 +315,9 @@ def test_the_table_of_belonging(
     assert judge_files(database, wal, has_wal=has_wal, is_lost=is_lost) is verdict
 
 
-async def test_a_database_that_was_cut_off_is_rebuilt(home: Path) -> None:
-    """SQLite opens it as long as the first pages are there, and finds out when it reads the others."""
+@pytest.mark.parametrize("cut_bytes", [30 * 4096, 4096, 4000, 2000, 1])
+async def test_a_database_that_was_cut_off_is_rebuilt(home: Path, cut_bytes: int) -> None:
+    """SQLite opens it as long as the first pages are there; a page that was torn it reads as ending in zeros."""
     async with Record.open(home) as record:
         await new_session(record)
         for number in range(20):
@@ -324,7 +325,17 @@ async def test_a_database_that_was_cut_off_is_rebuilt(home: Path) -> None:
     raw_rows(home, "PRAGMA wal_checkpoint(TRUNCATE)")
     async with Record.open(home) as record:
         await say(record, "last")
-    os.truncate(home / "state.db", (home / "state.db").stat().st_size - 30 * 4096)
+    os.truncate(home / "state.db", (home / "state.db").stat().st_size - cut_bytes)
     async with Record.open(home) as record:
         assert await ids_of(record) == [*(f"m{number}" for number in range(20)), "last"]
+        await assert_clean(record)
+
+
+async def test_an_entry_that_is_damaged_while_a_process_runs(home: Path) -> None:
+    """A read that meets an entry which nobody can read has the database rebuilt from the logs, and then reads."""
+    await talk(home, *names("a", 10))
+    async with Record.open(home) as record:
+        assert await ids_of(record) == names("a", 10)
+        raw_rows(home, "UPDATE entry SET body = zeroblob(20) WHERE id = 'a-4'")
+        assert await ids_of(record) == names("a", 10)
         await assert_clean(record)

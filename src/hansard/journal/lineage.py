@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from hansard.errors import PastMissing
 from hansard.journal.backend import EntriesGoneError
 from hansard.journal.concepts import Body
@@ -115,7 +117,10 @@ def read_page(reads: Reads, journal_id: str, after: int, limit: int) -> list[tup
         rows = reads.rows(SQL.read_entries, (start, stretch.last, limit - len(found)))
         _check_contiguous(journal_id, [row[0] for row in rows], stretch._replace(after=start), limit - len(found))
         for seq, entry_id, kind, version, ignorable, at, data in rows:
-            body = reads.schema.decode_body(kind, version, data, ignorable=bool(ignorable))
+            try:
+                body = reads.schema.decode_body(kind, version, data, ignorable=bool(ignorable))
+            except msgspec.DecodeError:  # the page was torn or overwritten
+                raise EntriesGoneError(journal_id, seq) from None
             found.append((seq, entry_id, kind, version, at, body))
     return found
 

@@ -45,16 +45,35 @@ class EntriesMissingError(Exception):
 def check_heads(connection: apsw.Connection, *, every: bool) -> None:
     """Compare the heads of journals with their entries: of those that changed since they were last compared, or all.
 
-    All of them are compared, with all their entries and every page, when the files did not fit together.
+    All of them are compared, with the chain of all their entries and every page, when the files did not fit together.
     """
     if every:
         for (problem,) in fetch(connection, SQL.integrity_check):
             if problem != "ok":
                 raise EntriesMissingError(f"state.db is damaged: {problem}")
+        for journal, _ in _list_journals(connection):
+            _check_chain(connection, journal)
     depth = 1 << SEQ_BITS if every else TAIL_ENTRIES_MAX
     for journal_id, head_seq in fetch(connection, SQL.wrong_heads, (depth, int(every))):
         message = f"state.db says that {journal_id} has {head_seq} entries, and does not hold all of them"
         raise EntriesMissingError(message)
+
+
+def _check_chain(connection: apsw.Connection, journal: Journal) -> None:
+    """Compare each entry with its digest. SQLite reads a page that was torn as one that ends in zeros."""
+    digest = journal.base_digest
+    for row in _read_entries(connection, journal):
+        if row_digest(journal.id, digest, row) != row.digest:
+            raise EntriesMissingError(f"state.db is damaged: entry {row.seq} of {journal.id} does not have its digest")
+        digest = row.digest
+
+
+def _read_entries(connection: apsw.Connection, journal: Journal) -> Iterator[EntryRow]:
+    """Yield the entries that the database has of a journal."""
+    after, last = journal.entry_key(journal.base_seq), ((journal.key + 1) << SEQ_BITS) - 1
+    while rows := fetch(connection, SQL.read_full_entries, (after, last, READ_ROWS_MAX)):
+        yield from map(EntryRow._make, rows)
+        after = journal.entry_key(rows[-1][0])
 
 
 def is_whole_alone(path: Path) -> bool:
@@ -202,11 +221,8 @@ class Merge:
         return row.seq == seq + 1 and row_digest(self._journal.id, digest, row) == row.digest
 
     def _stored(self) -> Iterator[EntryRow]:
-        after, last = self._journal.entry_key(self._journal.base_seq), ((self._journal.key + 1) << SEQ_BITS) - 1
         try:
-            while rows := fetch(self._connection, SQL.read_full_entries, (after, last, READ_ROWS_MAX)):
-                yield from map(EntryRow._make, rows)
-                after = self._journal.entry_key(rows[-1][0])
+            yield from _read_entries(self._connection, self._journal)
         except apsw.Error as error:
             logger.warning("not all entries of %s can be read from state.db: %s", self._journal.id, error)
 
