@@ -59,7 +59,7 @@ class Stage:
         record = self.app.record
         async with asyncio.timeout(SETTLE_SECONDS_MAX):
             while True:
-                received = await record.cursor("matrix", AGENT) == self.platform.cursor
+                received = await record.intake.cursor("matrix", AGENT) == self.platform.cursor
                 if received and not self.app.runner.busy and not await record.outbox.waiting("matrix", limit=1):
                     return
                 await asyncio.sleep(0.05)

@@ -59,15 +59,15 @@ async def change_minds(story: Story) -> None:
         arrivals.append(arrival)
     session = received.session_id
     first, second, third, fourth = arrivals
-    await story.record.inbox.edit_message(story.change(first, "I mean this"))
+    await story.record.intake.edit_message(story.change(first, "I mean this"))
     await story.answer(session, "minds-r1", "I see.")
     await story.record.fork(session, id="minds-fork")
-    await story.record.inbox.edit_message(story.change(first, "I meant that"))
-    await story.record.inbox.retract_message(story.change(second))
-    await story.record.inbox.edit_message(story.change(third, "Edited, then deleted"))
-    await story.record.inbox.retract_message(story.change(third))
+    await story.record.intake.edit_message(story.change(first, "I meant that"))
+    await story.record.intake.retract_message(story.change(second))
+    await story.record.intake.edit_message(story.change(third, "Edited, then deleted"))
+    await story.record.intake.retract_message(story.change(third))
     await story.record.undo(session, [fourth.message.id, "minds-r1"])
-    await story.record.inbox.edit_message(story.change(fourth, "Undone, then edited"))
+    await story.record.intake.edit_message(story.change(fourth, "Undone, then edited"))
     await story.record.restore(session, ["minds-r1"])
     parts: list[Part] = [
         Text("You said: I see.", form=TextForm.QUOTED),
@@ -107,12 +107,12 @@ async def talk_in_a_room(story: Story) -> None:
             standing=Standing.LISTED,
             tells=tells,
         )
-        await record.inbox.hold_event(held)
+        await record.intake.hold(held)
     readable = story.arrival("Readable after all", identity=BOB, manner=ArrivalKind.KEPT)
     await story.hear(msgspec.structs.replace(readable, event_id="$sealed-1"))
     passing = {"channel": "matrix", "account": AGENT, "chat": ROOM}
-    await record.inbox.let_pass(Passing(**passing, event_id="$pass-1", text="Stickers are not read."))
-    await record.inbox.let_pass(
+    await record.intake.pass_event(Passing(**passing, event_id="$pass-1", text="Stickers are not read."))
+    await record.intake.pass_event(
         Passing(**passing, event_id="$pass-2", text="Told at home.", is_told_at_home=True, cursor="s-pass")
     )
     await ask_in_a_room(story, session)
@@ -232,7 +232,7 @@ async def reset_chats(story: Story) -> None:
         event_id=command.event_id,
         identity=ANN,
     )
-    await story.record.inbox.conclude(conclusion)
+    await story.record.intake.conclude(conclusion)
     await story.hear(story.arrival("Here we are again", chat=DIRECT))
     await story.record.move_route("telegram:chat:99", "ended", reason="first")
     await story.record.reset_route("telegram:chat:99", source="telegram", owner="person:telegram:99", reason="reset")
@@ -261,7 +261,7 @@ async def follow_a_person(story: Story) -> None:
     session = await story.session_of(DIRECT)
     command = story.arrival("/resume 1", chat=PHONE, identity="7", manner=ArrivalKind.COMMAND)
     await story.hear(command)
-    await story.record.inbox.conclude(
+    await story.record.intake.conclude(
         Conclusion(
             key=PHONE,
             chat=PHONE,

@@ -154,7 +154,7 @@ class Story:
 
     async def hear(self, arrival: Arrival, rules: IntakeRules = RULES) -> Received:
         """Take in what was said in a chat."""
-        return await self.record.inbox.receive(arrival, rules)
+        return await self.record.intake.receive(arrival, rules)
 
     async def session_of(self, chat: str) -> str:
         """Return the session that a chat leads to."""

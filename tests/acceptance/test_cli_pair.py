@@ -41,7 +41,7 @@ async def ask(home: Path) -> None:
         message=Message.user("hello", id=message_id_of("matrix", "@hansard:example.org", "$1"), author=EVE),
     )
     async with Record.open(home) as record:
-        await record.inbox.receive(arrival, IntakeRules())
+        await record.intake.receive(arrival, IntakeRules())
 
 
 @pytest.fixture

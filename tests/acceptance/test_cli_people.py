@@ -34,7 +34,7 @@ async def say_on_matrix(home: Path, name: str) -> str:
         message=Message.user("from Matrix", id=message_id_of("matrix", AGENT, "$1"), author=ANN, chat=CHAT),
     )
     async with Record.open(home) as record:
-        received = await record.inbox.receive(arrival, IntakeRules())
+        received = await record.intake.receive(arrival, IntakeRules())
         await record.stop_turns(received.session_id, "nobody answers", queued=True)
         return received.session_id
 

@@ -79,7 +79,7 @@ async def take_picture(record: Record) -> Picture:
         {session: await record.turns(session) for session in sessions},
         {(delivery.session_id, delivery.id): delivery for delivery in deliveries},
         await record.route(script.KEY),
-        {account: await record.cursor(script.CHANNEL, account) for account in ACCOUNTS},
+        {account: await record.intake.cursor(script.CHANNEL, account) for account in ACCOUNTS},
     )
 
 

@@ -36,7 +36,7 @@ async def check_home(record: Record) -> None:
     route = await record.route(KEY)
     assert route is not None
     assert (route.session_id, route.generation) == (LEFT, 1)
-    assert await record.cursor(CHANNEL, ACCOUNT) == "1"
+    assert await record.intake.cursor(CHANNEL, ACCOUNT) == "1"
     message, intake, cursor = event(1)
     accepted = await record.accept([(LEFT, message)], intake, cursor)
     assert accepted.duplicate

@@ -93,7 +93,7 @@ async def expect_event_absent(home: Path) -> None:
         message, intake, cursor = event(2)
         accepted = await record.accept([(LEFT, message)], intake, cursor)
         assert not accepted.duplicate
-        assert await record.cursor(CHANNEL, ACCOUNT) == "2"
+        assert await record.intake.cursor(CHANNEL, ACCOUNT) == "2"
         assert (await told(record, LEFT))[-1] == ("e2", "event 2")
         await check_healthy(record, LEFT, RIGHT)
 
@@ -137,7 +137,7 @@ async def test_a_whole_event_is_adopted_whole(home: Path, play: Play, *, databas
         remove_database(home)
     async with Record.open(home) as record:
         assert await told(record, LEFT) == [*LEFT_TOLD, ("e2", "event 2")]
-        assert await record.cursor(CHANNEL, ACCOUNT) == "2"
+        assert await record.intake.cursor(CHANNEL, ACCOUNT) == "2"
         message, intake, cursor = event(2)
         assert (await record.accept([(LEFT, message)], intake, cursor)).duplicate
         await check_healthy(record, LEFT, RIGHT)
@@ -229,7 +229,7 @@ async def test_a_log_ahead_of_a_restored_database_is_adopted(home: Path) -> None
         shutil.copy(path, home / path.name)
     async with Record.open(home) as record:
         assert [await told(record, session) for session in (LEFT, RIGHT)] == before
-        assert await record.cursor(CHANNEL, ACCOUNT) == "5"
+        assert await record.intake.cursor(CHANNEL, ACCOUNT) == "5"
         await check_healthy(record, LEFT, RIGHT)
 
 

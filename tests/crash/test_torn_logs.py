@@ -286,7 +286,7 @@ async def test_a_damaged_log_without_a_database_costs_its_neighbours_nothing(
         assert route is not None
         assert route.session_id == RIGHT
         message, intake, cursor = event(10)
-        assert await record.cursor(CHANNEL, ACCOUNT) == cursor.value
+        assert await record.intake.cursor(CHANNEL, ACCOUNT) == cursor.value
         assert (await record.accept([(RIGHT, message)], intake, cursor)).duplicate
         await record.append(RIGHT, Message.user("healthy", id="healthy"))
 

@@ -89,7 +89,7 @@ async def answer(record: Record, voice: Voice, session: str, stem: str) -> None:
 
 async def receive(record: Record, voice: Voice) -> None:
     """Take in a platform's events from the cursor on, some of them twice, and reset the route now and then."""
-    received = int(await record.cursor(script.CHANNEL, voice.account) or 0)
+    received = int(await record.intake.cursor(script.CHANNEL, voice.account) or 0)
     number = max(0, received - REOFFERED)
     while True:
         number += 1

@@ -78,7 +78,7 @@ class Both:
 
     async def _is_settled(self, record: Record) -> bool:
         for name, account, platform in (("matrix", AGENT, self.matrix), ("telegram", BOT, self.phones)):
-            if await record.cursor(name, account) != platform.cursor:
+            if await record.intake.cursor(name, account) != platform.cursor:
                 return False
         return await is_idle(record, "matrix", "telegram")
 
@@ -120,5 +120,8 @@ async def both_served(home: Path, settings: Settings, both: Both) -> AsyncIterat
 
 async def received(record: Record) -> Mapping[str, str]:
     """Return the cursors, once there is one for each channel."""
-    found = {name: await record.cursor(name, account) or "" for name, account in (("matrix", AGENT), ("telegram", BOT))}
+    found = {
+        name: await record.intake.cursor(name, account) or ""
+        for name, account in (("matrix", AGENT), ("telegram", BOT))
+    }
     return found if all(found.values()) else {}

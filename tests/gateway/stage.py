@@ -98,7 +98,7 @@ async def settled(record: Record, platform: Platform, account: str, busy: Callab
     """Wait until everything that people said is received, answered and shown."""
     async with asyncio.timeout(WAIT_SECONDS_MAX):
         while True:
-            received = await record.cursor("matrix", account) == platform.cursor
+            received = await record.intake.cursor("matrix", account) == platform.cursor
             if received and not busy() and await is_idle(record, "matrix"):
                 return
             await asyncio.sleep(0.02)

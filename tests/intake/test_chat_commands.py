@@ -292,7 +292,7 @@ async def test_a_command_that_was_begun_and_cut(home: Path, text: str) -> None:
             message=Message.make(Role.NOTICE, text, id=message_id_of("matrix", AGENT, event.id), author=ANN),
             manner=ArrivalKind.COMMAND,
         )
-        await here.record.inbox.receive(begun, IntakeRules())
+        await here.record.intake.receive(begun, IntakeRules())
     async with town(home) as here:
         await here.take(event)
         (reply,) = await replies(here, await here.session())

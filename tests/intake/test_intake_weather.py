@@ -61,7 +61,7 @@ async def test_killed_in_the_middle_of_a_batch(home: Path, seed: int, point: str
         assert sorted(said.values()) in ([made, made[1:]] if ENGLISH.interrupted in told else [made])
         assert said[last.id] == ["second", "third"]
         assert [session.title for session in sessions.values() if said[session.id] == ["the first"]] == ["Trip"]
-        assert await record.cursor("matrix", Doorman.account) == "c1"
+        assert await record.intake.cursor("matrix", Doorman.account) == "c1"
         report = await record.verify()
         assert report.ok, report.findings
 
@@ -90,7 +90,7 @@ async def test_a_record_that_cannot_be_written_loses_nothing(home: Path) -> None
             message.text for session in await record.sessions() for message in await record.load_transcript(session.id)
         ]
         assert words.count("third") == 1
-        assert await record.cursor("matrix", Doorman.account) == "c1"
+        assert await record.intake.cursor("matrix", Doorman.account) == "c1"
 
 
 @pytest.mark.loss("F14", "B15")
@@ -113,7 +113,7 @@ async def test_one_unwritable_log_holds_up_no_other_chat(home: Path) -> None:
         other = await here.record.route(HOME_OF_BOB)
         assert other is not None
         assert "hello" in [message.text for message in await here.record.load_transcript(other.session_id)]
-        assert await here.record.cursor("matrix", Doorman.account) == "c3"
+        assert await here.record.intake.cursor("matrix", Doorman.account) == "c3"
         await here.check()
 
 

@@ -72,7 +72,7 @@ async def fill(record: Record, count: int) -> None:
             message=Message.user("hello", id=message_id_of("matrix", AGENT, event_id), author=ANN, chat=chat(number)),
             manner=ArrivalKind.OBSERVED,
         )
-        await record.inbox.receive(arrival, IntakeRules())
+        await record.intake.receive(arrival, IntakeRules())
 
     for start in range(0, count, 500):
         await asyncio.gather(*(first(number) for number in range(start, min(start + 500, count))))

@@ -201,7 +201,7 @@ class Town:
 
     async def cursor(self) -> str | None:
         """How far the platform's stream was received."""
-        return await self.record.cursor(self.channel.name, self.channel.account)
+        return await self.record.intake.cursor(self.channel.name, self.channel.account)
 
     async def check(self) -> None:
         """Both legs agree, and nothing went wrong that no test expects."""

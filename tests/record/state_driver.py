@@ -201,7 +201,7 @@ def plain_id(message_id: str) -> str:
 
 async def _observe(record: Record) -> dict[str, object]:
     routes = {key: route for key in KEYS if (route := await record.route(key)) is not None}
-    cursor = await record.cursor("channel", "account")
+    cursor = await record.intake.cursor("channel", "account")
     shown: dict[str, object] = {
         "routes": {key: (route.session_id, route.generation) for key, route in routes.items()},
         "cursors": {"account": cursor} if cursor is not None else {},

@@ -226,12 +226,12 @@ def intake_of(event_id: str) -> Intake:
 
 async def edit_in_chat(record: Record, event_id: str, text: str) -> None:
     """The same person edits it."""
-    await record.inbox.edit_message(change_of(event_id, text))
+    await record.intake.edit_message(change_of(event_id, text))
 
 
 async def delete_in_chat(record: Record, event_id: str) -> None:
     """Somebody deletes it."""
-    await record.inbox.retract_message(change_of(event_id))
+    await record.intake.retract_message(change_of(event_id))
 
 
 def change_of(event_id: str, text: str = "") -> MessageChange:

@@ -87,7 +87,7 @@ class Crowd:
     async def until_taken(self) -> None:
         """Wait until everything that was said is in the record."""
         async with asyncio.timeout(120):
-            while await self.record.cursor("matrix", AGENT) != self.platform.cursor:  # noqa: ASYNC110 - no bell
+            while await self.record.intake.cursor("matrix", AGENT) != self.platform.cursor:  # noqa: ASYNC110 - no bell
                 await asyncio.sleep(0.01)
 
     async def until_queued(self, count: int) -> None:

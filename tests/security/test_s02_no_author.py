@@ -153,7 +153,7 @@ async def test_a_turn_that_goes_on_after_a_crash_has_the_same_askers(home: Path)
         equip(here, tool)
         await here.say("Pay", ANN, ROOM, is_for_agent=True)
         room = await here.session(ROOM)
-        caller = here.record.inbox._caller  # noqa: SLF001 - a claim as a process makes it that then dies
+        caller = here.record.intake._caller  # noqa: SLF001 - a claim as a process makes it that then dies
         dead = Claim(room, "lost", "nobody-1-dead", "")
         await caller.write(lambda tx: claim_turn(tx, dead, here.record.store.is_alive, here.record.words))
         await here.say("/status", BOB, ROOM, is_for_agent=True)

@@ -210,7 +210,7 @@ class World:
             with record.notify(woken):
                 while True:
                     woken.clear()
-                    received = await record.cursor("matrix", AGENT) == self.platform.cursor
+                    received = await record.intake.cursor("matrix", AGENT) == self.platform.cursor
                     if received and await self._is_still():
                         break
                     with suppress(TimeoutError):

@@ -168,7 +168,7 @@ async def rest(bot: Bot, api: BotApi) -> None:
     async with asyncio.timeout(WAIT_SECONDS_MAX), Record.open(bot.home) as record:
         quiet = 0
         while quiet < 3:
-            cursor = await record.cursor("telegram", str(api.world.bot.id)) or "0"
+            cursor = await record.intake.cursor("telegram", str(api.world.bot.id)) or "0"
             behind = any(update["update_id"] >= int(cursor) for update in api.world.updates)
             quiet = quiet + 1 if not behind and await is_idle(record, "telegram") else 0
             await asyncio.sleep(0.05)

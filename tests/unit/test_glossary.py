@@ -20,7 +20,6 @@ STILL_USED = frozenset(
     {
         "book",
         "chore",
-        "inbox",
         "mailbox",
         "make room",
         "renewal",

@@ -143,7 +143,7 @@ async def read_book(record: Record, channel: str, account: str, chat: str, shown
     """Read what the record knows of a chat and of its timeline's events."""
     deliveries = await record.outbox.deliveries_to(chat)
     by_people = [each.id for each in shown if each.sender != account]
-    received = await record.outbox.received(channel, account, by_people)
+    received = await record.intake.list_received(channel, account, by_people)
     sessions = {each.session_id for each in deliveries} | {pair[0] for pairs in received.values() for pair in pairs}
     book = Book(
         deliveries={each.receipt: each for each in deliveries if each.receipt},

@@ -171,7 +171,7 @@ class Served:
         """Take in what happens from the cursor on, for as long as the channel gives anything."""
         name, account = self.channel.name, self.channel.account
         connected = False
-        cursor = await self._app.record.cursor(name, account) or ""
+        cursor = await self._app.record.intake.cursor(name, account) or ""
         held = await self.intake.held()
         log(logger, logging.INFO, "receiving", channel=name, account=account, held=len(held))
         async with aclosing(self.channel.receive(cursor, held)) as batches:

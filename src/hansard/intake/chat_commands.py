@@ -62,8 +62,8 @@ class ChatCommands:
     ) -> tuple[str, str] | None:
         """Run a command that is recorded already; return the turn (session, id) that it asks for."""
         is_again = received.outcome is ArrivalOutcome.KNOWN
-        inbox = self._record.inbox
-        if is_again and await inbox.is_concluded(place.channel, place.account, place.event_id):
+        intake = self._record.intake
+        if is_again and await intake.is_concluded(place.channel, place.account, place.event_id):
             outcome = CommandReply("", received.session_id)
         elif is_again and parsed.name not in REPEATABLE:
             outcome = CommandReply(self._record.words.interrupted, received.session_id)
@@ -72,7 +72,7 @@ class ChatCommands:
         else:
             outcome = await perform(self._scene(place, received.session_id, standpoint), parsed)
         self._remember(place, outcome.listed)
-        await inbox.conclude(conclusion_of(place, received, parsed, outcome, cursor))
+        await intake.conclude(conclusion_of(place, received, parsed, outcome, cursor))
         return (outcome.session_id, outcome.wake) if outcome.wake is not None else None
 
     async def _may_begin_session(self, place: Origin) -> bool:

@@ -86,7 +86,7 @@ class Age:
 
 async def busy_in(record: Record, key: str, otherwise: Busy) -> Busy:
     """Return what a message does to a turn, in the session that a chat is in. It matters only if there is one."""
-    session_id = await record.inbox.busy_session(key)
+    session_id = await record.intake.busy_session(key)
     return await busy_of(record, session_id, otherwise) if session_id else otherwise
 
 
@@ -142,7 +142,7 @@ class ChannelIntake:
 
     async def held(self) -> HeldEvents:
         """Return the events that could not be read yet, for the channel to try again."""
-        raws = await self._record.inbox.held(self._channel.name, self._channel.account)
+        raws = await self._record.intake.list_held(self._channel.name, self._channel.account)
         return HeldEvents(raws, lambda event_id: event_id in (self._held or ()))
 
     async def take_batch(self, batch: Batch) -> list[Wake]:
@@ -151,7 +151,9 @@ class ChannelIntake:
         While the record cannot be written this waits: the platform keeps what was not taken.
         """
         if self._held is None:
-            ids = await self._persist(lambda: self._record.inbox.held_ids(self._channel.name, self._channel.account))
+            ids = await self._persist(
+                lambda: self._record.intake.list_held_ids(self._channel.name, self._channel.account)
+            )
             self._held = set(ids)
         for chat in batch.cut:
             await self._tell_cut(chat, batch.cursor)
@@ -162,12 +164,12 @@ class ChannelIntake:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._take_room(events, "")) for events in rooms]
             wakes = [wake for task in tasks for wake in task.result()]
-            await self._persist(lambda: self._record.inbox.let_pass(self._passing(batch.cursor)))
+            await self._persist(lambda: self._record.intake.pass_event(self._passing(batch.cursor)))
         now = self._clock.monotonic_seconds()
         if batch.events:
             self._noted_at = now
         elif now - self._noted_at >= QUIET_CURSOR_SECONDS:
-            await self._persist(lambda: self._record.inbox.let_pass(self._passing(batch.cursor)))
+            await self._persist(lambda: self._record.intake.pass_event(self._passing(batch.cursor)))
             self._noted_at = now
         return wakes
 
@@ -192,7 +194,7 @@ class ChannelIntake:
             chat=chat,
             text=self._record.words.cut,
         )
-        await self._persist(lambda: self._record.inbox.let_pass(passing))
+        await self._persist(lambda: self._record.intake.pass_event(passing))
 
     async def _persist(self, call: Callable[[], Awaitable[Result]]) -> Result:
         return await persist(call, self._report)
@@ -216,9 +218,9 @@ class ChannelIntake:
             if tells and await self._may(event, Action.TALK):
                 text = self._record.words.message_refused.format(why=why)
             passing = msgspec.structs.replace(self._passing(cursor, event, text), is_told_at_home=at_home)
-            await self._persist(lambda: self._record.inbox.let_pass(passing))
+            await self._persist(lambda: self._record.intake.pass_event(passing))
         except HansardError:  # not even that: the cursor alone
-            await self._persist(lambda: self._record.inbox.let_pass(self._passing(cursor)))
+            await self._persist(lambda: self._record.intake.pass_event(self._passing(cursor)))
         return None
 
     def _passing(self, cursor: str, event: Event | None = None, text: str = "") -> Passing:
@@ -231,7 +233,7 @@ class ChannelIntake:
         """Keep nothing of an event."""
         was_held = event.id in (self._held or ())
         if cursor or was_held:
-            await self._record.inbox.let_pass(self._passing(cursor, event))
+            await self._record.intake.pass_event(self._passing(cursor, event))
             self._forget_held(event)
 
     def _forget_held(self, event: Event) -> None:
@@ -277,13 +279,13 @@ class ChannelIntake:
         manner = self._manner(event, parsed, may_begin=not is_denied(standpoint, place.owner, "new"))
         runs = manner is ArrivalKind.COMMAND
         arrival = await self._arrival(event, place, manner, parsed, "" if runs else cursor)
-        received = await self._record.inbox.receive(arrival, self._rules)
+        received = await self._record.intake.receive(arrival, self._rules)
         if arrival.files:
             self.files.beside.wake()
         if received.outcome in {ArrivalOutcome.TAKEN, ArrivalOutcome.KNOWN}:
             self._forget_held(event)
         elif runs and cursor:
-            await self._record.inbox.let_pass(self._passing(cursor))
+            await self._record.intake.pass_event(self._passing(cursor))
         if not received.session_id:
             return None
         if runs and parsed is not None:
@@ -359,7 +361,7 @@ class ChannelIntake:
 
     async def _edit(self, event: Event, cursor: str) -> Wake | None:
         """Somebody changed what they had said. What was not known before is new to the agent, and never a command."""
-        if await self._record.inbox.edit_message(change_of(self._channel, self._people, event, cursor)) is not None:
+        if await self._record.intake.edit_message(change_of(self._channel, self._people, event, cursor)) is not None:
             return None
         if not self._is_for_agent(event) or not event.text:
             await self._ignore(event, cursor)
@@ -368,7 +370,7 @@ class ChannelIntake:
 
     async def _deletion(self, event: Event, cursor: str) -> None:
         """Something that was said was deleted."""
-        if await self._record.inbox.retract_message(change_of(self._channel, self._people, event, cursor)) is None:
+        if await self._record.intake.retract_message(change_of(self._channel, self._people, event, cursor)) is None:
             await self._ignore(event, cursor)
 
     async def _unreadable(self, event: Event, cursor: str) -> None:
@@ -384,7 +386,7 @@ class ChannelIntake:
             tells=event.is_direct,
             cursor=cursor,
         )
-        if await self._record.inbox.hold_event(held) and self._held is not None:
+        if await self._record.intake.hold(held) and self._held is not None:
             self._held.add(event.id)
 
     async def _invitation(self, event: Event, cursor: str) -> None:
@@ -394,7 +396,7 @@ class ChannelIntake:
     async def _company(self, event: Event, cursor: str) -> None:
         """A direct chat has become a room, where the agent may answer only to its name: people have to know that."""
         text = "" if self._options.answer is Answers.EVERYTHING else self.comings.company_text(event)
-        await self._record.inbox.let_pass(self._passing(cursor, event, text))
+        await self._record.intake.pass_event(self._passing(cursor, event, text))
 
 
 async def take_unverified(intake: ChannelIntake, event: Event, cursor: str) -> Wake | None:

@@ -39,7 +39,7 @@ from hansard.record.deliveries import check_delivery, describe_delivery_move
 from hansard.record.fetches import FileFetches
 from hansard.record.forks import describe_fork
 from hansard.record.intake import events as home_ops
-from hansard.record.intake.api import Inbox
+from hansard.record.intake.api import RecordIntake
 from hansard.record.intake.events import describe_inbound
 from hansard.record.invitations import Invitations
 from hansard.record.memory import Memory
@@ -96,7 +96,7 @@ class Record:
         self._pages = PageReader(caller, views.SHAPES)
         self._conversations = Conversations()
         self.words = words
-        self.inbox = Inbox(caller, lambda: self.words)
+        self.intake = RecordIntake(caller, lambda: self.words)
         self.outbox = Outbox(caller, lambda: self.words)
         self.imports = Imports(caller)
         self.access = AccessBook(caller, lambda: self.words)
@@ -342,10 +342,6 @@ class Record:
         new = describe_session(None, source, owner, title, None, now=self._now())
         cleaned, operation_id = clean_text(reason)[:REASON_CHARACTERS_MAX], new_id()
         return await self._caller.write(lambda tx: routes.reset_route(tx, key, new, cleaned, operation_id))
-
-    async def cursor(self, channel: str, account: str) -> str | None:
-        """Return how far a platform's stream was received, or None."""
-        return await self._caller.read(lambda snapshot: home_ops.find_cursor(snapshot, channel, account))
 
     async def create_delivery(self, delivery: Delivery) -> Delivery:
         """Record that a message is to be shown on a channel; the same delivery again changes nothing."""

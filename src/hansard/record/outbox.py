@@ -31,7 +31,6 @@ from hansard.record.deliveries import (
     settle_message,
 )
 from hansard.record.entries import Entry
-from hansard.record.intake.events import INTAKE, IntakeAccepted
 from hansard.record.messages.entries import MessageAdded, MessageOpened, MessageSealed
 from hansard.record.messages.fold import added_message, join_chunks, opened_message, sealed_message
 from hansard.record.messages.reading import entry, find_in
@@ -206,23 +205,6 @@ class Outbox:
         """Return entries of the home journal after a seq, a page at a time."""
         rows = await self._caller.read(partial(read_page, journal_id=HOME_JOURNAL, after=after, limit=READ_ROWS_MAX))
         return [entry("", seq, entry_id, kind, at, body) for seq, entry_id, kind, _, at, body in rows]
-
-    async def received(self, channel: str, account: str, event_ids: list[str]) -> dict[str, list[tuple[str, str]]]:
-        """Return what platform events became, of those that were received: (session, entry) pairs."""
-        wanted = list(event_ids)
-
-        def read(snapshot: Snapshot) -> dict[str, list[tuple[str, str]]]:
-            home = snapshot.row(JOURNAL.read_journal, (HOME_JOURNAL,))
-            found = {}
-            for event_id in wanted:
-                row = snapshot.row(INTAKE.queries.find_intake, (channel, account, event_id))
-                if row is not None:
-                    (data,) = snapshot.row(JOURNAL.entry_by_key, ((home[0] << 32) + row[0],))
-                    body = snapshot.schema.decode_body("intake.accepted", 1, data)
-                    found[event_id] = list(body.entries) if isinstance(body, IntakeAccepted) else []
-            return found
-
-        return await self._caller.read(read)
 
     async def running_chats(self, channel: str) -> list[str]:
         """Return a channel's chats in which a running turn is shown."""

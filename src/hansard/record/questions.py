@@ -429,7 +429,7 @@ def reply_at_terminal(tx: Transaction, reply: GivenAnswer) -> str:
 
 
 class Questions:
-    """What turns wait for. A turn itself asks by `Turn.ask`; answers in chats come in by `record.inbox`."""
+    """What turns wait for. A turn itself asks by `Turn.ask`; answers in chats come in by `record.intake`."""
 
     def __init__(self, caller: Caller) -> None:
         """Use `record.questions`."""

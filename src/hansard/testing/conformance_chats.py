@@ -86,7 +86,7 @@ class ContractChat:
 
     async def say(self, text: str, manner: ArrivalKind = ArrivalKind.ASK) -> str:
         """Say something, and let nobody answer; return the session that it went to."""
-        received = await self.record.inbox.receive(self.arrival(text, manner), self.rules)
+        received = await self.record.intake.receive(self.arrival(text, manner), self.rules)
         await self.record.stop_turns(received.session_id, "nobody answers", queued=True)
         return received.session_id
 
@@ -115,11 +115,11 @@ async def an_arrival_is_taken_once(backend: Backend) -> None:
     async with backend.open_record() as record:
         chat = ContractChat(record)
         arrival = chat.arrival("hello", cursor="c1")
-        first = await record.inbox.receive(arrival, chat.rules)
+        first = await record.intake.receive(arrival, chat.rules)
         require_equal(first.outcome, ArrivalOutcome.TAKEN, "the first time")
-        require_equal(await record.cursor("matrix", chat.account), "c1", "the cursor")
+        require_equal(await record.intake.cursor("matrix", chat.account), "c1", "the cursor")
     async with backend.open_record() as record:
-        again = await record.inbox.receive(arrival, chat.rules)
+        again = await record.intake.receive(arrival, chat.rules)
         require_equal(again, first._replace(outcome=ArrivalOutcome.KNOWN), "what it became")
         require_equal(await texts(record, first.session_id), ["hello"], "what was said")
         states = [turn.state for turn in await record.turns(first.session_id)]
@@ -137,7 +137,7 @@ async def who_may_not_leaves_nothing(backend: Backend) -> None:
         eve = f"@{fresh('eve')}:elsewhere.net"
         outcomes = [
             (
-                await record.inbox.receive(chat.arrival("hi", identity=eve, standing=Standing.UNLISTED), chat.rules)
+                await record.intake.receive(chat.arrival("hi", identity=eve, standing=Standing.UNLISTED), chat.rules)
             ).outcome
             for _ in range(3)
         ]
@@ -151,10 +151,10 @@ async def who_may_not_leaves_nothing(backend: Backend) -> None:
         require_equal((approved.identity, approved.state), (eve, Grant.ALLOWED), "who may talk")
         with require_error(NotFound, "the code, again"):
             await record.access.approve(asked.code, pairing=pairing)
-        taken = await record.inbox.receive(chat.arrival("hi", identity=eve, standing=Standing.UNLISTED), chat.rules)
+        taken = await record.intake.receive(chat.arrival("hi", identity=eve, standing=Standing.UNLISTED), chat.rules)
         require_equal(taken.outcome, ArrivalOutcome.TAKEN, "after the approval")
         await record.access.revoke("matrix", eve)
-        barred = await record.inbox.receive(chat.arrival("hi", identity=eve), chat.rules)
+        barred = await record.intake.receive(chat.arrival("hi", identity=eve), chat.rules)
         require_equal(barred.outcome, ArrivalOutcome.REFUSED, "after the revocation, although listed")
 
 
@@ -190,20 +190,20 @@ async def changes_are_kept_beside_the_first_words(backend: Backend) -> None:
     async with backend.open_record() as record:
         chat = ContractChat(record)
         first = chat.arrival("first")
-        session_id = (await record.inbox.receive(first, chat.rules)).session_id
+        session_id = (await record.intake.receive(first, chat.rules)).session_id
         edit = chat.change(first, "second")
         for _ in range(2):
-            await record.inbox.edit_message(edit)
-        await record.inbox.edit_message(chat.change(first, "stolen", "@bob:example.org"))
+            await record.intake.edit_message(edit)
+        await record.intake.edit_message(chat.change(first, "stolen", "@bob:example.org"))
         (message,) = await record.load_transcript(session_id)
         require_equal((message.text, message.is_edited), ("second", True), "the edited message")
         placed = (await record.conversation(session_id)).waiting
         require_equal([each.message.text for each in placed], ["second"], "what the model would be told")
         await record.end_session(session_id, "over")
-        await record.inbox.retract_message(chat.change(first))
+        await record.intake.retract_message(chat.change(first))
         (message,) = await record.load_transcript(session_id)
         require_equal((message.text, message.is_retracted), (RETRACTED, True), "the deleted message")
-        unknown = await record.inbox.edit_message(chat.change(chat.arrival("never received"), "x"))
+        unknown = await record.intake.edit_message(chat.change(chat.arrival("never received"), "x"))
         require_equal(unknown, None, "an edit of what is not known")
 
 
@@ -223,13 +223,13 @@ async def what_cannot_be_read_is_held(backend: Backend) -> None:
             standing=Standing.LISTED,
         )
         for _ in range(2):
-            require(await record.inbox.hold_event(held), "that it is kept")
+            require(await record.intake.hold(held), "that it is kept")
     async with backend.open_record() as record:
-        require_equal(await record.inbox.held("matrix", chat.account), ['{"sealed":1}'], "what is held")
-        received = await record.inbox.receive(arrival, chat.rules)
+        require_equal(await record.intake.list_held("matrix", chat.account), ['{"sealed":1}'], "what is held")
+        received = await record.intake.receive(arrival, chat.rules)
         require_equal(received.outcome, ArrivalOutcome.TAKEN, "once it can be read")
-        await record.inbox.hold_event(held)
-        require_equal(await record.inbox.held("matrix", chat.account), [], "what is held then")
+        await record.intake.hold(held)
+        require_equal(await record.intake.list_held("matrix", chat.account), [], "what is held then")
 
 
 @contract("chats")
@@ -241,7 +241,7 @@ async def a_command_leads_only_to_sessions_of_its_owner(backend: Backend) -> Non
         other = await record.create_session(id=fresh("other"), source="matrix", owner=OWNER)
         foreign = await record.create_session(id=fresh("foreign"), source="matrix", owner="person:bob")
         command = chat.arrival("/resume", ArrivalKind.COMMAND)
-        asked = await record.inbox.receive(command, chat.rules)
+        asked = await record.intake.receive(command, chat.rules)
 
         def end(session_id: str) -> Conclusion:
             return Conclusion(
@@ -258,10 +258,12 @@ async def a_command_leads_only_to_sessions_of_its_owner(backend: Backend) -> Non
             )
 
         with require_error(NotFound, "a session of somebody else"):
-            await record.inbox.conclude(end(foreign.id))
+            await record.intake.conclude(end(foreign.id))
         require_equal(await chat.leads_to(), here, "the route after that")
         for _ in range(2):
-            await record.inbox.conclude(end(other.id))
+            await record.intake.conclude(end(other.id))
         require_equal(await chat.leads_to(), other.id, "the route")
         require_equal(await texts(record, other.id), ["done"], "the reply")
-        require(await record.inbox.is_concluded("matrix", chat.account, command.event_id), "that the command has ended")
+        require(
+            await record.intake.is_concluded("matrix", chat.account, command.event_id), "that the command has ended"
+        )

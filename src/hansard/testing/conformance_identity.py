@@ -285,19 +285,19 @@ async def a_cursor_moves_in_the_same_commit(backend: Backend) -> None:
     account = fresh("account")
     async with backend.open_record() as record:
         session_id = await new_session(record)
-        require_equal(await record.cursor("matrix", account), None, "a cursor that nobody moved")
+        require_equal(await record.intake.cursor("matrix", account), None, "a cursor that nobody moved")
         cursor = Cursor(channel="matrix", account=account, value="s1")
         await record.accept([(session_id, Message.user("hello", id="m1"))], None, cursor)
         intake = Intake(channel="matrix", account=account, event_id="$2")
         refused = Cursor(channel="matrix", account=account, value="s2")
         with require_error(IdConflict, "an event with an id that is taken"):
             await record.accept([(session_id, Message.user("other", id="m1"))], intake, refused)
-        require_equal(await record.cursor("matrix", account), "s1", "the cursor")
+        require_equal(await record.intake.cursor("matrix", account), "s1", "the cursor")
         accepted = await record.accept([(session_id, Message.user("second", id="m2"))], intake, refused)
         require(not accepted.duplicate, "a refused event is not remembered as taken")
         await record.accept([], None, Cursor(channel="matrix", account=account, value="s3"))
     async with backend.open_record() as record:
-        require_equal(await record.cursor("matrix", account), "s3", "the cursor after reopening")
+        require_equal(await record.intake.cursor("matrix", account), "s3", "the cursor after reopening")
 
 
 @contract("duplicates")
@@ -312,6 +312,6 @@ async def what_is_accepted_together_stands_or_falls_together(backend: Backend) -
         for session_id in (one, two):
             require_equal((await record.session(session_id)).head_seq, 1, "the head")
             require_equal(await record.turns(session_id), [], "the turns")
-        require_equal(await record.cursor("matrix", account), None, "the cursor")
+        require_equal(await record.intake.cursor("matrix", account), None, "the cursor")
         both = await record.accept([(one, Message.user("a")), (two, Message.user("b"))], None, cursor, queue_turn=True)
         require_equal(len(both.turns), 2, "a turn for each session")

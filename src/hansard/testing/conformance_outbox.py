@@ -117,7 +117,7 @@ async def people_without_a_session_are_told_too(backend: Backend) -> None:
     """What is told in the home journal waits, is delivered and settled like everything else."""
     channel, chat = new_chat()
     async with backend.open_record() as record:
-        await record.inbox.let_pass(
+        await record.intake.pass_event(
             Passing(channel=channel, account="agent", event_id=fresh("event"), chat=chat, text="Who are you?")
         )
         (found,) = await record.outbox.waiting(channel)

@@ -127,13 +127,13 @@ async def what_is_said_elsewhere_waits_where_the_same_person_is(backend: Backend
         owner, other = new_person(), new_person()
         for each, who in ((chat, owner), (second, other)):
             arrival = msgspec.structs.replace(each.arrival("hello"), owner=who)
-            received = await record.inbox.receive(arrival, IntakeRules())
+            received = await record.intake.receive(arrival, IntakeRules())
             async with record.turn(received.session_id, waiting=received.turn_id) as turn, turn.reply() as reply:
                 await reply.write("hello")
         session_id = await chat.leads_to()
         await record.people.link(owner, other)
         await record.people.link(owner, ADMIN)
-        await record.inbox.conclude(resumed(second, session_id, other))
+        await record.intake.conclude(resumed(second, session_id, other))
         await record.accept([(session_id, Message.user("typed"))], queue_turn=True, busy=Busy.QUEUE)
         async with record.turn(session_id) as turn, turn.reply() as reply:
             await reply.write("answered")

@@ -164,7 +164,7 @@ async def what_was_acknowledged_survives(backend: Backend) -> None:
             require_equal(len(set(found)), len(found), "each message once")
             route = await record.route(f"key:{session_id}")
             require(route is not None and route.session_id == session_id, "the route")
-            require_equal(await record.cursor("crash", session_id), told[-1], "the cursor")
+            require_equal(await record.intake.cursor("crash", session_id), told[-1], "the cursor")
     async with backend.open_record() as record:
         await record.append(session_id, Message.user("the next healthy append works"))
 

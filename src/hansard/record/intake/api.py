@@ -18,7 +18,7 @@ from hansard.domain.messages import Text
 from hansard.domain.text import clean_name, clean_text
 from hansard.journal.sqlite.queries import SQL as JOURNAL
 from hansard.record.intake import receive as operations
-from hansard.record.intake.events import INTAKE, IntakeHeld
+from hansard.record.intake.events import INTAKE, IntakeHeld, find_cursor, list_received
 from hansard.record.intake.held import DROPPED_MAX, HELD_MAX, drop_old, hold_event
 from hansard.record.messages.entries import (
     MessageEdited,
@@ -42,11 +42,11 @@ def check_names(*names: str) -> None:
         clean_name(name, "a name of a platform", NAME_CHARACTERS_MAX)
 
 
-class Inbox:
-    """Takes in what channels bring."""
+class RecordIntake:
+    """Events of platforms, and what becomes of them."""
 
     def __init__(self, caller: Caller, words: Callable[[], Wording]) -> None:
-        """Use `record.inbox`."""
+        """Use `record.intake`."""
         self._caller, self._words = caller, words
 
     async def receive(self, arrival: Arrival, rules: IntakeRules) -> Received:
@@ -76,34 +76,42 @@ class Inbox:
         body = MessageRetracted(message_id="", event_id=change.event_id)
         return await self._caller.write(lambda tx: operations.apply_change(tx, change, body))
 
-    async def hold_event(self, held: HeldEvent) -> bool:
+    async def hold(self, held: HeldEvent) -> bool:
         """Keep an event that cannot be read yet, for when its keys come; return whether it is kept."""
         check_names(held.channel, held.account, held.event_id, held.chat)
         cleaned = msgspec.structs.replace(held, raw=clean_text(held.raw))
         words = self._words()
         return await self._caller.write(lambda tx: hold_event(tx, cleaned, words), cost=len(held.raw))
 
-    async def held(self, channel: str, account: str) -> list[str]:
+    async def list_held(self, channel: str, account: str) -> list[str]:
         """Return the events that wait to become readable, as they came, the oldest first; none that is too old."""
         while await self._caller.write(lambda tx: drop_old(tx, channel, account)) == DROPPED_MAX:
             pass
         return [body.raw for body in await self._held(channel, account)]
 
-    async def held_ids(self, channel: str, account: str) -> list[str]:
+    async def list_held_ids(self, channel: str, account: str) -> list[str]:
         """Return the ids of those events."""
         return [body.event_id for body in await self._held(channel, account)]
 
     async def _held(self, channel: str, account: str) -> list[IntakeHeld]:
         return await self._caller.read(lambda snapshot: read_held(snapshot, channel, account))
 
+    async def cursor(self, channel: str, account: str) -> str | None:
+        """Return how far a platform's stream was received, or None."""
+        return await self._caller.read(lambda snapshot: find_cursor(snapshot, channel, account))
+
+    async def list_received(self, channel: str, account: str, event_ids: list[str]) -> dict[str, list[tuple[str, str]]]:
+        """Return what platform events became, of those that were received: (session, entry) pairs."""
+        return await self._caller.read(lambda snapshot: list_received(snapshot, channel, account, [*event_ids]))
+
     async def busy_session(self, key: str) -> str:
         """Return the session that a key leads to, if a turn runs or waits in it; otherwise nothing."""
         row = await self._caller.read(lambda snapshot: snapshot.row(ROUTES.queries.find_busy_session, (key,)))
         return "" if row is None else str(row[0])
 
-    async def let_pass(self, passing: Passing) -> None:
+    async def pass_event(self, passing: Passing) -> None:
         """Keep nothing of an event; move the cursor, and tell what is to be told about it, once."""
-        await self._caller.write(lambda tx: operations.let_pass(tx, passing))
+        await self._caller.write(lambda tx: operations.pass_event(tx, passing))
 
     async def is_concluded(self, channel: str, account: str, event_id: str) -> bool:
         """Return whether the command that came in an event has its reply."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.deliveries import Cursor, Intake
-from hansard.domain.ids import new_id
+from hansard.domain.ids import HOME_JOURNAL, new_id
 from hansard.domain.limits import (
     UNIT_ENTRIES_MAX,
 )
@@ -262,3 +262,18 @@ def find_cursor(snapshot: Snapshot, channel: str, account: str) -> str | None:
     """Return how far a platform's stream was received, or None."""
     row = snapshot.row(SQL.find_cursor, (channel, account))
     return None if row is None else row[0]
+
+
+def list_received(
+    snapshot: Snapshot, channel: str, account: str, event_ids: list[str]
+) -> dict[str, list[tuple[str, str]]]:
+    """Return what platform events became, of those that were received: (session, entry) pairs."""
+    home = snapshot.row(JOURNAL.read_journal, (HOME_JOURNAL,))
+    found = {}
+    for event_id in event_ids:
+        row = snapshot.row(SQL.find_intake, (channel, account, event_id))
+        if row is not None:
+            (data,) = snapshot.row(JOURNAL.entry_by_key, ((home[0] << 32) + row[0],))
+            body = snapshot.schema.decode_body("intake.accepted", 1, data)
+            found[event_id] = list(body.entries) if isinstance(body, IntakeAccepted) else []
+    return found

@@ -404,7 +404,7 @@ def apply_change(tx: Transaction, change: MessageChange, body: MessageEdited | M
     return received
 
 
-def let_pass(tx: Transaction, passing: Passing) -> None:
+def pass_event(tx: Transaction, passing: Passing) -> None:
     """Keep nothing of an event. It waits no longer to become readable; what is told about it is told once."""
     event = (passing.channel, passing.account, passing.event_id)
     is_new = bool(passing.event_id) and tx.row(INTAKE.queries.find_intake, event) is None
