@@ -1,8 +1,9 @@
 """Programs without the wait for their libraries: `python -m tests.shown.nursery SOCKET`.
 
-A provider's libraries take two seconds of a core to import, longer than all else that a short run does. The nursery
-imports them once and forks: each program is a process of its own, with its own pipes or terminal, variables and exit
-code, in which the command's `main` runs from its beginning. Nothing is opened and no thread runs before the fork.
+To import its libraries takes a program longer than all else that a short run does; a provider's take two seconds of a
+core. The nursery imports them once and forks: each program is a process of its own, with its own pipes or terminal,
+variables and exit code, in which the command's `main` runs from its beginning. Nothing is opened and no thread runs
+before the fork. The providers' libraries are imported when the first program names a model of theirs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,7 @@ from typing import NoReturn
 
 from hansard.cli.main import main
 from hansard.cli.table import COMMANDS, PARTS, TALKS, load
+from hansard.models.clients import STYLES
 from hansard.models.pydantic import preload
 
 REQUEST_BYTES_MAX = 1 << 20
@@ -44,25 +46,40 @@ HAS_NURSERY = sys.platform == "linux" and not os.environ.get("HANSARD_PROVE")
 
 def tend(requests: socket.socket) -> None:
     """Fork a program for each request, until nobody asks any more."""
-    gc.disable()  # what is imported stays
-    preload()
-    for name in (*TALKS.values(), *PARTS.values(), *(module for module, _ in COMMANDS.values())):
-        load(name)
-    gc.freeze()
-    gc.enable()
+    with importing():
+        for name in (*TALKS.values(), *PARTS.values(), *(module for module, _ in COMMANDS.values())):
+            load(name)
     signal.signal(signal.SIGCHLD, bury)
     requests.sendall(b"!")
     while True:
         said, [(_, _, sent)], *_ = ask_with_files(requests)
         if not said:
             return
-        files = array.array("i", sent)
+        files, request = array.array("i", sent), json.loads(said)
+        if any(word.partition(":")[0] in STYLES for word in request["arguments"]):
+            import_providers()
         if os.fork() == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             requests.close()
-            keep(json.loads(said), *files)
+            keep(request, *files)
         for file in files:
             os.close(file)
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Look for no garbage during an import, and never again among what it made: it stays."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
+
+
+@cache
+def import_providers() -> None:
+    """Import what any model of a provider needs."""
+    with importing():
+        preload()
 
 
 def bury(_number: int, _frame: object) -> None:
