@@ -51,14 +51,14 @@ test: setup ## run every ring of tests; HANSARD_SEED=n repeats a run
 	@$(BIN)/python scripts/mcp_time.py || echo "mcp-server-time cannot be installed: tests that need it are skipped." >&2
 	@files=$$(grep -rls --include='test_*.py' 'mark\.alone' tests); test -z "$$files" || \
 		$(BIN)/python -m pytest $$files -m alone --costs --session-timeout=$(ALONE_SECONDS_MAX)
-	$(BIN)/python -m pytest tests -m "not alone" -n $(WORKERS) --dist loadgroup --costs --session-timeout=$(TEST_SECONDS_MAX)
+	$(BIN)/python -m pytest tests -m "not alone" -n $(WORKERS) --costs --session-timeout=$(TEST_SECONDS_MAX)
 
 # One door for both: counts and limits are all that differs.
 test-long: ## run every ring of tests with higher counts
 	@HANSARD_LONG=1 $(MAKE) test TEST_SECONDS_MAX=7200 ALONE_SECONDS_MAX=1800
 
 cover: setup ## report branch coverage of domain and record
-	$(BIN)/python -m pytest tests -m "not alone" -n $(WORKERS) --dist loadgroup --cov --cov-report=term-missing
+	$(BIN)/python -m pytest tests -m "not alone" -n $(WORKERS) --cov --cov-report=term-missing
 
 check: setup ## formatting, lint, types, import contracts and generated pages
 	$(BIN)/ruff format --check .
@@ -92,7 +92,7 @@ prove: setup ## the full counts of kills, cuts, faults and seeds; writes docs/pr
 	@$(BIN)/python scripts/synapse.py || echo "Synapse cannot be installed: what needs a homeserver is not proved." >&2
 	@rm -rf .prove; $(BIN)/python -m tests.proof begin; status=0; \
 	$(PROVE) $$($(BIN)/python -m tests.proof ring crash) --junitxml=.prove/crash.xml || status=$$?; \
-	$(PROVE) $$($(BIN)/python -m tests.proof ring shown) -n $(WORKERS) --dist loadgroup --junitxml=.prove/shown.xml || status=$$?; \
+	$(PROVE) $$($(BIN)/python -m tests.proof ring shown) -n $(WORKERS) --junitxml=.prove/shown.xml || status=$$?; \
 	$(PROVE) $$($(BIN)/python -m tests.proof ring gateway) --junitxml=.prove/gateway.xml || status=$$?; \
 	$(BIN)/python -m tests.proof end && $(BIN)/python -m tests.proof line && exit $$status
 

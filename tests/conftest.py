@@ -14,6 +14,7 @@ import pytest
 
 from tests.costs import measure
 from tests.counts import LONG, PROVE
+from tests.schedule import UnitScheduling, rank_of
 
 # Homes and settings that tests make are not open to a group, whatever the umask of whoever runs them.
 os.umask(0o022)
@@ -63,6 +64,13 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> UnitScheduling:
+    """Hand out whole units of work (tests/schedule.py), in the order in which tests were collected."""
+    config.option.loadscopereorder = False
+    return UnitScheduling(config, log)
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     """Print the seed, so that any run can be repeated."""
     return f"seed: {config.getoption(SEED_OPTION)} (repeat this run with HANSARD_SEED={config.getoption(SEED_OPTION)})"
@@ -75,7 +83,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip, in `make test`, all but some cases of each test marked `drawn(count, group)`. The run's seed draws them."""
+    """Put long tests first. In `make test`, skip all but some cases of each test marked `drawn(count, group)`.
+
+    The run's seed draws them.
+    """
+    items.sort(key=lambda item: rank_of(item.nodeid))
     if LONG or PROVE:
         return
     groups: dict[tuple[int, str], list[pytest.Item]] = defaultdict(list)

@@ -41,8 +41,6 @@ BASICS = ("beginnings.json", "conversations.json", "export.jsonl", "requests.jso
 
 RUNNING = ("conversations.json", "export.jsonl", "tables.json", "transcripts.json")
 
-pytestmark = pytest.mark.xdist_group("full_home")  # the home is read once, by one worker
-
 
 def assert_same(found: bytes, golden: bytes) -> None:
     """Compare two texts; a failure shows the first lines that differ."""

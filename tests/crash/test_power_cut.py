@@ -38,7 +38,7 @@ IMAGE_BYTES = 512 * 1024 * 1024
 SYSTEM_PATH = "/usr/sbin:/sbin:" + os.environ.get("PATH", "")
 TOOLS = ("mkfs.ext4", "mount", "umount", "xfs_io")
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("power cut")]  # one after another: loop devices are few
+pytestmark = pytest.mark.slow  # one after another: loop devices are few
 
 
 def run(*command: object) -> subprocess.CompletedProcess[bytes]:

@@ -17,7 +17,7 @@ from tests.gateway.matrix_stage import ROOT, Bot, Talk, check_rooms, joined, res
 from tests.gateway.stage import WAIT_SECONDS_MAX, write_script
 from tests.shown.program import run_forked
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("gateway-synapse")]
+pytestmark = pytest.mark.slow
 
 PAGE = (ROOT / "docs" / "run" / "matrix.md").read_text(encoding="utf-8")
 BLOCKS: list[str] = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)

@@ -16,7 +16,7 @@ from hansard.record.api import Record
 from tests.channels.people import Agent, Peer, channel_of, new_account, peer, room_of
 from tests.channels.synapse import Synapse
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("gateway-synapse")]
+pytestmark = pytest.mark.slow
 
 WAIT_SECONDS_MAX = 120.0
 PICTURE = bytes(range(256)) * 500

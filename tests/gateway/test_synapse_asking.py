@@ -27,7 +27,7 @@ from tests.channels.synapse import SERVER_NAME, Synapse
 from tests.gateway.matrix_stage import Bot, Offspring, joined, kill, read_timeline, rest, running, write_config
 from tests.gateway.stage import TIMING, entries_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("gateway-synapse")]
+pytestmark = pytest.mark.slow
 
 ROUNDS = 6
 

@@ -36,7 +36,7 @@ from tests.record.helpers_process import fill_disk, small_disk
 HOUR_MICROSECONDS = 3_600_000_000
 LAST_WORDS = "word by word, to the end."
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("gateway-weather")]
+pytestmark = pytest.mark.slow
 
 
 class Weather(NamedTuple):

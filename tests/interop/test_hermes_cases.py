@@ -28,7 +28,7 @@ from tests.interop.hermes_homes import (
     write_with_hermes,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hermes cases")]
+pytestmark = pytest.mark.slow
 
 Line = dict[str, Any]
 

@@ -39,7 +39,6 @@ NOWHERE = ("/nonexistent",)
 """A search path without packages: the environment that runs the tests has no say."""
 
 # One worker of pytest-xdist runs all of these, so that the model is fetched once.
-pytestmark = [pytest.mark.xdist_group("demo")]
 
 needs_pidfd = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waiting for a stranger's end needs Linux")
 

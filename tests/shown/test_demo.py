@@ -24,7 +24,7 @@ from tests.shown.words import letters
 QUESTION = "Tell me a long story about a ship and the sea."
 SHOWN_BYTES = 60
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("demo")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from tests.telegram.program import Bot, Program
 from tests.telegram.stage import channel_on, until
 from tests.telegram.world import Posted
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("gateway-telegram")]
+pytestmark = pytest.mark.slow
 
 ASKS = "May I run the tool memory"
 

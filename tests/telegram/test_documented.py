@@ -14,7 +14,7 @@ from tests.telegram.bot_api import BotApi
 from tests.telegram.program import ROOT, Bot, check_chat, hansard, rest, running
 from tests.telegram.stage import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("gateway-telegram")]
+pytestmark = pytest.mark.slow
 
 PAGE = (ROOT / "docs" / "run" / "telegram.md").read_text(encoding="utf-8")
 FIRST, PEOPLE, GROUPS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)

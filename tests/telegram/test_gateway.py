@@ -17,7 +17,7 @@ from tests.telegram.bot_api import BotApi, Fault, FaultKind, bot_api
 from tests.telegram.program import Bot, Program, check_chat, hansard, rest, running, secret_files, told_of
 from tests.telegram.stage import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("gateway-telegram")]
+pytestmark = pytest.mark.slow
 
 PNG = b"\x89PNG picture"
 LAST_WORDS = "is what you said, word by word."

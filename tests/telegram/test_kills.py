@@ -16,7 +16,7 @@ from tests.gateway.stage import write_script
 from tests.telegram.bot_api import BotApi, Fault, FaultKind
 from tests.telegram.program import Bot, Program, answers_to, check_chat, rest, secret_files, told_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("gateway-telegram")]
+pytestmark = pytest.mark.slow
 
 KILLS = 100 if os.environ.get("HANSARD_PROVE") else 3
 

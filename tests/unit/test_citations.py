@@ -10,8 +10,6 @@ import pytest
 from tests.unit.citations import CITABLES, Citable, citations, missing_paths
 from tests.unit.repository import ROOT, text_files
 
-pytestmark = pytest.mark.xdist_group("tidy")
-
 SAMPLE_FILES = re.compile(r"CHANGELOG\.md$|tests/unit/test_(citations|links|proof|tidy)\.py$")
 """The changelog may name what was, and samples what never was."""
 

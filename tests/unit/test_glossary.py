@@ -12,8 +12,6 @@ import pytest
 
 from tests.unit.repository import ROOT, text_files
 
-pytestmark = pytest.mark.xdist_group("tidy")
-
 GLOSSARY = ROOT / "docs" / "build" / "glossary.md"
 
 STILL_USED = frozenset(

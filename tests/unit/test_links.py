@@ -8,11 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-import pytest
-
 from tests.unit.repository import ROOT, text_files
-
-pytestmark = pytest.mark.xdist_group("tidy")
 
 CODE = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)|(?P<ticks>`+).+?(?P=ticks)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(<?(?P<target>[^()<>\s]+(?:\([^()\s]*\))?[^()<>\s]*)>?(?:\s+\"[^\"]*\")?\)")

@@ -17,7 +17,6 @@ from tests.unit import tidy_rules
 from tests.unit.repository import ROOT, text_files
 from tests.unit.tidy_rules import Source
 
-pytestmark = pytest.mark.xdist_group("tidy")  # the files are parsed once, by one worker
 QUERIES = r"src/hansard/(journal/sqlite|record|record/search|interop)/(?!schema)\w+\.sql"
 
 Rule = Callable[[Source], Iterable[str]]
