@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import signal
 from collections import defaultdict
 from collections.abc import Generator
 from pathlib import Path
@@ -18,6 +19,9 @@ from tests.schedule import UnitScheduling, rank_of
 
 # Homes and settings that tests make are not open to a group, whatever the umask of whoever runs them.
 os.umask(0o022)
+
+# A shell that runs the tests in the background has them ignore Ctrl-C, and so would each program that they interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SLOW = [hypothesis.HealthCheck.too_slow]
 """A busy machine draws examples slowly. That is no fault of a test."""
