@@ -14,7 +14,7 @@ from hansard import errors
 from hansard.cli.main import cli
 from hansard.domain import limits
 from hansard.intake.commands import help_text
-from hansard.journal.sqlite.queries import SQL
+from hansard.journal.sqlite.connection import SQL
 from hansard.record.schema import SCHEMA
 from hansard.testing import crash
 

@@ -11,7 +11,7 @@ import pytest
 from hansard import Record, __version__
 from hansard.domain.deliveries import DeliveryState
 from hansard.gateway.health import ChannelHealth, Health, Readings, metrics_text, read_status
-from hansard.journal.latency import BOUNDS_SECONDS, Latency
+from hansard.journal.queue import BOUNDS_SECONDS, Latency
 from hansard.testing import Platform
 from tests.gateway.exposition import Family, parse
 from tests.gateway.stage import AGENT, ANN, make_settings, playing, write_script

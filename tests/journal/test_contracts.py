@@ -16,8 +16,7 @@ import pytest
 
 from hansard.errors import IdConflict, NotFound, RecordReadOnly, WrongState
 from hansard.journal.calls import Caller, open_journals
-from hansard.journal.follow import PageReader
-from hansard.journal.positions import Position
+from hansard.journal.follow import PageReader, Position
 from hansard.journal.transaction import Transaction
 from hansard.journal.verify import Report, verify_record
 from tests.journal.toys import (

@@ -5,22 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from hansard.journal.concepts import (
-    Base,
-    Body,
-    Concept,
-    EntryPlace,
-    IsAlive,
-    Reads,
-    Schema,
-    Seal,
-    Table,
-    encode_body,
-)
+from hansard.journal.backend import Reads
+from hansard.journal.concepts import Base, Body, Concept, EntryPlace, IsAlive, Schema, Seal, Table, encode_body
 from hansard.journal.follow import Shapes
-from hansard.journal.home import HOME
-from hansard.journal.journals import Journal
 from hansard.journal.lines import EntryRow
+from hansard.journal.reading import HOME, Journal
 from hansard.journal.transaction import Transaction
 
 COUNTERS = Concept("counters", "tests.journal", tables=(Table(name="counter", order="journal"),))

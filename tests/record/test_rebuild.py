@@ -20,7 +20,7 @@ from hansard import Record
 from hansard.journal.backend import ReplacedError
 from hansard.journal.files import HomeFolder
 from hansard.journal.progress import Progress, Work, progress_path, read_progress
-from hansard.journal.sqlite.queries import SQL
+from hansard.journal.sqlite.connection import SQL
 from hansard.journal.sqlite.reading import ReadConnection, ReaderPool
 from hansard.journal.store import Wiring
 from hansard.record.schema import SCHEMA

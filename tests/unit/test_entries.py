@@ -13,8 +13,8 @@ from hansard.domain.deliveries import DeliveryState
 from hansard.domain.messages import File, Reasoning, Role, Status, Text, ToolCall, ToolOutcome, ToolResult
 from hansard.domain.turns import TurnState
 from hansard.errors import RecordTooNew
-from hansard.journal.chain import Header, chain_digest, chain_start
 from hansard.journal.concepts import ENCODER, Body, UnknownBody
+from hansard.journal.lines import Header, chain_digest, chain_start
 from hansard.record.deliveries import DeliveryMoved
 from hansard.record.entries import Entry
 from hansard.record.messages.entries import MessageAdded, MessageOpened, MessageSealed

@@ -9,7 +9,7 @@ from hypothesis import given
 from hansard.domain.ids import check_entry_id
 from hansard.domain.limits import ID_CHARACTERS_MAX, POSITION_CHARACTERS_MAX
 from hansard.errors import InvalidInput
-from hansard.journal.positions import Position
+from hansard.journal.follow import Position
 
 NUMBERS = st.integers(0, 2**53)
 MESSAGE_IDS = st.text(min_size=1, max_size=ID_CHARACTERS_MAX).filter(

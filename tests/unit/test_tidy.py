@@ -17,7 +17,7 @@ from tests.unit import tidy_rules
 from tests.unit.repository import ROOT, text_files
 from tests.unit.tidy_rules import Source
 
-QUERIES = r"src/hansard/(journal/sqlite|record|record/search|interop)/(?!schema)\w+\.sql"
+QUERIES = r"src/hansard/(journal|journal/sqlite|record|record/search|interop)/(?!schema)\w+\.sql"
 
 Rule = Callable[[Source], Iterable[str]]
 

@@ -23,12 +23,12 @@ from hansard import __version__
 from hansard.app.toml_file import closed_folder
 from hansard.domain.deliveries import DeliveryState
 from hansard.errors import StatusUnusable
-from hansard.journal.latency import BOUNDS_SECONDS
+from hansard.journal.queue import BOUNDS_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from hansard.journal.latency import Latency
+    from hansard.journal.queue import Latency
 
 HOST = "127.0.0.1"
 STATUS_FILE = "gateway.json"

@@ -2,6 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from hansard.journal.concepts import Schema
+
+
+class Reads(Protocol):
+    """Queries on one state of the database: a snapshot, or a transaction."""
+
+    schema: Schema
+
+    def rows(self, query: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
+        """Return every row."""
+
+    def row(self, query: str, bindings: tuple[Any, ...] = ()) -> Any:  # noqa: ANN401 - a row of any shape
+        """Return the first row or None."""
+
 
 class ReplacedError(Exception):
     """The database is absent or another one than before: the writer must look at it first."""

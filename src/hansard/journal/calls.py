@@ -24,9 +24,9 @@ from hansard.journal.store import StoreOpening, Wiring, close_store, home_at, op
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from hansard.journal.backend import Reads
     from hansard.journal.concepts import Schema
     from hansard.journal.progress import Progress
-    from hansard.journal.sqlite.reading import Snapshot
     from hansard.journal.sqlite.readonly import AnyStore
     from hansard.journal.store import Store
     from hansard.journal.transaction import Transaction
@@ -370,7 +370,7 @@ class Caller:
                 raise framed(self.store.problem, "too much waits to be written", RecordUnavailable)
             await asyncio.sleep(ROOM_POLL_SECONDS)
 
-    async def read(self, read: Callable[[Snapshot], Result]) -> Result:
+    async def read(self, read: Callable[[Reads], Result]) -> Result:
         """Run a read in one snapshot, off the loop."""
         return await self.retry_replaced(lambda: self.store.readers.read(read))
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hansard.errors import HansardError, RecordDamaged, RecordUnavailable
 from hansard.journal.holders import find_lock_holder, find_transaction_holder
-from hansard.journal.sqlite.errors import CAUSES, UNCLEAR, is_cut_off
+from hansard.journal.sqlite.connection import CAUSES, UNCLEAR, is_cut_off
 
 if TYPE_CHECKING:
     from pathlib import Path

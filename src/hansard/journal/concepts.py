@@ -16,9 +16,10 @@ import msgspec
 
 from hansard.domain.limits import ENTRY_BYTES_MAX
 from hansard.errors import RecordTooNew, TooLarge
+from hansard.journal.backend import Reads
 
 if TYPE_CHECKING:
-    from hansard.journal.journals import Journal
+    from hansard.journal.reading import Journal
     from hansard.journal.sqlite.readonly import AnyStore
     from hansard.journal.transaction import Transaction
 
@@ -50,18 +51,6 @@ class Seal(NamedTuple):
 
     stream_id: str
     pieces: Sequence[tuple[str, str]]
-
-
-class Reads(Protocol):
-    """Queries on one state of the database: a snapshot, or a transaction."""
-
-    schema: Schema
-
-    def rows(self, query: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
-        """Return every row."""
-
-    def row(self, query: str, bindings: tuple[Any, ...] = ()) -> Any:  # noqa: ANN401 - a row of any shape
-        """Return the first row or None."""
 
 
 class Companion(Protocol):
@@ -170,7 +159,12 @@ class Queries:
 
 def load_queries(package: str, name: str) -> Queries:
     """Return the queries of a file that lies in a package."""
-    return Queries(resources.files(package).joinpath(name).read_text(encoding="utf-8"))
+    return Queries(read_sql(package, name))
+
+
+def read_sql(package: str, name: str) -> str:
+    """Return the text of a file that lies in a package."""
+    return resources.files(package).joinpath(name).read_text(encoding="utf-8")
 
 
 class Concept:

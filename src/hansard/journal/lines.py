@@ -1,4 +1,6 @@
-"""Lines of the log: one entry, or one chunk, as JSON.
+"""Lines of the log: one entry, or one chunk, as JSON; and the chain of digests that entries form.
+
+Each entry's digest covers its header, its body and the digest before it (rule 14).
 
 A line carries everything that its row in the database does, and the number of the transaction that wrote it: what is
 followed by another transaction's line was committed. Lines that one call committed together form a unit: each
@@ -8,13 +10,44 @@ told from a whole one by what the journals hold, however their files were rewrit
 
 from __future__ import annotations
 
+import hashlib
 from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 
 from hansard.domain.ids import log_path
-from hansard.journal.chain import DIGEST_FORMAT, Header, chain_digest
+
+DIGEST_FORMAT = 1
+"""1: SHA-256 for chain and body. Kept with each entry, so that another can follow one day."""
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What an entry's digest covers besides its body."""
+
+    journal_id: str
+    seq: int
+    id: str
+    kind: str
+    version: int
+    ignorable: bool
+    at: int
+
+
+def chain_start(journal_id: str) -> bytes:
+    """Return the digest that a journal's first entry continues."""
+    return hashlib.sha256(f"hansard {DIGEST_FORMAT} {journal_id}".encode()).digest()
+
+
+def chain_digest(previous: bytes, header: Header, salt: bytes, body: bytes) -> bytes:
+    """Return an entry's digest."""
+    head = (
+        f"{header.journal_id}\n{header.seq}\n{header.id}\n{header.kind}\n{header.version}\n"
+        f"{int(header.ignorable)}\n{header.at}\n"
+    )
+    body_hash = hashlib.sha256(salt + body).digest()
+    return hashlib.sha256(previous + head.encode() + body_hash).digest()
+
 
 MARK_BYTES = 8
 """How much of a digest a mark carries: enough to tell two entries of one seq apart."""

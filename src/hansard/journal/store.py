@@ -23,12 +23,10 @@ from hansard.journal.files import LogFiles, make_folder
 from hansard.journal.follow import Followers
 from hansard.journal.locks import FairLock, OwnerLock, owner_is_alive, remove_dead_owner
 from hansard.journal.queue import Item
-from hansard.journal.sqlite.connection import fetch
+from hansard.journal.sqlite.connection import SQL, DatabaseError, fetch
 from hansard.journal.sqlite.database import Database
-from hansard.journal.sqlite.errors import DatabaseError
 from hansard.journal.sqlite.filesystem import check_behaviour, check_filesystem
 from hansard.journal.sqlite.keeper import TICK_SECONDS, WATCHER_SECONDS, Keeper, Ticker, Watcher
-from hansard.journal.sqlite.queries import SQL
 from hansard.journal.sqlite.reading import Readers, Snapshot
 from hansard.journal.sqlite.reserve import Reserve
 from hansard.journal.writer import TouchedJournal, Writer

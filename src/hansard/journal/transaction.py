@@ -9,18 +9,26 @@ On crash: the database rolls back; what was logged is found by the next writer, 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hansard.domain.ids import is_journal_id, random_bytes
 from hansard.domain.limits import JOURNALS_KEPT_MAX
 from hansard.errors import HansardError, IdConflict, LogUnwritable, PastMissing, RecordDamaged, WrongState
-from hansard.journal.chain import DIGEST_FORMAT, Header, chain_digest, chain_start
 from hansard.journal.concepts import Base, EntryPlace, encode_body
-from hansard.journal.journals import SEQ_BITS, HeadCache, Journal, KnownEntry, MismatchError, Written
-from hansard.journal.lineage import inherited_entries
-from hansard.journal.lines import EntryRow, encode_line, encode_part, log_name, part_name, place_mark
-from hansard.journal.sqlite.errors import IdTaken
-from hansard.journal.sqlite.queries import SQL
+from hansard.journal.lines import (
+    DIGEST_FORMAT,
+    EntryRow,
+    Header,
+    chain_digest,
+    chain_start,
+    encode_line,
+    encode_part,
+    log_name,
+    part_name,
+    place_mark,
+)
+from hansard.journal.reading import SEQ_BITS, Journal, KnownEntry, inherited_entries
+from hansard.journal.sqlite.connection import SQL, IdTaken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,6 +39,39 @@ if TYPE_CHECKING:
 
 SALT_BYTES = 16
 B = TypeVar("B", bound="Body")
+
+
+class MismatchError(Exception):
+    """A journal's files are not as the database says: reconcile them, then run the batch again."""
+
+    def __init__(self, journal_id: str) -> None:
+        """Keep which one."""
+        super().__init__(journal_id)
+        self.journal_id = journal_id
+
+
+class Written(NamedTuple):
+    """A file that got bytes before COMMIT, and where they began."""
+
+    journal_id: str
+    name: str
+    size_before: int
+
+
+class HeadCache:
+    """What the writer knows of the database from its last commits, for as long as nobody else commits."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.data_version = -1
+        self.journals: dict[str, Journal] = {}
+        self.kinds: set[tuple[str, int]] = set()
+
+    def forget(self) -> None:
+        """Read everything anew: another process committed, or a commit of ours failed."""
+        self.data_version = -1
+        self.journals = {}
+        self.kinds = set()
 
 
 class Transaction:

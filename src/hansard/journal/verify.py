@@ -18,8 +18,6 @@ from hansard.errors import HansardError, LogUnwritable, PastMissing, RecordDamag
 from hansard.journal.backend import ReplacedError
 from hansard.journal.causes import Cause, map_error, tell
 from hansard.journal.concepts import EntryPlace
-from hansard.journal.journals import SEQ_BITS, Journal
-from hansard.journal.lineage import open_stream, trace_entries
 from hansard.journal.lines import (
     EntryRow,
     LogLine,
@@ -30,9 +28,9 @@ from hansard.journal.lines import (
     row_digest,
     tail_name,
 )
+from hansard.journal.reading import SEQ_BITS, Journal, open_stream, trace_entries
+from hansard.journal.sqlite.connection import SQL, DatabaseError
 from hansard.journal.sqlite.database import list_logs
-from hansard.journal.sqlite.errors import DatabaseError
-from hansard.journal.sqlite.queries import SQL
 from hansard.journal.sqlite.reading import ReadConnection, Snapshot
 from hansard.journal.sqlite.rebuilding import Fold, dump_query
 

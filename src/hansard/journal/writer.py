@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,14 +27,13 @@ from hansard.errors import (
     RecordUnavailable,
 )
 from hansard.journal.causes import Cause, explain, explain_waiting, framed, tell
-from hansard.journal.journals import MismatchError, UnwritableLogs, Written
-from hansard.journal.latency import Latency
-from hansard.journal.queue import Item, ItemState, WriteQueue
-from hansard.journal.sqlite.errors import BROKEN, DatabaseBusy, DatabaseError, DatabaseFull
-from hansard.journal.transaction import LogWriteError, Transaction
+from hansard.journal.lines import log_name
+from hansard.journal.queue import Item, ItemState, Latency, WriteQueue
+from hansard.journal.sqlite.connection import BROKEN, DatabaseBusy, DatabaseError, DatabaseFull
+from hansard.journal.transaction import LogWriteError, MismatchError, Transaction, Written
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from hansard.journal.locks import FairLock
@@ -66,6 +66,40 @@ class Prepared(NamedTuple):
     tx: Transaction
     touched: list[TouchedJournal]
     written: list[Written]
+
+
+class UnwritableLogs:
+    """The files of logs that could not be written, and why: said once each, and once more when they can be."""
+
+    KEPT_MAX = 1000
+    """Files that are remembered. Beyond that, errors are raised to callers and not logged."""
+
+    def __init__(self, home: str) -> None:
+        """Begin with none."""
+        self._home = home
+        self._files: dict[str, tuple[str, str]] = {}
+
+    def note(self, error: LogUnwritable) -> None:
+        """Keep an error, and log it unless it was the last one of that journal."""
+        stem = error.name.rpartition(".")[0]
+        if self._files.get(stem, ("", ""))[1] != str(error) and len(self._files) < self.KEPT_MAX:
+            self._files[stem] = (error.name, str(error))
+            logger.error("%s; nothing is recorded in that session until it can be", error)
+
+    def forget(self, journal_ids: Iterable[str]) -> None:
+        """Note that these journals were written."""
+        for journal_id in journal_ids if self._files else ():
+            if self._files.pop(log_name(journal_id).rpartition(".")[0], None) is not None:
+                logger.warning("%s/%s can be written again", self._home, log_name(journal_id))
+
+    def describe(self) -> str:
+        """Return what is wrong with the first file that still cannot be written; empty when there is none."""
+        for name, why in list(self._files.values()):
+            path = f"{self._home}/{name}"
+            folder = os.path.dirname(path)
+            if not os.path.isdir(folder) or not os.access(path if os.path.lexists(path) else folder, os.W_OK):
+                return why
+        return ""
 
 
 class ReplayError(Exception):

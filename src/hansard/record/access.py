@@ -35,8 +35,8 @@ from hansard.domain.settings import Pairing
 from hansard.domain.text import clean_name
 from hansard.errors import NotFound
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
-from hansard.journal.home import home_journal
-from hansard.journal.sqlite.queries import SQL as JOURNAL
+from hansard.journal.reading import SQL as JOURNAL
+from hansard.journal.reading import home_journal
 from hansard.record.circles import read_circle
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.messages.operations import append, offer
@@ -53,9 +53,8 @@ if TYPE_CHECKING:
     from hansard.domain.arrivals import IntakeRules, Invited
     from hansard.domain.notices import Wording
     from hansard.domain.permissions import ToolRule
+    from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.concepts import Reads
-    from hansard.journal.sqlite.reading import Snapshot
     from hansard.journal.transaction import Transaction
     from hansard.record.turns.operations import IsAlive
 
@@ -358,7 +357,7 @@ class AccessBook:
         table = tuple(rules)
         declared = RulesDeclared(digest=digest_of(table), rules=tuple(str(each) for each in table), by=by)
 
-        def read(snapshot: Snapshot) -> str:
+        def read(snapshot: Reads) -> str:
             home = snapshot.row(JOURNAL.read_journal, (HOME_JOURNAL,))
             return last_rules(snapshot, home[0])[1] if home is not None else ""
 
@@ -369,7 +368,7 @@ class AccessBook:
     async def find(self, channel: str, identity: str) -> Access:
         """Return what is known of somebody; of a stranger, that nothing is."""
 
-        def read(snapshot: Snapshot) -> Access:
+        def read(snapshot: Reads) -> Access:
             row = snapshot.row(SQL.find_access, (channel, identity))
             return Access(channel=channel, identity=identity) if row is None else access_value(row)
 

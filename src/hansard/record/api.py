@@ -24,8 +24,7 @@ from hansard.domain.settings import Busy
 from hansard.domain.text import clean_name, clean_text
 from hansard.errors import RecordReadOnly
 from hansard.journal.calls import Caller, open_journals
-from hansard.journal.follow import PageReader, notified
-from hansard.journal.positions import Position
+from hansard.journal.follow import PageReader, Position, notified
 from hansard.journal.sqlite.readonly import AnyStore
 from hansard.journal.store import Store, Wiring
 from hansard.journal.verify import Report, verify_record

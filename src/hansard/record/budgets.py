@@ -12,7 +12,7 @@ from hansard.domain.budgets import EVERYBODY, Budget, BudgetState, Spent, day_en
 from hansard.domain.chats import asker_owner, person_owner
 from hansard.domain.turns import TurnState
 from hansard.journal.concepts import Concept, EntryPlace, Table
-from hansard.journal.sqlite.queries import SQL as JOURNAL
+from hansard.journal.reading import SQL as JOURNAL
 from hansard.record.circles import read_circle
 from hansard.record.messages.entries import MessageAdded, is_spoken
 from hansard.record.sessions import read_session
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hansard.domain.turns import By, TurnInfo
+    from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.sqlite.reading import Snapshot
     from hansard.journal.transaction import Transaction
     from hansard.record.circles import Rows
 
@@ -82,7 +82,7 @@ class BudgetCheck(NamedTuple):
     reached: str = ""
 
 
-def spent_by(reading: Transaction | Snapshot, identities: Iterable[str], since: int) -> Spent:
+def spent_by(reading: Reads, identities: Iterable[str], since: int) -> Spent:
     """Return what was used under these names since a moment."""
     total = Spent()
     for identity in identities:
@@ -134,7 +134,7 @@ class Budgets:
         """Return what the present day took for a person, under all their names, and for everybody together."""
         since = day_start(self._caller.store.clock.now_microseconds(), budget.time_zone)
 
-        def read(snapshot: Snapshot) -> Day:
+        def read(snapshot: Reads) -> Day:
             own = spent_by(snapshot, read_circle(snapshot.rows, person), since)
             return Day(own, spent_by(snapshot, (EVERYBODY,), since))
 
@@ -147,7 +147,7 @@ class Budgets:
     async def askers(self, session_id: str) -> tuple[str, ...]:
         """Return who asks for the next turn of a session, or asked for the last: each person by one of their names."""
 
-        def read(snapshot: Snapshot) -> tuple[str, ...]:
+        def read(snapshot: Reads) -> tuple[str, ...]:
             row = snapshot.row(JOURNAL.read_journal, (session_id,))
             owner = read_session(snapshot, session_id).owner
             people = next_askers(snapshot.rows, row[0]) or last_askers(snapshot.rows, row[0]) or {owner}
@@ -162,7 +162,7 @@ class Budgets:
         """
         since = day_start(self._caller.store.clock.now_microseconds(), budget.time_zone)
 
-        def read(snapshot: Snapshot) -> str:
+        def read(snapshot: Reads) -> str:
             journal = snapshot.row(JOURNAL.read_journal, (session_id,))
             rows = snapshot.rows(SQL.list_turn_persons, (journal[0], turn_id)) if journal is not None else []
             circles = {read_circle(snapshot.rows, person) for (person,) in rows}

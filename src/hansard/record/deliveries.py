@@ -26,9 +26,8 @@ from hansard.record.sessions import find_session, session_journal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hansard.journal.concepts import Reads
-    from hansard.journal.journals import Journal
-    from hansard.journal.sqlite.reading import Snapshot
+    from hansard.journal.backend import Reads
+    from hansard.journal.reading import Journal
     from hansard.journal.transaction import Transaction
 
 DELIVERIES = Concept(
@@ -399,7 +398,7 @@ class DeliveryFilter(NamedTuple):
     after: Delivery | None
 
 
-def list_deliveries(snapshot: Snapshot, wanted: DeliveryFilter) -> list[Delivery]:
+def list_deliveries(snapshot: Reads, wanted: DeliveryFilter) -> list[Delivery]:
     """Return deliveries, by session and id."""
     start, last = (0, ""), INTEGER_MAX
     if wanted.session_id is not None:

@@ -21,8 +21,8 @@ from hansard.domain.quotas import Brought, pace_name
 from hansard.domain.sessions import SessionState
 from hansard.domain.text import clean_text
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
-from hansard.journal.home import home_journal
-from hansard.journal.sqlite.queries import SQL as JOURNAL
+from hansard.journal.reading import SQL as JOURNAL
+from hansard.journal.reading import home_journal
 from hansard.record.access import tell_at_home
 from hansard.record.messages.entries import FileFetched
 from hansard.record.messages.operations import append, offer
@@ -33,8 +33,8 @@ from hansard.record.sessions import session_journal
 if TYPE_CHECKING:
     from hansard.domain.arrivals import Arrival, Awaited, IntakeRules
     from hansard.domain.notices import Wording
+    from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.sqlite.reading import Snapshot
     from hansard.journal.transaction import Transaction
 
 FETCHES = Concept(
@@ -199,7 +199,7 @@ class FileFetches:
     async def list_due(self, channel: str, account: str, *, person_max: int, limit: int) -> list[FileAwaited]:
         """Return what is to be fetched now: so many files of one person, people in turn."""
 
-        def read(snapshot: Snapshot) -> list[FileAwaited]:
+        def read(snapshot: Reads) -> list[FileAwaited]:
             home = snapshot.row(JOURNAL.read_journal, (HOME_JOURNAL,))
             if home is None:
                 return []

@@ -13,15 +13,14 @@ from hansard.domain.sessions import Link, Session
 from hansard.domain.text import clean_name
 from hansard.errors import IdConflict, InvalidInput
 from hansard.journal.concepts import Base
-from hansard.journal.journals import SEQ_BITS
-from hansard.journal.lineage import Stretch, trace_entries
-from hansard.journal.sqlite.queries import SQL as JOURNAL
+from hansard.journal.reading import SEQ_BITS, Stretch, trace_entries
+from hansard.journal.reading import SQL as JOURNAL
 from hansard.record.messages.entries import MessageSealed
 from hansard.record.messages.fold import join_chunks
 from hansard.record.sessions import SQL, SessionCreated, choose_id, read_session_now, session_journal
 
 if TYPE_CHECKING:
-    from hansard.journal.journals import Journal
+    from hansard.journal.reading import Journal
     from hansard.journal.transaction import Transaction
 
 

@@ -17,8 +17,8 @@ from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX
 from hansard.domain.people import is_person
 from hansard.domain.text import clean_name, clean_text
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
-from hansard.journal.home import home_journal
-from hansard.journal.sqlite.queries import SQL as JOURNAL
+from hansard.journal.reading import SQL as JOURNAL
+from hansard.journal.reading import home_journal
 from hansard.record.access import (
     decline,
     grant_of,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from hansard.domain.arrivals import IntakeRules, Invitation
     from hansard.domain.notices import Wording
+    from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.sqlite.reading import Snapshot
     from hansard.journal.transaction import Transaction
 
 INVITATIONS = Concept(
@@ -182,7 +182,7 @@ class Invitations:
     async def list_due(self, channel: str, account: str, *, source_max: int, limit: int) -> list[InvitationReceived]:
         """Return what is to be answered now: so many of one source, the sources in turn."""
 
-        def read(snapshot: Snapshot) -> list[InvitationReceived]:
+        def read(snapshot: Reads) -> list[InvitationReceived]:
             home = snapshot.row(JOURNAL.read_journal, (HOME_JOURNAL,))
             if home is None:
                 return []

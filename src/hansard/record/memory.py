@@ -16,14 +16,14 @@ from hansard.domain.memory import Note, clean_note
 from hansard.domain.text import clean_name
 from hansard.errors import NotFound, TooLarge
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
-from hansard.journal.home import home_journal
+from hansard.journal.reading import home_journal
 from hansard.record.circles import owners_text, read_circle
 from hansard.record.sessions import ALL_ROWS, owners_of
 
 if TYPE_CHECKING:
+    from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.journals import Journal
-    from hansard.journal.sqlite.reading import Snapshot
+    from hansard.journal.reading import Journal
     from hansard.journal.transaction import Transaction
 
 MEMORY = Concept("memory", "hansard.record", tables=(Table(name="note", order="id", of_home=True),))
@@ -174,7 +174,7 @@ class Memory:
     async def list(self, owner: str | None = None) -> list[Note]:
         """Return an owner's notes, the oldest first; without an owner, those of all: that is for the admin."""
 
-        def read(snapshot: Snapshot) -> list[Note]:
+        def read(snapshot: Reads) -> list[Note]:
             rows = snapshot.rows(SQL.list_notes, (owners_of(snapshot, owner), ALL_ROWS))
             return [note_value(row) for row in rows]
 

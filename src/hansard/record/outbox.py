@@ -19,8 +19,8 @@ from hansard.domain.limits import NAME_CHARACTERS_MAX, READ_ROWS_MAX, REASON_CHA
 from hansard.domain.messages import Message
 from hansard.domain.text import clean_name, clean_text
 from hansard.errors import InvalidInput, NotFound
-from hansard.journal.lineage import known_lineage, read_lineage, read_page
-from hansard.journal.sqlite.queries import SQL as JOURNAL
+from hansard.journal.reading import SQL as JOURNAL
+from hansard.journal.reading import known_lineage, read_lineage, read_page
 from hansard.record.deliveries import (
     DELIVERIES,
     RETRIED,
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from hansard.domain.messages import Part
     from hansard.domain.notices import Wording
     from hansard.domain.turns import TurnInfo
+    from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.sqlite.reading import Snapshot
 
 OUTCOMES = frozenset({"shown", "empty", "set_aside", "dropped", RETRIED})
 """What can become of a message in a chat."""
@@ -121,7 +121,7 @@ class Outbox:
     async def backlog(self, channel: str) -> Backlog:
         """Return how much waits, for the health of a channel."""
 
-        def read(snapshot: Snapshot) -> Backlog:
+        def read(snapshot: Reads) -> Backlog:
             messages, oldest = snapshot.row(DELIVERIES.queries.count_outbox, chats_of(channel))
             states = dict(snapshot.rows(DELIVERIES.queries.count_deliveries, (channel,)))
             return Backlog(messages=messages, oldest_at_microseconds=oldest, deliveries=states)
@@ -173,7 +173,7 @@ class Outbox:
     async def created_at(self, delivery: Delivery) -> int:
         """Return when a delivery was recorded, in microseconds of the wall clock."""
 
-        def read(snapshot: Snapshot) -> int:
+        def read(snapshot: Reads) -> int:
             journal = snapshot.row(JOURNAL.read_journal, (delivery.session_id,))
             row = snapshot.row(JOURNAL.find_entry, (journal[0], f"~delivery:{delivery.id}")) if journal else None
             return 0 if row is None else int(row[3])
@@ -215,7 +215,7 @@ class Outbox:
         """Return a channel's chats in which a turn answers somebody, but those whose process is gone."""
         is_alive = self._caller.store.is_alive
 
-        def read(snapshot: Snapshot) -> list[str]:
+        def read(snapshot: Reads) -> list[str]:
             rows = snapshot.rows(TURNS.queries.writing_chats, chats_of(channel))
             living = {owner for owner in {owner for _, owner in rows} if is_alive(owner)}
             return list(dict.fromkeys(chat for chat, owner in rows if owner in living))
@@ -244,7 +244,7 @@ class Outbox:
         return [turn_value(row[0], row[1:]) for row in rows]
 
 
-def read_deliveries(snapshot: Snapshot, session_id: str, message_id: str, chat: str) -> list[Delivery]:
+def read_deliveries(snapshot: Reads, session_id: str, message_id: str, chat: str) -> list[Delivery]:
     """Return the deliveries of a message in a chat, in their order: their ids begin alike, and sort."""
     prefix = delivery_prefix(message_id, chat)
     journal = snapshot.row(JOURNAL.read_journal, (session_id,))
@@ -252,7 +252,7 @@ def read_deliveries(snapshot: Snapshot, session_id: str, message_id: str, chat: 
     return [delivery_value(session_id, row) for row in rows]
 
 
-def read_message(snapshot: Snapshot, session_id: str, message_id: str) -> Message:
+def read_message(snapshot: Reads, session_id: str, message_id: str) -> Message:
     """Return a message of a session or of the home, a fork's inherited ones included."""
     stretches = known_lineage(snapshot, session_id)
     found = find_in(snapshot, stretches, message_id)
@@ -275,7 +275,7 @@ def read_message(snapshot: Snapshot, session_id: str, message_id: str) -> Messag
     raise NotFound(message)
 
 
-def open_parts(snapshot: Snapshot, journal: int, message_id: str) -> tuple[Part, ...]:
+def open_parts(snapshot: Reads, journal: int, message_id: str) -> tuple[Part, ...]:
     """Return what an open message says so far."""
     rows = snapshot.rows(JOURNAL.read_chunks, (journal,))
     return join_chunks((part, text.decode()) for _, open_id, part, text in rows if open_id == message_id)

@@ -24,7 +24,7 @@ from hansard.domain.people import CIRCLE_MAX, CODE_MINUTES, Circle, Code, is_per
 from hansard.domain.text import clean_name
 from hansard.errors import InvalidInput, NotFound
 from hansard.journal.concepts import Body, EntryPlace
-from hansard.journal.home import home_journal
+from hansard.journal.reading import home_journal
 from hansard.record.access import (
     ACCESS,
     MINUTE_MICROSECONDS,
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from hansard.domain.notices import Wording
     from hansard.domain.settings import Person
     from hansard.domain.turns import TurnInfo
+    from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.sqlite.reading import Snapshot
     from hansard.journal.transaction import Transaction
 
 SQL = PEOPLE.queries
@@ -411,7 +411,7 @@ class PeopleBook:
     async def follower(self, session_id: str, chat: str) -> Follower | None:
         """Return whose chat follows a session now, or None: it leads elsewhere, or is no longer the same person's."""
 
-        def read(snapshot: Snapshot) -> Follower | None:
+        def read(snapshot: Reads) -> Follower | None:
             row = snapshot.row(ROUTES.queries.find_follower, (chat, session_id))
             if row is None or row[0] not in read_circle(snapshot.rows, row[2]):
                 return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.errors import NotFound
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
-from hansard.journal.home import home_journal
+from hansard.journal.reading import home_journal
 from hansard.record.access import AccessChanged
 
 if TYPE_CHECKING:

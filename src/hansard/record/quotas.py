@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hansard.domain.access import HOUR_MICROSECONDS, Pace
 from hansard.domain.quotas import Brought, pace_name
 from hansard.journal.concepts import Body, Concept, EntryPlace
-from hansard.journal.home import home_journal
+from hansard.journal.reading import home_journal
 from hansard.record.access import tell_at_home
 from hansard.record.circles import read_circle
 from hansard.record.pace import PACE

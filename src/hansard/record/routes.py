@@ -21,7 +21,7 @@ from hansard.domain.sessions import Link, Parent, Route
 from hansard.domain.text import clean_name, clean_text
 from hansard.errors import NotFound, WrongState
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
-from hansard.journal.home import home_journal
+from hansard.journal.reading import home_journal
 from hansard.record.circles import read_circle
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.sessions import NewSession, create_session, end_session, session_journal
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hansard.domain.notices import Wording
-    from hansard.journal.concepts import Reads
+    from hansard.journal.backend import Reads
     from hansard.journal.transaction import Transaction
 
 ROUTES = Concept("routes", "hansard.record", tables=(Table(name="route", order="key", of_home=True),))

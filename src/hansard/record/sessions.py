@@ -30,9 +30,8 @@ from hansard.record.turns.entries import TURNS, TurnEnded
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hansard.journal.concepts import Reads
-    from hansard.journal.journals import Journal
-    from hansard.journal.sqlite.reading import Snapshot
+    from hansard.journal.backend import Reads
+    from hansard.journal.reading import Journal
     from hansard.journal.transaction import Transaction
 
 SESSIONS = Concept("sessions", "hansard.record", tables=(Table(name="session", order="journal"),))
@@ -372,7 +371,7 @@ ALL_ROWS = -1
 """The limit of a query that gives all it finds."""
 
 
-def find_session(snapshot: Snapshot, session_id: str) -> SessionRow:
+def find_session(snapshot: Reads, session_id: str) -> SessionRow:
     """Return a session's row."""
     row = snapshot.row(SQL.read_session, (session_id,))
     if row is None:
@@ -392,12 +391,12 @@ class SessionFilter(NamedTuple):
     archived: bool | None
 
 
-def owners_of(snapshot: Snapshot, owner: str | None) -> str | None:
+def owners_of(snapshot: Reads, owner: str | None) -> str | None:
     """Return all who are one person with an owner, as the queries take them; None: everybody."""
     return None if owner is None else owners_text(snapshot.rows, owner)
 
 
-def list_sessions(snapshot: Snapshot, wanted: SessionFilter) -> list[Session]:
+def list_sessions(snapshot: Reads, wanted: SessionFilter) -> list[Session]:
     """Return sessions, latest activity first."""
     if wanted.before is not None:
         find_session(snapshot, wanted.before)
@@ -408,7 +407,7 @@ def list_sessions(snapshot: Snapshot, wanted: SessionFilter) -> list[Session]:
     return [session_value(SessionRow(*row)) for row in snapshot.rows(SQL.list_sessions, bindings)]
 
 
-def resolve(snapshot: Snapshot, text: str, owner: str | None = None) -> Session:
+def resolve(snapshot: Reads, text: str, owner: str | None = None) -> Session:
     """Return the session that a text names: an id, a unique beginning of one, or a title."""
     exactly = snapshot.row(SQL.read_session, (text,)) if text else None
     seen = None if owner is None else read_circle(snapshot.rows, owner)
@@ -431,7 +430,7 @@ def resolve(snapshot: Snapshot, text: str, owner: str | None = None) -> Session:
     return read_session(snapshot, found[0])
 
 
-def read_session(snapshot: Snapshot, session_id: str) -> Session:
+def read_session(snapshot: Reads, session_id: str) -> Session:
     """Return a session."""
     return session_value(find_session(snapshot, session_id))
 

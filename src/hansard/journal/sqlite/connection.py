@@ -5,18 +5,55 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import ExitStack, closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import apsw
 
 from hansard.domain.limits import BUSY_STEP_SECONDS, WAL_BYTES_MAX
 from hansard.errors import RecordUnavailable, UnsupportedSQLite
-from hansard.journal.sqlite.queries import SQL
+from hansard.journal.concepts import Queries, read_sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+SQL = Queries(read_sql("hansard.journal.sqlite", "sqlite.sql") + read_sql("hansard.journal", "journal.sql"))
+"""The tables and statements of this backend, and the reads that every backend has."""
+
+Connection = apsw.Connection
+DatabaseError = apsw.Error
+DatabaseBusy = apsw.BusyError
+DatabaseFull = apsw.FullError
+IdTaken = apsw.ConstraintError
+"""An entry's id, or another key, is there already: SQLite undid the statement."""
+
+BROKEN: Final = (apsw.IOError, apsw.FullError, apsw.CorruptError)
+"""Errors of the whole database. Others concern one statement."""
+
+UNCLEAR: Final = (apsw.CantOpenError, apsw.IOError, apsw.ReadOnlyError, apsw.PermissionsError)
+"""Errors that have several causes: the files are looked at to find which one."""
+
+CAUSES: Final[tuple[tuple[type[apsw.Error], str], ...]] = (
+    (apsw.NotADBError, "DAMAGED"),
+    (apsw.CorruptError, "DAMAGED"),
+    (apsw.FullError, "DISK_FULL"),
+    (apsw.BusyError, "LOCKED_BY_STRANGER"),
+    (apsw.LockedError, "LOCKED_BY_STRANGER"),
+    (apsw.ProtocolError, "LOCKED_BY_STRANGER"),
+    (apsw.NoMemError, "NO_MEMORY"),
+    (apsw.ReadOnlyError, "READ_ONLY"),
+    (apsw.PermissionsError, "NOT_PERMITTED"),
+    (apsw.CantOpenError, "CANNOT_OPEN"),
+    (apsw.IOError, "DISK_FAILS"),
+)
+"""Which cause of `journal/causes.py` an error has. The first that fits counts."""
+
+
+def is_cut_off(error: Exception) -> bool:
+    """Return whether a file of the database ended where more was expected."""
+    return getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHORT_READ
+
 
 SQLITE_VERSION_MIN = (3, 51, 3)
 """Older libraries can lose commits when a WAL is reset while another process writes."""

@@ -20,11 +20,10 @@ from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.errors import HansardError, LogForked, LogUnwritable, RecordDamaged, RecordTooNew
 from hansard.journal.files import HomeFolder, sync_filesystem, sync_folder
-from hansard.journal.home import home_journal
-from hansard.journal.journals import HeadCache, Journal, MismatchError
 from hansard.journal.lines import decode_line, log_name, part_name
 from hansard.journal.progress import COMPARING, REBUILDING, Work
-from hansard.journal.sqlite.connection import fetch, immediate, savepoint
+from hansard.journal.reading import Journal, home_journal
+from hansard.journal.sqlite.connection import SQL, fetch, immediate, savepoint
 from hansard.journal.sqlite.legs import EntriesMissingError, check_heads, check_legs, copy_to_logs
 from hansard.journal.sqlite.migrate import (
     check_not_migrated,
@@ -33,11 +32,10 @@ from hansard.journal.sqlite.migrate import (
     schema_version,
 )
 from hansard.journal.sqlite.orphans import connect, set_files_aside
-from hansard.journal.sqlite.queries import SQL
 from hansard.journal.sqlite.reading import DatabaseLook, Identity, ReaderPool, files_fit, last_written_ns, look_at
 from hansard.journal.sqlite.rebuilding import JournalDifference, group_differences, refold
 from hansard.journal.sqlite.reconcile import PIECE_BYTES, Reconciler, log_continues
-from hansard.journal.transaction import LogWriteError, Transaction
+from hansard.journal.transaction import HeadCache, LogWriteError, MismatchError, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

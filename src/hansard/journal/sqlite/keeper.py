@@ -28,9 +28,8 @@ from hansard.journal.backend import ReplacedError
 from hansard.journal.files import sync_descriptor, sync_folder
 from hansard.journal.lines import log_name
 from hansard.journal.queue import Item
-from hansard.journal.sqlite.connection import open_connection
+from hansard.journal.sqlite.connection import SQL, open_connection
 from hansard.journal.sqlite.migrate import check_not_migrated
-from hansard.journal.sqlite.queries import SQL
 from hansard.journal.sqlite.reading import ReadConnection
 
 if TYPE_CHECKING:

@@ -16,10 +16,9 @@ import apsw
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.errors import LegsMixed, LogForked, RecordDamaged
-from hansard.journal.journals import SEQ_BITS, Journal
 from hansard.journal.lines import EntryRow, decode_line, encode_line, log_name, row_digest, tail_name
-from hansard.journal.sqlite.connection import fetch, open_alone
-from hansard.journal.sqlite.queries import SQL
+from hansard.journal.reading import SEQ_BITS, Journal
+from hansard.journal.sqlite.connection import SQL, fetch, open_alone
 from hansard.journal.sqlite.reconcile import set_aside
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from hansard.errors import RecordDamaged, RecordMigrated, RecordTooNew
 from hansard.journal.files import make_folder, sync_file, sync_folder
-from hansard.journal.sqlite.connection import APPLICATION_ID, immediate
-from hansard.journal.sqlite.queries import SQL
+from hansard.journal.sqlite.connection import APPLICATION_ID, SQL, immediate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING
 import apsw
 
 from hansard.journal.sqlite.belonging import DatabaseVerdict, does_fit, judge_files
-from hansard.journal.sqlite.connection import fetch, open_alone, open_connection
+from hansard.journal.sqlite.connection import SQL, fetch, open_alone, open_connection
 from hansard.journal.sqlite.legs import check_legs, copy_to_logs, is_whole_alone
 from hansard.journal.sqlite.migrate import STAMPED_VERSION, check_version, schema_version
-from hansard.journal.sqlite.queries import SQL
 from hansard.journal.sqlite.reading import LOOK_SECONDS, LOOKS_MAX, Identity, look_at
 from hansard.journal.sqlite.stamps import read_database_file, read_wal_file
 

@@ -22,9 +22,8 @@ import apsw
 from hansard.journal.backend import EntriesGoneError, ReplacedError
 from hansard.journal.causes import Cause, map_error, misplaced, tell
 from hansard.journal.sqlite.belonging import does_fit
-from hansard.journal.sqlite.connection import fetch, is_guarded, open_connection, open_untouched
+from hansard.journal.sqlite.connection import SQL, fetch, is_guarded, open_connection, open_untouched
 from hansard.journal.sqlite.migrate import is_unfinished
-from hansard.journal.sqlite.queries import SQL
 from hansard.journal.sqlite.stamps import read_database_file, read_wal_file
 
 if TYPE_CHECKING:

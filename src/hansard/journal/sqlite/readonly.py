@@ -28,16 +28,14 @@ from hansard.journal.blobs import Blobs
 from hansard.journal.causes import SAFE, Cause, explain, explain_delay, framed, tell
 from hansard.journal.files import HomeFolder, LogFiles
 from hansard.journal.follow import Followers
-from hansard.journal.latency import Latency
 from hansard.journal.locks import any_owner_is_alive, owner_is_alive
 from hansard.journal.progress import Work
-from hansard.journal.queue import WriteQueue
-from hansard.journal.sqlite.connection import fetch, open_untouched
+from hansard.journal.queue import Latency, WriteQueue
+from hansard.journal.sqlite.connection import SQL, fetch, open_untouched
 from hansard.journal.sqlite.database import find_differences, list_logs
 from hansard.journal.sqlite.keeper import WATCHER_SECONDS, Ticker, Watcher
 from hansard.journal.sqlite.legs import EntriesMissingError, check_heads
 from hansard.journal.sqlite.migrate import check_version, is_unfinished
-from hansard.journal.sqlite.queries import SQL
 from hansard.journal.sqlite.reading import ReaderPool, Readers, files_fit, look_at
 from hansard.journal.store import (
     Store,

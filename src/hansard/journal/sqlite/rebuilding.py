@@ -16,11 +16,10 @@ import msgspec
 
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.journal.concepts import EntryPlace
-from hansard.journal.journals import Journal
 from hansard.journal.lines import EntryRow
 from hansard.journal.progress import MIGRATING
-from hansard.journal.sqlite.connection import fetch
-from hansard.journal.sqlite.queries import SQL
+from hansard.journal.reading import Journal
+from hansard.journal.sqlite.connection import SQL, fetch
 from hansard.journal.sqlite.reading import Snapshot
 from hansard.journal.sqlite.reconcile import PIECE_BYTES
 

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from hansard.domain.limits import KIB, LINE_BYTES_MAX, MIB, READ_ROWS_MAX
 from hansard.errors import LogForked, LogUnwritable, RecordDamaged
 from hansard.journal.causes import Cause
-from hansard.journal.chain import chain_start
 from hansard.journal.concepts import Base
-from hansard.journal.journals import Journal
-from hansard.journal.lineage import open_stream
 from hansard.journal.lines import (
     MARK_BYTES,
     EntryRow,
     LogLine,
+    chain_start,
     decode_line,
     decode_part,
     encode_line,
@@ -33,7 +31,8 @@ from hansard.journal.lines import (
     row_digest,
     tail_name,
 )
-from hansard.journal.sqlite.queries import SQL
+from hansard.journal.reading import Journal, open_stream
+from hansard.journal.sqlite.connection import SQL
 from hansard.journal.transaction import Transaction
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import NAME_CHARACTERS_MAX, TITLE_CHARACTERS_MAX
 from hansard.domain.messages import Text
 from hansard.domain.text import clean_name, clean_text
-from hansard.journal.sqlite.queries import SQL as JOURNAL
+from hansard.journal.reading import SQL as JOURNAL
 from hansard.record.intake import receive as operations
 from hansard.record.intake.events import INTAKE, IntakeHeld, find_cursor, list_received
 from hansard.record.intake.held import DROPPED_MAX, HELD_MAX, drop_old, hold_event
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from hansard.domain.arrivals import Arrival, Conclusion, HeldEvent, IntakeRules, MessageChange, Passing, Received
     from hansard.domain.notices import Wording
+    from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.sqlite.reading import Snapshot
 
 
 def check_names(*names: str) -> None:
@@ -122,7 +122,7 @@ class RecordIntake:
         return await self._caller.write(lambda tx: operations.conclude(tx, conclusion))
 
 
-def read_held(snapshot: Snapshot, channel: str, account: str) -> list[IntakeHeld]:
+def read_held(snapshot: Reads, channel: str, account: str) -> list[IntakeHeld]:
     """Return the events that wait to become readable."""
     home = snapshot.row(JOURNAL.read_journal, (HOME_JOURNAL,))
     rows = snapshot.rows(INTAKE.queries.list_held, (channel, account, home[0], HELD_MAX)) if home is not None else []

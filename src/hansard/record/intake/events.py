@@ -18,8 +18,8 @@ from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnState
 from hansard.errors import TooLarge
 from hansard.journal.concepts import ENCODER, Body, Concept, EntryPlace, Table
-from hansard.journal.home import home_journal
-from hansard.journal.sqlite.queries import SQL as JOURNAL
+from hansard.journal.reading import SQL as JOURNAL
+from hansard.journal.reading import home_journal
 from hansard.record.cleaning import clean_struct
 from hansard.record.conversation import askers_of
 from hansard.record.entries import Entry
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from hansard.domain.deliveries import Cursor, Intake
     from hansard.domain.notices import Wording
     from hansard.domain.turns import By, TurnInfo
-    from hansard.journal.journals import Journal
-    from hansard.journal.sqlite.reading import Snapshot
+    from hansard.journal.backend import Reads
+    from hansard.journal.reading import Journal
     from hansard.journal.transaction import Transaction
     from hansard.record.turns.operations import IsAlive
 
@@ -258,14 +258,14 @@ def describe_inbound(
     return Inbound(offered, cleaned_intake, cleaned_cursor, queue_turn, busy, answers)
 
 
-def find_cursor(snapshot: Snapshot, channel: str, account: str) -> str | None:
+def find_cursor(snapshot: Reads, channel: str, account: str) -> str | None:
     """Return how far a platform's stream was received, or None."""
     row = snapshot.row(SQL.find_cursor, (channel, account))
     return None if row is None else row[0]
 
 
 def list_received(
-    snapshot: Snapshot, channel: str, account: str, event_ids: list[str]
+    snapshot: Reads, channel: str, account: str, event_ids: list[str]
 ) -> dict[str, list[tuple[str, str]]]:
     """Return what platform events became, of those that were received: (session, entry) pairs."""
     home = snapshot.row(JOURNAL.read_journal, (HOME_JOURNAL,))

@@ -33,8 +33,8 @@ from hansard.domain.settings import Busy
 from hansard.domain.turns import By, TurnState
 from hansard.errors import NotFound
 from hansard.journal.concepts import Body
-from hansard.journal.home import home_journal
-from hansard.journal.sqlite.queries import SQL as JOURNAL
+from hansard.journal.reading import SQL as JOURNAL
+from hansard.journal.reading import home_journal
 from hansard.record.access import (
     Stranger,
     ask,

@@ -19,8 +19,8 @@ from hansard.domain.text import clean_name
 from hansard.domain.turns import TurnState
 from hansard.errors import InvalidInput, LeaseHeld, NotFound
 from hansard.journal.concepts import Body, encode_body
-from hansard.journal.lineage import inherited_entries
-from hansard.journal.positions import Position
+from hansard.journal.follow import Position
+from hansard.journal.reading import inherited_entries
 from hansard.record.entries import Entry
 from hansard.record.messages.entries import (
     MessageAdded,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hansard.journal.calls import Caller
-    from hansard.journal.journals import Journal, KnownEntry
     from hansard.journal.lines import EntryRow
+    from hansard.journal.reading import Journal, KnownEntry
     from hansard.journal.transaction import Transaction
     from hansard.record.messages.fold import ChatChange
 

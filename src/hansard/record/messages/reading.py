@@ -9,9 +9,8 @@ from hansard.domain.messages import Role
 from hansard.errors import PastMissing
 from hansard.journal.concepts import Body
 from hansard.journal.follow import Shapes
-from hansard.journal.journals import SEQ_BITS
-from hansard.journal.lineage import Stretch, known_lineage, read_page
-from hansard.journal.sqlite.queries import SQL as JOURNAL
+from hansard.journal.reading import SEQ_BITS, Stretch, known_lineage, read_page
+from hansard.journal.reading import SQL as JOURNAL
 from hansard.record.entries import Chunk, Entry
 from hansard.record.messages.entries import MESSAGES, MessageAdded
 from hansard.record.messages.fold import MessageFold, added_message, fold_transcript, join_chunks
@@ -21,15 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hansard.domain.messages import Message
+    from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.sqlite.reading import Snapshot
-    from hansard.journal.transaction import Transaction
 
 FIRST_ENTRIES = (4, 36)
 """Where to look for the first words of a session: at its very beginning, then somewhat further."""
 
 
-def first_words(snapshot: Snapshot, session_ids: Sequence[str]) -> dict[str, str]:
+def first_words(snapshot: Reads, session_ids: Sequence[str]) -> dict[str, str]:
     """Return the first that a person said in each session. Most say it at once; nobody reads on for long."""
     found: dict[str, str] = {}
     for session_id in session_ids:
@@ -42,7 +40,7 @@ def first_words(snapshot: Snapshot, session_ids: Sequence[str]) -> dict[str, str
     return found
 
 
-def _first_words(snapshot: Snapshot, session_id: str, after: int) -> str | None:
+def _first_words(snapshot: Reads, session_id: str, after: int) -> str | None:
     """Return the first that a person said in a session after a seq, if it is near."""
     for limit in FIRST_ENTRIES:
         rows = read_page(snapshot, session_id, after, limit)
@@ -60,7 +58,7 @@ def _first_words(snapshot: Snapshot, session_id: str, after: int) -> str | None:
     return None
 
 
-def read_fold(reading: Snapshot | Transaction, stretches: Sequence[Stretch]) -> MessageFold:
+def read_fold(reading: Reads, stretches: Sequence[Stretch]) -> MessageFold:
     """Return what became of messages after they were said, by the entries of some stretches."""
     fold = MessageFold()
     for stretch in stretches:
@@ -69,7 +67,7 @@ def read_fold(reading: Snapshot | Transaction, stretches: Sequence[Stretch]) -> 
     return fold
 
 
-def find_in(snapshot: Snapshot, stretches: Sequence[Stretch], entry_id: str) -> tuple[int, tuple[Any, ...]] | None:
+def find_in(snapshot: Reads, stretches: Sequence[Stretch], entry_id: str) -> tuple[int, tuple[Any, ...]] | None:
     """Return the journal and the row of an entry of a session: what a fork's parent had after the fork is not one."""
     for stretch in reversed(stretches):
         journal = stretch.after >> SEQ_BITS
@@ -79,7 +77,7 @@ def find_in(snapshot: Snapshot, stretches: Sequence[Stretch], entry_id: str) -> 
     return None
 
 
-def read_entries(snapshot: Snapshot, session_id: str, after: int, limit: int) -> list[Entry]:
+def read_entries(snapshot: Reads, session_id: str, after: int, limit: int) -> list[Entry]:
     """Return entries after a seq."""
     find_session(snapshot, session_id)
     return [
@@ -117,7 +115,7 @@ class TranscriptPage(NamedTuple):
     complete: bool
 
 
-def transcript_page(snapshot: Snapshot, session_id: str, after: int) -> TranscriptPage:
+def transcript_page(snapshot: Reads, session_id: str, after: int) -> TranscriptPage:
     """Return a page of a transcript; the last page comes with the open message's text, of the same moment."""
     session = find_session(snapshot, session_id)
     rows = read_page(snapshot, session_id, after, READ_ROWS_MAX)

@@ -19,9 +19,8 @@ from hansard.domain.limits import (
 from hansard.domain.messages import Message, Role
 from hansard.domain.search import Query, is_match, parse_query, tokens
 from hansard.domain.text import clean_text
-from hansard.journal.journals import SEQ_BITS
-from hansard.journal.lineage import Stretch
-from hansard.journal.sqlite.queries import SQL as JOURNAL
+from hansard.journal.reading import SEQ_BITS, Stretch
+from hansard.journal.reading import SQL as JOURNAL
 from hansard.record.cleaning import one_of
 from hansard.record.messages import reading as views
 from hansard.record.search.docs import SEARCH, SEARCHES, SEQ_MASK, Doc, Scanner
@@ -31,7 +30,8 @@ from hansard.record.sessions import owners_of
 
 if TYPE_CHECKING:
     from hansard.domain.messages import Message
-    from hansard.journal.sqlite.reading import Readers, Snapshot
+    from hansard.journal.backend import Reads
+    from hansard.journal.sqlite.reading import Readers
     from hansard.record.search.index import SearchIndex
 
 SAID_ROLES = (Role.USER, Role.ASSISTANT, Role.TOOL, Role.SYSTEM)
@@ -158,7 +158,7 @@ def find_journals(readers: Readers, wanted: Search) -> frozenset[int] | None:
     if wanted.owner is None and all(each is None for each in filters):
         return None
 
-    def read(snapshot: Snapshot) -> list[tuple[int]]:
+    def read(snapshot: Reads) -> list[tuple[int]]:
         return snapshot.rows(SEARCHES.queries.filter_journals, (owners_of(snapshot, wanted.owner), *filters))
 
     return frozenset(journal for (journal,) in readers.read(read))
@@ -191,7 +191,7 @@ def gather(index: SearchIndex, readers: Readers, asking: SearchPlan) -> tuple[st
 def begin(index: SearchIndex, readers: Readers, asking: SearchPlan, *, alone: bool) -> IndexPosition:
     """Return where the index stands, and what it finds when it has everything; `alone`: without the index."""
 
-    def read_position(snapshot: Snapshot | None) -> IndexPosition:
+    def read_position(snapshot: Reads | None) -> IndexPosition:
         database_id, commits = readers.read(lambda record: record.row(JOURNAL.read_record))
         row = snapshot.row(SEARCH.read_state) if snapshot is not None else None
         state = IndexState(*row) if row is not None else None
@@ -265,7 +265,7 @@ def is_wanted(doc: Doc, wanted: Search) -> bool:
     )
 
 
-def ask_again(snapshot: Snapshot | None, made: str, asking: SearchPlan, room: int) -> list[Candidate] | None:
+def ask_again(snapshot: Reads | None, made: str, asking: SearchPlan, room: int) -> list[Candidate] | None:
     """Return the best that the index finds; None when it is not the one that the search began with."""
     row = snapshot.row(SEARCH.read_state) if snapshot is not None else None
     if snapshot is None or row is None or IndexState(*row).made != made:
@@ -273,7 +273,7 @@ def ask_again(snapshot: Snapshot | None, made: str, asking: SearchPlan, room: in
     return ask(snapshot, asking, room)
 
 
-def ask(snapshot: Snapshot, asking: SearchPlan, room: int) -> list[Candidate]:
+def ask(snapshot: Reads, asking: SearchPlan, room: int) -> list[Candidate]:
     """Return the best that the index finds, so many of them."""
     wanted, journals = asking.wanted, asking.journals
     match = match_text(asking.query, tools=wanted.tools)

@@ -13,9 +13,8 @@ from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.messages import Message, Role, ToolCall, ToolResult
 from hansard.domain.search import fields_of, tokens
 from hansard.journal.concepts import Concept, load_queries
-from hansard.journal.journals import SEQ_BITS
-from hansard.journal.lineage import known_lineage
-from hansard.journal.sqlite.queries import SQL as JOURNAL
+from hansard.journal.reading import SEQ_BITS, known_lineage
+from hansard.journal.reading import SQL as JOURNAL
 from hansard.record.messages.entries import (
     MessageAdded,
     MessageEdited,
@@ -31,7 +30,8 @@ from hansard.record.messages.reading import find_in
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hansard.journal.sqlite.reading import Readers, Snapshot
+    from hansard.journal.backend import Reads
+    from hansard.journal.sqlite.reading import Readers
     from hansard.record.messages.fold import ChatChange, MessageFold
 
 SEARCHES = Concept("search", "hansard.record.search")
@@ -55,7 +55,7 @@ class Doc(NamedTuple):
     tool: str
 
 
-def read_opened(snapshot: Snapshot, journal: int, message_id: str) -> Message | None:
+def read_opened(snapshot: Reads, journal: int, message_id: str) -> Message | None:
     """Return a reply as it was opened: in the journal that seals it or, if a fork cut it off, in the fork's past.
 
     None when that past is missing.
@@ -194,7 +194,7 @@ class Scanner:
     def _keys_of(self, message_ids: tuple[str, ...]) -> list[int]:
         """Return the keys of the entries that hold these messages' words, in this journal."""
 
-        def read_keys(snapshot: Snapshot) -> list[int]:
+        def read_keys(snapshot: Reads) -> list[int]:
             found = []
             for message_id in message_ids:
                 for entry_id in (f"~seal:{message_id}", message_id):

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hansard.journal.journals import SEQ_BITS
-from hansard.journal.lineage import Stretch
+from hansard.journal.reading import SEQ_BITS, Stretch
+from hansard.journal.reading import SQL as JOURNAL
 from hansard.journal.sqlite.connection import fetch
-from hansard.journal.sqlite.queries import SQL as JOURNAL
 from hansard.record.messages.reading import read_fold
 from hansard.record.search.docs import SEARCH, SEQ_MASK, Scanner, joined
 
 if TYPE_CHECKING:
     from hansard.domain.messages import Message
-    from hansard.journal.sqlite.errors import Connection
+    from hansard.journal.sqlite.connection import Connection
     from hansard.journal.sqlite.reading import Readers
 
 SAMPLE_ENTRIES = 20

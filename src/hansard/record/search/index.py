@@ -22,10 +22,22 @@ from hansard.errors import HansardError
 from hansard.journal.backend import ReplacedError
 from hansard.journal.causes import map_error
 from hansard.journal.locks import TryLock
-from hansard.journal.sqlite.connection import fetch, immediate, is_guarded, open_connection, open_untouched
-from hansard.journal.sqlite.errors import Connection, DatabaseBusy, DatabaseError, DatabaseFull
+from hansard.journal.reading import SQL as JOURNAL
+from hansard.journal.sqlite.connection import (
+    SQL as DATABASE,
+)
+from hansard.journal.sqlite.connection import (
+    Connection,
+    DatabaseBusy,
+    DatabaseError,
+    DatabaseFull,
+    fetch,
+    immediate,
+    is_guarded,
+    open_connection,
+    open_untouched,
+)
 from hansard.journal.sqlite.keeper import Ticker
-from hansard.journal.sqlite.queries import SQL as JOURNAL
 from hansard.journal.sqlite.reading import Identity, Snapshot, look_at, open_reader
 from hansard.journal.sqlite.readonly import ReadOnlyStore
 from hansard.record.search.docs import SEARCH, Doc, Scanner, joined
@@ -207,12 +219,12 @@ class SearchIndex:
             try:
                 connection = self._open_reader()
                 if connection is not None:
-                    connection.execute(JOURNAL.begin_read)
+                    connection.execute(DATABASE.begin_read)
                     try:
                         return look(Snapshot(connection, self._readers.schema))
                     finally:
                         if connection.in_transaction:
-                            connection.execute(JOURNAL.rollback)
+                            connection.execute(DATABASE.rollback)
             except DatabaseError as error:
                 logger.warning("the search index cannot be read, every entry is: %s", error)
                 self._close_reader()
@@ -322,7 +334,7 @@ class SearchIndex:
         """Copy a long WAL back: nobody else does it for this file."""
         with contextlib.suppress(OSError, DatabaseError):
             if os.stat(f"{self._path}-wal").st_size > wal_bytes_max:
-                fetch(connection, JOURNAL.checkpoint_truncate)
+                fetch(connection, DATABASE.checkpoint_truncate)
 
     def _open_writer(self) -> Connection:
         if self._writer is not None and self._identity() != self._written:
@@ -332,7 +344,7 @@ class SearchIndex:
                 self._discard()
             connection = open_connection(self._path)
             self._writer = connection
-            if fetch(connection, JOURNAL.count_tables)[0][0] == 0:
+            if fetch(connection, DATABASE.count_tables)[0][0] == 0:
                 with immediate(connection):
                     connection.execute(SEARCH.tables)
             self._written = self._identity()
@@ -347,7 +359,7 @@ class SearchIndex:
                 return None  # nothing would tell that somebody writes meanwhile: every entry is read instead
             connection = open_untouched(self._path) if self._read_only else open_reader(self._path)
             self._reader, self._read = connection, identity
-            if fetch(connection, JOURNAL.count_tables)[0][0] == 0:
+            if fetch(connection, DATABASE.count_tables)[0][0] == 0:
                 self._close_reader()
         return self._reader
 

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.messages import Message, Role
 from hansard.journal.backend import ReplacedError
-from hansard.journal.journals import SEQ_BITS
-from hansard.journal.lineage import Stretch, known_lineage
-from hansard.journal.sqlite.queries import SQL as JOURNAL
+from hansard.journal.reading import SEQ_BITS, Stretch, known_lineage
+from hansard.journal.reading import SQL as JOURNAL
 from hansard.record.messages.entries import MessageAdded, MessageOpened, MessageSealed
 from hansard.record.messages.fold import added_message, name_awaited, opened_message
 from hansard.record.messages.reading import read_fold
@@ -25,7 +24,8 @@ from hansard.record.search.docs import SEARCHES, SEQ_MASK, read_opened, sealed_r
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from hansard.journal.sqlite.reading import Readers, Snapshot
+    from hansard.journal.backend import Reads
+    from hansard.journal.sqlite.reading import Readers
     from hansard.record.messages.fold import MessageFold
 
     Row = tuple[int, str, str, int, int, int, bytes]
@@ -88,14 +88,14 @@ class Loader:
     def _load_some(self, keys: list[int]) -> list[Loaded | None]:
         """Read hits in one snapshot; what lies far from them is read after it, page by page."""
 
-        def read(snapshot: Snapshot) -> list[Near | None]:
+        def read(snapshot: Reads) -> list[Near | None]:
             if snapshot.row(JOURNAL.read_record)[0] != self._database_id:
                 raise ReplacedError  # numbers of journals may be others now, too
             return [self._near(snapshot, key) for key in keys]
 
         return [self._complete(key, near) for key, near in zip(keys, self._readers.read(read), strict=True)]
 
-    def _near(self, snapshot: Snapshot, key: int) -> Near | None:
+    def _near(self, snapshot: Reads, key: int) -> Near | None:
         """Return a message and what lies near it, in one look."""
         journal = key >> SEQ_BITS
         if journal not in self._pasts:
@@ -131,7 +131,7 @@ class Loader:
         undone_ids = tuple(each.id for each in (*before[::-1], *after) if past.fold.is_undone(each.id))
         return Loaded(past.session_id, near.seq, near.message, tuple(before[::-1]), tuple(after), undone_ids)
 
-    def _past(self, snapshot: Snapshot, journal: int) -> Past | None:
+    def _past(self, snapshot: Reads, journal: int) -> Past | None:
         row = snapshot.row(SEARCHES.queries.session_of_journal, (journal,))
         if row is None:
             return None

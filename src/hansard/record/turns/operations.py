@@ -16,8 +16,7 @@ from hansard.domain.settings import Busy
 from hansard.domain.turns import TURN_ENDS, By, How, TurnInfo, TurnState, joined, recovered
 from hansard.errors import IdConflict, InvalidInput, LeaseHeld, NotFound, StaleLease
 from hansard.journal.concepts import ENCODER, Body
-from hansard.journal.journals import SEQ_BITS
-from hansard.journal.lineage import Stretch
+from hansard.journal.reading import SEQ_BITS, Stretch
 from hansard.record.budgets import BudgetCheck, judge, next_askers
 from hansard.record.entries import Entry
 from hansard.record.messages.entries import (
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from hansard.domain.notices import Wording
-    from hansard.journal.journals import Journal
+    from hansard.journal.reading import Journal
     from hansard.journal.transaction import Transaction
     from hansard.record.turns.entries import ToolDecided
 

@@ -9,23 +9,23 @@ from hansard.record.sessions import find_session
 from hansard.record.turns.entries import TURNS
 
 if TYPE_CHECKING:
-    from hansard.journal.journals import Journal
-    from hansard.journal.sqlite.reading import Snapshot
+    from hansard.journal.backend import Reads
+    from hansard.journal.reading import Journal
     from hansard.journal.transaction import Transaction
 
 
-def list_turns(snapshot: Snapshot, session_id: str) -> list[TurnInfo]:
+def list_turns(snapshot: Reads, session_id: str) -> list[TurnInfo]:
     """Return a session's turns, oldest first."""
     session = find_session(snapshot, session_id)
     return [turn_value(session_id, row) for row in snapshot.rows(TURNS.queries.list_turns, (session.journal,))]
 
 
-def queued_turns(snapshot: Snapshot) -> list[TurnInfo]:
+def queued_turns(snapshot: Reads) -> list[TurnInfo]:
     """Return the turns that wait to run, in every session, oldest first within each."""
     return [turn_value(row[0], row[1:]) for row in snapshot.rows(TURNS.queries.queued_turns)]
 
 
-def find_turn_by_name(snapshot: Snapshot, name: str) -> TurnInfo | None:
+def find_turn_by_name(snapshot: Reads, name: str) -> TurnInfo | None:
     """Return the turn that an id, or a unique beginning of one, names; None for none, or for several."""
     rows = snapshot.rows(TURNS.queries.find_turns_by_id, (name,)) if name else []
     exact = [row for row in rows if row[1] == name] or rows

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hansard.domain.notices import ENGLISH, Wording
 from hansard.domain.turns import RESUMED_SUFFIX, TurnState
-from hansard.journal.lineage import open_stream
+from hansard.journal.reading import open_stream
 from hansard.record.sessions import session_journal
 from hansard.record.turns.entries import SQL, TurnQueued
 from hansard.record.turns.entries import TURNS as TURNS  # noqa: PLC0414 - whoever has it has recovery, too
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from hansard.domain.turns import TurnInfo
+    from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.concepts import IsAlive, Reads
-    from hansard.journal.journals import Journal
+    from hansard.journal.concepts import IsAlive
+    from hansard.journal.reading import Journal
     from hansard.journal.transaction import Transaction
 
 AGE_MICROSECONDS_MAX = 24 * 3600 * 1_000_000

@@ -1,4 +1,4 @@
-"""Where the entries of a session lie: in its own journal, and, for a fork, in those that it continues.
+"""Reads of the journal's own tables: journals, their entries, and where the entries of a fork lie.
 
 A fork keeps the digest of the entry that it was made at. Digests are chained, so a parent that holds the entry with
 this digest holds the fork's whole past. A parent that was put back to an older state does not, also when it went on
@@ -13,20 +13,117 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from hansard.domain.ids import HOME_JOURNAL
 from hansard.errors import PastMissing
 from hansard.journal.backend import EntriesGoneError
-from hansard.journal.concepts import Body
-from hansard.journal.journals import SEQ_BITS, Journal
+from hansard.journal.concepts import Body, Concept, load_queries
 from hansard.journal.lines import log_name
-from hansard.journal.sqlite.queries import SQL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hansard.journal.concepts import Reads
+    from hansard.journal.backend import Reads
+    from hansard.journal.files import FileStat
+    from hansard.journal.transaction import Transaction
 
     FindRow = Callable[[str, tuple[Any, ...]], Any]
     """Returns the first row of a query, or None: of a snapshot or of a transaction."""
+
+SQL = load_queries("hansard.journal", "journal.sql")
+
+SEQ_BITS = 32
+
+
+class KnownEntry(NamedTuple):
+    """An entry that was recorded before."""
+
+    seq: int
+    kind: str
+    version: int
+    at: int
+    body: bytes
+
+
+class Journal:
+    """A journal as it stands under the lock. The writer keeps it for as long as nobody else commits."""
+
+    __slots__ = (
+        "active_at",
+        "base_digest",
+        "base_id",
+        "base_seq",
+        "head_digest",
+        "head_seq",
+        "id",
+        "key",
+        "log",
+        "log_end",
+        "log_look",
+        "log_seen",
+        "log_synced",
+        "memo",
+        "messages",
+        "open_end",
+        "part",
+        "part_end",
+        "part_look",
+        "part_reset",
+        "part_seen",
+        "past",
+    )
+
+    def __init__(self, row: tuple[Any, ...]) -> None:
+        """Take a row of `read_journal`."""
+        (
+            self.key,
+            self.id,
+            self.base_id,
+            self.base_seq,
+            self.base_digest,
+            self.head_seq,
+            self.head_digest,
+            self.log_end,
+            self.log_synced,
+            self.part_end,
+            self.messages,
+            self.active_at,
+        ) = row
+        self.past: list[Stretch] | None = None
+        self.forget()
+        self.reset_changes()
+
+    def forget(self) -> None:
+        """Read again what entries of this transaction may have changed."""
+        self.memo: Any = None
+        self.open_end = -1
+
+    def reset_changes(self) -> None:
+        """Begin a transaction: nothing is to be written, and no file was looked at."""
+        self.log: list[bytes] = []
+        self.part: list[bytes] = []
+        self.part_reset = False
+        self.log_seen = False
+        self.part_seen = False
+        self.log_look: FileStat | None = None
+        self.part_look: FileStat | None = None
+
+    def head_row(self, commits: int) -> tuple[Any, ...]:
+        """Return what `update_journal` stores."""
+        return (
+            self.head_seq,
+            self.head_digest,
+            self.log_end,
+            self.part_end,
+            self.messages,
+            self.active_at,
+            commits,
+            self.key,
+        )
+
+    def entry_key(self, seq: int) -> int:
+        """Return where an entry of this journal lies."""
+        key: int = (self.key << SEQ_BITS) + seq
+        return key
 
 
 class Stretch(NamedTuple):
@@ -148,3 +245,25 @@ def past_missing(journal: Journal, parent_id: str, at: int, why: str) -> PastMis
         f"`hansard sessions show {journal.id}` and `hansard export {journal.id}` give the fork's own words."
     )
     return PastMissing(message, hint)
+
+
+# The home journal: facts that belong to no other journal. Its first entry names the database.
+
+HOME = Concept("home")
+
+
+@HOME.entry("database.created")
+class DatabaseCreated(Body, frozen=True):
+    """A new database holds this record: at the beginning, or rebuilt from the logs."""
+
+    database_id: str
+    rebuilt: bool = False
+
+
+def home_journal(tx: Transaction, database_id: str = "", *, rebuilt: bool = False) -> Journal:
+    """Return the home journal; a new database makes itself known in it."""
+    journal = tx.find_journal(HOME_JOURNAL) or tx.create_journal(HOME_JOURNAL)
+    if database_id and tx.find(journal, f"~database:{database_id}") is None:
+        body = DatabaseCreated(database_id=database_id, rebuilt=rebuilt)
+        tx.add(journal, f"~database:{database_id}", body)
+    return journal

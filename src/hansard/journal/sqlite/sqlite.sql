@@ -142,10 +142,6 @@ UPDATE record SET rebuilding = 0
 -- Whether some logs are not in it yet.
 SELECT rebuilding FROM record
 
--- name: read_record
--- Which database this is, and how far it got.
-SELECT database_id, commits FROM record
-
 -- name: bump_commits
 -- Count a commit and stamp it; alone, it is the no-op that makes a failed commit final (rule 3).
 UPDATE record SET commits = commits + 1, previous = stamp, stamp = randomblob(8) RETURNING commits
@@ -183,20 +179,6 @@ UPDATE record SET commits = max(commits, ?1)
 -- The commit that last changed a journal.
 SELECT touched FROM journal WHERE key = ?1
 
--- name: read_journal
--- A journal's head and the ends of its files.
-SELECT key, id, base_id, base_seq, base_digest, head_seq, head_digest, log_end, log_synced, part_end, messages, active_at
-FROM journal WHERE id = ?1
-
--- name: read_head
--- Where a journal ends, for followers of a schema that has no streams: its last entry.
-SELECT key, head_seq, NULL FROM journal WHERE id = ?1
-
--- name: list_journals
--- Every journal, in pages by key.
-SELECT key, id, base_id, base_seq, base_digest, head_seq, head_digest, log_end, log_synced, part_end, messages, active_at
-FROM journal WHERE key > ?1 ORDER BY key LIMIT ?2
-
 -- name: insert_journal
 -- A new journal, empty.
 INSERT INTO journal (id, base_id, base_seq, base_digest, head_seq, head_digest)
@@ -228,57 +210,18 @@ SELECT id FROM journal WHERE touched > ?1 AND id IN (SELECT value FROM json_each
 INSERT INTO entry (key, id, kind, version, ignorable, at, digest_format, salt, digest, body)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
 
--- name: find_entry
--- An entry by its id.
-SELECT seq, kind, version, at, body FROM entry WHERE journal = ?1 AND id = ?2
-
--- name: read_entries
--- A page of a journal, in order.
-SELECT seq, id, kind, version, ignorable, at, body FROM entry WHERE key > ?1 AND key <= ?2 ORDER BY key LIMIT ?3
-
--- name: read_full_entries
--- A page of a journal with everything that its log line holds.
-SELECT seq, id, kind, version, ignorable, at, digest_format, salt, digest, body
-FROM entry WHERE key > ?1 AND key <= ?2 ORDER BY key LIMIT ?3
-
--- name: read_digest
--- The digest that a fork continues.
-SELECT digest FROM entry WHERE key = ?1
-
 -- name: insert_kind
 -- Note that this kind is used here.
 INSERT INTO kind (kind, version, ignorable) VALUES (?1, ?2, ?3)
 ON CONFLICT DO NOTHING
 
--- name: list_kinds
--- The kinds that are used here.
-SELECT kind, version, ignorable FROM kind
-
 -- name: insert_chunk
 -- A piece of the open message.
 INSERT INTO chunk (journal, start, message_id, part, text) VALUES (?1, ?2, ?3, ?4, ?5)
 
--- name: read_chunks
--- The open message so far.
-SELECT start, message_id, part, text FROM chunk WHERE journal = ?1 ORDER BY start
-
--- name: read_chunks_after
--- The open message from the chunk that holds an offset on.
-SELECT start, message_id, part, text FROM chunk
-WHERE journal = ?1 AND start >= coalesce((SELECT max(start) FROM chunk WHERE journal = ?1 AND start <= ?2), 0)
-ORDER BY start
-
--- name: last_chunk
--- Where the open message ends.
-SELECT start, message_id, part, text FROM chunk WHERE journal = ?1 ORDER BY start DESC LIMIT 1
-
 -- name: delete_chunks
 -- The seal holds all of it now.
 DELETE FROM chunk WHERE journal = ?1
-
--- name: entry_by_key
--- An entry by its place.
-SELECT body FROM entry WHERE key = ?1
 
 -- name: count_entries
 -- How many journals and entries there are, so that progress can be shown.
@@ -291,23 +234,3 @@ UPDATE journal SET messages = ?1, active_at = ?2 WHERE key = ?3
 -- name: unsynced_journals
 -- Journals whose log is not known to be on the disk.
 SELECT id FROM journal WHERE log_synced < log_end
-
--- name: journals_behind
--- Sessions' journals that changed after a commit, in the order in which they did.
-SELECT key, head_seq, touched, base_seq FROM journal WHERE touched > ?1 AND id <> 'home' ORDER BY touched, key LIMIT ?2
-
--- name: entry_of_key
--- One entry.
-SELECT seq, id, kind, version, ignorable, at, body FROM entry WHERE key = ?1
-
--- name: entries_before
--- Entries before a key, the nearest first.
-SELECT seq, id, kind, version, ignorable, at, body FROM entry WHERE key < ?1 AND key > ?2 ORDER BY key DESC LIMIT ?3
-
--- name: entries_from
--- Entries of any journal after a key, in order.
-SELECT key, id, kind, version, ignorable, at, body FROM entry WHERE key > ?1 ORDER BY key LIMIT ?2
-
--- name: head_of_journal
--- Where a journal ends.
-SELECT head_seq FROM journal WHERE key = ?1
