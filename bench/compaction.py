@@ -22,7 +22,7 @@ from pathlib import Path
 from hansard import Busy, Message, Record
 from hansard.domain.requests import Delta, Finished, ModelEvent, ModelRules, Request
 from hansard.domain.settings import TurnLimits
-from hansard.domain.settings_compaction import CompactionSettings
+from hansard.domain.settings.agent import CompactionSettings
 from hansard.engine.runner import Runner
 from hansard.engine.summaries import INSTRUCTIONS
 from hansard.engine.turns import Agent

@@ -20,7 +20,7 @@ from harness.figures import percentile
 
 from hansard.app.wiring import App, open_app
 from hansard.domain.settings import Channels, Settings
-from hansard.domain.settings_matrix import Matrix
+from hansard.domain.settings.channels import Matrix
 from hansard.gateway.channel import Timing
 from hansard.gateway.process import Gateway
 from hansard.ports.channel import Post

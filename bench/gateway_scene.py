@@ -19,8 +19,7 @@ from environments import BENCH, ROOT
 from hansard.app.wiring import App, open_app
 from hansard.channels.telegram import open_telegram
 from hansard.domain.settings import Channels, Resets, Settings
-from hansard.domain.settings_channels import Telegram
-from hansard.domain.settings_matrix import Matrix
+from hansard.domain.settings.channels import Matrix, Telegram
 from hansard.gateway.channel import Timing
 from hansard.gateway.process import Gateway, prefer_promptness
 from hansard.ports.channel import Capabilities

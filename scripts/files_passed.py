@@ -31,7 +31,7 @@ from hansard.app.wiring import open_app
 from hansard.cli.main import cli
 from hansard.cli.main import main as run_hansard
 from hansard.domain.settings import Channels, Settings
-from hansard.domain.settings_matrix import Matrix
+from hansard.domain.settings.channels import Matrix
 from hansard.gateway.channel import Timing
 from hansard.gateway.process import Gateway
 from hansard.testing import Platform, RecordingChannel

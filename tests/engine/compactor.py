@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hansard.domain.requests import Request
 from hansard.domain.settings import TurnLimits
-from hansard.domain.settings_compaction import CompactionSettings
+from hansard.domain.settings.agent import CompactionSettings
 from hansard.engine.compaction import make_room
 from hansard.engine.turns import Agent
 from hansard.journal.store import Wiring

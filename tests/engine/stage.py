@@ -25,7 +25,7 @@ from hansard.domain.requests import (
     Usage,
 )
 from hansard.domain.settings import Busy, TurnLimits
-from hansard.domain.settings_compaction import CompactionSettings
+from hansard.domain.settings.agent import CompactionSettings
 from hansard.domain.turns import TurnState
 from hansard.engine.context import render
 from hansard.engine.runner import Runner

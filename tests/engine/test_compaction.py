@@ -10,7 +10,7 @@ import pytest
 from hansard.domain.messages import Role
 from hansard.domain.requests import FailureKind, FinishReason, ModelRules, Request
 from hansard.domain.settings import Busy
-from hansard.domain.settings_compaction import CompactionSettings
+from hansard.domain.settings.agent import CompactionSettings
 from hansard.domain.turns import TurnState
 from hansard.engine import compaction
 from hansard.engine.compaction import compact, context_tokens, is_due, make_room, plan

@@ -11,7 +11,7 @@ from hansard.domain.messages import Message, ToolOutcome
 from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import Policy, policy_of
 from hansard.domain.settings import Person, Settings
-from hansard.domain.settings_agent import AgentChoice, RoomSettings
+from hansard.domain.settings.agent import AgentChoice, RoomSettings
 from hansard.engine import prompts
 from hansard.engine.prompts import system_prompt
 from hansard.engine.turns import run_turn

@@ -14,7 +14,7 @@ from hansard.domain.messages import File, Message, Role, Text
 from hansard.domain.policy import Policy
 from hansard.domain.requests import Request, UserSaid
 from hansard.domain.settings import Busy
-from hansard.domain.settings_voice import Transcription
+from hansard.domain.settings.agent import Transcription
 from hansard.engine.turns import run_turn
 from hansard.errors import LimitReached
 from hansard.intake.speak import speak

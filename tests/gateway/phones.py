@@ -10,8 +10,7 @@ from pathlib import Path
 from hansard.app.wiring import open_app
 from hansard.domain.chats import parse_key
 from hansard.domain.settings import Busy, Channels, Settings
-from hansard.domain.settings_channels import Telegram
-from hansard.domain.settings_matrix import Matrix
+from hansard.domain.settings.channels import Matrix, Telegram
 from hansard.errors import ChatGone
 from hansard.gateway.process import Gateway
 from hansard.record.api import Record

@@ -13,7 +13,7 @@ from hansard.app.wiring import App, Workshop, open_app
 from hansard.delivery.audit import Audit, audit_chat
 from hansard.delivery.sending import DeliveryTiming
 from hansard.domain.settings import Busy, Channels, Settings
-from hansard.domain.settings_matrix import Matrix
+from hansard.domain.settings.channels import Matrix
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
 from hansard.gateway.channel import Timing

@@ -10,7 +10,7 @@ import pytest
 
 from hansard.cli.gateway import show
 from hansard.domain.settings import Channels, Settings, TurnLimits
-from hansard.domain.settings_matrix import Matrix
+from hansard.domain.settings.channels import Matrix
 from hansard.gateway.health import TurnsHealth, ask_health
 from hansard.gateway.logs import JsonFormatter
 from hansard.testing import Platform

@@ -10,7 +10,7 @@ import pytest
 
 from hansard.domain.messages import File, Role
 from hansard.domain.requests import ModelRules, Request, UserSaid
-from hansard.domain.settings_voice import Transcription
+from hansard.domain.settings.agent import Transcription
 from hansard.models.transcription import OpenAITranscriber
 from hansard.ports.channel import RemoteFile
 from hansard.record.api import Record

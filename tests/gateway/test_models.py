@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hansard.domain.settings import Channels, Settings
-from hansard.domain.settings_matrix import Matrix
+from hansard.domain.settings.channels import Matrix
 from hansard.record.api import Record
 from hansard.testing import RECORDING_CAPABILITIES, Platform
 from tests.engine.stage import PlayedModel

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from hansard.app.channels import GROUP, open_other
-from hansard.domain.settings_other import OtherChannel
+from hansard.domain.settings.channels import OtherChannel
 from hansard.errors import ConfigInvalid
 from hansard.gateway.health import ask_health
 from hansard.record.api import Record

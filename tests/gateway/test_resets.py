@@ -9,7 +9,7 @@ import pytest
 
 from hansard.domain.sessions import Link
 from hansard.domain.settings import Busy, Channels, Resets, Settings, TurnLimits
-from hansard.domain.settings_matrix import Matrix
+from hansard.domain.settings.channels import Matrix
 from hansard.journal.store import Wiring
 from hansard.record.api import Record
 from hansard.testing import RECORDING_CAPABILITIES, FakeClock, Platform

@@ -15,8 +15,8 @@ from hansard.app.wiring import open_app
 from hansard.delivery.audit import audit_chat
 from hansard.domain.messages import Role, ToolOutcome, ToolResult
 from hansard.domain.settings import Channels, Settings
-from hansard.domain.settings_agent import Tools
-from hansard.domain.settings_matrix import Matrix
+from hansard.domain.settings.agent import Tools
+from hansard.domain.settings.channels import Matrix
 from hansard.domain.turns import TurnState
 from hansard.engine.runner import Runner
 from hansard.gateway.process import Gateway

@@ -19,7 +19,7 @@ from hansard.delivery.audit import audit_chat
 from hansard.domain.requests import AssistantSaid, Request, UserSaid
 from hansard.domain.sessions import Link
 from hansard.domain.settings import Busy, Channels, Resets, Settings, TurnLimits
-from hansard.domain.settings_matrix import Matrix
+from hansard.domain.settings.channels import Matrix
 from hansard.gateway.process import Gateway
 from hansard.journal.store import Wiring
 from hansard.record.api import Record

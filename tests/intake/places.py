@@ -13,8 +13,7 @@ from hansard.delivery.gate import may_follow
 from hansard.domain.listed import People, terminal_owner
 from hansard.domain.messages import Message, Role
 from hansard.domain.settings import Channels, Person, Settings
-from hansard.domain.settings_channels import Telegram
-from hansard.domain.settings_matrix import Matrix
+from hansard.domain.settings.channels import Matrix, Telegram
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
 from hansard.intake.commands import parse, run_command

@@ -19,8 +19,7 @@ import pytest
 from hansard.domain.chats import parse_key
 from hansard.domain.sessions import SessionState
 from hansard.domain.settings import Channels, Person, Settings
-from hansard.domain.settings_channels import Answers, RoomSharing, Telegram
-from hansard.domain.settings_matrix import Matrix
+from hansard.domain.settings.channels import Answers, Matrix, RoomSharing, Telegram
 from hansard.ports.channel import Channel, Event
 from hansard.record.api import Record
 from hansard.testing.clock import FakeClock

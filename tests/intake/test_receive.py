@@ -12,7 +12,7 @@ from hansard.domain.messages import RETRACTED, Role
 from hansard.domain.notices import ENGLISH
 from hansard.domain.requests import UserSaid
 from hansard.domain.settings import Busy
-from hansard.domain.settings_channels import Answers, RoomSharing
+from hansard.domain.settings.channels import Answers, RoomSharing
 from hansard.domain.turns import TurnState
 from hansard.intake.speak import REOPENED
 from hansard.journal.store import Wiring

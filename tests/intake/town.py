@@ -13,7 +13,7 @@ from hansard.delivery.stream import files_of
 from hansard.domain.deliveries import Delivery, Operation, delivery_id
 from hansard.domain.messages import Message, Role
 from hansard.domain.settings import Channels, Pairing, Person, Resets, Settings
-from hansard.domain.settings_matrix import Matrix
+from hansard.domain.settings.channels import Matrix
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
 from hansard.intake.receive import ChannelIntake, Wake

@@ -12,7 +12,7 @@ import msgspec
 
 from hansard.domain.requests import Delta, Finished, FinishReason, ModelEvent, ModelRules, Request, Usage
 from hansard.domain.settings import Channels, Person, Settings, TurnLimits
-from hansard.domain.settings_matrix import Matrix
+from hansard.domain.settings.channels import Matrix
 from hansard.journal.store import Wiring
 from hansard.record.api import Record
 from hansard.testing import RECORDING_CAPABILITIES, Platform

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from hansard.domain.requests import Failed, Request, UserSaid
-from hansard.domain.settings_agent import McpServer
+from hansard.domain.settings.agent import McpServer
 from hansard.models.pydantic import open_provider, preload
 from hansard.tools.mcp import McpServers, ServerTrouble
 from tests.models.helpers import CLOCK

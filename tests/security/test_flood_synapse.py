@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from hansard.domain.settings import Channels, Settings
-from hansard.domain.settings_matrix import Matrix
+from hansard.domain.settings.channels import Matrix
 from hansard.gateway.process import Gateway
 from hansard.record.api import Record
 from tests.channels.people import Peer, channel_of, new_account, peer

@@ -9,7 +9,7 @@ import pytest
 
 from hansard.app.config import read_config
 from hansard.domain.policy import policy_of
-from hansard.domain.settings_agent import is_model_allowed
+from hansard.domain.settings.agent import is_model_allowed
 from hansard.engine.runner import Runner
 from hansard.ports.model import Model
 from tests.engine.stage import PlayedModel

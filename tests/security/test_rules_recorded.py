@@ -11,7 +11,7 @@ from typing import Any
 from hansard.app.wiring import open_app
 from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.settings import Person, Settings
-from hansard.domain.settings_agent import Tools
+from hansard.domain.settings.agent import Tools
 
 ALLOWS = ToolRule(do=CallVerdict.ALLOW, tool="mcp__bank__pay", person="ann")
 DENIES = ToolRule(do=CallVerdict.DENY, tool="*")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hansard.cli.gateway import report
-from hansard.domain.settings_agent import McpServer
+from hansard.domain.settings.agent import McpServer
 from hansard.gateway.logs import log_as_json
 from hansard.tools.confined import NOT_CONFINED
 from hansard.tools.mcp import McpServers, ServerTrouble

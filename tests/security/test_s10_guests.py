@@ -11,7 +11,7 @@ from hansard.domain.messages import Role
 from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import policy_of
 from hansard.domain.settings import Busy
-from hansard.domain.settings_channels import RoomSharing
+from hansard.domain.settings.channels import RoomSharing
 from hansard.engine.runner import Runner
 from hansard.testing.tools import tools_by_name
 from hansard.tools.memory import MemoryTool

@@ -9,9 +9,8 @@ import pytest
 from hansard.domain.chats import SessionKey, parse_key, parse_owner
 from hansard.domain.policy import policy_of, room_of
 from hansard.domain.settings import Channels, Settings
-from hansard.domain.settings_agent import RoomSettings
-from hansard.domain.settings_channels import RoomSharing
-from hansard.domain.settings_matrix import Matrix
+from hansard.domain.settings.agent import RoomSettings
+from hansard.domain.settings.channels import Matrix, RoomSharing
 from hansard.errors import NotFound
 from tests.intake.town import ANN, BOB, EVE, ROOM, Town, settings_of, town
 

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from hansard.channels.telegram import TelegramChannel, open_telegram
 from hansard.channels.telegram import wire as telegram_wire
-from hansard.domain.settings_channels import Telegram
+from hansard.domain.settings.channels import Telegram
 from hansard.errors import ChannelDown, ChannelError, NotFound, TooLarge
 from hansard.ports.channel import RemoteFile
 from tests.telegram.stage import PACE

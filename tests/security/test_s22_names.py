@@ -16,9 +16,8 @@ from hansard.domain.listed import People
 from hansard.domain.permissions import CallVerdict, ToolRule, decide
 from hansard.domain.policy import policy_of
 from hansard.domain.settings import Channels, Person, Settings
-from hansard.domain.settings_agent import ServerTable, Tools
-from hansard.domain.settings_channels import Telegram
-from hansard.domain.settings_other import OtherChannel
+from hansard.domain.settings.agent import ServerTable, Tools
+from hansard.domain.settings.channels import OtherChannel, Telegram
 from hansard.tools.mcp_specs import tool_name
 
 ANN = Person(telegram=(7,), other={"irc": ("ann_the_owner",)})

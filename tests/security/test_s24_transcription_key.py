@@ -8,7 +8,7 @@ import pytest
 
 from hansard.app.models import open_transcriber
 from hansard.domain.settings import Settings
-from hansard.domain.settings_voice import Transcription
+from hansard.domain.settings.agent import Transcription
 from hansard.ports.transcriber import Voice
 from tests.security.endless import endless
 

@@ -8,7 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 from hansard.channels.telegram import TelegramChannel, TelegramTiming, open_telegram
-from hansard.domain.settings_channels import Telegram
+from hansard.domain.settings.channels import Telegram
 from hansard.ports.channel import Batch, Event
 from tests.telegram.bot_api import BotApi
 

@@ -13,8 +13,8 @@ import pytest
 from hansard.app.wiring import open_app
 from hansard.domain.questions import NOTHING_WAITS
 from hansard.domain.settings import Channels, Settings
-from hansard.domain.settings_agent import Tools
-from hansard.domain.settings_channels import Telegram
+from hansard.domain.settings.agent import Tools
+from hansard.domain.settings.channels import Telegram
 from hansard.gateway.process import Gateway
 from hansard.record.api import Record
 from hansard.record.questions import QuestionAnswered, QuestionAsked

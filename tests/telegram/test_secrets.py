@@ -16,7 +16,7 @@ from hansard.app.channels import open_channels
 from hansard.channels.telegram import open_telegram
 from hansard.channels.telegram.keeping import read_token
 from hansard.domain.settings import Channels, Settings
-from hansard.domain.settings_channels import Telegram
+from hansard.domain.settings.channels import Telegram
 from hansard.errors import ConfigInvalid, HansardError
 from hansard.gateway.logs import log_as_json
 from hansard.ports.channel import LocalFile, Post, RemoteFile

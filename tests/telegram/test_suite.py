@@ -9,7 +9,7 @@ import pytest
 
 from hansard.channels.telegram import TelegramTiming, open_telegram
 from hansard.domain.chats import parse_key
-from hansard.domain.settings_channels import Telegram
+from hansard.domain.settings.channels import Telegram
 from hansard.ports.channel import Channel
 from hansard.testing.channel_suite import Ability, Seen, run_channel_suite
 from hansard.testing.platform import FaultKind

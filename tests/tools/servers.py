@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hansard.domain.settings_agent import McpServer
+from hansard.domain.settings.agent import McpServer
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS_MAX = 120.0

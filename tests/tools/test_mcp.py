@@ -18,7 +18,7 @@ from hansard.domain.messages import File, Role, ToolOutcome
 from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import Policy
 from hansard.domain.settings import TurnLimits
-from hansard.domain.settings_agent import McpServer
+from hansard.domain.settings.agent import McpServer
 from hansard.domain.tools import Attachment, ToolOutput
 from hansard.engine.turns import run_turn
 from hansard.ports.tool import Tool

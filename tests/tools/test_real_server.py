@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hansard.domain.settings_agent import McpServer
+from hansard.domain.settings.agent import McpServer
 from hansard.domain.tools import ToolOutput
 from hansard.ports.tool import Tool
 from hansard.tools.mcp import McpServers

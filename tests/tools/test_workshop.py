@@ -12,7 +12,7 @@ from hansard import Record
 from hansard.app.models import Models
 from hansard.app.wiring import Workshop
 from hansard.domain.settings import Person, Settings, TurnLimits
-from hansard.domain.settings_voice import Transcription
+from hansard.domain.settings.agent import Transcription
 from hansard.domain.tools import ToolOutput
 from tests.gateway.stage import write_script
 from tests.tools.servers import by_stdio, environment

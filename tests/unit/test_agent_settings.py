@@ -12,7 +12,7 @@ import pytest
 from hansard.app.config import load_config, read_config
 from hansard.domain.permissions import CallVerdict
 from hansard.domain.settings import Settings
-from hansard.domain.settings_agent import AutoResume
+from hansard.domain.settings.agent import AutoResume
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "use" / "agent.md").read_text(encoding="utf-8")

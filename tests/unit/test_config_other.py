@@ -10,9 +10,7 @@ from hansard.app.config import load_config, read_config
 from hansard.domain.access import Standing
 from hansard.domain.listed import People
 from hansard.domain.settings import Channels, Settings
-from hansard.domain.settings_channels import RoomSharing
-from hansard.domain.settings_matrix import Matrix
-from hansard.domain.settings_other import OtherChannel
+from hansard.domain.settings.channels import Matrix, OtherChannel, RoomSharing
 
 FULL = """
 [channels.other.irc]

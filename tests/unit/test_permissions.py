@@ -9,7 +9,7 @@ import pytest
 from hansard.domain.permissions import STRICTNESS, Asker, CallVerdict, ToolRule, decide, may_be_offered
 from hansard.domain.policy import Policy, policy_of
 from hansard.domain.settings import Person, Settings
-from hansard.domain.settings_agent import RoomSettings
+from hansard.domain.settings.agent import RoomSettings
 
 ALLOW, ASK, DENY = CallVerdict.ALLOW, CallVerdict.ASK, CallVerdict.DENY
 

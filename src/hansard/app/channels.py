@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hansard.domain.settings import Settings
-    from hansard.domain.settings_other import OtherChannel
+    from hansard.domain.settings.channels import OtherChannel
     from hansard.ports.channel import Channel
 
     Options = Mapping[str, str | int | float | bool]

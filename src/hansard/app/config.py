@@ -23,8 +23,8 @@ from hansard.app.toml_file import ConfigFinding, key_lines, parse_toml, place, p
 from hansard.domain.permissions import ToolRule
 from hansard.domain.resets import zone_of
 from hansard.domain.settings import PREFIX, SECTIONS, SETTINGS, Person, Setting, Settings, bare_type
-from hansard.domain.settings_agent import SERVER_NAME, McpServer, RoomSettings
-from hansard.domain.settings_channels import PERSON_NAME
+from hansard.domain.settings.agent import SERVER_NAME, McpServer, RoomSettings
+from hansard.domain.settings.channels import PERSON_NAME
 from hansard.errors import ConfigInvalid
 
 FILE_NAME: Final = "config.toml"

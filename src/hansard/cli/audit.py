@@ -20,7 +20,7 @@ from hansard.delivery.audit import Audit, Hearing, audit_chat
 from hansard.domain.access import Action, may
 from hansard.domain.chats import parse_key, read_chat
 from hansard.domain.listed import People
-from hansard.domain.settings_channels import Answers
+from hansard.domain.settings.channels import Answers
 from hansard.errors import ChannelDown, InvalidInput
 from hansard.record.api import Record
 

@@ -27,7 +27,7 @@ from hansard.domain.listed import People, terminal_owner
 from hansard.domain.people import owners_of, read_identity
 from hansard.domain.policy import JudgedCall, KnownAsker, policy_of
 from hansard.domain.ranks import Rank
-from hansard.domain.settings_channels import RoomSharing
+from hansard.domain.settings.channels import RoomSharing
 from hansard.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from hansard.domain.listed import People
 from hansard.domain.permissions import TERMINAL, Asker, CallVerdict, Decision, Reason, ToolRule, decide
 from hansard.domain.ranks import AT_THE_TERMINAL, Right, Standpoint, is_shared, right
 from hansard.domain.settings import Settings
-from hansard.domain.settings_agent import AgentChoice, AutoResume
+from hansard.domain.settings.agent import AgentChoice, AutoResume
 
 BARRED: Final = "somebody who asked for this may talk no longer"
 GUESTS_DENIED: Final = "guests of a room may not change what is remembered there"

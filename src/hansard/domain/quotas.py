@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from hansard.domain.settings_agent import HourLimits
+    from hansard.domain.settings.agent import HourLimits
 
 
 class Brought(StrEnum):

@@ -32,7 +32,7 @@ from hansard.tasks import cancel_all
 
 if TYPE_CHECKING:
     from hansard.domain.requests import Request
-    from hansard.domain.settings_compaction import CompactionSettings
+    from hansard.domain.settings.agent import CompactionSettings
     from hansard.engine.turns import Agent
     from hansard.ports.model import Model
     from hansard.record.api import Record

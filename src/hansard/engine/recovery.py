@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hansard.domain.messages import Message, Role, ToolCall, ToolOutcome, ToolResult
-from hansard.domain.settings_agent import AutoResume
+from hansard.domain.settings.agent import AutoResume
 from hansard.domain.turns import RESUMED_SUFFIX
 from hansard.engine import prompts
 from hansard.engine.asking import Permits

@@ -17,8 +17,7 @@ from hansard.domain.messages import Message
 from hansard.domain.permissions import may_be_offered
 from hansard.domain.policy import Policy
 from hansard.domain.requests import Failure, FinishReason
-from hansard.domain.settings_agent import is_model_allowed
-from hansard.domain.settings_compaction import CompactionSettings
+from hansard.domain.settings.agent import CompactionSettings, is_model_allowed
 from hansard.engine.asking import Permits
 from hansard.engine.attachments import Key, await_files
 from hansard.engine.calls import Calls

@@ -10,7 +10,7 @@ import msgspec
 from hansard.domain.budgets import left_text
 from hansard.domain.chats import person_owner
 from hansard.domain.questions import NOTHING_WAITS, read_command
-from hansard.domain.settings_agent import MODEL_FORMS, MODEL_PATTERN, is_model_allowed
+from hansard.domain.settings.agent import MODEL_FORMS, MODEL_PATTERN, is_model_allowed
 from hansard.intake import handlers
 from hansard.intake.handlers import CommandReply
 

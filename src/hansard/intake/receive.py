@@ -23,7 +23,7 @@ from hansard.domain.listed import People
 from hansard.domain.quotas import quota_of
 from hansard.domain.ranks import is_denied
 from hansard.domain.settings import Busy
-from hansard.domain.settings_channels import Answers, RoomSharing
+from hansard.domain.settings.channels import Answers, RoomSharing
 from hansard.errors import (
     MUST_END,
     HansardError,

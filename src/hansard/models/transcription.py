@@ -13,7 +13,7 @@ from hansard.ports.transcriber import TranscribedText
 if TYPE_CHECKING:
     import httpx2
 
-    from hansard.domain.settings_voice import Transcription
+    from hansard.domain.settings.agent import Transcription
     from hansard.ports.transcriber import Voice
 
 TEXT_CHARACTERS_MAX: Final = 100_000

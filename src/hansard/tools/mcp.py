@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mcp import ClientSession
 
     from hansard.domain.requests import ToolSpec
-    from hansard.domain.settings_agent import McpServer
+    from hansard.domain.settings.agent import McpServer
     from hansard.ports.tool import Tool
 
 PAUSE_SECONDS = 0.5

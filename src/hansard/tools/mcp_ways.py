@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import httpx2
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-    from hansard.domain.settings_agent import McpServer
+    from hansard.domain.settings.agent import McpServer
 
 MESSAGE_BYTES_MAX: Final = 32 * MIB
 """One message of a server: what is larger is not taken, however large the blob that it could be."""

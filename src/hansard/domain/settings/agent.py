@@ -1,7 +1,4 @@
-"""Settings of what the agent is and may do: models and personas, tools and servers, what a day may cost.
-
-A part of the schema of `hansard.domain.settings`, which see.
-"""
+"""Settings of what the agent is and may do: models, personas, tools, servers, budgets, compaction, voice notes."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from msgspec import Meta
 
 from hansard.domain.limits import MIB
 from hansard.domain.permissions import ToolRule
-from hansard.domain.settings_channels import PERSON_NAME, OtherPlaces, places_of
+from hansard.domain.settings.channels import PERSON_NAME, OtherPlaces, places_of
 
 MODEL_FORMS: Final = ("openai:NAME", "openai-responses:NAME", "anthropic:NAME", "google:NAME", "scripted:FILE", "demo")
 """How a model can be named: the part before the colon says who answers."""
@@ -267,3 +264,96 @@ TitlesSetting = (
     ]
     | None
 )
+
+
+class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """When and how a session is compacted. The record keeps every word."""
+
+    automatic: Annotated[
+        bool, Meta(description="Whether it is done before the model's window is full. `/compact` does it at any time.")
+    ] = True
+    start_percent: Annotated[
+        int, Meta(ge=10, le=95, description="How full the model's window is when it is done, after an answer.")
+    ] = 75
+    window_tokens: (
+        Annotated[
+            int,
+            Meta(
+                ge=1000,
+                le=100_000_000,
+                description="What the model reads and writes at once. Not set: what is known of the model.",
+            ),
+        ]
+        | None
+    ) = None
+    tail_tokens: Annotated[
+        int,
+        Meta(ge=100, le=10_000_000, description="How much of the end is kept word for word, at most half the window."),
+    ] = 20_000
+    summary_tokens_max: Annotated[
+        int, Meta(ge=100, le=100_000, description="How long a summary may be, at most an eighth of the window.")
+    ] = 4_000
+
+
+class Transcription(msgspec.Struct, frozen=True, kw_only=True):
+    """Who writes voice notes down, and what that may take."""
+
+    model: (
+        Annotated[
+            str,
+            Meta(
+                pattern=r"\Aopenai:[^\x00-\x20\x7f]+\Z",
+                max_length=500,
+                description="The model that writes voice notes down. Not set: they are kept, and only named to the "
+                "model that answers.",
+                extra={"allowed": "openai:NAME, such as openai:gpt-4o-mini-transcribe"},
+            ),
+        ]
+        | None
+    ) = None
+    base_url: (
+        Annotated[
+            str,
+            Meta(
+                max_length=2000,
+                description="Where that model is reached. Not set: where `providers.openai` is.",
+                extra={
+                    "allowed": "an https address without a password in it; http on this machine, or with allow_http"
+                },
+            ),
+        ]
+        | None
+    ) = None
+    key_variable: (
+        Annotated[
+            str,
+            Meta(
+                pattern=VARIABLE,
+                description="The variable that holds the key for `transcription.base_url`. The key of "
+                "`providers.openai` is sent to that provider's own host only.",
+                extra={"allowed": "the name of a variable"},
+            ),
+        ]
+        | None
+    ) = None
+    allow_http: Annotated[
+        bool, Meta(description="Whether http may leave this machine: others on the way can then hear what is said.")
+    ] = False
+    bytes_max: Annotated[
+        int, Meta(ge=1, le=256 * MIB, description="The largest voice note that is written down; larger ones are named.")
+    ] = 25 * MIB
+    seconds_max: Annotated[
+        float, Meta(gt=0, le=3600, description="How long writing one down may take: the answer waits for it.")
+    ] = 120.0
+    dollars_per_minute: (
+        Annotated[
+            float,
+            Meta(
+                gt=0,
+                le=1000,
+                description="What a minute costs, for models that count minutes and not tokens. Not set: their cost "
+                "is not counted.",
+            ),
+        ]
+        | None
+    ) = None

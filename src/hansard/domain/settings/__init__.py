@@ -15,10 +15,11 @@ import msgspec
 from msgspec import Meta
 
 from hansard.domain.limits import KIB, MIB
-from hansard.domain.settings_agent import (
+from hansard.domain.settings.agent import (
     MODEL_FORMS,
     AgentChoice,
     AutoResume,
+    CompactionSettings,
     HourLimits,
     ModelName,
     ModelsAllowed,
@@ -27,12 +28,20 @@ from hansard.domain.settings_agent import (
     ServerTable,
     TitlesSetting,
     Tools,
+    Transcription,
 )
-from hansard.domain.settings_channels import DAY_SECONDS, PERSON_NAME, OtherPlaces, Telegram, places_of
-from hansard.domain.settings_compaction import CompactionSettings
-from hansard.domain.settings_matrix import MATRIX_PERSON, Matrix
-from hansard.domain.settings_other import OTHER_ALLOWED, OtherChannel, OtherName
-from hansard.domain.settings_voice import Transcription
+from hansard.domain.settings.channels import (
+    DAY_SECONDS,
+    MATRIX_PERSON,
+    OTHER_ALLOWED,
+    PERSON_NAME,
+    Matrix,
+    OtherChannel,
+    OtherName,
+    OtherPlaces,
+    Telegram,
+    places_of,
+)
 
 PREFIX: Final = "HANSARD_"
 """How the name of an environment variable starts that sets something here."""
