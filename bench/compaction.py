@@ -96,7 +96,7 @@ class Bench:
             self._model.summing.clear()
         if self.kind == "followed":
             await self._record.stop_turns(self.session_id, "the next turn is measured alone")
-            await self.runner.tidied(self.session_id)
+            await self.runner.beside.compacted(self.session_id)
 
     async def chores(self) -> int:
         """How many summaries were begun."""

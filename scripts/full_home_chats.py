@@ -18,10 +18,10 @@ from hansard.domain.arrivals import (
     Invitation,
     Passing,
 )
+from hansard.domain.budgets import Quota
 from hansard.domain.deliveries import Cursor, Intake, Operation
 from hansard.domain.messages import File, Role, Text, TextForm, ToolCall
 from hansard.domain.questions import Given, Scope
-from hansard.domain.quotas import Quota
 from hansard.domain.requests import Usage
 from hansard.domain.settings import Busy, Resets
 from hansard.record.invitations import InvitationAnswered

@@ -12,7 +12,8 @@ import msgspec
 from hansard import Message, Record
 from hansard.domain.access import Standing
 from hansard.domain.arrivals import Arrival, ArrivalKind, Awaited, IntakeRules, MessageChange
-from hansard.domain.deliveries import Delivery, delivery_id
+from hansard.domain.deliveries import Delivery
+from hansard.domain.ids import delivery_id
 from hansard.domain.messages import Role, ToolCall
 from hansard.domain.questions import Given, Scope, hash_call
 from hansard.domain.requests import ToolSpec, Usage

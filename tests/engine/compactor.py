@@ -14,7 +14,7 @@ from pathlib import Path
 from hansard.domain.requests import Request
 from hansard.domain.settings import TurnLimits
 from hansard.domain.settings.agent import CompactionSettings
-from hansard.engine.compaction import make_room
+from hansard.engine.compaction import compact_if_due
 from hansard.engine.turns import Agent
 from hansard.journal.store import Wiring
 from hansard.record.api import Record
@@ -51,7 +51,7 @@ async def run(home: Path, session_id: str, crash: Armed, answer: Answer) -> None
         agent = Agent(record, fixed([PlayedModel(answer)]), {}, TurnLimits(), compaction=SETTINGS)
         await record.conversation(session_id)
         crash.is_armed = True
-        await make_room(agent, session_id, 100, after=True)
+        await compact_if_due(agent, session_id, 100, after=True)
         crash.is_armed = False
 
 

@@ -13,7 +13,7 @@ from hansard.domain.settings import Busy
 from hansard.domain.settings.agent import CompactionSettings
 from hansard.domain.turns import TurnState
 from hansard.engine import compaction
-from hansard.engine.compaction import compact, context_tokens, is_due, make_room, plan
+from hansard.engine.compaction import compact, compact_if_due, context_tokens, is_due, plan
 from hansard.engine.summaries import INSTRUCTIONS
 from hansard.errors import LeaseHeld
 from hansard.intake.agent_commands import compact as compact_command
@@ -90,7 +90,7 @@ async def test_a_person_asks_for_it(home: Path) -> None:
         outcome = await compact_command(CommandScene(on.record, on.session_id), "the lamps")
         on.runner.wake(on.session_id, outcome.wake or "")
         await on.until_body(SessionCompacted)
-        await on.runner.tidied(on.session_id)
+        await on.runner.beside.compacted(on.session_id)
         assert "the lamps" in str(model.asked[0].messages)
         told = await last_request(on, model)
         assert SUMMARY in told
@@ -114,7 +114,7 @@ async def test_it_is_done_before_the_window_is_full(home: Path) -> None:
     async with stage(home, model, compaction=SETTINGS) as on:
         for number in range(25):
             await talk(on, 1, number)
-            await on.runner.tidied(on.session_id)
+            await on.runner.beside.compacted(on.session_id)
         bodies = [entry.body for entry in await on.entries()]
         assert len([body for body in bodies if isinstance(body, SessionCompacted)]) > 1
         sizes = [len(str(request.messages)) // 4 for request in model.told]
@@ -153,10 +153,10 @@ async def test_a_summary_that_is_none_changes_nothing(home: Path, summary: Answe
         number = 0
         while not model.asked:
             await talk(on, 1, number)
-            await on.runner.tidied(on.session_id)
+            await on.runner.beside.compacted(on.session_id)
             number += 1
         told = await last_request(on, model)
-        await on.runner.tidied(on.session_id)
+        await on.runner.beside.compacted(on.session_id)
         assert "marker-0" in told
         bodies = [entry.body for entry in await on.entries()]
         assert len([body for body in bodies if isinstance(body, TurnStarted) and body.purpose]) == 1
@@ -173,11 +173,11 @@ async def test_failures_are_not_repeated_in_a_loop(home: Path) -> None:
     model = Summing([""])
     async with stage(home, model, compaction=SETTINGS) as on:
         await talk(on, 45)
-        await on.runner.tidied(on.session_id)
+        await on.runner.beside.compacted(on.session_id)
         assert len(model.asked) == compaction.FAILURES_MAX
     async with stage(home, model, compaction=SETTINGS, session_id=on.session_id) as again:
         await talk(again, 2)
-        await again.runner.tidied(again.session_id)
+        await again.runner.beside.compacted(again.session_id)
         assert len(model.asked) == compaction.FAILURES_MAX
         model.summaries = [[SUMMARY]]
         await compact(again.agent, again.session_id, compaction.Wish())
@@ -199,7 +199,7 @@ async def test_a_message_comes_meanwhile(home: Path, busy: Busy) -> None:
         await on.ask("a new thing", busy)
         assert "a new thing" in str(model.told[-1].messages[-1])
         assert "marker-0" in str(model.told[-1].messages)
-        await on.runner.tidied(on.session_id)
+        await on.runner.beside.compacted(on.session_id)
         conversation = await on.conversation()
         assert not conversation.covered
         states = await on.states()
@@ -232,7 +232,7 @@ async def test_who_waits_already_comes_first(home: Path) -> None:
         await talk(on, 6)
         await on.queue("from elsewhere")
         await on.record.set_setting(on.session_id, "compact", "{}")
-        await make_room(on.agent, on.session_id, 1, after=True)
+        await compact_if_due(on.agent, on.session_id, 1, after=True)
         assert not any(isinstance(entry.body, TurnStarted) and entry.body.purpose for entry in await on.entries())
         await compact(on.agent, on.session_id, compaction.Wish())
         assert (await on.states())[-1] is TurnState.INTERRUPTED
@@ -391,7 +391,7 @@ async def test_nothing_to_sum_up(home: Path) -> None:
         await compact(on.agent, on.session_id, compaction.Wish())
         assert model.asked == []
         assert compaction.NOTHING in await on.notices()
-        await make_room(on.agent, on.session_id, 1, after=True)
+        await compact_if_due(on.agent, on.session_id, 1, after=True)
         assert model.asked == []
 
 

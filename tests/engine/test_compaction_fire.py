@@ -48,7 +48,7 @@ async def unharmed(on: Stage, model: Summing, before: list[str]) -> None:
     """Every word is there and found, the context is valid, the next turn runs, and both legs agree."""
     assert (await on.texts())[: len(before)] == before
     told = await last_request(on, model)
-    await on.runner.tidied(on.session_id)
+    await on.runner.beside.compacted(on.session_id)
     assert "marker-5" in told
     assert (await on.states())[-1] is TurnState.COMPLETED
     assert ("marker-0" not in told) is (SUMMARY in told)
@@ -77,7 +77,7 @@ async def test_killed_at_every_step(home: Path, tmp_path: Path, seed: int) -> No
         model = Summing()
         async with stage(copy, model, compaction=MANUAL, session_id=session_id) as again:
             await unharmed(again, model, before)
-            await again.runner.tidied(session_id)
+            await again.runner.beside.compacted(session_id)
             assert (await again.conversation()).covered, (point, occurrence)
             assert SUMMARY in await last_request(again, model)
             assert (await again.texts())[: len(before)] == before
@@ -95,7 +95,7 @@ async def test_anything_at_any_moment(home: Path, seed: int) -> None:
         folder = home / str(number)
         async with stage(folder, model, compaction=chance.choice([MANUAL, SETTINGS])) as on:
             await talk(on, 6)
-            await on.runner.tidied(on.session_id)
+            await on.runner.beside.compacted(on.session_id)
             before = await on.texts()
             await on.record.set_setting(on.session_id, "compact", '{"focus":"lamps"}')
             on.runner.wake(on.session_id)
@@ -106,7 +106,7 @@ async def test_anything_at_any_moment(home: Path, seed: int) -> None:
             else:
                 await on.settled()
             await on.settled()
-            await on.runner.tidied(on.session_id)
+            await on.runner.beside.compacted(on.session_id)
             on.reports[:] = [error for error in on.reports if "the adapter broke" not in str(error)]
             await unharmed_after(on, model, before)
             bodies = [entry.body for entry in await on.entries()]
@@ -128,7 +128,7 @@ async def disturb(on: Stage, chance: random.Random) -> None:
         await on.record.set_setting(on.session_id, "compact", "not a wish")
         on.runner.wake(on.session_id)
     else:
-        await on.runner.tidied(on.session_id)
+        await on.runner.beside.compacted(on.session_id)
 
 
 async def unharmed_after(on: Stage, model: Summing, before: list[str]) -> None:
@@ -139,6 +139,6 @@ async def unharmed_after(on: Stage, model: Summing, before: list[str]) -> None:
     assert "and now?" in told
     assert (await on.states())[-1] in {TurnState.COMPLETED, TurnState.FAILED, TurnState.INTERRUPTED}
     assert len(await on.record.search("marker-0")) == 1
-    await on.runner.tidied(on.session_id)
+    await on.runner.beside.compacted(on.session_id)
     on.reports[:] = [error for error in on.reports if "the adapter broke" not in str(error)]
     await on.check()

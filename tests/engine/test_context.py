@@ -13,7 +13,7 @@ from hansard.domain.requests import AssistantSaid, Said, ToolSpec, ToolsSaid, Us
 from hansard.domain.turns import TurnState
 from hansard.engine import prompts
 from hansard.engine.context import build_request, render
-from hansard.engine.delimiting import data_of
+from hansard.engine.prompts import data_of
 from hansard.journal.concepts import Body
 from hansard.record.conversation import Conversation
 from hansard.record.messages.entries import MessageAdded, MessagesRestored, MessagesUndone

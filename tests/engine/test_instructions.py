@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from hansard.domain.memory import Note
 from hansard.domain.messages import Message, ToolOutcome
 from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import Policy, policy_of
@@ -17,6 +16,7 @@ from hansard.engine.prompts import system_prompt
 from hansard.engine.turns import run_turn
 from hansard.intake.commands import parse, run_command
 from hansard.intake.handlers import CommandScene
+from hansard.record.memory import Note
 from hansard.tools.memory import MemoryTool
 from tests.engine.stage import PlayedModel, Stage, call, stage
 

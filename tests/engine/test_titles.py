@@ -35,13 +35,13 @@ class Titling(PlayedModel):
 def with_titles(on: Stage, titles: bool | None = None) -> None:  # noqa: FBT001
     """Let the stage's agent ask for titles."""
     on.agent = on.agent._replace(policy=Policy(titles=titles))
-    on.runner._agent = on.agent  # noqa: SLF001 - the stage's own runner
+    on.runner.use_agent(on.agent)
 
 
 async def titled(on: Stage) -> str | None:
     """Wait for the title, and return it."""
     async with asyncio.timeout(WAIT_SECONDS):
-        await on.runner.titled(on.session_id)
+        await on.runner.beside.titled(on.session_id)
     return (await on.record.session(on.session_id)).title
 
 

@@ -117,7 +117,7 @@ async def test_what_nobody_asked_for(home: Path, *, works: bool) -> None:
             await play.until(lambda: len(play.texts(chat)) > count)  # noqa: B023
             await play.settled()
             (session,) = await play.record.sessions(source="matrix")
-            await play.app.runner.tidied(session.id)
+            await play.app.runner.beside.compacted(session.id)
         await play.settled()
         told = [text for text in play.texts(chat) if "summed up" in text]
         assert len(told) == (0 if works else 1)

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from hansard.delivery.gate import may_follow
-from hansard.domain.listed import People, terminal_owner
+from hansard.delivery.sending import may_follow
 from hansard.domain.messages import Message, Role
+from hansard.domain.people import People, terminal_owner
 from hansard.domain.settings import Channels, Person, Settings
 from hansard.domain.settings.channels import Matrix, Telegram
 from hansard.engine.runner import Runner

@@ -9,9 +9,9 @@ import pytest
 from hansard.domain.access import Standing
 from hansard.domain.arrivals import Arrival, ArrivalKind, IntakeRules
 from hansard.domain.chats import message_id_of
-from hansard.domain.listed import terminal_owner
 from hansard.domain.messages import Message, Role
 from hansard.domain.notices import ENGLISH
+from hansard.domain.people import terminal_owner
 from hansard.domain.requests import UserSaid
 from hansard.domain.sessions import SessionState
 from hansard.domain.settings import LeftSessions

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from hansard.domain.chats import Began
 from hansard.domain.ids import log_path
 from hansard.domain.messages import Role
 from hansard.domain.requests import UserSaid
-from hansard.domain.resets import Began
 from hansard.domain.sessions import SessionState
 from hansard.domain.settings import Busy, Resets
 from hansard.domain.turns import TurnState

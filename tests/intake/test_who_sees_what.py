@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.messages import Role
-from hansard.domain.tools import ToolScene
 from hansard.errors import NotFound
 from hansard.ports.channel import EventKind
+from hansard.ports.tool import ToolScene
 from tests.intake.places import (
     ANN,
     BOBS,

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from hansard.delivery.stream import files_of
-from hansard.domain.deliveries import Delivery, Operation, delivery_id
+from hansard.domain.deliveries import Delivery, Operation
+from hansard.domain.ids import delivery_id
 from hansard.domain.messages import Message, Role
 from hansard.domain.settings import Channels, Pairing, Person, Resets, Settings
 from hansard.domain.settings.channels import Matrix

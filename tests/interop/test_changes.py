@@ -11,7 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from hansard.cli.sessions_show import show_for_people, show_json
-from hansard.domain.deliveries import Delivery, DeliveryState, delivery_id
+from hansard.domain.deliveries import Delivery, DeliveryState
+from hansard.domain.ids import delivery_id
 from hansard.domain.messages import RETRACTED, File, Message, Text
 from hansard.domain.settings import Busy
 from hansard.interop.chat import ChatExport

@@ -13,12 +13,11 @@ from hansard.app.wiring import make_tools
 from hansard.cli.search import find
 from hansard.domain.messages import Text, ToolCall, ToolOutcome
 from hansard.domain.settings import TurnLimits
-from hansard.domain.tools import ToolScene
 from hansard.engine.calls import run_call
 from hansard.errors import NotFound
 from hansard.intake.commands import CommandLine, parse, run_command
 from hansard.intake.handlers import CommandScene
-from hansard.ports.tool import PlacedTool
+from hansard.ports.tool import PlacedTool, ToolScene
 from hansard.tools.session_search import SessionSearch
 from tests.search.samples import WORDS
 from tests.search.scene import index_all, index_held

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from hansard.domain.budgets import Brought, Quota
 from hansard.domain.messages import File
-from hansard.domain.quotas import Brought, Quota
 from hansard.domain.settings import Settings, TurnLimits
 from hansard.ports.channel import RemoteFile
 from tests.intake.town import ANN, BOB, ROOM, Town, settings_of, town

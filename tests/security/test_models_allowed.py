@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from hansard.app.config import read_config
-from hansard.domain.policy import policy_of
-from hansard.domain.settings.agent import is_model_allowed
+from hansard.domain.policy import is_model_allowed, policy_of
 from hansard.engine.runner import Runner
 from hansard.ports.model import Model
 from tests.engine.stage import PlayedModel

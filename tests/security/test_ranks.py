@@ -8,11 +8,24 @@ from pathlib import Path
 import pytest
 
 from hansard.cli import table as shell
-from hansard.domain.access import Grant, Standing, rank_of
-from hansard.domain.listed import People
+from hansard.domain.access import (
+    DEEDS,
+    ROWS,
+    Grant,
+    Rank,
+    Right,
+    Standing,
+    Standpoint,
+    Where,
+    deed_of,
+    is_shared,
+    rank_of,
+    refusal,
+    right,
+)
 from hansard.domain.messages import Message
+from hansard.domain.people import People
 from hansard.domain.policy import policy_of
-from hansard.domain.ranks import DEEDS, ROWS, Rank, Right, Standpoint, Where, deed_of, is_shared, refusal, right
 from hansard.domain.settings import Person
 from hansard.intake.commands import CommandLine, names, perform
 from hansard.intake.handlers import CommandScene

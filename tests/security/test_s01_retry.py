@@ -199,7 +199,7 @@ async def test_a_summary_is_asked_for_by_whoever_gives_the_command(home: Path) -
             await here.ask(words, ANN, ROOM, is_for_agent=True)
         await here.ask("/compact", BOB, ROOM, is_for_agent=True)
         room = await here.session(ROOM)
-        await here.runner.tidied(room)
+        await here.runner.beside.compacted(room)
         entries = await here.entries(room)
         chores = [entry.body for entry in entries if isinstance(entry.body, TurnStarted) and entry.body.purpose]
         assert [[(each.person, each.how) for each in body.by or ()] for body in chores] == [[(BOB, "compact")]]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hansard.app.config import read_config
 from hansard.domain.access import Standing
-from hansard.domain.listed import People
+from hansard.domain.people import People
 from hansard.domain.permissions import CallVerdict, ToolRule, decide
 from hansard.domain.policy import policy_of
 from hansard.domain.settings import Channels, Person, Settings

@@ -9,7 +9,7 @@ import pytest
 from hansard.app.models import open_transcriber
 from hansard.domain.settings import Settings
 from hansard.domain.settings.agent import Transcription
-from hansard.ports.transcriber import Voice
+from hansard.ports.model import Voice
 from tests.security.endless import endless
 
 OWN, NAMED = "sk-of-the-provider", "sk-of-the-ear"

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 from hansard.channels.telegram.html import html_of, text_of
 from hansard.cli.main import main
-from hansard.delivery.settling import MARK, with_mark
-from hansard.delivery.split import show_bytes
+from hansard.delivery.split import MARK, show_bytes, with_mark
 from hansard.domain.deliveries import Delivery, DeliveryState, Operation
 from hansard.domain.messages import Message, Role
 from hansard.gateway.health import Health, ask_health

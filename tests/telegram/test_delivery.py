@@ -12,11 +12,10 @@ import pytest
 from hansard.channels.telegram import TelegramChannel
 from hansard.channels.telegram.channel import TEXT_UNITS_MAX
 from hansard.delivery.dispatch import Dispatcher
-from hansard.delivery.sending import DeliveryTiming
-from hansard.delivery.settling import MARK, MARKS_MAX, UNSETTLED, room_of, with_mark
-from hansard.delivery.split import split
-from hansard.domain.deliveries import Delivery, DeliveryState, delivery_id
-from hansard.domain.ids import new_id
+from hansard.delivery.sending import UNSETTLED, DeliveryTiming
+from hansard.delivery.split import MARK, MARKS_MAX, room_of, split, with_mark
+from hansard.domain.deliveries import Delivery, DeliveryState
+from hansard.domain.ids import delivery_id, new_id
 from hansard.domain.messages import File, Message, Role, Text
 from hansard.record.api import Record
 from hansard.record.deliveries import DeliveryMoved

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from hansard.delivery.settling import MARK
+from hansard.delivery.split import MARK
 from hansard.domain.messages import File, Message, Role, Status
 from hansard.record.api import Record
 from tests.gateway.stage import write_script

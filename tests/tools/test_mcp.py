@@ -19,9 +19,8 @@ from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import Policy
 from hansard.domain.settings import TurnLimits
 from hansard.domain.settings.agent import McpServer
-from hansard.domain.tools import Attachment, ToolOutput
 from hansard.engine.turns import run_turn
-from hansard.ports.tool import Tool
+from hansard.ports.tool import Attachment, Tool, ToolOutput
 from hansard.tools.mcp import McpServers, ServerTrouble
 from hansard.tools.mcp_results import output_of
 from hansard.tools.mcp_specs import EMPTY_SCHEMA, schema_of, tool_name

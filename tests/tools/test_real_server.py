@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.settings.agent import McpServer
-from hansard.domain.tools import ToolOutput
-from hansard.ports.tool import Tool
+from hansard.ports.tool import Tool, ToolOutput
 from hansard.tools.mcp import McpServers
 from tests.tools.servers import ROOT, START_SECONDS_MAX, environment, free_port
 

@@ -13,7 +13,7 @@ from hansard.app.models import Models
 from hansard.app.wiring import Workshop
 from hansard.domain.settings import Person, Settings, TurnLimits
 from hansard.domain.settings.agent import Transcription
-from hansard.domain.tools import ToolOutput
+from hansard.ports.tool import ToolOutput
 from tests.gateway.stage import write_script
 from tests.tools.servers import by_stdio, environment
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hansard.domain.backoff import HALF, backoff_seconds
+from hansard.tasks import HALF, backoff_seconds
 
 
 def test_pauses_double_up_to_the_limit() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hansard.app.config import load_config, read_config
-from hansard.domain.listed import terminal_owner
+from hansard.domain.people import terminal_owner
 from hansard.domain.settings import SETTINGS, Person
 from tests.unit.test_config import findings_of, write
 

@@ -8,7 +8,7 @@ import pytest
 
 from hansard.app.config import load_config, read_config
 from hansard.domain.access import Standing
-from hansard.domain.listed import People
+from hansard.domain.people import People
 from hansard.domain.settings import Channels, Settings
 from hansard.domain.settings.channels import Matrix, OtherChannel, RoomSharing
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from hansard.domain.fairness import SERVED_MAX, Bounds, FairQueue, Ticket
+from hansard.tasks import SERVED_MAX, Bounds, FairQueue, Ticket
 
 TWO = Bounds(together=16, person=2)
 

@@ -24,8 +24,6 @@ STILL_USED = frozenset(
         "sum up",
         "taken back",
         "terms",
-        "tidy",
-        "voices",
         "weather",
         "wish",
         "workshop",

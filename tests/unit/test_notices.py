@@ -11,8 +11,8 @@ import pytest
 
 from hansard.app.notices import load_wording, read_wording
 from hansard.domain.arrivals import RouteChange
+from hansard.domain.chats import Began
 from hansard.domain.notices import ENGLISH, KEYS, placeholders, what_is_wrong
-from hansard.domain.resets import Began
 from hansard.errors import ConfigInvalid
 from hansard.intake.speak import REOPENED
 

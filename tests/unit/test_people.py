@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from hansard.app.config import read_config
-from hansard.domain.listed import People
 from hansard.domain.notices import ENGLISH, Wording
-from hansard.domain.people import QUOTED_CHARACTERS_MAX, called, named, owners_of, quoted, read_identity
+from hansard.domain.people import QUOTED_CHARACTERS_MAX, People, called, named, owners_of, quoted, read_identity
 from hansard.domain.settings import Person
 from hansard.errors import InvalidInput
 

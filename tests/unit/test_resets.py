@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.domain.resets import Began, Resting, due, latest_hour
+from hansard.domain.chats import Began, Resting, due, latest_hour
 from hansard.domain.settings import Resets
 
 BERLIN = "Europe/Berlin"

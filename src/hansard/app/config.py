@@ -20,8 +20,8 @@ import msgspec
 
 from hansard.app.table_findings import close_matches, explain_error, line_in_list, line_of
 from hansard.app.toml_file import ConfigFinding, key_lines, parse_toml, place, printable, read_file, short
+from hansard.domain.chats import zone_of
 from hansard.domain.permissions import ToolRule
-from hansard.domain.resets import zone_of
 from hansard.domain.settings import PREFIX, SECTIONS, SETTINGS, Person, Setting, Settings, bare_type
 from hansard.domain.settings.agent import SERVER_NAME, McpServer, RoomSettings
 from hansard.domain.settings.channels import PERSON_NAME

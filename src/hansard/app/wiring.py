@@ -18,7 +18,7 @@ from hansard.domain.policy import policy_of
 from hansard.engine.recovery import queue_lost
 from hansard.engine.runner import Runner
 from hansard.engine.turns import ASKS_AGAIN, Agent
-from hansard.ports.clock import SystemClock
+from hansard.ports import SystemClock
 from hansard.record.api import Record
 from hansard.tasks import Retiring
 from hansard.tools.clock import CurrentTime

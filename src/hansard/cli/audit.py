@@ -19,7 +19,7 @@ from hansard.cli.terminal.sanitize import safe_line
 from hansard.delivery.audit import Audit, Hearing, audit_chat
 from hansard.domain.access import Action, may
 from hansard.domain.chats import parse_key, read_chat
-from hansard.domain.listed import People
+from hansard.domain.people import People
 from hansard.domain.settings.channels import Answers
 from hansard.errors import ChannelDown, InvalidInput
 from hansard.record.api import Record

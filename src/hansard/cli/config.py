@@ -21,7 +21,7 @@ from hansard.app.toml_file import ConfigFinding, place, printable
 from hansard.cli.existing import has_record, reading
 from hansard.cli.printing import stdout_json
 from hansard.cli.terminal.sanitize import safe, safe_line
-from hansard.domain.listed import terminal_owner
+from hansard.domain.people import terminal_owner
 from hansard.domain.policy import policy_of
 from hansard.engine.prompts import system_prompt
 from hansard.errors import ConfigInvalid, NotFound

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from hansard.app.config import load_config
 from hansard.cli.existing import has_record, reading
 from hansard.cli.people import owner_of
-from hansard.domain.access import Grant
+from hansard.domain.access import Grant, Rank
 from hansard.domain.chats import (
     PERSON_PREFIX,
     SessionKey,
@@ -23,10 +23,8 @@ from hansard.domain.chats import (
     person_owner,
     read_chat,
 )
-from hansard.domain.listed import People, terminal_owner
-from hansard.domain.people import owners_of, read_identity
+from hansard.domain.people import People, owners_of, read_identity, terminal_owner
 from hansard.domain.policy import JudgedCall, KnownAsker, policy_of
-from hansard.domain.ranks import Rank
 from hansard.domain.settings.channels import RoomSharing
 from hansard.errors import InvalidInput, NotFound
 

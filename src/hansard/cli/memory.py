@@ -13,7 +13,7 @@ from hansard.cli.existing import existing, opened_record, reading
 from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.limits import NOTE_CHARACTERS_MAX, NOTES_MAX
-from hansard.domain.listed import terminal_owner
+from hansard.domain.people import terminal_owner
 from hansard.record.api import Record
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from hansard.domain.memory import Note
+    from hansard.record.memory import Note
 
 Result = TypeVar("Result")
 

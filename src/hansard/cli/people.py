@@ -14,8 +14,16 @@ from hansard.cli.identities import confirm, identities
 from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.chats import PERSON_PREFIX, person_owner
-from hansard.domain.listed import People, terminal_owner
-from hansard.domain.people import ACCOUNT_FORMS, ADMIN, OR_NAME, called, is_person, read_identity
+from hansard.domain.people import (
+    ACCOUNT_FORMS,
+    ADMIN,
+    OR_NAME,
+    People,
+    called,
+    is_person,
+    read_identity,
+    terminal_owner,
+)
 from hansard.errors import InvalidInput
 
 if TYPE_CHECKING:

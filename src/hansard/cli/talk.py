@@ -10,8 +10,8 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.cli.attaching import message_parts
-from hansard.domain.listed import terminal_owner
 from hansard.domain.messages import Message
+from hansard.domain.people import terminal_owner
 from hansard.domain.policy import policy_of
 from hansard.domain.turns import TurnState
 from hansard.errors import NotFound

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from hansard.delivery.settling import with_mark
-from hansard.delivery.split import show_bytes
+from hansard.delivery.split import show_bytes, with_mark
 from hansard.domain.deliveries import Delivery, DeliveryState, Operation
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.messages import File, Part, Text, TextForm, join_text

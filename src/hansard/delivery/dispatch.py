@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hansard.delivery.sending import Report
-    from hansard.domain import listed
-    from hansard.domain.fairness import People
+    from hansard.domain.people import People
     from hansard.ports.channel import Channel, Timeline
     from hansard.record.api import Record
     from hansard.record.outbox import OutboxItem
+    from hansard.tasks import Askers
 
 Name = tuple[str, str, str]
 """Session, message, chat."""
@@ -53,7 +53,7 @@ class Lane:
     """One chat's messages, in order. It ends when nothing waits any more."""
 
     def __init__(
-        self, sender: Sender, report: Report, chat: str, people: People, ended: Callable[[Name], None]
+        self, sender: Sender, report: Report, chat: str, people: Askers, ended: Callable[[Name], None]
     ) -> None:
         """Begin empty. `people` are shown something; `ended` hears of each message that needs nothing more."""
         self._ended = ended
@@ -163,7 +163,7 @@ class Dispatcher:
         self._last_look = 0
         """The number of the last look that came to its end."""
 
-    def use_notices(self, allowed: listed.People) -> None:
+    def use_notices(self, allowed: People) -> None:
         """Show what is said elsewhere to those who are allowed, from now on."""
         self._sender.people = allowed
 
@@ -250,12 +250,12 @@ class Dispatcher:
             lane.people = people
             lane.add(waiting)
 
-    def _has_lane_for(self, people: People) -> bool:
+    def _has_lane_for(self, people: Askers) -> bool:
         """Return whether another chat of these people is served now: one person has a part of the lanes."""
         own_max = max(1, self._pace.lanes_max // self._pace.person_share)
         return len(self._lanes) < self._pace.lanes_max and any(self._own[person] < own_max for person in people)
 
-    async def _shown_to(self, waiting: OutboxItem) -> People:
+    async def _shown_to(self, waiting: OutboxItem) -> Askers:
         """Return who is shown a message: whoever asked in its session; the chat itself where nobody is known."""
         try:
             return await self._record.budgets.askers(waiting.session_id)

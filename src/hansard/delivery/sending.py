@@ -1,7 +1,12 @@
-"""One post or edit: recorded as on its way, sent, and recorded as what became of it.
+"""One post or edit: whether it may be shown now, sent when it is its turn, and settled when its outcome is unknown.
 
-Reads: nothing. Writes: deliveries and their moves.
-Invariants: `sending` is durable before the call; a receipt is recorded, however long the record makes it wait.
+Reads: routes, circles, access; deliveries; the settings; who is in the chat; the platform's timeline. Writes:
+deliveries and their moves.
+Invariants: `sending` is durable before the call; a receipt is recorded, however long the record makes it wait. A chat
+that only follows a session is asked about at the moment of showing. A few chats have the platform at once, by the rule
+of `hansard.tasks.FairQueue`; while the platform asks to wait, nobody has. Nothing is posted again unless its key makes
+that harmless, or the timeline shows that it is not there, or it says of itself that it may be there twice; that it does
+is in the record before anybody sees it.
 On crash: the delivery is unknown; whoever delivers next settles it.
 """
 
@@ -10,13 +15,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from contextlib import suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from hansard.delivery.gate import ChannelGate, may_follow
-from hansard.domain.backoff import HALF, backoff_seconds
-from hansard.domain.deliveries import Delivery, DeliveryState
+import msgspec
+
+from hansard.delivery.split import MARK, MARKS_MAX, is_recognised, marked_reading, with_mark, without_mark
+from hansard.domain.access import Action, may
+from hansard.domain.deliveries import Delivery, DeliveryState, Operation
 from hansard.errors import (
     ChannelBusy,
     ChannelDown,
@@ -29,17 +36,18 @@ from hansard.errors import (
     RecordUnavailable,
     WrongState,
 )
+from hansard.ports.channel import file_key
+from hansard.tasks import HALF, Askers, Bounds, FairQueue, Ticket, backoff_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Collection
 
-    from hansard.domain.listed import People
-    from hansard.ports.channel import Channel, Post, Timeline
+    from hansard.domain.people import People
+    from hansard.ports.channel import Channel, Company, Post, Timeline, TimelineEvent
     from hansard.record.api import Record
 
     Report = Callable[[str, BaseException], None]
     """Hears where something went wrong, and what."""
-
 
 logger = logging.getLogger(__name__)
 
@@ -288,3 +296,136 @@ class Sender:
 def describe(error: BaseException) -> str:
     """Return an error as it may stand in the record and in a log: a stranger's words are left out."""
     return str(error) if isinstance(error, HansardError) else type(error).__name__
+
+
+ALONE = Bounds(together=1, person=1)
+
+
+async def may_follow(record: Record, channel: Channel, people: People, session_id: str, chat: str) -> bool:
+    """Return whether a chat follows a session now. A channel that cannot say who is there shows nothing.
+
+    The record is asked again once the platform has answered, which may have taken a while.
+    """
+    if not channel.capabilities.company or not await is_follower(record, people, session_id, chat):
+        return False
+    return await cast("Company", channel).is_direct(chat) and await is_follower(record, people, session_id, chat)
+
+
+async def is_follower(record: Record, people: People, session_id: str, chat: str) -> bool:
+    """Return whether record and settings say that a chat follows a session."""
+    follower = await record.people.follower(session_id, chat)
+    return follower is not None and may(Action.TALK, people.standing(follower.identity, chat), follower.grant)
+
+
+class ChannelGate:
+    """Places before one channel, and the line for them."""
+
+    def __init__(self, weather: PlatformHealth, pace: DeliveryTiming) -> None:
+        """Nobody waits."""
+        self._weather = weather
+        self._bounds = Bounds(pace.calls_max, max(1, pace.calls_max // pace.person_share))
+        self._line = FairQueue()
+        self._bells: dict[Ticket, asyncio.Event] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody waits: whoever has shown something gives way."""
+        return bool(self._bells)
+
+    @asynccontextmanager
+    async def place(self, people: Askers) -> AsyncIterator[None]:
+        """Wait until it is worth trying and one's turn; hold the place while this lasts."""
+        ticket = self._line.join(people)
+        bell = self._bells[ticket] = asyncio.Event()
+        try:
+            self._call()
+            await bell.wait()
+            yield
+        finally:
+            self._bells.pop(ticket, None)
+            self._line.leave(ticket)
+            self._call()
+
+    def _call(self) -> None:
+        """Give the free places; while the platform asks to wait, do so when it no longer does."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._bells:
+            return
+        if not self._weather.is_fine:
+            self._timer = asyncio.get_running_loop().call_at(self._weather.until, self._call)
+            return
+        while (ticket := self._line.call(ALONE if self._weather.is_careful else self._bounds)) is not None:
+            self._bells.pop(ticket).set()
+
+
+SLACK_MS = 15 * 60 * 1000
+"""How much earlier than our clock says the platform may have dated a post."""
+
+UNSETTLED = "it may have been shown, and the platform cannot tell"
+
+
+async def settle_unknown(sender: Sender, delivery: Delivery, post: Post) -> Tried:
+    """Find out whether an unknown delivery was shown, and send it if it was not."""
+    created = await sender.record.outbox.created_at(delivery)
+    age_seconds = abs(sender.record.store.clock.now_microseconds() - created) / 1_000_000
+    is_good = age_seconds < sender.channel.capabilities.repeat_seconds * sender.pace.repeat_margin
+    if not is_good and sender.timeline is not None:
+        return await _settle_by_timeline(sender, sender.timeline, delivery, post, created // 1000)
+    if is_good or delivery.operation is Operation.EDIT:
+        return await sender.send(delivery, post)  # an edit shows the same words in the same place
+    if is_recognised(sender.channel.capabilities) or delivery.mark == MARK * MARKS_MAX:
+        return await sender.refuse(delivery, PostRefused(UNSETTLED))
+    return await _send_marked(sender, delivery, post)
+
+
+async def _send_marked(sender: Sender, delivery: Delivery, post: Post) -> Tried:
+    """The platform knows no keys and tells nothing of the past: rather twice, and saying so, than never."""
+    mark = delivery.mark + MARK
+    words = with_mark(without_mark(post.markdown, delivery.mark), mark)
+    reading = marked_reading(post.reading, mark)
+    return await sender.send(
+        msgspec.structs.replace(delivery, mark=mark), msgspec.structs.replace(post, markdown=words, reading=reading)
+    )
+
+
+async def _settle_by_timeline(
+    sender: Sender, timeline: Timeline, delivery: Delivery, post: Post, created_ms: int
+) -> Tried:
+    """The key is good no longer: look whether the platform has it."""
+    known = {each.receipt for each in await sender.record.outbox.deliveries_to(delivery.target) if each.receipt}
+    try:
+        receipt = await find_shown(timeline, sender.channel.account, post, known, created_ms)
+    except ChatGone as error:
+        return await sender.refuse(delivery, error)
+    except Exception as error:  # noqa: BLE001  # boundary: channel call
+        sender.weather.down(describe(error))
+        return Tried(Fate.BLOCKED, delivery)
+    if receipt:
+        return Tried(Fate.SENT, await sender.settle_delivery(delivery, receipt))
+    return await sender.send(delivery, post)
+
+
+async def find_shown(timeline: Timeline, account: str, post: Post, known: Collection[str], created_ms: int) -> str:
+    """Return the platform's id of a post, by its key or by its words; empty when it is not there."""
+    key = post.key if post.markdown else file_key(post.key, 1)
+    async with aclosing(timeline.history(post.chat)) as events:
+        async for shown in events:
+            if shown.key == key:
+                return shown.id
+            if shown.id not in known and is_same(shown, account, post):
+                return shown.id
+            if shown.sent_at_ms and shown.sent_at_ms < created_ms - SLACK_MS:
+                break
+    return ""
+
+
+def is_same(shown: TimelineEvent, account: str, post: Post) -> bool:
+    """Return whether an event without a key says what a post says, in the same place. Files are known by name."""
+    if shown.key or shown.sender != account or shown.edits != post.edits:
+        return False
+    if post.files:
+        return shown.file == post.files[0].name
+    return not shown.file and shown.text == post.markdown

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from hansard.domain.markup import parse, visible
-from hansard.ports.channel import Reading
+from hansard.ports.channel import Capabilities, Reading
 
 FENCE = re.compile(r"^ {0,3}(?P<mark>`{3,}|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)
 SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*\s+|[。！？]")  # noqa: RUF001 - signs of other scripts
@@ -275,3 +275,37 @@ def _regionals_before(text: str, place: int) -> int:
 def _hangul(character: str) -> int:
     """Return whether a character is a leading, middle or final part of a Korean syllable: 1, 2, 3; else 0."""
     return next((kind for kind, (first, last) in enumerate(HANGUL, 1) if first <= ord(character) <= last), 0)
+
+
+MARK = "↻"
+"""Above words which may be shown twice; once more for each further time. It needs no translation."""
+
+
+MARKS_MAX = 5
+"""Each try of which nobody knows the end may be one more copy. After so many a person decides."""
+
+
+def with_mark(markdown: str, mark: str) -> str:
+    """Return what is shown of words with a mark: it has a line of its own, so that they stay what they are."""
+    return f"{mark}\n\n{markdown}" if mark and markdown else mark or markdown
+
+
+def marked_reading(reading: Reading, mark: str) -> Reading:
+    """Return how words with a mark are read: below it, what begins in the middle of a line would begin a line."""
+    return Reading.LITERAL if mark and reading is Reading.CONTINUED else reading
+
+
+def without_mark(markdown: str, mark: str) -> str:
+    """Return the words alone."""
+    return "" if mark and markdown == mark else markdown.removeprefix(f"{mark}\n\n" if mark else "")
+
+
+def room_of(capabilities: Capabilities) -> PostSpace:
+    """Return how much of a message fits into one post: where a mark may be needed, there is room for it."""
+    kept = 0 if is_recognised(capabilities) else capabilities.size(with_mark("-", MARK * MARKS_MAX)) - 1
+    return PostSpace(capabilities.text_bytes_max - kept, capabilities.size)
+
+
+def is_recognised(capabilities: Capabilities) -> bool:
+    """Return whether the platform can tell that a post is there: by its key, or from its timeline."""
+    return capabilities.repeat_seconds > 0 or capabilities.timeline

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from hansard.delivery.sending import Fate, Tried
-from hansard.delivery.settling import marked_reading, room_of, settle_unknown, with_mark
-from hansard.delivery.split import PostStretch, next_post, read_as, show_bytes
-from hansard.domain.deliveries import Delivery, DeliveryState, Operation, delivery_id
+from hansard.delivery.sending import Fate, Tried, settle_unknown
+from hansard.delivery.split import PostStretch, marked_reading, next_post, read_as, room_of, show_bytes, with_mark
+from hansard.domain.deliveries import Delivery, DeliveryState, Operation
+from hansard.domain.ids import delivery_id
 from hansard.domain.messages import File, Message, Role, Status
 from hansard.domain.questions import CHOICES, LABELS
 from hansard.errors import NotFound, PostRefused, RecordDamaged, SessionEnded

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import msgspec
 
 from hansard.domain.access import Standing
+from hansard.domain.budgets import Quota
+from hansard.domain.chats import Began
 from hansard.domain.messages import Message
 from hansard.domain.notices import Wording
 from hansard.domain.questions import Given
-from hansard.domain.quotas import Quota
-from hansard.domain.resets import Began
 from hansard.domain.settings import Busy, Pairing, Resets
 
 

@@ -1,4 +1,4 @@
-"""What people may use in a day: pure rules over what the settings allow and what the record counts.
+"""What people may use in a day, and bring in an hour: rules over what the settings allow and the record counts.
 
 A day begins at midnight on the clock that the settings name. Turns are counted exactly. Tokens and cost of a request
 are known when it is over; so, when what still runs could reach a limit, a further turn waits until it has ended.
@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from hansard.domain.settings import TurnLimits
+
+if TYPE_CHECKING:
+    from hansard.domain.settings.agent import HourLimits
+
 
 EVERYBODY: Final = ""
 """The name under which all that is used is counted, once."""
@@ -153,3 +157,39 @@ def left_text(allowance: Allowance, spent: Spent) -> str:
         rest = max(0, allowance.cost_micros - spent.cost_micros) / MICROS
         left.append(f"${rest:.2f} of ${allowance.cost_micros / MICROS:.2f}")
     return ", ".join(left)
+
+
+class Brought(StrEnum):
+    """What is counted."""
+
+    FILES = "files"
+    BYTES = "bytes"
+    SESSIONS = "sessions"
+
+
+class Quota(NamedTuple):
+    """How much of each one person may bring in an hour; None: as much as comes."""
+
+    files: int | None = None
+    bytes: int | None = None
+    sessions: int | None = None
+
+    def left(self, brought: Brought, spent: int) -> int | None:
+        """Return how much is left of the hour; None: there is no limit."""
+        limit = {Brought.FILES: self.files, Brought.BYTES: self.bytes, Brought.SESSIONS: self.sessions}[brought]
+        return None if limit is None else max(0, limit - spent)
+
+    def allows(self, brought: Brought, spent: int, more: int = 1) -> bool:
+        """Return whether so much more is within the hour's limit."""
+        left = self.left(brought, spent)
+        return left is None or more <= left
+
+
+def quota_of(limits: HourLimits) -> Quota:
+    """Return what the settings say."""
+    return Quota(limits.person_files_hour_max, limits.person_bytes_hour_max, limits.person_sessions_hour_max)
+
+
+def pace_name(brought: Brought, person: str) -> str:
+    """Return under which name it is counted."""
+    return f"{brought} {person}"

@@ -1,4 +1,4 @@
-"""Chats and session keys: where something is said, in one text, and back.
+"""Chats and session keys: where something is said, in one text, and back. When a chat begins a new session by itself.
 
     chat          matrix:room:ID[:thread:ID]              telegram:chat:ID[:topic:ID]
                   NAME:chat:ID[:thread:ID] of any other channel, whose ids have no colons
@@ -7,18 +7,27 @@
                   room:matrix:!id:example.org:person:@ann:example.org of one person's conversations in a room
 
 Ids of a platform hold colons themselves. A text is made only of ids with which it can be read back as what it was.
+
+Resets are off until somebody sets them. They happen with the next message, never in between: nobody is told something
+at night, and the last words can be answered until somebody says something else. Time is the record's own clock.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from functools import cache
-from typing import Final, NamedTuple
+from datetime import UTC, datetime, timedelta, tzinfo
+from enum import StrEnum
+from functools import cache, lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hansard.domain.limits import NAME_CHARACTERS_MAX
 from hansard.domain.text import clean_name
 from hansard.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from hansard.domain.settings import Resets
 
 
 class Grammar(NamedTuple):
@@ -196,3 +205,70 @@ def message_id_of(channel: str, account: str, event_id: str) -> str:
 def reply_id_of(message_id: str) -> str:
     """Return the id of the reply to a command: there is at most one."""
     return f"{message_id}-reply"
+
+
+MINUTE_MICROSECONDS = 60_000_000
+
+
+class Began(StrEnum):
+    """Why a session follows another one in its chat."""
+
+    NEW = "new"
+    """Somebody asked for it."""
+    IDLE = "idle"
+    """Nothing had happened for a while."""
+    DAILY = "daily"
+    """A new day began, at the hour that was set."""
+    OTHERS = "others"
+    """Other people are in the chat now: what was said there to one person is not theirs to read."""
+    PARTED = "parted"
+    """The session is another person's: whoever it belongs to is no longer linked with whom the chat is with."""
+
+
+class Resting(NamedTuple):
+    """What is known of the session that a chat is in."""
+
+    messages: int
+    active_at: int
+    """When anything was last recorded in it."""
+    led_since: int
+    """Since when the chat leads to it."""
+    has_turn: bool
+    """Whether a turn runs or waits in it: then somebody is owed an answer there."""
+
+
+def due(resting: Resting, resets: Resets, now: int) -> Began | None:
+    """Return why a new session is due, or None. Times are in microseconds since 1970."""
+    if resting.has_turn or not resting.messages:
+        return None
+    idle = resets.idle_minutes
+    if idle is not None and now - resting.active_at >= idle * MINUTE_MICROSECONDS:
+        return Began.IDLE
+    hour = resets.daily_hour
+    if hour is not None and resting.led_since < latest_hour(now, hour, resets.time_zone) <= now:
+        return Began.DAILY
+    return None
+
+
+@lru_cache(maxsize=8)
+def zone_of(name: str) -> tzinfo:
+    """Return a time zone. The tables are loaded when a zone is used: most never are, and every command would wait."""
+    zone: tzinfo = import_module("zoneinfo").ZoneInfo(name)
+    return zone
+
+
+def latest_hour(now: int, hour: int, time_zone: str) -> int:
+    """Return when it was last that hour, on a clock of that zone.
+
+    An hour that the clock skips in spring begins where it jumps to; one that it shows twice in autumn begins once,
+    the first time.
+    """
+    zone = zone_of(time_zone)
+    moment = datetime.fromtimestamp(now / 1_000_000, UTC)
+    today = moment.astimezone(zone).date()
+    for days in (0, 1, 2):
+        start = datetime.combine(today - timedelta(days=days), datetime.min.time(), zone).replace(hour=hour, fold=0)
+        began = round(start.astimezone(UTC).timestamp() * 1_000_000)
+        if began <= now:
+            return began
+    return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from enum import StrEnum
 
 import msgspec
@@ -73,18 +72,3 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
     channel: str
     account: str
     value: str
-
-
-DIGITS = 6
-"""Of a delivery's number: ids sort as numbers do."""
-
-
-def delivery_prefix(message_id: str, chat: str) -> str:
-    """Return how the ids of a message's deliveries in a chat begin."""
-    names = f"{message_id}\n{chat}".encode()
-    return f"d-{hashlib.sha256(names).hexdigest()[:24]}-"
-
-
-def delivery_id(message_id: str, chat: str, number: int) -> str:
-    """Return the id of one of a message's deliveries in a chat: whoever delivers it makes the same one."""
-    return f"{delivery_prefix(message_id, chat)}{number:0{DIGITS}d}"

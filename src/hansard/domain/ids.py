@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
@@ -103,3 +104,18 @@ def log_path(journal_id: str) -> PurePosixPath:
     dated = DATED_SESSION_ID.match(journal_id)
     folder = PurePosixPath(dated[1], dated[2]) if dated else PurePosixPath("other")
     return PurePosixPath("sessions") / folder / f"{journal_id}.jsonl"
+
+
+DIGITS = 6
+"""Of a delivery's number: ids sort as numbers do."""
+
+
+def delivery_prefix(message_id: str, chat: str) -> str:
+    """Return how the ids of a message's deliveries in a chat begin."""
+    names = f"{message_id}\n{chat}".encode()
+    return f"d-{hashlib.sha256(names).hexdigest()[:24]}-"
+
+
+def delivery_id(message_id: str, chat: str, number: int) -> str:
+    """Return the id of one of a message's deliveries in a chat: whoever delivers it makes the same one."""
+    return f"{delivery_prefix(message_id, chat)}{number:0{DIGITS}d}"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from hansard.domain.access import Grant
+from hansard.domain.access import AT_THE_TERMINAL, Grant, Right, Standpoint, is_shared, right
 from hansard.domain.budgets import Budget, budget_of
 from hansard.domain.chats import PERSON_PREFIX, SessionKey, is_terminal_author, parse_owner
-from hansard.domain.listed import People
+from hansard.domain.people import People
 from hansard.domain.permissions import TERMINAL, Asker, CallVerdict, Decision, Reason, ToolRule, decide
-from hansard.domain.ranks import AT_THE_TERMINAL, Right, Standpoint, is_shared, right
 from hansard.domain.settings import Settings
 from hansard.domain.settings.agent import AgentChoice, AutoResume
 
@@ -136,3 +136,9 @@ def policy_of(settings: Settings) -> Policy:
         models_allowed=settings.models_allowed,
         lists={channel: People(settings, channel) for channel in settings.channels.sections()},
     )
+
+
+def is_model_allowed(name: str, patterns: Iterable[str]) -> bool:
+    """Return whether people may choose a model. Without patterns they may choose every one."""
+    allowed = tuple(patterns)
+    return not allowed or any(fnmatchcase(name, pattern) for pattern in allowed)

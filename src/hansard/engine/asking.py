@@ -27,8 +27,8 @@ from hansard.domain.showing import (
     show_arguments,
     show_line,
 )
-from hansard.domain.tools import ToolScene
 from hansard.domain.trust import sources_of, untrusted_text
+from hansard.ports.tool import ToolScene
 from hansard.record.askers import needed_of
 from hansard.record.entries import Entry
 from hansard.record.questions import QuestionAnswered, QuestionAsked

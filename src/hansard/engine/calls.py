@@ -17,18 +17,16 @@ import msgspec
 from hansard.domain.limits import BLOB_BYTES_MAX, NAME_CHARACTERS_MAX
 from hansard.domain.messages import File, Message, Role, ToolCall, ToolOutcome, ToolResult
 from hansard.domain.text import clean_text
-from hansard.domain.tools import ToolOutput
 from hansard.engine import prompts
-from hansard.ports.tool import PlacedTool
+from hansard.ports.tool import PlacedTool, ToolOutput
 from hansard.tasks import run_all
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from hansard.domain.settings import TurnLimits
-    from hansard.domain.tools import Attachment
     from hansard.engine.asking import Permits
-    from hansard.ports.tool import Tool
+    from hansard.ports.tool import Attachment, Tool
     from hansard.record.api import Record
     from hansard.record.turns.holding import Turn
 

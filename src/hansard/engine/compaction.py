@@ -160,7 +160,7 @@ def plan(conversation: Conversation, settings: CompactionSettings, window_tokens
     return Plan(taken, before, placed[0].seq, conversation.seq, total, kept)
 
 
-async def make_room(agent: Agent, session_id: str, percent: int, *, after: bool) -> None:
+async def compact_if_due(agent: Agent, session_id: str, percent: int, *, after: bool) -> None:
     """Sum up if a person asked for it, or if the window is that full; before a turn only if it is too full."""
     conversation = await agent.record.conversation(session_id)
     if after and conversation.queued:

@@ -32,7 +32,7 @@ from hansard.domain.messages import (
 from hansard.domain.requests import AssistantSaid, Image, ModelRules, Request, Said, ToolsSaid, UserSaid, family_of
 from hansard.engine import prompts
 from hansard.engine.calls import result_id
-from hansard.engine.delimiting import data_of, harmless, named, quote, said_by
+from hansard.engine.prompts import data_of, harmless, named, quote, said_by
 from hansard.engine.views import as_text, fit, merged, noted
 
 if TYPE_CHECKING:

@@ -45,11 +45,6 @@ async def queue_lost(agent: Agent) -> list[TurnInfo]:
     return queued
 
 
-def is_resumption(turn_id: str) -> bool:
-    """Return whether a turn goes on with one that was lost."""
-    return turn_id.endswith(RESUMED_SUFFIX)
-
-
 async def take_up(agent: Agent, turn: Turn) -> bool:
     """Put what a lost turn left into order, so that the model can go on; return whether it shall."""
     conversation = await agent.record.conversation(turn.session_id)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hansard.domain.backoff import backoff_seconds
 from hansard.domain.messages import Message, ToolCall, clean_part
 from hansard.domain.requests import Called, Delta, Failure, FailureKind, Finished, FinishReason, Usage
 from hansard.engine.calls import Calls
+from hansard.tasks import backoff_seconds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

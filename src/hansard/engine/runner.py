@@ -10,21 +10,21 @@ On crash: the next start finds the turns queued, and runs them at once.
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.domain.fairness import Bounds
-from hansard.engine.compaction import FULL_PERCENT, make_room
-from hansard.engine.slots import Slots
+from hansard.engine.compaction import FULL_PERCENT, compact_if_due
 from hansard.engine.titles import first_exchange, give_title, is_asked
 from hansard.engine.turns import Agent, Ran, models_of, run_turn
 from hansard.errors import HansardError, LeaseHeld, LimitReached, NotFound, SessionEnded
 from hansard.record.entries import Entry
 from hansard.record.messages.entries import MessageAdded
-from hansard.tasks import cancel_all
+from hansard.tasks import Askers, Bounds, FairQueue, Ticket, cancel_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
+
 
 GATHER_SECONDS = 0.3
 """After an interruption, how long nobody must have spoken before the next turn begins: a burst is answered together."""
@@ -44,10 +44,10 @@ HEAL_SECONDS = 1.0
 TITLED_MAX = 10_000
 """Sessions that are remembered not to be asked for a title again: what a process keeps has a bound."""
 
-CHORES = Bounds(together=4, person=1)
+BESIDE = Bounds(together=4, person=1)
 """Summaries and titles that are asked for beside the turns: at once, and for one person."""
 
-CHORES_WAITING_MAX = 1000
+BESIDE_WAITING_MAX = 1000
 """Sessions that wait for a title, or for a summary. Beyond that none is asked for: a later turn asks again."""
 
 FAILURES_MAX = 5
@@ -73,12 +73,8 @@ class Runner:
         self._wanted: dict[str, set[str]] = {}
         self._gathered: dict[str, GatheredParts] = {}
         """By session."""
-        self._chores: dict[str, asyncio.Task[None]] = {}
-        self._titling: dict[str, asyncio.Task[None]] = {}
-        self._titled: dict[str, None] = {}
-        """Sessions of which a title was asked for, the latest of them."""
         self._slots = Slots(bounds_of(agent))
-        self._beside = Slots(CHORES)
+        self.beside = BesideTurns(agent, report)
         self._bells: dict[str, asyncio.Event] = {}
         """By session whose turn waits for a place: rung when somebody else may ask for it."""
         self._closed = False
@@ -90,7 +86,7 @@ class Runner:
 
     def use_agent(self, agent: Agent) -> None:
         """Run the turns that begin from now on with this agent; those that run go on with theirs."""
-        self._agent = agent
+        self._agent = self.beside.agent = agent
         self._slots.apply_bounds(bounds_of(agent))
 
     @property
@@ -106,7 +102,7 @@ class Runner:
     async def outlived(self) -> None:
         """Wait until whatever asks a model in this process now has ended. What waits for a place begins anew."""
         await self._slots.outlived()
-        await self._beside.outlived()
+        await self.beside.slots.outlived()
 
     def leave_waiting(self) -> None:
         """Begin no turn that would have to wait for a place: it stays queued, for whoever serves next.
@@ -116,7 +112,7 @@ class Runner:
         for session_id in list(self._gathered):
             self._start_gathered(session_id)
         self._slots.shut()
-        self._beside.shut()
+        self.beside.slots.shut()
 
     def wake(self, session_id: str, turn_id: str = "", *, after_seconds: float = 0.0) -> None:
         """Run a turn that was queued here; without an id, run whichever waits, whoever queued it.
@@ -143,9 +139,8 @@ class Runner:
         self._start(session_id, gathered.turn_id)
 
     def _start(self, session_id: str, turn_id: str) -> None:
-        """Serve a session. What is summed up there waits: whoever speaks comes first."""
-        if (chore := self._chores.get(session_id)) is not None:
-            chore.cancel()
+        """Serve a session. Its compaction waits: whoever speaks comes first."""
+        self.beside.cancel_compaction(session_id)
         self._wanted.setdefault(session_id, set()).add(turn_id)
         if session_id not in self._tasks:
             self._tasks[session_id] = asyncio.create_task(self._serve(session_id))
@@ -173,58 +168,18 @@ class Runner:
         for gathered in self._gathered.values():
             gathered.timer.cancel()
         self._gathered.clear()
-        await cancel_all(*self._tasks.values(), *self._chores.values(), *self._titling.values())
+        await self.beside.close(*self._tasks.values())
 
     async def _serve(self, session_id: str) -> None:
         try:
-            await self.tidied(session_id)
+            await self.beside.compacted(session_id)
             while wanted := self._wanted.get(session_id):
                 await self._serve_turn(session_id, wanted.pop())
         finally:
             del self._tasks[session_id]
             self._wanted.pop(session_id, None)
-        if not self._closed and len(self._chores) < CHORES_WAITING_MAX:
-            self._tidy(session_id)
-
-    async def tidied(self, session_id: str) -> None:
-        """Wait until nothing is summed up in a session any more."""
-        while (chore := self._chores.get(session_id)) is not None:
-            await asyncio.wait({chore})
-
-    def _tidy(self, session_id: str) -> None:
-        """Sum up what was said, where a person asked for it or the window fills: after the answer, beside nothing."""
-
-        def done(chore: asyncio.Task[None]) -> None:
-            if self._chores.get(session_id) is chore:
-                del self._chores[session_id]
-
-        chore = asyncio.create_task(self._do_chore(session_id))
-        self._chores[session_id] = chore
-        # Also when it is cancelled before it began.
-        chore.add_done_callback(done)
-
-    async def _do_chore(self, session_id: str) -> None:
-        try:
-            async with self._beside.place(lambda: self._askers(session_id), asyncio.Event()) as has_place:
-                if has_place:
-                    await self._make_room(session_id, self._agent.compaction.start_percent, after=True)
-        except HansardError:
-            # The record cannot tell who asks. The turn that comes next meets the same, and tells.
-            return
-
-    async def _askers(self, session_id: str) -> tuple[str, ...]:
-        """Return who asks for the next turn of a session, each person by one name."""
-        return await self._agent.record.budgets.askers(session_id)
-
-    async def _make_room(self, session_id: str, percent: int, *, after: bool = False) -> None:
-        """Sum up where it is due; what goes wrong is reported, and the conversation goes on without."""
-        try:
-            await make_room(self._agent, session_id, percent, after=after)
-        except HansardError:
-            # The turn that comes next meets the same, and tells.
-            return
-        except Exception as error:  # noqa: BLE001  # boundary: process edge
-            self._report(session_id, error)
+        if not self._closed:
+            self.beside.start_compaction(session_id)
 
     async def _serve_turn(self, session_id: str, turn_id: str) -> None:
         """Run the turn when it can be run; without an id, all that wait. What others queued is theirs to run."""
@@ -255,7 +210,8 @@ class Runner:
         if ran is None:
             return True
         self._ended(session_id, ran)
-        self._give_title(session_id, ran.turn_id)
+        if not self._closed:
+            self.beside.start_title(session_id, ran.turn_id)
         if ran.stopped:
             await self._gather(session_id)
         return bool(turn_id)
@@ -264,42 +220,14 @@ class Runner:
         """Run a turn when there is a place for it. None: it stays queued, for whoever serves next."""
         bell = self._bells[session_id] = asyncio.Event()
         try:
-            async with self._slots.place(lambda: self._askers(session_id), bell) as has_place:
+            async with self._slots.place(lambda: self._agent.record.budgets.askers(session_id), bell) as has_place:
                 del self._bells[session_id]
                 if not has_place:
                     return None
-                await self._make_room(session_id, FULL_PERCENT)
+                await self.beside.compact_due(session_id, FULL_PERCENT)
                 return await run_turn(self._agent, session_id, turn_id)
         finally:
             self._bells.pop(session_id, None)
-
-    def _give_title(self, session_id: str, turn_id: str) -> None:
-        """Ask for a session's title, beside everything else: once in this process, after a turn that answered."""
-        is_full = len(self._titling) >= CHORES_WAITING_MAX
-        if not is_full and session_id not in self._titling and session_id not in self._titled and not self._closed:
-            self._titling[session_id] = asyncio.create_task(self._try_title(session_id, turn_id))
-
-    async def _try_title(self, session_id: str, turn_id: str) -> None:
-        """Ask the model for a title. On failure the session stays untitled."""
-        asked = False
-        try:
-            async with self._beside.place(lambda: self._askers(session_id), asyncio.Event()) as has_place:
-                asked = has_place and await title_after(self._agent, session_id, turn_id)
-        except Exception as error:  # noqa: BLE001  # boundary: process edge
-            asked = True
-            if not isinstance(error, HansardError):
-                self._report(session_id, error)
-        finally:
-            del self._titling[session_id]
-        if asked:
-            self._titled[session_id] = None
-            if len(self._titled) > TITLED_MAX:
-                del self._titled[next(iter(self._titled))]
-
-    async def titled(self, session_id: str) -> None:
-        """Wait until a session has its title, if it is asked for."""
-        if (titling := self._titling.get(session_id)) is not None:
-            await asyncio.wait({titling})
 
     async def _wait_for_end(self, session_id: str) -> None:
         """Wait until the turn that runs elsewhere has ended, or a while."""
@@ -328,6 +256,96 @@ class Runner:
         return None
 
 
+class BesideTurns:
+    """Compactions and titles: what a model is asked for beside the turns."""
+
+    def __init__(self, agent: Agent, report: Callable[[str, BaseException], None]) -> None:
+        self.agent = agent
+        self.slots = Slots(BESIDE)
+        self._report = report
+        self._compacting: dict[str, asyncio.Task[None]] = {}
+        self._titling: dict[str, asyncio.Task[None]] = {}
+        self._titled: dict[str, None] = {}
+        """Sessions of which a title was asked for, the latest of them."""
+
+    async def close(self, *others: asyncio.Task[None]) -> None:
+        """Cancel everything, and the other tasks with it, and wait until all have ended."""
+        await cancel_all(*others, *self._compacting.values(), *self._titling.values())
+
+    async def compacted(self, session_id: str) -> None:
+        """Wait until no compaction runs in a session."""
+        while (task := self._compacting.get(session_id)) is not None:
+            await asyncio.wait({task})
+
+    async def titled(self, session_id: str) -> None:
+        """Wait until a session has its title, if it is asked for."""
+        if (titling := self._titling.get(session_id)) is not None:
+            await asyncio.wait({titling})
+
+    def cancel_compaction(self, session_id: str) -> None:
+        """Stop the compaction of a session, if one runs."""
+        if (task := self._compacting.get(session_id)) is not None:
+            task.cancel()
+
+    def start_compaction(self, session_id: str) -> None:
+        """Compact a session after the answer, where a person asked for it or the window fills."""
+        if len(self._compacting) >= BESIDE_WAITING_MAX:
+            return
+
+        def done(task: asyncio.Task[None]) -> None:
+            if self._compacting.get(session_id) is task:
+                del self._compacting[session_id]
+
+        task = self._compacting[session_id] = asyncio.create_task(self._compact_after(session_id))
+        # Also when it is cancelled before it began.
+        task.add_done_callback(done)
+
+    async def _compact_after(self, session_id: str) -> None:
+        try:
+            async with self._place(session_id) as has_place:
+                if has_place:
+                    await self.compact_due(session_id, self.agent.compaction.start_percent, after=True)
+        except HansardError:
+            # The record cannot tell who asks. The turn that comes next meets the same, and tells.
+            return
+
+    async def compact_due(self, session_id: str, percent: int, *, after: bool = False) -> None:
+        """Compact where it is due; what goes wrong is reported, and the conversation goes on without."""
+        try:
+            await compact_if_due(self.agent, session_id, percent, after=after)
+        except HansardError:
+            # The turn that comes next meets the same, and tells.
+            return
+        except Exception as error:  # noqa: BLE001  # boundary: process edge
+            self._report(session_id, error)
+
+    def start_title(self, session_id: str, turn_id: str) -> None:
+        """Ask for a session's title: once in this process, after a turn that answered."""
+        is_full = len(self._titling) >= BESIDE_WAITING_MAX
+        if not is_full and session_id not in self._titling and session_id not in self._titled:
+            self._titling[session_id] = asyncio.create_task(self._try_title(session_id, turn_id))
+
+    async def _try_title(self, session_id: str, turn_id: str) -> None:
+        """Ask the model for a title. On failure the session stays untitled."""
+        asked = False
+        try:
+            async with self._place(session_id) as has_place:
+                asked = has_place and await title_after(self.agent, session_id, turn_id)
+        except Exception as error:  # noqa: BLE001  # boundary: process edge
+            asked = True
+            if not isinstance(error, HansardError):
+                self._report(session_id, error)
+        finally:
+            del self._titling[session_id]
+        if asked:
+            self._titled[session_id] = None
+            if len(self._titled) > TITLED_MAX:
+                del self._titled[next(iter(self._titled))]
+
+    def _place(self, session_id: str) -> AbstractAsyncContextManager[bool]:
+        return self.slots.place(lambda: self.agent.record.budgets.askers(session_id), asyncio.Event())
+
+
 def bounds_of(agent: Agent) -> Bounds:
     """Return how many turns may run at once."""
     return Bounds(agent.limits.turns_running_max, agent.limits.person_turns_running_max)
@@ -348,3 +366,75 @@ async def title_after(agent: Agent, session_id: str, turn_id: str) -> bool:
         return False
     await give_title(agent, models[0], session_id, turn_id)
     return True
+
+
+class Slots:
+    """Places, and the line before them."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        """All places are free."""
+        self._bounds = bounds
+        self._line = FairQueue()
+        self._bells: dict[Ticket, asyncio.Event] = {}
+        """Of those who wait: rung when they are called, when others ask for the same, when waiting is over."""
+        self._over: dict[Ticket, asyncio.Event] = {}
+        """Of those who hold a place: set when they give it back."""
+        self._shut = False
+
+    @property
+    def held(self) -> int:
+        """How many places are held."""
+        return self._line.held
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return self._line.waiting
+
+    def apply_bounds(self, bounds: Bounds) -> None:
+        """Have so many places from now on. Who holds one keeps it."""
+        self._bounds = bounds
+        self._call()
+
+    def shut(self) -> None:
+        """Let nobody wait any longer: everybody who waits, or would have to, leaves without a place."""
+        self._shut = True
+        for ticket, bell in self._bells.items():
+            self._line.leave(ticket)
+            bell.set()
+        self._bells.clear()
+
+    async def outlived(self) -> None:
+        """Wait until all who hold a place now have given it back."""
+        for over in list(self._over.values()):
+            await over.wait()
+
+    @asynccontextmanager
+    async def place(self, asks: Callable[[], Awaitable[Askers]], bell: asyncio.Event) -> AsyncIterator[bool]:
+        """Hold a place while this lasts; False: waiting is over, and there is none.
+
+        `asks` says who asks, and is asked again when the `bell` is rung.
+        """
+        ticket = self._line.join(await asks())
+        self._bells[ticket] = bell
+        try:
+            self._call()
+            while ticket in self._bells and not self._shut:
+                await bell.wait()
+                bell.clear()
+                if ticket in self._bells:
+                    self._line.change(ticket, await asks())
+                    self._call()
+            yield ticket in self._over
+        finally:
+            self._bells.pop(ticket, None)
+            self._line.leave(ticket)
+            if (over := self._over.pop(ticket, None)) is not None:
+                over.set()
+            self._call()
+
+    def _call(self) -> None:
+        """Give the places that are free to those who are to have them."""
+        while (ticket := self._line.call(self._bounds)) is not None:
+            self._over[ticket] = asyncio.Event()
+            self._bells.pop(ticket).set()

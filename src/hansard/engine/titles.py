@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hansard.domain.messages import Role, Status, join_own_text
 from hansard.domain.requests import Delta, Request, Usage, UserSaid
-from hansard.engine.delimiting import data_of
+from hansard.engine.prompts import data_of
 
 if TYPE_CHECKING:
     from hansard.engine.turns import Agent

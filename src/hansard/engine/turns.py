@@ -15,18 +15,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.messages import Message
 from hansard.domain.permissions import may_be_offered
-from hansard.domain.policy import Policy
+from hansard.domain.policy import Policy, is_model_allowed
 from hansard.domain.requests import Failure, FinishReason
-from hansard.domain.settings.agent import CompactionSettings, is_model_allowed
+from hansard.domain.settings.agent import CompactionSettings
+from hansard.domain.turns import RESUMED_SUFFIX
 from hansard.engine.asking import Permits
-from hansard.engine.attachments import Key, await_files
 from hansard.engine.calls import Calls
-from hansard.engine.delimiting import harmless_spec
-from hansard.engine.prompts import system_prompt
-from hansard.engine.recovery import is_resumption, take_up
+from hansard.engine.files import Key, await_files, write_down
+from hansard.engine.prompts import harmless_spec, system_prompt
+from hansard.engine.recovery import take_up
 from hansard.engine.replies import Answer, ask
 from hansard.engine.requests import Requests
-from hansard.engine.voices import write_down
 from hansard.errors import HansardError, ModelMissing, OutcomeUnknown, RecordRefused, RecordUnavailable, StaleLease
 from hansard.record.askers import is_unattributed
 from hansard.record.entries import Entry
@@ -38,9 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from hansard.domain.settings import TurnLimits
-    from hansard.ports.model import Model
+    from hansard.ports.model import Model, Transcriber
     from hansard.ports.tool import Tool
-    from hansard.ports.transcriber import Transcriber
     from hansard.record.api import Record
     from hansard.record.conversation import Conversation
     from hansard.record.turns.holding import Turn
@@ -97,7 +95,7 @@ class Ran(NamedTuple):
 async def converse(agent: Agent, turn: Turn) -> None:
     """Ask; run the tools that are called; ask again; until the model calls no more."""
     record, limits = agent.record, agent.limits
-    if is_resumption(turn.id) and not await take_up(agent, turn):
+    if turn.id.endswith(RESUMED_SUFFIX) and not await take_up(agent, turn):
         return
     conversation = await record.conversation(turn.session_id)
     if not conversation.wants_reply:
@@ -116,8 +114,8 @@ async def converse(agent: Agent, turn: Turn) -> None:
         await write_down(agent, turn)
         answer = await ask(turn, models, requests, limits)
         tokens += answer.usage.input_tokens + answer.usage.output_tokens
-        calls = Calls(answer.message_id, answer.calls)
-        turn.settle_calls(answer.message_id, calls.unfinished())
+        if answer.calls:
+            turn.settle_calls(answer.message_id, Calls(answer.message_id, answer.calls).unfinished())
         if answer.failure is not None and answer.message_id and continued < limits.continuations_max:
             continued += 1
             turn.go_on(answer.message_id)
@@ -134,17 +132,18 @@ async def converse(agent: Agent, turn: Turn) -> None:
             reach_limit(turn, reached)
             return
         else:
-            await run_calls(agent, turn, answer.message_id, calls)
+            await run_calls(agent, turn, answer)
 
 
-async def run_calls(agent: Agent, turn: Turn, message_id: str, calls: Calls) -> None:
-    """Run the calls of a message; whatever has no result when that ends gets one with the turn's end."""
+async def run_calls(agent: Agent, turn: Turn, answer: Answer) -> None:
+    """Run the calls of an answer; whatever has no result when that ends gets one with the turn's end."""
+    calls = Calls(answer.message_id, answer.calls)
     conversation = await agent.record.conversation(turn.session_id)
     permits = Permits(turn, agent.record, agent.policy, conversation)
     try:
         await calls.run(turn, agent.record, agent.tools, agent.limits, permits)
     finally:
-        turn.settle_calls(message_id, calls.unfinished())
+        turn.settle_calls(answer.message_id, calls.unfinished())
 
 
 async def limit_reached(agent: Agent, turn: Turn, step: int, tokens: int) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from hansard.domain.messages import File, ToolCall
 from hansard.domain.requests import AssistantSaid, ToolsSaid, UserSaid
 from hansard.engine import prompts
-from hansard.engine.delimiting import data_of, harmless
+from hansard.engine.prompts import data_of, harmless
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

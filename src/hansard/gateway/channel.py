@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from hansard.delivery.dispatch import Dispatcher
 from hansard.delivery.sending import DeliveryTiming
 from hansard.delivery.typing import Typing
-from hansard.domain.listed import People
+from hansard.domain.people import People
 from hansard.errors import MUST_END, GatewayRuns, HansardError
 from hansard.gateway.health import ChannelHealth
 from hansard.gateway.logs import error_fields, log

@@ -9,8 +9,9 @@ import msgspec
 
 from hansard.domain.budgets import left_text
 from hansard.domain.chats import person_owner
+from hansard.domain.policy import is_model_allowed
 from hansard.domain.questions import NOTHING_WAITS, read_command
-from hansard.domain.settings.agent import MODEL_FORMS, MODEL_PATTERN, is_model_allowed
+from hansard.domain.settings.agent import MODEL_FORMS, MODEL_PATTERN
 from hansard.intake import handlers
 from hansard.intake.handlers import CommandReply
 

@@ -12,10 +12,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from hansard.domain.backoff import backoff_seconds
 from hansard.domain.ids import HOME_JOURNAL, log_path
 from hansard.errors import MUST_END, HansardError, LogUnwritable, OutcomeUnknown, RecordUnavailable
-from hansard.tasks import cancel_all
+from hansard.tasks import backoff_seconds, cancel_all
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")

@@ -11,17 +11,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.arrivals import ArrivalOutcome, Conclusion
+from hansard.domain.budgets import quota_of
 from hansard.domain.chats import person_owner, reply_id_of
 from hansard.domain.policy import policy_of
-from hansard.domain.quotas import quota_of
 from hansard.intake.commands import REPEATABLE, perform
 from hansard.intake.handlers import CommandReply, CommandScene
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hansard.domain.access import Standpoint
     from hansard.domain.arrivals import Received
-    from hansard.domain.ranks import Standpoint
     from hansard.domain.settings import Settings
     from hansard.intake.commands import CommandLine
     from hansard.record.api import Record

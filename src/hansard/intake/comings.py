@@ -12,16 +12,16 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from hansard.domain.arrivals import Invitation
-from hansard.domain.backoff import backoff_seconds
 from hansard.errors import ChannelBusy, ChannelError
 from hansard.intake.beside import Beside
 from hansard.record.invitations import InvitationAnswered
+from hansard.tasks import backoff_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hansard.domain.arrivals import IntakeRules
-    from hansard.domain.listed import People
+    from hansard.domain.people import People
     from hansard.ports.channel import Channel, Event
     from hansard.record.api import Record
     from hansard.record.invitations import InvitationReceived

@@ -11,8 +11,8 @@ import difflib
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from hansard.domain.access import Right, deed_of, is_denied, refusal, right
 from hansard.domain.messages import Message
-from hansard.domain.ranks import Right, deed_of, is_denied, refusal, right
 from hansard.errors import Ambiguous, HansardError, NotFound, OutcomeUnknown, RecordUnavailable, SessionEnded
 from hansard.intake import agent_commands, explaining, handlers, linking
 from hansard.intake.handlers import CommandReply, CommandScene

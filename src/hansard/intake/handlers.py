@@ -6,13 +6,13 @@ import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
+from hansard.domain.access import AT_THE_TERMINAL, Standpoint
 from hansard.domain.budgets import Budget
 from hansard.domain.chats import person_owner
 from hansard.domain.highlights import excerpt
 from hansard.domain.messages import Message, Role
 from hansard.domain.notices import ENGLISH, Wording
 from hansard.domain.people import begun_in, called
-from hansard.domain.ranks import AT_THE_TERMINAL, Standpoint
 from hansard.domain.requests import Usage
 from hansard.domain.sessions import Link, Parent, SessionState
 from hansard.domain.settings import Busy, LeftSessions

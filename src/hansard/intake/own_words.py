@@ -1,6 +1,6 @@
 """What is somebody's own in a conversation of several people: their words, and answers that nobody else asked for.
 
-Pure rules for commands that `hansard.domain.ranks` allows as `own only`.
+Pure rules for commands that `hansard.domain.access` allows as `own only`.
 """
 
 from __future__ import annotations

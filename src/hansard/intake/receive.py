@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from hansard.domain.access import MAY, Action
+from hansard.domain.access import MAY, Action, is_denied
 from hansard.domain.arrivals import Arrival, ArrivalKind, ArrivalOutcome, HeldEvent, IntakeRules, MessageChange, Passing
+from hansard.domain.budgets import quota_of
 from hansard.domain.chats import check_sender, key_in_chat, message_id_of, parse_key
 from hansard.domain.limits import TITLE_CHARACTERS_MAX
-from hansard.domain.listed import People
-from hansard.domain.quotas import quota_of
-from hansard.domain.ranks import is_denied
+from hansard.domain.people import People
 from hansard.domain.settings import Busy
 from hansard.domain.settings.channels import Answers, RoomSharing
 from hansard.errors import (
@@ -40,11 +39,11 @@ from hansard.intake.speak import busy_of
 from hansard.ports.channel import EventKind, ReplyKind
 
 if TYPE_CHECKING:
-    from hansard.domain.ranks import Standpoint
+    from hansard.domain.access import Standpoint
     from hansard.domain.settings import Settings
     from hansard.intake.beside import Beside
+    from hansard.ports import Clock
     from hansard.ports.channel import Batch, Channel, Event, Fetches
-    from hansard.ports.clock import Clock
     from hansard.record.api import Record
 
 UNWRITABLE = "this conversation's log cannot be written; the admin is told why"

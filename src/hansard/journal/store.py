@@ -30,7 +30,7 @@ from hansard.journal.sqlite.keeper import TICK_SECONDS, WATCHER_SECONDS, Keeper,
 from hansard.journal.sqlite.reading import Readers, Snapshot
 from hansard.journal.sqlite.reserve import Reserve
 from hansard.journal.writer import TouchedJournal, Writer
-from hansard.ports.clock import Clock, SystemClock
+from hansard.ports import Clock, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

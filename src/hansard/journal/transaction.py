@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from hansard.journal.concepts import Body, Schema
     from hansard.journal.files import LogFiles
-    from hansard.ports.clock import Clock
+    from hansard.ports import Clock
 
 SALT_BYTES = 16
 B = TypeVar("B", bound="Body")

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.access import HOUR_MICROSECONDS
 from hansard.domain.arrivals import ArrivalKind
+from hansard.domain.budgets import Brought, pace_name
 from hansard.domain.chats import person_owner
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import REASON_CHARACTERS_MAX
 from hansard.domain.messages import Message
-from hansard.domain.quotas import Brought, pace_name
 from hansard.domain.sessions import SessionState
 from hansard.domain.text import clean_text
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table

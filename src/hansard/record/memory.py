@@ -6,15 +6,15 @@ Invariant: an owner sees and changes only the notes of their own circle (L11).
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from hansard.domain.ids import new_id, random_letters
-from hansard.domain.limits import NAME_CHARACTERS_MAX, NOTES_MAX
-from hansard.domain.memory import Note, clean_note
-from hansard.domain.text import clean_name
-from hansard.errors import NotFound, TooLarge
+from hansard.domain.limits import NAME_CHARACTERS_MAX, NOTE_CHARACTERS_MAX, NOTES_MAX
+from hansard.domain.text import clean_name, clean_text
+from hansard.errors import InvalidInput, NotFound, TooLarge
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.reading import home_journal
 from hansard.record.circles import owners_text, read_circle
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hansard.journal.calls import Caller
     from hansard.journal.reading import Journal
     from hansard.journal.transaction import Transaction
+
 
 MEMORY = Concept("memory", "hansard.record", tables=(Table(name="note", order="id", of_home=True),))
 SQL = MEMORY.queries
@@ -198,3 +199,31 @@ class Memory:
     async def _change(self, note_id: str, text: str | None, owner: str | None, by: str) -> Note:
         changing = Changing(note_id, owner, text, by[:NAME_CHARACTERS_MAX], new_id())
         return await self._caller.write(lambda tx: change(tx, changing))
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is remembered. Times are in microseconds since 1970."""
+
+    id: str
+    owner: str
+    text: str
+    noted_at_microseconds: int = 0
+    changed_at_microseconds: int = 0
+
+    @property
+    def changed_at(self) -> datetime:
+        """When it was noted, or last changed."""
+        return datetime.fromtimestamp(self.changed_at_microseconds / 1_000_000, UTC)
+
+
+def clean_note(text: str) -> str:
+    """Return a note on one line, as it can be recorded, or refuse it."""
+    cleaned = " ".join(clean_text(text).split())
+    cleaned = "".join(sign for sign in cleaned if sign.isprintable())
+    if not cleaned:
+        message = "a note says something: it cannot be empty"
+        raise InvalidInput(message)
+    if len(cleaned) > NOTE_CHARACTERS_MAX:
+        message = f"a note has {len(cleaned)} characters; the limit is {NOTE_CHARACTERS_MAX}"
+        raise TooLarge(message)
+    return cleaned

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from hansard.domain.chats import grammar_of
-from hansard.domain.deliveries import delivery_prefix
-from hansard.domain.ids import HOME_JOURNAL, new_id
+from hansard.domain.ids import HOME_JOURNAL, delivery_prefix, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, READ_ROWS_MAX, REASON_CHARACTERS_MAX
 from hansard.domain.messages import Message
 from hansard.domain.text import clean_name, clean_text

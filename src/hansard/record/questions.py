@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hansard.domain import questions as q
 from hansard.domain.access import HOUR_MICROSECONDS, Pace
 from hansard.domain.chats import person_owner
-from hansard.domain.deliveries import DeliveryState, delivery_prefix
+from hansard.domain.deliveries import DeliveryState
+from hansard.domain.ids import delivery_prefix
 from hansard.domain.messages import File, Role, join_text
 from hansard.domain.questions import Answered, Given, Scope, guess_name
 from hansard.domain.turns import TurnState

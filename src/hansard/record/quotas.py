@@ -10,7 +10,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from hansard.domain.access import HOUR_MICROSECONDS, Pace
-from hansard.domain.quotas import Brought, pace_name
+from hansard.domain.budgets import Brought, pace_name
 from hansard.journal.concepts import Body, Concept, EntryPlace
 from hansard.journal.reading import home_journal
 from hansard.record.access import tell_at_home
@@ -19,8 +19,8 @@ from hansard.record.pace import PACE
 
 if TYPE_CHECKING:
     from hansard.domain.arrivals import IntakeRules
+    from hansard.domain.budgets import Quota
     from hansard.domain.notices import Wording
-    from hansard.domain.quotas import Quota
     from hansard.journal.calls import Caller
     from hansard.journal.transaction import Transaction
     from hansard.record.circles import Rows

@@ -15,9 +15,8 @@ from hansard.domain.arrivals import (
     MessageChange,
     RouteChange,
 )
-from hansard.domain.chats import message_id_of, reply_id_of
+from hansard.domain.chats import Began, message_id_of, reply_id_of
 from hansard.domain.messages import RETRACTED, Message, Role
-from hansard.domain.resets import Began
 from hansard.domain.sessions import SessionState
 from hansard.domain.settings import Pairing, Resets
 from hansard.domain.turns import TurnState

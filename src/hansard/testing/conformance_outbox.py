@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hansard.domain.arrivals import Passing
-from hansard.domain.deliveries import Delivery, DeliveryState, Operation, delivery_id
-from hansard.domain.ids import HOME_JOURNAL
+from hansard.domain.deliveries import Delivery, DeliveryState, Operation
+from hansard.domain.ids import HOME_JOURNAL, delivery_id
 from hansard.domain.messages import Message, Text
 from hansard.domain.settings import Busy
 from hansard.errors import InvalidInput, NotFound, WrongState

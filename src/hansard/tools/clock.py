@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hansard.domain.requests import ToolSpec
 
 if TYPE_CHECKING:
-    from hansard.ports.clock import Clock
+    from hansard.ports import Clock
 
 PARAMETERS = (
     '{"type":"object","properties":{"time_zone":{"type":"string",'

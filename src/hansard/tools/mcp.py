@@ -11,10 +11,9 @@ import asyncio
 from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-from hansard.domain.backoff import backoff_seconds
 from hansard.domain.bounds import AnswerRefused
-from hansard.domain.tools import ToolOutput
-from hansard.tasks import cancel_all
+from hansard.ports.tool import ToolOutput
+from hansard.tasks import backoff_seconds, cancel_all
 from hansard.tools.confined import NOT_CONFINED
 from hansard.tools.mcp_results import output_of
 from hansard.tools.mcp_specs import read_tool

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hansard.domain.tools import Attachment, ToolOutput
+from hansard.ports.tool import Attachment, ToolOutput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

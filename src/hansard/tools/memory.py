@@ -9,7 +9,7 @@ from hansard.domain.requests import ToolSpec
 from hansard.errors import HansardError
 
 if TYPE_CHECKING:
-    from hansard.domain.tools import ToolScene
+    from hansard.ports.tool import ToolScene
     from hansard.record.memory import Memory
 
 PARAMETERS = (

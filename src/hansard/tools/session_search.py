@@ -10,14 +10,14 @@ from hansard.domain.messages import Role
 from hansard.domain.requests import ToolSpec
 from hansard.domain.search import fields_of
 from hansard.domain.text import shorten
-from hansard.domain.tools import ToolOutput
 from hansard.domain.trust import sources_of
+from hansard.ports.tool import ToolOutput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hansard.domain.messages import Message
-    from hansard.domain.tools import ToolScene
+    from hansard.ports.tool import ToolScene
     from hansard.record.api import Record
     from hansard.record.conversation import Placed
 

@@ -34,10 +34,9 @@ from hansard.channels.matrix.reading import (
 from hansard.channels.matrix.rooms import PRESENT, STATE_KINDS, is_opening
 from hansard.channels.matrix.wire import path
 from hansard.channels.values import Json, canonical, list_of, object_of, objects_of, text_of
-from hansard.domain.backoff import HALF, backoff_seconds
 from hansard.errors import ChannelBusy, ChannelError, ChatGone, PostRefused
 from hansard.ports.channel import Batch, Event, EventKind, Keeps
-from hansard.tasks import cancel_all
+from hansard.tasks import HALF, backoff_seconds, cancel_all
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Sequence

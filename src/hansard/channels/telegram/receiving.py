@@ -26,9 +26,9 @@ from hansard.channels.telegram.reading import (
     names_agent,
 )
 from hansard.channels.values import Json, number_of, object_of, text_of
-from hansard.domain.backoff import HALF, backoff_seconds
 from hansard.errors import ChannelBusy, ChannelError, HansardError
 from hansard.ports.channel import Batch, Event
+from hansard.tasks import HALF, backoff_seconds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

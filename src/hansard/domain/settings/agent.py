@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from typing import Annotated, Final
 
 import msgspec
@@ -35,12 +33,6 @@ ModelsAllowed = Annotated[
         extra={"allowed": 'a list of at most 100 patterns with *, such as ["anthropic:*", "openai:gpt-5-mini"]'},
     ),
 ]
-
-
-def is_model_allowed(name: str, patterns: Iterable[str]) -> bool:
-    """Return whether people may choose a model. Without patterns they may choose every one."""
-    allowed = tuple(patterns)
-    return not allowed or any(fnmatchcase(name, pattern) for pattern in allowed)
 
 
 DAY_TURNS_MAX: Final = 1_000_000

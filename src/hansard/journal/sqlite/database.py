@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from hansard.journal.concepts import Schema
     from hansard.journal.files import LogFiles
     from hansard.journal.locks import FairLock
-    from hansard.ports.clock import Clock
+    from hansard.ports import Clock
 
 logger = logging.getLogger("hansard.record")
 

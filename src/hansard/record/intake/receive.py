@@ -14,20 +14,20 @@ import msgspec
 
 from hansard.domain.access import (
     Action,
+    Rank,
     is_same_owner,
+    is_shared,
     may,
     may_see,
     rank,
 )
 from hansard.domain.arrivals import ArrivalKind, ArrivalOutcome, Received, RouteChange
-from hansard.domain.chats import check_sender, person_owner
+from hansard.domain.budgets import Brought
+from hansard.domain.chats import Began, Resting, check_sender, due, person_owner
 from hansard.domain.ids import new_id, new_session_id
 from hansard.domain.messages import Message, Role, Text, join_own_text
 from hansard.domain.people import is_person
 from hansard.domain.questions import NOTHING_WAITS
-from hansard.domain.quotas import Brought
-from hansard.domain.ranks import Rank, is_shared
-from hansard.domain.resets import Began, Resting, due
 from hansard.domain.sessions import Link, Parent, SessionState
 from hansard.domain.settings import Busy
 from hansard.domain.turns import By, TurnState
