@@ -95,13 +95,13 @@ class Bench:
             await self._model.summing.wait()
             self._model.summing.clear()
         if self.kind == "followed":
-            await self._record.stop_turns(self.session_id, "the next turn is measured alone")
+            await self._record.turns.stop(self.session_id, "the next turn is measured alone")
             await self.runner.beside.compacted(self.session_id)
 
     async def chores(self) -> int:
         """How many summaries were begun."""
         found, seq = 0, 0
-        while entries := await self._record.read_entries(self.session_id, seq):
+        while entries := await self._record.sessions.read_entries(self.session_id, seq):
             found += sum(isinstance(entry.body, TurnStarted) and bool(entry.body.purpose) for entry in entries)
             seq = entries[-1].seq
         return found

@@ -24,8 +24,7 @@ from hansard.journal.concepts import Body
 from hansard.models.openai_body import chat_messages
 from hansard.record.compaction import SessionCompacted
 from hansard.record.conversation import Conversation
-from hansard.record.entries import Entry
-from hansard.record.messages.entries import MessageAdded, MessageOpened, MessageSealed, MessagesUndone
+from hansard.record.messages.entries import Entry, MessageAdded, MessageOpened, MessageSealed, MessagesUndone
 from hansard.record.schema import SCHEMA
 from hansard.record.sessions import SessionFrozen
 from hansard.record.turns.entries import TurnEnded, TurnQueued, TurnStarted, TurnUsed

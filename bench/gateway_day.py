@@ -138,8 +138,8 @@ async def settled(app: App) -> None:
 
 async def is_waiting(app: App) -> bool:
     """Return whether anything waits to be shown on either channel."""
-    outbox = app.record.outbox
-    return bool(await outbox.waiting("matrix", limit=1) or await outbox.waiting("telegram", limit=1))
+    waiting = app.record.deliveries.list_waiting
+    return bool(await waiting("matrix", limit=1) or await waiting("telegram", limit=1))
 
 
 def sizes_of(home: Path) -> dict[str, int]:

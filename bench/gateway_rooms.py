@@ -60,7 +60,11 @@ class Stage:
         async with asyncio.timeout(SETTLE_SECONDS_MAX):
             while True:
                 received = await record.intake.cursor("matrix", AGENT) == self.platform.cursor
-                if received and not self.app.runner.busy and not await record.outbox.waiting("matrix", limit=1):
+                if (
+                    received
+                    and not self.app.runner.busy
+                    and not await record.deliveries.list_waiting("matrix", limit=1)
+                ):
                     return
                 await asyncio.sleep(0.05)
 

@@ -134,7 +134,7 @@ async def break_off(story: Story) -> None:
 
 async def wait_for_words(record: Record, session_id: str, message_id: str, words: str) -> None:
     """Wait until the words of a reply are in the record."""
-    while words not in (await record.outbox.read_message(session_id, message_id)).text:  # noqa: ASYNC110
+    while words not in (await record.messages.read(session_id, message_id)).text:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 
@@ -149,8 +149,8 @@ def kill_me() -> None:
 async def recover(story: Story) -> None:
     """Queue what was lost, and go on with one of them."""
     record = story.record
-    for session_id, turn_id in await record.recovery.lost():
-        await record.recovery.queue(session_id, turn_id, ())
+    for session_id, turn_id in await record.turns.list_lost():
+        await record.turns.queue_resumption(session_id, turn_id, ())
     async with record.turn("lost") as turn:
         turn.go_on("lost-r1")
         await story.say(turn, "lost-r2", " and a half.")
@@ -188,9 +188,9 @@ async def die(story: Story) -> None:
     global armed  # noqa: PLW0603 - the writer's thread looks at it
     record = story.record
     session = await story.session_of(ROOM)
-    await record.stop_turns(session, "a new day", queued=True)
+    await record.turns.stop(session, "a new day", queued=True)
     await story.hear(story.arrival("Echo the last"))
-    await record.outbox.begin(story.delivery(session, "room-r3", ROOM, 1, 8))
+    await record.deliveries.begin(story.delivery(session, "room-r3", ROOM, 1, 8))
     async with record.turn(session) as turn, record.turn("lost") as other:
         call = ToolCall(id="last_call", name="echo", arguments='{"text":"last"}')
         await story.say(turn, "room-r9", "May I, once more?", calls=(call,))

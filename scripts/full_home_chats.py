@@ -66,9 +66,9 @@ async def change_minds(story: Story) -> None:
     await story.record.intake.retract_message(story.change(second))
     await story.record.intake.edit_message(story.change(third, "Edited, then deleted"))
     await story.record.intake.retract_message(story.change(third))
-    await story.record.undo(session, [fourth.message.id, "minds-r1"])
+    await story.record.messages.undo(session, [fourth.message.id, "minds-r1"])
     await story.record.intake.edit_message(story.change(fourth, "Undone, then edited"))
-    await story.record.restore(session, ["minds-r1"])
+    await story.record.messages.restore(session, ["minds-r1"])
     parts: list[Part] = [
         Text("You said: I see.", form=TextForm.QUOTED),
         Text("See what?"),
@@ -149,8 +149,8 @@ async def bring_files(story: Story) -> None:
     for name, media_type in (("red.png", "image/png"), ("gone.pdf", "application/pdf"), ("voice.ogg", "audio/ogg")):
         received = await story.hear(with_file(name, media_type))
     due = {each.name: each for each in await record.fetches.list_due("matrix", AGENT, person_max=9, limit=9)}
-    red = await record.put_blob(picture(250))
-    voice = await record.put_blob(b"OggS a voice")
+    red = await record.blobs.put(picture(250))
+    voice = await record.blobs.put(b"OggS a voice")
     await record.fetches.keep(due["red.png"], red, len(picture(250)))
     await record.fetches.keep(due["voice.ogg"], voice, 12)
     await record.fetches.give_up(due["gone.pdf"], "404", "gone.pdf could not be fetched.")
@@ -171,42 +171,42 @@ async def bring_files(story: Story) -> None:
 async def deliver(story: Story) -> None:
     """Let deliveries come to every state, and messages to every outcome."""
     record, session = story.record, await story.session_of(ROOM)
-    text = (await record.outbox.read_message(session, "room-r1")).text
+    text = (await record.messages.read(session, "room-r1")).text
     middle = len(text.encode()) // 2
     first = story.delivery(session, "room-r1", ROOM, 1, middle)
-    await record.outbox.begin(first)
-    await record.move_delivery(session, first.id, "unknown", reason="no answer")
-    await record.outbox.begin(msgspec.structs.replace(first, mark="(maybe again)"))
-    await record.move_delivery(session, first.id, "sent", receipt="$post-1")
+    await record.deliveries.begin(first)
+    await record.deliveries.move(session, first.id, "unknown", reason="no answer")
+    await record.deliveries.begin(msgspec.structs.replace(first, mark="(maybe again)"))
+    await record.deliveries.move(session, first.id, "sent", receipt="$post-1")
     edit = msgspec.structs.replace(
         story.delivery(session, "room-r1", ROOM, 2, middle + 10), operation=Operation.EDIT, start_bytes=0
     )
-    await record.outbox.begin(edit)
-    await record.move_delivery(session, edit.id, "pending", reason="too fast")
+    await record.deliveries.begin(edit)
+    await record.deliveries.move(session, edit.id, "pending", reason="too fast")
     longer = msgspec.structs.replace(edit, attempts=1, end_bytes=len(text.encode()))
-    await record.outbox.begin(longer)
-    await record.move_delivery(session, edit.id, "sent", receipt="$post-2")
-    await record.outbox.settle_message(session, "room-r1", ROOM, "shown")
+    await record.deliveries.begin(longer)
+    await record.deliveries.move(session, edit.id, "sent", receipt="$post-2")
+    await record.deliveries.finish_message(session, "room-r1", ROOM, "shown")
     failed = story.delivery(session, "room-r2", ROOM, 1, 5)
-    await record.create_delivery(failed)
-    await record.move_delivery(session, failed.id, "failed", reason="refused")
-    await record.outbox.settle_message(session, "room-r2", ROOM, "dropped", "by a person")
-    await record.outbox.settle_message(session, "room-r2", ROOM, "retried")
-    await record.create_delivery(story.delivery(session, "room-r3", ROOM, 1, 8))
+    await record.deliveries.create(failed)
+    await record.deliveries.move(session, failed.id, "failed", reason="refused")
+    await record.deliveries.finish_message(session, "room-r2", ROOM, "dropped", "by a person")
+    await record.deliveries.finish_message(session, "room-r2", ROOM, "retried")
+    await record.deliveries.create(story.delivery(session, "room-r3", ROOM, 1, 8))
     unknown = story.delivery(session, "room-r5", ROOM, 1, 4)
-    await record.outbox.begin(unknown)
-    await record.move_delivery(session, unknown.id, "unknown", reason="no answer")
+    await record.deliveries.begin(unknown)
+    await record.deliveries.move(session, unknown.id, "unknown", reason="no answer")
     file = msgspec.structs.replace(story.delivery(session, "files-r2", ROOM, 1, 0), file=1)
-    await record.outbox.begin(file)
-    await record.move_delivery(session, file.id, "sent", receipt="$file")
-    await record.outbox.settle_message(session, "room-n1", ROOM, "set_aside", "the room is gone")
-    await record.outbox.settle_message(session, "room-r4", ROOM, "empty")
+    await record.deliveries.begin(file)
+    await record.deliveries.move(session, file.id, "sent", receipt="$file")
+    await record.deliveries.finish_message(session, "room-n1", ROOM, "set_aside", "the room is gone")
+    await record.deliveries.finish_message(session, "room-r4", ROOM, "empty")
 
 
 async def reset_chats(story: Story) -> None:
     """Begin new sessions: after idling, at an hour, by a command; go back to an older one."""
     old = await story.session_of(DIRECT)
-    await story.record.stop_turns(old, "nobody answers", queued=True)
+    await story.record.turns.stop(old, "nobody answers", queued=True)
     story.later(2 * DAY)
     resting = RULES._replace(resets=Resets(idle_minutes=24 * 60))
     idle = await story.hear(story.arrival("Good morning", chat=DIRECT), resting)
@@ -234,11 +234,11 @@ async def reset_chats(story: Story) -> None:
     )
     await story.record.intake.conclude(conclusion)
     await story.hear(story.arrival("Here we are again", chat=DIRECT))
-    await story.record.move_route("telegram:chat:99", "ended", reason="first")
-    await story.record.reset_route("telegram:chat:99", source="telegram", owner="person:telegram:99", reason="reset")
+    await story.record.routes.move("telegram:chat:99", "ended", reason="first")
+    await story.record.routes.reset("telegram:chat:99", source="telegram", owner="person:telegram:99", reason="reset")
     intake = Intake(channel="telegram", account=BOT, event_id="update-1")
     elsewhere = Message.user("By the record's own door", id="door-1", author="99", chat="telegram:chat:99")
-    route = await story.record.route("telegram:chat:99")
+    route = await story.record.routes.read("telegram:chat:99")
     assert route is not None
     cursor = Cursor(channel="telegram", account=BOT, value="2")
     await story.record.accept([(route.session_id, elsewhere)], intake, cursor, queue_turn=True)

@@ -159,7 +159,7 @@ class Story:
 
     async def session_of(self, chat: str) -> str:
         """Return the session that a chat leads to."""
-        route = await self.record.route(chat)
+        route = await self.record.routes.read(chat)
         assert route is not None, chat
         return route.session_id
 
@@ -178,10 +178,12 @@ class Story:
 
     async def show(self, session_id: str, message_id: str, chat: str, *, number: int = 1, receipt: str = "") -> None:
         """Deliver all the words of a message in one post."""
-        message, _ = await self.record.outbox.load(session_id, message_id, chat)
+        message, _ = await self.record.deliveries.load_message(session_id, message_id, chat)
         delivery = self.delivery(session_id, message_id, chat, number, len(message.text.encode()))
-        await self.record.outbox.begin(delivery)
-        await self.record.move_delivery(session_id, delivery.id, "sent", receipt=receipt or f"$post-{delivery.id[-8:]}")
+        await self.record.deliveries.begin(delivery)
+        await self.record.deliveries.move(
+            session_id, delivery.id, "sent", receipt=receipt or f"$post-{delivery.id[-8:]}"
+        )
 
     def delivery(self, session_id: str, message_id: str, chat: str, number: int, end_bytes: int) -> Delivery:
         """Return a delivery of the first words of a message."""

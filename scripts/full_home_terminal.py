@@ -47,8 +47,8 @@ async def declare(story: Story) -> None:
     record = story.record
     await record.people.declare({"ann": Person(matrix=(ANN,)), "bob": Person(matrix=(BOB,), telegram=(8,))}, by="root")
     await record.people.declare({"bob": Person(matrix=(BOB,), telegram=(8,))}, by="root")
-    await record.access.declare_rules([ToolRule(do=CallVerdict.ASK, tool="echo")], by="root")
-    await record.access.declare_rules(
+    await record.permissions.declare_rules([ToolRule(do=CallVerdict.ASK, tool="echo")], by="root")
+    await record.permissions.declare_rules(
         [ToolRule(do=CallVerdict.ASK, tool="echo", untrusted="ask"), ToolRule(do=CallVerdict.ALLOW, person="ann")],
         by="root",
     )
@@ -69,8 +69,8 @@ async def talk_at_the_terminal(story: Story) -> None:
     """Say odd words, show pictures, take things back; let answers be cut, stopped, steered, gone on with."""
     record, session = story.record, "trip"
     await record.create_session(id=session, source="cli", title="Trip")
-    blob = await record.put_blob(picture(200))
-    await record.freeze(session, SessionFrozen(system="Be brief.\nBe kind.", tools=(CLOCK, ECHO)))
+    blob = await record.blobs.put(picture(200))
+    await record.sessions.freeze(session, SessionFrozen(system="Be brief.\nBe kind.", tools=(CLOCK, ECHO)))
     await record.append(session, Message.system("Answer in English.", id="trip-system"))
     shown = File(blob=blob, name="map.png", media_type="image/png", size_bytes=len(picture(200)))
     await story.ask(session, "trip-1", [Text("How far is it to 日本? ñ"), shown])
@@ -86,7 +86,7 @@ async def talk_at_the_terminal(story: Story) -> None:
     await story.ask(session, "trip-4", "Tell me all about it.")
     async with record.turn(session) as turn:
         await cut_answer(turn, "trip-r5", "First, the harbour", thought="I wonder.")
-        await record.stop_turns(session, "asked to stop", queued=True)
+        await record.turns.stop(session, "asked to stop", queued=True)
         turn.interrupt("asked to stop")
     await story.ask(session, "trip-7", "Break, please.")
     with suppress(Cut):
@@ -101,22 +101,22 @@ async def talk_at_the_terminal(story: Story) -> None:
         await story.say(turn, "trip-r7", "The weather is fine.")
         turn.tell("The answer ended early.")
         turn.fail("limit: 2 steps")
-    await record.stop_turns(session, "nobody waits for it", queued=True)
-    await record.undo(session, ["trip-3", "trip-r3", "trip-r4"])
-    await record.restore(session, ["trip-3"])
-    await record.set_setting(session, "model", "scripted")
-    await record.set_setting(session, "busy", "queue")
-    await record.queue_turn(session, by=[By(person=ADMIN, how=How.RETRY)])
-    await record.queue_turn(session, by=[By(person="person:ann", how=How.RETRY)])
+    await record.turns.stop(session, "nobody waits for it", queued=True)
+    await record.messages.undo(session, ["trip-3", "trip-r3", "trip-r4"])
+    await record.messages.restore(session, ["trip-3"])
+    await record.sessions.set_setting(session, "model", "scripted")
+    await record.sessions.set_setting(session, "busy", "queue")
+    await record.turns.queue(session, by=[By(person=ADMIN, how=How.RETRY)])
+    await record.turns.queue(session, by=[By(person="person:ann", how=How.RETRY)])
 
 
 async def use_tools(story: Story) -> None:
     """Call tools: with results, a failed one, one with a file, one whose end is not known, one that never began."""
     record, session = story.record, "tools"
     await record.create_session(id=session, source="cli")
-    await record.freeze(session, SessionFrozen(system="Use tools.", tools=(CLOCK, ECHO)))
+    await record.sessions.freeze(session, SessionFrozen(system="Use tools.", tools=(CLOCK, ECHO)))
     await story.ask(session, "tools-1", "What time is it, and what do you echo?")
-    blob = await record.put_blob(b"so much output\n" * 40)
+    blob = await record.blobs.put(b"so much output\n" * 40)
     first = (
         ToolCall(id="call_1", name="clock", arguments='{"zone": "UTC"}'),
         ToolCall(id="call_2", name="echo", arguments='{"text": "ho'),
@@ -153,10 +153,10 @@ async def use_tools(story: Story) -> None:
     await story.ask(session, "tools-2", "Go on.")
     await story.answer(session, "tools-r3", "It is noon.")
     await record.fork(session, id="tools-plain")
-    head = (await record.session("tools-plain")).head_seq
-    await record.set_setting("tools-plain", "view.plain", str(head))
-    await record.set_setting("tools-plain", "view.unsigned", str(head))
-    await record.set_setting("tools-plain", "view.hidden:google:gemini-3.5-flash", "9")
+    head = (await record.sessions.read("tools-plain")).head_seq
+    await record.sessions.set_setting("tools-plain", "view.plain", str(head))
+    await record.sessions.set_setting("tools-plain", "view.unsigned", str(head))
+    await record.sessions.set_setting("tools-plain", "view.hidden:google:gemini-3.5-flash", "9")
     await record.titles.suggest(session, "Telling the time", "none", "scripted", Usage(output_tokens=4))
 
 
@@ -229,8 +229,8 @@ async def fork_sessions(story: Story) -> None:
     await story.ask("trip-fork", "fork-1", "What if we went by train?")
     await story.answer("trip-fork", "fork-r1", "Then it takes longer.")
     await record.fork("trip-fork", id="trip-fork-fork")
-    await record.undo("trip-fork-fork", ["fork-r1", "trip-r1"])
-    await record.restore("trip-fork-fork", ["trip-r1"])
+    await record.messages.undo("trip-fork-fork", ["fork-r1", "trip-r1"])
+    await record.messages.restore("trip-fork-fork", ["trip-r1"])
     await story.ask("trip-fork-fork", "fork-2", "And by ship?")
     await story.answer("trip-fork-fork", "fork-r2", "A week.")
     await record.fork("trip", id="trip-late")
@@ -255,9 +255,9 @@ async def sum_up(story: Story) -> None:
         for number in (1, 2, 3):
             await story.ask(session, f"{session}-{number}", f"Point {number}. {LONG_WORDS}")
             await story.answer(session, f"{session}-r{number}", f"Noted {number}. ", LONG_WORDS)
-        read = (await record.session(session)).head_seq
+        read = (await record.sessions.read(session)).head_seq
         if session == "summed-again":
-            await record.undo(session, ["summed-again-1"])
+            await record.messages.undo(session, ["summed-again-1"])
         async with record.turn(session, purpose="compaction", by=[By(person=ADMIN, how=How.COMPACT)]) as turn:
             turn.add_usage("scripted", Usage(input_tokens=900, output_tokens=30))
             turn.compact(
@@ -288,11 +288,11 @@ async def end_sessions(story: Story) -> None:
     await record.end_session("ended", "nobody answered")
     await record.create_session(id="archived", source="cli", title="Archived", parent="ended")
     await story.ask("archived", "archived-1", "Out of sight.", queue=False)
-    await record.archive_session("archived")
+    await record.sessions.archive("archived")
     await record.create_session(id="back", source="cli")
     await record.end_session("back", "over")
-    await record.archive_session("back")
-    await record.unarchive_session("back")
+    await record.sessions.archive("back")
+    await record.sessions.unarchive("back")
     await record.reopen_session("back")
     await story.ask("back", "back-1", "Here again.", queue=False)
     await record.set_title("back", "Back, 後ろ")
@@ -315,7 +315,7 @@ async def bring_in(story: Story) -> None:
     )
     call = ToolCall(id="not valid!", name="9lives", arguments="[" * 9)
     answer = Message.make(Role.ASSISTANT, [Text("Looking."), call], id="imported-2", status=Status.INTERRUPTED)
-    await record.imports.add_messages(
+    await record.messages.import_messages(
         "imported",
         [
             ImportedMessage(said, changes[:1]),
@@ -327,7 +327,7 @@ async def bring_in(story: Story) -> None:
             ),
         ],
     )
-    await record.imports.add_messages("imported", [ImportedMessage(said, changes, 1)])
+    await record.messages.import_messages("imported", [ImportedMessage(said, changes, 1)])
     await story.ask("imported", "imported-4", "Where were we?")
     await story.answer("imported", "imported-r1", "At the second words.")
 

@@ -58,7 +58,7 @@ async def talk(home: Path) -> None:
         await record.reopen_session("trip-fork")
         await record.create_session(id="ended", source="cli")
         await record.end_session("ended", "nobody answered")
-        await record.put_blob(b"a picture")
+        await record.blobs.put(b"a picture")
         await talk_in_a_room(record)
         await use_what_came_later(record)
         assert (await record.verify()).ok
@@ -67,7 +67,7 @@ async def talk(home: Path) -> None:
 async def talk_in_a_room(record: Record) -> None:
     """Let events of a platform come in, be answered, and be shown."""
     await record.create_session(id="room", source="matrix", owner=CHAT)
-    await record.move_route(CHAT, "room", reason="first")
+    await record.routes.move(CHAT, "room", reason="first")
     for number in range(3):
         event_id = f"$event-{number}"
         message = said(f"e{number}", f"Hello {number}", author=PERSON, chat=CHAT, event_id=event_id)
@@ -79,22 +79,22 @@ async def talk_in_a_room(record: Record) -> None:
         delivery = Delivery(
             id=f"d{number}", session_id="room", channel="matrix", target=CHAT, message_id=f"a{number}", end_bytes=5
         )
-        await record.create_delivery(delivery)
-        await record.move_delivery("room", f"d{number}", "sending")
-        await record.move_delivery("room", f"d{number}", "sent", receipt=f"$post-{number}")
-    await record.reset_route(CHAT, source="matrix", owner=CHAT, reason="new")
+        await record.deliveries.create(delivery)
+        await record.deliveries.move("room", f"d{number}", "sending")
+        await record.deliveries.move("room", f"d{number}", "sent", receipt=f"$post-{number}")
+    await record.routes.reset(CHAT, source="matrix", owner=CHAT, reason="new")
 
 
 async def use_what_came_later(record: Any) -> None:  # noqa: ANN401 - a record of any age
     """Use what the first versions did not have."""
     if hasattr(record, "archive_session"):
-        await record.archive_session("ended")
-        await record.undo("trip", ["m3"])
-        await record.restore("trip", ["m3"])
-        await record.undo("trip", ["m4"])
-        await record.set_setting("trip", "model", "demo")
+        await record.sessions.archive("ended")
+        await record.messages.undo("trip", ["m3"])
+        await record.messages.restore("trip", ["m3"])
+        await record.messages.undo("trip", ["m4"])
+        await record.sessions.set_setting("trip", "model", "demo")
     if hasattr(record, "outbox"):
-        await record.outbox.settle_message("room", "a0", CHAT, "shown")
+        await record.deliveries.finish_message("room", "a0", CHAT, "shown")
         await record.access.allow("matrix", PERSON)
         await record.access.revoke("matrix", "@bob:example.org")
     if hasattr(record, "books"):
@@ -111,10 +111,10 @@ async def die(home: Path) -> None:
     """Begin an answer and a delivery, and be killed."""
     async with Record.open(home) as record:
         await record.append("trip", said("last", "And how long does it take?"))
-        await record.queue_turn("trip-fork")
+        await record.turns.queue("trip-fork")
         delivery = Delivery(id="lost", session_id="room", channel="matrix", target=CHAT, message_id="a2", end_bytes=5)
-        await record.create_delivery(delivery)
-        await record.move_delivery("room", "lost", "sending")
+        await record.deliveries.create(delivery)
+        await record.deliveries.move("room", "lost", "sending")
         async with record.turn("trip") as turn, turn.reply(id="cut") as reply:
             await reply.write("It takes three")
             async for item in record.follow("trip"):

@@ -69,7 +69,7 @@ class HansardRecord:
         """The newest entries."""
         assert self.record is not None
         after = max(0, self.heads[session] - count)
-        return len(await self.record.read_entries(session, after=after, limit=count))
+        return len(await self.record.sessions.read_entries(session, after=after, limit=count))
 
     async def context(self, session: str, count: int) -> int:
         """The same."""

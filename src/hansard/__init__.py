@@ -79,8 +79,8 @@ if TYPE_CHECKING:
     from hansard.journal.verify import Finding, Report
     from hansard.record.api import Record
     from hansard.record.conversation import Conversation
-    from hansard.record.entries import Chunk, Entry
     from hansard.record.intake.events import Accepted
+    from hansard.record.messages.entries import Chunk, Entry
     from hansard.record.search.asking import Hit
     from hansard.record.turns.holding import Reply, Turn
 
@@ -164,13 +164,13 @@ _HOMES = {
     "Accepted": "hansard.record.intake.events",
     "Ambiguous": "hansard.errors",
     "Busy": "hansard.domain.settings",
-    "Chunk": "hansard.record.entries",
+    "Chunk": "hansard.record.messages.entries",
     "ConfigInvalid": "hansard.errors",
     "Conversation": "hansard.record.conversation",
     "Cursor": "hansard.domain.deliveries",
     "Delivery": "hansard.domain.deliveries",
     "DeliveryState": "hansard.domain.deliveries",
-    "Entry": "hansard.record.entries",
+    "Entry": "hansard.record.messages.entries",
     "File": "hansard.domain.messages",
     "Finding": "hansard.journal.verify",
     "HansardError": "hansard.errors",

@@ -250,7 +250,7 @@ async def read_beginnings(record: Record, session_id: str) -> dict[str, list[str
     conversation = Conversation()
     found: dict[str, list[str]] = {name: [] for name in STYLES}
     after = 0
-    while page := await record.read_entries(session_id, after):
+    while page := await record.sessions.read_entries(session_id, after):
         for entry in page:
             conversation.add(entry)
             for name, style in STYLES.items():

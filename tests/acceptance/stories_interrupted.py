@@ -35,10 +35,10 @@ async def assert_left_for(home: Path, old: str, new: str) -> None:
     """The old session ended with the words that were shown; the new one begins with what was said after that."""
     await assert_kept(home, old, SHOWN)
     async with Record.open(home) as record:
-        left, entered = await record.session(old), await record.session(new)
+        left, entered = await record.sessions.read(old), await record.sessions.read(new)
         assert (left.state, left.end_reason) == ("ended", "new")
         assert entered.parent == Parent(session_id=old, link=Link.RESET)
-        assert [turn.state for turn in await record.turns(old)] == ["interrupted"]
+        assert [turn.state for turn in await record.turns.list(old)] == ["interrupted"]
         assert {session.id for session in await record.sessions()} == {old, new}
     assert said(await transcript(home, old)) == [("user", "Tell me."), ("assistant", SHOWN)]
     assert said(await transcript(home, new))[0] == ("user", "Good morning.")

@@ -224,7 +224,7 @@ def notices(messages: list[Message]) -> list[str]:
 async def entries_of(record: Record, session_id: str) -> list[Entry]:
     """Return every entry of a session."""
     found: list[Entry] = []
-    while page := await record.read_entries(session_id, after=found[-1].seq if found else 0):
+    while page := await record.sessions.read_entries(session_id, after=found[-1].seq if found else 0):
         found += page
     return found
 

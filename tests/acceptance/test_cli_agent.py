@@ -167,7 +167,7 @@ async def read_parts(home: Path) -> list[tuple[File, bytes]]:
     async with Record.open(home) as record:
         (session,) = await record.sessions()
         files = [part for each in await record.load_transcript(session.id) for part in each.parts]
-        return [(part, await record.read_blob(part.blob)) for part in files if isinstance(part, File)]
+        return [(part, await record.blobs.read(part.blob)) for part in files if isinstance(part, File)]
 
 
 @pytest.mark.parametrize(("path", "why"), [("/does/not/exist", "does not exist"), ("/proc/self", "is a folder")])

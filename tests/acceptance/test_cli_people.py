@@ -35,7 +35,7 @@ async def say_on_matrix(home: Path, name: str) -> str:
     )
     async with Record.open(home) as record:
         received = await record.intake.receive(arrival, IntakeRules())
-        await record.stop_turns(received.session_id, "nobody answers", queued=True)
+        await record.turns.stop(received.session_id, "nobody answers", queued=True)
         return received.session_id
 
 

@@ -42,7 +42,7 @@ async def fill(home: Path) -> None:
         await record.append(TRIP, Message.tool("c1", "ferry at 22:15", id="m3"))
         await record.append(TRIP, Message.assistant("The last ferry leaves at 22:15.", id="m4", at=at))
         await record.append(TRIP, Message.user("forget the ferry", id="m5", at=at))
-        await record.undo(TRIP, ["m5"])
+        await record.messages.undo(TRIP, ["m5"])
         await record.create_session(id=OTHER, source="matrix", owner="person:bob")
         long = "and so on, " * 60
         await record.append(OTHER, Message.user(f"{long} the \x1b[31m ferry\x1b[0m\nof Bob {long}", id="b1"))

@@ -84,9 +84,9 @@ async def fill(home: Path) -> None:
             target="!room:here",
             message_id="b2",
         )
-        await record.create_delivery(delivery)
-        await record.move_delivery(delivery.session_id, "d1", DeliveryState.SENDING)
-        await record.move_delivery(delivery.session_id, "d1", DeliveryState.SENT, receipt="$event")
+        await record.deliveries.create(delivery)
+        await record.deliveries.move(delivery.session_id, "d1", DeliveryState.SENDING)
+        await record.deliveries.move(delivery.session_id, "d1", DeliveryState.SENT, receipt="$event")
         await record.create_session(id="20261116-090000-silent", source="cli")
 
 
@@ -201,10 +201,10 @@ async def test_show_counts_every_delivery(home: Path) -> None:
         await record.create_session(id="busy", source="matrix")
         await record.append("busy", Message.assistant("many", id="m1"))
         each = Delivery(id="d", session_id="busy", channel="matrix", target="!room", message_id="m1")
-        made = (record.create_delivery(replace(each, id=f"d{number}")) for number in range(count))
+        made = (record.deliveries.create(replace(each, id=f"d{number}")) for number in range(count))
         await asyncio.gather(*made)
         with redirect_stdout(io.StringIO()) as out:
-            await show_for_people(record, await record.session("busy"), full=False)
+            await show_for_people(record, await record.sessions.read("busy"), full=False)
     assert f"→ matrix !room: pending ×{count}\n" in out.getvalue()
 
 

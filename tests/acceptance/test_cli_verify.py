@@ -46,18 +46,18 @@ async def filled(home: Path) -> Path:
     async with Record.open(home) as record:
         for name in ("s1", "s2"):
             session = await record.create_session(id=name, source="test", title=name)
-            blob = await record.put_blob(b"attachment")
+            blob = await record.blobs.put(b"attachment")
             await record.append(session.id, Message.user([File(blob=blob)], id="m1"))
             await record.append(session.id, Message.user("hello there", id="m2"))
             async with record.turn(session.id) as turn, turn.reply(id="r1") as reply:
                 await reply.write("a streamed answer")
-            await record.create_delivery(
+            await record.deliveries.create(
                 Delivery(id="d1", session_id=session.id, channel="c", target="t", message_id="r1")
             )
-            await record.move_delivery(session.id, "d1", DeliveryState.SENDING)
-            await record.move_delivery(session.id, "d1", DeliveryState.SENT, receipt="$1")
+            await record.deliveries.move(session.id, "d1", DeliveryState.SENDING)
+            await record.deliveries.move(session.id, "d1", DeliveryState.SENT, receipt="$1")
         await record.fork("s1", 3)
-        await record.move_route("key", "s1")
+        await record.routes.move("key", "s1")
         await record.accept([], None, Cursor(channel="c", account="a", value="v"))
     return home
 

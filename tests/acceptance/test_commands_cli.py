@@ -160,7 +160,7 @@ async def test_retry(counting: Hansard) -> None:
         ("assistant", "Third answer."),
     ]
     async with Record.open(counting.home) as record:
-        turns = await record.turns(session_id)
+        turns = await record.turns.list(session_id)
     assert [turn.state for turn in turns] == ["completed"] * 4
     await assert_recorded(counting, ended)
     await assert_whole(counting.home, session_id)
@@ -218,7 +218,11 @@ async def test_queue_and_stop(home: Path, tmp_path: Path) -> None:
     messages = await transcript(home, session_id)
     assert [text for role, text in said(messages) if role == "user"] == ["One.", "Two.", "Three."]
     async with Record.open(home) as record:
-        assert [turn.state for turn in await record.turns(session_id)] == ["interrupted", "interrupted", "completed"]
+        assert [turn.state for turn in await record.turns.list(session_id)] == [
+            "interrupted",
+            "interrupted",
+            "completed",
+        ]
     assert "Two." in said(messages)[-1][1]
     assert ended.code == 1, "a turn of its own did not complete"
     await assert_recorded(hansard, ended)

@@ -19,7 +19,7 @@ from hansard.intake.speak import speak
 from hansard.models.pydantic import open_provider
 from hansard.ports.model import Model
 from hansard.record.api import Record
-from hansard.record.entries import Chunk
+from hansard.record.messages.entries import Chunk
 from hansard.testing.tools import Echo, Failing, LargeOutput, tools_by_name
 from tests.counts import times
 from tests.providers.behaviour import Behaviour, Call
@@ -106,7 +106,7 @@ async def interrupted(scene: Scene, text: str) -> None:
     number = len(scene.provider.answers)
     await scene.say(text, Behaviour(pieces=(f"Never{number} ", "finished ", "words ", "."), stall_after_events=5))
     await scene.seen(f"Never{number}")
-    await scene.record.stop_turns(scene.session_id, "stopped")
+    await scene.record.turns.stop(scene.session_id, "stopped")
 
 
 async def unanswered(scene: Scene, text: str) -> None:

@@ -150,7 +150,7 @@ async def test_an_ended_session_is_opened_again(place: Place, way: str) -> None:
     assert "open again" in ended.err
     assert "open again" in "\n".join(notices(await transcript(place.home, TRIP)))
     async with Record.open(place.home) as record:
-        assert (await record.session(TRIP)).state == "open"
+        assert (await record.sessions.read(TRIP)).state == "open"
     await assert_went_on(place, TRIP, "And now?")
 
 
@@ -237,9 +237,9 @@ async def test_the_command_resume(place: Place, command: str) -> None:
     assert [(line[0], line[1]) for line in listed[1:]] == [("2.", BOOK), ("3.", TRIP)]
     assert f"Resumed {TRIP} “Trip to Rome”: 6 messages." in ended.err
     async with Record.open(place.home) as record:
-        left = await record.session(listed[0][1])
+        left = await record.sessions.read(listed[0][1])
         assert (left.state, left.end_reason) == ("ended", "resumed_other")
-        assert (await record.session(TRIP)).state == "open"
+        assert (await record.sessions.read(TRIP)).state == "open"
         assert len(await record.sessions()) == 3
     assert said(await transcript(place.home, left.id)) == [
         ("user", "A new one."),
@@ -349,7 +349,7 @@ async def test_a_restart_keeps_the_queue(home: Path, tmp_path: Path, way: str) -
     assert len(replies) == 2
     assert "your reply above was interrupted" in replies[1].text
     async with Record.open(home) as record:
-        assert [turn.state for turn in await record.turns(session_id)] == ["lost", "completed"]
+        assert [turn.state for turn in await record.turns.list(session_id)] == ["lost", "completed"]
     assert_only_grew(home, before)
     await assert_whole(home, session_id)
 
@@ -362,7 +362,7 @@ async def test_a_queue_waits_for_its_own_session(home: Path, tmp_path: Path) -> 
     other = Hansard(home, write_script(tmp_path / "other.toml", ECHO))
     assert (await other.run("-p", "Elsewhere.")).out == "I was told: Elsewhere.\n"
     async with Record.open(home) as record:
-        assert [turn.session_id for turn in await record.queued_turns()] == [session_id]
+        assert [turn.session_id for turn in await record.turns.list_queued()] == [session_id]
     async with hansard.start("-r", session_id) as program:
         await program.shows("Second?")
         assert (await program.leave()).code == 0

@@ -91,7 +91,7 @@ async def test_interrupted_delivery_by_a_kill(hansard: Hansard) -> None:
     session_id = await only_session(hansard.home)
     await assert_kept(hansard.home, session_id, SHOWN)
     async with Record.open(hansard.home) as record:
-        assert [turn.state for turn in await record.turns(session_id)] == ["lost", "completed"]
+        assert [turn.state for turn in await record.turns.list(session_id)] == ["lost", "completed"]
 
 
 @pytest.mark.loss("A7", "A14", "F5", "I7")
@@ -329,7 +329,7 @@ async def test_new_while_a_turn_runs(hansard: Hansard) -> None:
         await assert_left_for(hansard.home, old, new)
     assert reports == []
     async with Record.open(hansard.home) as record:
-        assert (await record.session(new)).title == "Another day"
+        assert (await record.sessions.read(new)).title == "Another day"
     assert said(await transcript(hansard.home, new)) == [("user", "Good morning."), ("assistant", SHOWN)]
     await assert_whole(hansard.home, old, new)
 
@@ -422,7 +422,7 @@ async def test_two_processes_on_one_session(home: Path, tmp_path: Path) -> None:
     added = [item["body"] for item in items if item.get("kind") == "message.added"]
     assert [body["parts"][0]["text"] for body in added if body["role"] == "user"] == asked
     async with Record.open(home) as record:
-        assert {turn.state for turn in await record.turns(session_id)} == {TurnState.COMPLETED}
+        assert {turn.state for turn in await record.turns.list(session_id)} == {TurnState.COMPLETED}
     await assert_whole(home, session_id)
 
 

@@ -340,7 +340,7 @@ async def assert_half_is_kept(desk: Desk) -> None:
     assert said == [("user", "How do I make tea?", Status.COMPLETE), ("assistant", half, Status.INTERRUPTED)]
     async with Record.open(desk.home) as record:
         (session,) = await record.sessions()
-        assert [turn.state for turn in await record.turns(session.id)] == ["interrupted"]
+        assert [turn.state for turn in await record.turns.list(session.id)] == ["interrupted"]
     await assert_clean(desk.home)
 
 

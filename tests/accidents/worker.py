@@ -78,13 +78,13 @@ class Actor(Servant):
 
     async def do_attach(self, order: dict[str, Any]) -> int:
         """Append a message with an attachment."""
-        digest = await self.here.put_blob(BLOB)
+        digest = await self.here.blobs.put(BLOB)
         message = Message.user([Text(text="see"), File(blob=digest, size_bytes=len(BLOB))], id=order["id"])
         return (await self.here.append(HIT, message)).seq
 
     async def do_route(self, order: dict[str, Any]) -> None:
         """Write to the home's own journal."""
-        await self.here.move_route(order["key"], HIT)
+        await self.here.routes.move(order["key"], HIT)
 
     async def do_index(self, _order: dict[str, Any]) -> None:
         """Index everything."""
@@ -102,10 +102,10 @@ class Actor(Servant):
         name = order["name"]
         reply = {"reply": await self.attempt(self.end_reply)} if self.reply is not None else {}
         return reply | {
-            "home": await self.attempt(lambda: self.here.move_route(f"key-{name}", OTHER)),
+            "home": await self.attempt(lambda: self.here.routes.move(f"key-{name}", OTHER)),
             "hit": await self.attempt(lambda: self.here.append(HIT, Message.user("more", id=f"hit-{name}"))),
             "other": await self.attempt(lambda: self.here.append(OTHER, Message.user("more", id=f"other-{name}"))),
-            "blob": await self.attempt(lambda: self.here.put_blob(f"blob {name}".encode())),
+            "blob": await self.attempt(lambda: self.here.blobs.put(f"blob {name}".encode())),
         }
 
     async def end_reply(self) -> None:
@@ -146,18 +146,18 @@ class Actor(Servant):
 
     async def lost_keys(self, keys: list[str]) -> list[str]:
         """Return those keys that lead to no session."""
-        return [key for key in keys if await self.here.route(key) is None]
+        return [key for key in keys if await self.here.routes.read(key) is None]
 
     async def read_blobs(self, names: list[str]) -> bool:
         """Return whether the attachments are what they were."""
         for name in names:
             data = f"blob {name}".encode()
-            if await self.here.read_blob(hashlib.sha256(data).hexdigest()) != data:
+            if await self.here.blobs.read(hashlib.sha256(data).hexdigest()) != data:
                 return False
         for message in await self.here.load_transcript(HIT):
             for part in message.parts:
                 if isinstance(part, File):
-                    return await self.here.read_blob(part.blob) == BLOB
+                    return await self.here.blobs.read(part.blob) == BLOB
         return False
 
     async def find(self) -> list[str]:

@@ -69,16 +69,18 @@ async def take_picture(record: Record) -> Picture:
     entries: dict[str, list[Entry]] = {}
     for session in sessions:
         entries[session] = []
-        while page := await record.read_entries(session, len(entries[session])):
+        while page := await record.sessions.read_entries(session, len(entries[session])):
             entries[session] += page
-    deliveries = [each for session in sessions for each in await record.deliveries(session_id=session, limit=1_000_000)]
+    deliveries = [
+        each for session in sessions for each in await record.deliveries.list(session_id=session, limit=1_000_000)
+    ]
     return Picture(
         sessions,
         entries,
         {session: await record.load_transcript(session) for session in sessions},
-        {session: await record.turns(session) for session in sessions},
+        {session: await record.turns.list(session) for session in sessions},
         {(delivery.session_id, delivery.id): delivery for delivery in deliveries},
-        await record.route(script.KEY),
+        await record.routes.read(script.KEY),
         {account: await record.intake.cursor(script.CHANNEL, account) for account in ACCOUNTS},
     )
 

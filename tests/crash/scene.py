@@ -50,7 +50,7 @@ async def tell_story(record: Record, last: str, armed: Armed) -> None:
         await record.create_session(id=session, source="crash", title=f"the {session} one")
         for number in (1, 2, 3):
             await record.append(session, Message.user(f"{session} {number}", id=f"{session[0]}{number}"))
-    await record.move_route(KEY, LEFT)
+    await record.routes.move(KEY, LEFT)
     message, intake, cursor = event(1)
     await record.accept([(LEFT, message)], intake, cursor)
     async with record.turn(RIGHT) as turn, turn.reply(id="spoken") as reply:
@@ -66,7 +66,7 @@ async def tell_story(record: Record, last: str, armed: Armed) -> None:
             message, intake, cursor = event(2)
             await record.accept([(LEFT, message)], intake, cursor)
         elif last == "reset":
-            await record.reset_route(KEY, source="crash")
+            await record.routes.reset(KEY, source="crash")
         tell("last", step=last)
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -28,12 +28,12 @@ async def check_right(record: Record) -> None:
     assert await told(record, RIGHT) == RIGHT_TOLD
     statuses = {message.id: message.status for message in await record.load_transcript(RIGHT)}
     assert statuses["spoken"] == Status.INTERRUPTED
-    assert [turn.state for turn in await record.turns(RIGHT)] == [TurnState.LOST]
+    assert [turn.state for turn in await record.turns.list(RIGHT)] == [TurnState.LOST]
 
 
 async def check_home(record: Record) -> None:
     """The route, the cursor and the received event are as they were acknowledged."""
-    route = await record.route(KEY)
+    route = await record.routes.read(KEY)
     assert route is not None
     assert (route.session_id, route.generation) == (LEFT, 1)
     assert await record.intake.cursor(CHANNEL, ACCOUNT) == "1"

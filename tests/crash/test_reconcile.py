@@ -32,7 +32,7 @@ async def test_what_was_logged_and_not_committed_is_adopted(home: Path, play: Pl
     async with Record.open(home) as record:
         assert await told(record, LEFT) == [*LEFT_TOLD, ("last", "the last word")]
         retried = await record.append(LEFT, Message.user("the last word", id="last"))
-        assert retried.seq == (await record.session(LEFT)).head_seq
+        assert retried.seq == (await record.sessions.read(LEFT)).head_seq
         await check_right(record)
         await check_home(record)
         await check_healthy(record, LEFT, RIGHT)
@@ -47,7 +47,7 @@ async def test_a_survivor_adopts_what_a_dead_writer_logged(home: Path) -> None:
         await dead.ended()
         entry = await survivor.append(LEFT, Message.user("after it", id="after"))
         assert await told(survivor, LEFT) == [*LEFT_TOLD, ("last", "the last word"), ("after", "after it")]
-        assert entry.seq == (await survivor.session(LEFT)).head_seq
+        assert entry.seq == (await survivor.sessions.read(LEFT)).head_seq
         async with survivor.turn(RIGHT):
             pass
         assert (await survivor.verify()).findings == []
@@ -153,9 +153,9 @@ async def test_a_reset_happens_whole_or_not_at_all(home: Path, play: Play, point
     if not database:
         remove_database(home)
     async with Record.open(home) as record:
-        route = await record.route(KEY)
+        route = await record.routes.read(KEY)
         assert route is not None
-        old = await record.session(LEFT)
+        old = await record.sessions.read(LEFT)
         if route.generation == 1:
             assert point in {"applied", "logging"}
             assert (route.session_id, old.state) == (LEFT, SessionState.OPEN)
@@ -163,12 +163,12 @@ async def test_a_reset_happens_whole_or_not_at_all(home: Path, play: Play, point
         else:
             assert point in {"logged", "committed"}
             assert old.state == SessionState.ENDED
-            new = await record.session(route.session_id)
+            new = await record.sessions.read(route.session_id)
             assert new.parent is not None
             assert new.parent.session_id == LEFT
         assert await told(record, LEFT) == LEFT_TOLD
         await check_right(record)
-        await record.reset_route(KEY, source="crash")
+        await record.routes.reset(KEY, source="crash")
         assert (await record.verify()).findings == []
 
 

@@ -204,7 +204,7 @@ async def test_a_damaged_home_log_without_a_database_keeps_every_session(
     async with Record.open(home) as record:
         await check_right(record)
         assert (await told(record, LEFT))[:3] == LEFT_TOLD[:3]
-        await record.move_route(KEY, LEFT)
+        await record.routes.move(KEY, LEFT)
         message, intake, cursor = event(9)
         await record.accept([(LEFT, message)], intake, cursor)
         await check_healthy(record, LEFT, RIGHT)
@@ -241,7 +241,7 @@ async def test_a_folder_in_place_of_the_homes_log_stops_channels_only(home: Path
     as_folder(home / HOME_LOG)
     async with Record.open(home) as record:
         with pytest.raises(RecordDamaged):
-            await record.move_route(KEY, RIGHT)
+            await record.routes.move(KEY, RIGHT)
         await record.append(LEFT, Message.user("fine", id="fine"))
         await check_right(record)
         (home / HOME_LOG).rename(home / "stranger")
@@ -275,14 +275,14 @@ async def test_a_damaged_log_without_a_database_costs_its_neighbours_nothing(
         for number in range(1, 11):
             message, intake, cursor = event(number)
             await record.accept([(LEFT if number % 2 else RIGHT, message)], intake, cursor)
-        await record.move_route(KEY, RIGHT)
+        await record.routes.move(KEY, RIGHT)
         before = await told(record, RIGHT)
     remove_database(home)
     damage(home / LEFT_LOG)
     async with Record.open(home) as record:
         assert await told(record, RIGHT) == before
         assert {finding.session_id for finding in (await record.verify()).findings} <= {LEFT}
-        route = await record.route(KEY)
+        route = await record.routes.read(KEY)
         assert route is not None
         assert route.session_id == RIGHT
         message, intake, cursor = event(10)

@@ -78,12 +78,12 @@ async def answer(record: Record, voice: Voice, session: str, stem: str) -> None:
         entry = await turn.append(result)
         tell("append", session=session, id=entry.id, seq=entry.seq)
     tell("ended", session=session, turn=turn.id)
-    await record.create_delivery(
+    await record.deliveries.create(
         Delivery(id=f"{stem}-d", session_id=session, channel=script.CHANNEL, target="!room", message_id=reply_id)
     )
     tell("delivery", session=session, id=f"{stem}-d", state="pending")
     for state in ("sending", "sent"):
-        await record.move_delivery(session, f"{stem}-d", state, receipt="$event" if state == "sent" else "")
+        await record.deliveries.move(session, f"{stem}-d", state, receipt="$event" if state == "sent" else "")
         tell("delivery", session=session, id=f"{stem}-d", state=state)
 
 
@@ -98,7 +98,7 @@ async def receive(record: Record, voice: Voice) -> None:
         intake = Intake(channel=script.CHANNEL, account=voice.account, event_id=event_id)
         cursor = Cursor(channel=script.CHANNEL, account=voice.account, value=str(max(number, received)))
         while True:
-            route = await record.route(script.KEY)
+            route = await record.routes.read(script.KEY)
             assert route is not None
             try:
                 accepted = await record.accept([(route.session_id, message)], intake, cursor, number % 4 == 0)
@@ -109,7 +109,7 @@ async def receive(record: Record, voice: Voice) -> None:
         duplicate = accepted.duplicate
         tell("accept", session=entry.session_id, id=entry.id, seq=entry.seq, cursor=cursor.value, duplicate=duplicate)
         if number % 7 == 0:
-            route = await record.reset_route(script.KEY, source=script.ROUTE_SOURCE, reason=f"reset by {voice.name}")
+            route = await record.routes.reset(script.KEY, source=script.ROUTE_SOURCE, reason=f"reset by {voice.name}")
             tell("route", session=route.session_id, generation=route.generation)
         await asyncio.sleep(voice.pace_seconds * 5)
 
@@ -120,7 +120,7 @@ async def prepare(record: Record, voice: Voice) -> None:
         await record.create_session(id=session, source="crash")
         tell("session", session=session)
     try:
-        route = await record.move_route(script.KEY, script.ROUTED, reason=f"first by {voice.name}", expect=0)
+        route = await record.routes.move(script.KEY, script.ROUTED, reason=f"first by {voice.name}", expect=0)
     except WrongState:
         return
     tell("route", session=route.session_id, generation=route.generation)

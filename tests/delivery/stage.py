@@ -76,7 +76,7 @@ class Stage:
 
     async def deliveries(self, session_id: str) -> list[Delivery]:
         """Return a session's deliveries."""
-        return await self.record.deliveries(session_id=session_id)
+        return await self.record.deliveries.list(session_id=session_id)
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ async def test_an_answer_is_shown_where_it_was_asked(home: Path) -> None:
         await stage.answer(session_id, "Hello ", "Ann.")
         await stage.drained()
         assert stage.texts(chat) == ["Hello Ann."]
-        assert await stage.record.outbox.waiting("matrix") == []
+        assert await stage.record.deliveries.list_waiting("matrix") == []
         receipts = {each.receipt for each in await stage.deliveries(session_id)}
         assert receipts == {shown.id for shown in stage.platform.timeline(chat)}
 
@@ -205,7 +205,7 @@ async def test_one_chat_at_a_time_tries_a_platform_that_is_down(home: Path) -> N
             await stage.record.append(session_id, Message.notice("at last", chat=chat))
         async with stage.dispatching():
             await stage.until(lambda: stage.platform.calls["post"] >= 40)
-            entries = (await stage.record.session(session_id)).head_seq
+            entries = (await stage.record.sessions.read(session_id)).head_seq
             assert entries < 31 * 2 + 3 * 45
             stage.platform.is_down = False
             await stage.drained()
@@ -226,12 +226,12 @@ async def test_a_chat_that_is_gone_stops_no_other(home: Path) -> None:
         assert stage.texts(other) == ["heard"]
         failed = [each for each in await stage.deliveries(session_id) if each.state is DeliveryState.FAILED]
         assert [each.target for each in failed] == [gone]
-        entries = await stage.record.read_entries(session_id)
+        entries = await stage.record.sessions.read_entries(session_id)
         outcomes = [entry.body.outcome for entry in entries if entry.kind == "message.delivered"]  # type: ignore[attr-defined]
         assert sorted(outcomes) == ["set_aside", "shown"]
         stage.platform.room(gone).is_gone = False
-        await stage.record.move_delivery(session_id, failed[0].id, DeliveryState.PENDING, reason="a person asked")
-        assert await stage.record.outbox.settle_message(session_id, message.id, gone, "retried")
+        await stage.record.deliveries.move(session_id, failed[0].id, DeliveryState.PENDING, reason="a person asked")
+        assert await stage.record.deliveries.finish_message(session_id, message.id, gone, "retried")
         await stage.drained()
         assert stage.texts(gone) == ["into the void"]
 
@@ -246,7 +246,7 @@ async def test_what_was_dropped_is_not_shown(home: Path) -> None:
         for message in messages:
             await stage.record.append(session_id, message)
         await stage.until(lambda: stage.platform.calls["post"] >= 2)
-        assert await stage.record.outbox.settle_message(session_id, messages[1].id, chat, "dropped")
+        assert await stage.record.deliveries.finish_message(session_id, messages[1].id, chat, "dropped")
         await stage.until(lambda: stage.dispatcher.standing.waiting == 1)
         stage.platform.is_down = False
         await stage.drained()
@@ -283,10 +283,10 @@ async def test_an_answer_goes_to_its_chat_after_a_reset(home: Path) -> None:
     async with staged(home) as stage, stage.dispatching():
         chat = stage.platform.create_room(ANN, AGENT)
         session_id = await stage.session(chat)
-        await stage.record.move_route(chat, session_id)
+        await stage.record.routes.move(chat, session_id)
         async with stage.record.turn(session_id) as turn, turn.reply() as reply:
             await reply.write("before ")
-            await stage.record.reset_route(chat, source="matrix")
+            await stage.record.routes.reset(chat, source="matrix")
             await reply.write("and after")
         await stage.drained()
         assert stage.texts(chat) == ["before and after"]
@@ -304,7 +304,7 @@ async def test_storms_of_faults_lose_and_double_nothing(home: Path, seed: int) -
             await stage.drained()
         for chat in chats:
             assert stage.texts(chat) == [f"answer {number} goes on and on" for number in range(5)]
-        receipts = {each.receipt for each in await stage.record.deliveries()}
+        receipts = {each.receipt for each in await stage.record.deliveries.list()}
         assert receipts == {shown.id for chat in chats for shown in stage.platform.timeline(chat)}
 
 
@@ -324,7 +324,7 @@ async def test_typing_is_shown_while_a_turn_runs(home: Path) -> None:
         room = stage.platform.room(chat)
         session_id = await stage.session(chat)
         async with stage.record.turn(session_id):
-            assert await stage.record.outbox.running_chats("matrix") == [chat]
+            assert await stage.record.turns.list_running_chats("matrix") == [chat]
             await stage.until(lambda: room.typing == {AGENT})
         await stage.until(lambda: room.typing == set())
         typing.cancel()

@@ -19,7 +19,9 @@ PICTURE = bytes(range(256)) * 40
 async def message_with(stage: Stage, chat: str, *contents: bytes, text: str = "Here you are.") -> Message:
     """Return an answer of the agent with files."""
     files = [
-        File(blob=await stage.record.put_blob(data), name=f"{number}.png", media_type="image/png", size_bytes=len(data))
+        File(
+            blob=await stage.record.blobs.put(data), name=f"{number}.png", media_type="image/png", size_bytes=len(data)
+        )
         for number, data in enumerate(contents, 1)
     ]
     return Message.assistant([*([Text(text)] if text else []), *files], chat=chat)
@@ -124,12 +126,12 @@ async def test_a_refused_file_is_shown_when_a_person_retries(home: Path) -> None
         await stage.drained()
         told = "The file 1.png could not be shown here: not this one. It is kept in the record."
         assert seen(stage, chat) == [b"two", told]
-        (failed,) = await stage.record.deliveries(state=DeliveryState.FAILED)
-        await stage.record.move_delivery(session_id, failed.id, DeliveryState.PENDING)
-        await stage.record.outbox.settle_message(session_id, failed.message_id, chat, "retried")
+        (failed,) = await stage.record.deliveries.list(state=DeliveryState.FAILED)
+        await stage.record.deliveries.move(session_id, failed.id, DeliveryState.PENDING)
+        await stage.record.deliveries.finish_message(session_id, failed.message_id, chat, "retried")
         await stage.drained()
         assert seen(stage, chat) == [b"two", told, b"one"]
-        assert await stage.record.outbox.waiting("matrix") == []
+        assert await stage.record.deliveries.list_waiting("matrix") == []
 
 
 async def test_a_chat_that_is_gone_takes_no_file(home: Path) -> None:
@@ -142,7 +144,7 @@ async def test_a_chat_that_is_gone_takes_no_file(home: Path) -> None:
         await stage.drained()
         (failed,) = await stage.deliveries(session_id)
         assert (failed.file, failed.state) == (1, DeliveryState.FAILED)
-        assert await stage.record.outbox.waiting("matrix") == []
+        assert await stage.record.deliveries.list_waiting("matrix") == []
 
 
 async def test_an_audit_knows_files(home: Path) -> None:
@@ -168,7 +170,7 @@ async def test_a_streamed_answer_keeps_its_files_before_what_comes_next(home: Pa
     async with staged(home, capabilities=capabilities) as stage, stage.dispatching():
         chat = stage.platform.create_room(ANN, AGENT)
         session_id = await stage.session(chat)
-        blob = await stage.record.put_blob(b"one")
+        blob = await stage.record.blobs.put(b"one")
         async with stage.record.turn(session_id) as turn, turn.reply() as reply:
             await reply.write("Look")
             await stage.until(lambda: seen(stage, chat) == ["Look"])

@@ -37,7 +37,7 @@ from hansard.intake.commands import parse, run_command
 from hansard.intake.handlers import CommandScene
 from hansard.intake.speak import speak
 from hansard.record.api import Record
-from hansard.record.entries import Chunk
+from hansard.record.messages.entries import Chunk
 from hansard.testing.tools import Echo, Failing, Slow, tools_by_name
 from tests.engine.stage import failure, fixed
 

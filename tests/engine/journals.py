@@ -14,8 +14,8 @@ from hansard.domain.turns import TURN_ENDS
 from hansard.engine.context import render
 from hansard.journal.concepts import Body
 from hansard.record.conversation import Conversation
-from hansard.record.entries import Entry
 from hansard.record.messages.entries import (
+    Entry,
     MessageAdded,
     MessageEdited,
     MessageOpened,

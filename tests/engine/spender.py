@@ -52,7 +52,7 @@ async def spend(home: Path, limit: str, number: int, sessions: int) -> list[str]
             await runner.idle()
         await runner.close()
         assert errors == [], errors
-        return [(await record.turns(session_id))[-1].state.value for session_id in ids]
+        return [(await record.turns.list(session_id))[-1].state.value for session_id in ids]
 
 
 def main() -> None:

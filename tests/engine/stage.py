@@ -36,7 +36,7 @@ from hansard.ports.model import Model
 from hansard.ports.tool import Tool
 from hansard.record.api import Record
 from hansard.record.conversation import Conversation
-from hansard.record.entries import Chunk, Entry
+from hansard.record.messages.entries import Chunk, Entry
 from hansard.record.turns.entries import TurnEnded
 from tests.engine.validator import assert_valid
 
@@ -196,7 +196,7 @@ class Stage:
 
     async def stop(self, reason: str = "stopped by the test") -> None:
         """Ask the running turn to stop."""
-        await self.record.stop_turns(self.session_id, reason)
+        await self.record.turns.stop(self.session_id, reason)
 
     async def conversation(self) -> Conversation:
         """The fold."""
@@ -227,7 +227,7 @@ class Stage:
     async def entries(self) -> list[Entry]:
         """The whole journal."""
         found: list[Entry] = []
-        while more := await self.record.read_entries(self.session_id, found[-1].seq if found else 0):
+        while more := await self.record.sessions.read_entries(self.session_id, found[-1].seq if found else 0):
             found += more
         return found
 
@@ -274,7 +274,7 @@ class Stage:
         """Both legs agree, every turn has ended, and what the model would be told now is valid."""
         report = await self.record.verify()
         assert report.ok, report.findings
-        assert {turn.state for turn in await self.record.turns(self.session_id)} <= set(TurnState) - {
+        assert {turn.state for turn in await self.record.turns.list(self.session_id)} <= set(TurnState) - {
             TurnState.RUNNING,
             TurnState.QUEUED,
         }

@@ -13,7 +13,7 @@ from hansard.engine.calls import Calls
 from hansard.engine.context import build_request, render
 from hansard.record.compaction import SessionCompacted
 from hansard.record.conversation import Conversation, exchange_starts, last_exchange, last_undone
-from hansard.record.entries import Entry
+from hansard.record.messages.entries import Entry
 from hansard.record.sessions import SessionFrozen
 from tests.engine.journals import contexts
 from tests.engine.validator import assert_begins, assert_valid
@@ -93,7 +93,7 @@ class Teller:
             if pick % 2
             else everything[pick % 5 :: 3]
         )
-        self._run(self._record.undo(self.session_id, chosen))
+        self._run(self._record.messages.undo(self.session_id, chosen))
         if chosen:
             self.asked = []
 
@@ -103,13 +103,13 @@ class Teller:
             return
         conversation = self.conversation()
         chosen = last_undone(conversation, 1 + pick % 3) if pick % 2 else list(conversation.undone)[pick % 3 :: 2]
-        self._run(self._record.restore(self.session_id, chosen))
+        self._run(self._record.messages.restore(self.session_id, chosen))
         if chosen:
             self.asked = []
 
     def fork(self, pick: int) -> None:
         """Go on in a fork, at the end or somewhere before it; a turn that runs ends in the session that it is in."""
-        head = self._run(self._record.session(self.session_id)).head_seq
+        head = self._run(self._record.sessions.read(self.session_id)).head_seq
         at = None if pick % 2 else 1 + pick % head
         child = self._run(self._record.fork(self.session_id, at)).id
         self.end_turn(0)
@@ -240,7 +240,7 @@ class Teller:
         """The whole journal of a session, what it inherited included."""
         found: list[Entry] = []
         while True:
-            page = self._run(self._record.read_entries(session_id, found[-1].seq if found else 0))
+            page = self._run(self._record.sessions.read_entries(session_id, found[-1].seq if found else 0))
             found += page
             if len(page) < READ_ROWS_MAX:
                 return found

@@ -17,7 +17,7 @@ from hansard.domain.turns import TurnState
 from hansard.intake.commands import parse, run_command
 from hansard.intake.handlers import CommandScene
 from hansard.intake.speak import speak
-from hansard.record.entries import Entry
+from hansard.record.messages.entries import Entry
 from hansard.record.questions import QuestionAnswered, QuestionAsked
 from hansard.testing.tools import Counting, Slow, tools_by_name
 from tests.engine.stage import PERSON, PlayedModel, Stage, call, stage

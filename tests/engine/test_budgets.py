@@ -62,7 +62,7 @@ class Day:
         """Say something, and wait for what becomes of it."""
         await self.say(session_id, author=author, chat=chat)
         await self.idle()
-        return (await self.record.turns(session_id))[-1].state
+        return (await self.record.turns.list(session_id))[-1].state
 
     async def idle(self) -> None:
         """Wait until nothing is left to run."""
@@ -150,7 +150,7 @@ async def test_limits_hold_under_concurrency(home: Path, budget: Budget, ran_max
         sessions = [await day.session() for _ in range(20)]
         await asyncio.gather(*(day.say(session_id) for session_id in sessions))
         await day.idle()
-        states = [(await record.turns(session_id))[-1].state for session_id in sessions]
+        states = [(await record.turns.list(session_id))[-1].state for session_id in sessions]
         assert states.count(TurnState.COMPLETED) == ran_max
         assert states.count(TurnState.FAILED) == len(sessions) - ran_max
         assert (await record.verify()).ok
@@ -197,10 +197,10 @@ async def test_members_of_a_room_are_counted_one_by_one(home: Path) -> None:
         assert await day.ask(room, "@ann:x.org", chat) is TurnState.FAILED
         assert await day.ask(await day.session("person:ann")) is TurnState.FAILED
         by = [By(person="@ann:y.org", chat=chat, how=How.RETRY)]
-        queued = await record.queue_turn(room, chat=chat, by=by)
+        queued = await record.turns.queue(room, chat=chat, by=by)
         day.runner.wake(room, queued.id)
         await day.idle()
-        assert (await record.turns(room))[-1].state is TurnState.FAILED
+        assert (await record.turns.list(room))[-1].state is TurnState.FAILED
         assert await day.ask(room, "@ben:x.org", chat) is TurnState.COMPLETED
         assert await day.ask(room, "@ben:x.org", chat) is TurnState.FAILED
         await day.runner.close()

@@ -195,7 +195,7 @@ async def test_a_queue_survives_a_restart(home: Path) -> None:
         for text in RAPID:
             await on.speak(text, Busy.QUEUE)
     async with stage(home, second, session_id="kept") as on:
-        for turn in await on.record.queued_turns():
+        for turn in await on.record.turns.list_queued():
             on.runner.wake(turn.session_id)
         await on.settled()
         assert await on.states() == [TurnState.INTERRUPTED, TurnState.COMPLETED]
@@ -249,7 +249,7 @@ async def test_a_message_is_durable_when_speaking_returns(home: Path) -> None:
     async with stage(home, PlayedModel(["ok"])) as on:
         spoken = await on.queue("hello")
         assert await on.texts() == ["hello"]
-        (turn,) = await on.record.queued_turns()
+        (turn,) = await on.record.turns.list_queued()
         assert (turn.id, turn.session_id) == (spoken.turn_id, on.session_id)
         kinds = [entry.kind for entry in await on.entries() if entry.seq > int(spoken.after)]
         assert kinds == ["message.added", "turn.queued"]

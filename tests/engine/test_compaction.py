@@ -193,7 +193,7 @@ async def test_a_message_comes_meanwhile(home: Path, busy: Busy) -> None:
     model = Summing([gate, SUMMARY])
     async with stage(home, model, compaction=MANUAL) as on:
         await talk(on, 6)
-        await on.record.set_setting(on.session_id, "compact", "{}")
+        await on.record.sessions.set_setting(on.session_id, "compact", "{}")
         on.runner.wake(on.session_id)
         await gate.reached()
         await on.ask("a new thing", busy)
@@ -231,7 +231,7 @@ async def test_who_waits_already_comes_first(home: Path) -> None:
     async with stage(home, model, compaction=MANUAL) as on:
         await talk(on, 6)
         await on.queue("from elsewhere")
-        await on.record.set_setting(on.session_id, "compact", "{}")
+        await on.record.sessions.set_setting(on.session_id, "compact", "{}")
         await compact_if_due(on.agent, on.session_id, 1, after=True)
         assert not any(isinstance(entry.body, TurnStarted) and entry.body.purpose for entry in await on.entries())
         await compact(on.agent, on.session_id, compaction.Wish())
@@ -310,13 +310,13 @@ async def test_what_is_restored_is_told_again(home: Path) -> None:
         await talk(on, 6)
         exchange = [placed.message.id for placed in (await on.conversation()).placed[:2]]
         await compact(on.agent, on.session_id, compaction.Wish())
-        await on.record.undo(on.session_id, exchange)
+        await on.record.messages.undo(on.session_id, exchange)
         told = await last_request(on, model)
         assert ("marker-0" in told, "marker-1" in told, SUMMARY in told) == (False, True, False)
         await compact(on.agent, on.session_id, compaction.Wish())
         assert "marker-0" not in str(model.asked[-1].messages)
         assert SUMMARY in await last_request(on, model)
-        await on.record.restore(on.session_id, exchange)
+        await on.record.messages.restore(on.session_id, exchange)
         told = await last_request(on, model)
         assert ("marker-0" in told, "marker-1" in told, SUMMARY in told) == (True, True, False)
         await compact(on.agent, on.session_id, compaction.Wish())

@@ -62,7 +62,7 @@ async def test_killed_at_every_step(home: Path, tmp_path: Path, seed: int) -> No
     async with stage(home, Summing(), compaction=MANUAL) as on:
         await talk(on, 6)
         before, session_id = await on.texts(), on.session_id
-        await on.record.set_setting(session_id, "compact", "{}")
+        await on.record.sessions.set_setting(session_id, "compact", "{}")
     chance = random.Random(seed)
     cases = [(point, number) for point in POINTS for number in (OCCURRENCES if PROVE else [chance.choice(OCCURRENCES)])]
     killed: Counter[bool] = Counter()
@@ -97,7 +97,7 @@ async def test_anything_at_any_moment(home: Path, seed: int) -> None:
             await talk(on, 6)
             await on.runner.beside.compacted(on.session_id)
             before = await on.texts()
-            await on.record.set_setting(on.session_id, "compact", '{"focus":"lamps"}')
+            await on.record.sessions.set_setting(on.session_id, "compact", '{"focus":"lamps"}')
             on.runner.wake(on.session_id)
             for _ in range(chance.randrange(60)):
                 await asyncio.sleep(0)
@@ -125,7 +125,7 @@ async def disturb(on: Stage, chance: random.Random) -> None:
         for number in range(5):
             await on.speak(f"burst {number}", chance.choice(list(Busy)))
     elif what == 3:
-        await on.record.set_setting(on.session_id, "compact", "not a wish")
+        await on.record.sessions.set_setting(on.session_id, "compact", "not a wish")
         on.runner.wake(on.session_id)
     else:
         await on.runner.beside.compacted(on.session_id)

@@ -24,7 +24,7 @@ async def said(on: Stage, session_id: str) -> str:
 
 async def states(on: Stage, session_id: str) -> list[TurnState]:
     """How the turns of a session stand."""
-    return [turn.state for turn in await on.record.turns(session_id)]
+    return [turn.state for turn in await on.record.turns.list(session_id)]
 
 
 async def test_what_is_whole_is_run_at_once(home: Path) -> None:

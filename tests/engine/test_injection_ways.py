@@ -130,11 +130,11 @@ async def walls(home: Path, *first: ToolCall) -> AsyncIterator[Walls]:
         note = await record.memory.add("person:ben", SECRET)
         other = await record.create_session(source="test", owner="person:ben", title="Ben's")
         await record.append(other.id, Message.user(SECRET))
-        before = [entry.id for entry in await record.read_entries(other.id)]
+        before = [entry.id for entry in await record.sessions.read_entries(other.id)]
         here = Walls(record, obey(note.id, *first))
         yield here
         assert here.trap.runs == 0
-        assert [entry.id for entry in await record.read_entries(other.id)] == before
+        assert [entry.id for entry in await record.sessions.read_entries(other.id)] == before
         assert [each.text for each in await record.memory.list("person:ben")] == [SECRET]
         assert not [each for each in await record.memory.list() if "evil" in each.text]
         assert here.model.requests

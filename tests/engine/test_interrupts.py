@@ -18,7 +18,7 @@ from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
 from hansard.intake.speak import speak
 from hansard.record.api import Record
-from hansard.record.entries import Chunk
+from hansard.record.messages.entries import Chunk
 from hansard.record.turns.entries import TurnStarted, TurnStopping
 from hansard.testing import Wiring
 from hansard.testing.tools import Counting, Echo, Slow, tools_by_name
@@ -286,7 +286,7 @@ async def test_a_turn_that_waits_survives_the_process_that_leaves(home: Path) ->
         await on.runner.close()
         assert await on.states() == [TurnState.INTERRUPTED]
     async with stage(home, second, session_id="kept") as on:
-        assert [turn.session_id for turn in await on.record.queued_turns()] == ["kept"]
+        assert [turn.session_id for turn in await on.record.turns.list_queued()] == ["kept"]
         on.runner.wake("kept")
         await on.settled()
         assert await on.texts() == ["first", "One ", "second", "Two."]

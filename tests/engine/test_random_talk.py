@@ -15,9 +15,7 @@ import pytest
 
 from hansard.domain.messages import Role
 from hansard.domain.requests import UserSaid
-from hansard.record.entries import Entry
-from hansard.record.messages.entries import MessageSealed, MessagesUndone
-from hansard.record.messages.fold import streamed_pieces
+from hansard.record.messages.entries import Entry, MessageSealed, MessagesUndone, streamed_pieces
 from hansard.record.turns.entries import TurnEnded, TurnStarted
 from tests.counts import times
 from tests.engine.journals import contexts

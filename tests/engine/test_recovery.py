@@ -54,7 +54,7 @@ class Next:
 
     async def states(self) -> list[TurnState]:
         """How the turns of the session ended."""
-        return [turn.state for turn in await self.record.turns("s1")]
+        return [turn.state for turn in await self.record.turns.list("s1")]
 
 
 @asynccontextmanager

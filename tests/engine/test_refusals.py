@@ -98,7 +98,7 @@ async def fill(home: Path) -> str:
         thought: list[Part] = [Reasoning("I think.", "sig", NAME), Text("A thought answer.")]
         await on.record.append(on.session_id, Message.user("think"))
         await on.record.append(on.session_id, Message.assistant(thought))
-        picture = File(blob=await on.record.put_blob(b"png"), media_type="image/png", size_bytes=3, name="p.png")
+        picture = File(blob=await on.record.blobs.put(b"png"), media_type="image/png", size_bytes=3, name="p.png")
         await speak(on.record, on.session_id, [Message.user([Text("look"), picture])], Busy.QUEUE)
         await on.run_turn()
         for number in range(3):
@@ -298,7 +298,7 @@ async def test_pictures_that_cannot_be_shown_are_named(home: Path) -> None:
     model = Strict(lambda _: "")
     async with stage(home, model) as on:
         record = on.record
-        good, large = await record.put_blob(b"good"), await record.put_blob(b"x" * 2000)
+        good, large = await record.blobs.put(b"good"), await record.blobs.put(b"x" * 2000)
         files = [
             File(blob=good, media_type="image/png", size_bytes=4, name="good.png"),
             File(blob=large, media_type="image/png", size_bytes=2000, name="large.png"),
@@ -312,7 +312,7 @@ async def test_pictures_that_cannot_be_shown_are_named(home: Path) -> None:
         assert [(image.name, image.data) for image in said.images] == [("good.png", b"good")]
         for name, why in (("large.png", "too large"), ("odd.tiff", "of its kind"), ("wrong.png", "cannot be read")):
             assert any(name in line and why in line for line in said.text.splitlines()), said.text
-        assert await record.read_blob(large) == b"x" * 2000
+        assert await record.blobs.read(large) == b"x" * 2000
         await on.check()
 
 
@@ -333,7 +333,7 @@ async def test_pictures_are_what_their_bytes_say(home: Path) -> None:
             ("wide", "image/png", png(8001, 1)),
             ("moving", "image/png", b"GIF89a" + struct.pack("<HH", 5, 5)),
         ):
-            blob = await on.record.put_blob(data)
+            blob = await on.record.blobs.put(data)
             files.append(File(blob=blob, media_type=media_type, size_bytes=len(data), name=name))
         await speak(on.record, on.session_id, [Message.user([Text("look"), *files])], Busy.QUEUE)
         await on.run_turn()
@@ -355,9 +355,9 @@ async def test_the_model_of_a_session(home: Path) -> None:
     async with stage(home, first) as ready:
         on = Stage(ready.agent._replace(choose=choose), ready.session_id)
         await on.ask("a")
-        await on.record.set_setting(on.session_id, "model", "second")
+        await on.record.sessions.set_setting(on.session_id, "model", "second")
         await on.ask("b")
-        await on.record.set_setting(on.session_id, "model", "default")
+        await on.record.sessions.set_setting(on.session_id, "model", "default")
         await on.ask("c")
         assert await on.texts(Role.ASSISTANT) == ["one", "two", "one"]
         await on.runner.close()

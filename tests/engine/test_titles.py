@@ -42,7 +42,7 @@ async def titled(on: Stage) -> str | None:
     """Wait for the title, and return it."""
     async with asyncio.timeout(WAIT_SECONDS):
         await on.runner.beside.titled(on.session_id)
-    return (await on.record.session(on.session_id)).title
+    return (await on.record.sessions.read(on.session_id)).title
 
 
 async def test_a_session_gets_its_title(home: Path) -> None:
@@ -92,7 +92,7 @@ async def test_no_turn_waits_for_a_title(home: Path) -> None:
         assert (await on.texts())[-1] == "two"
         async with asyncio.timeout(WAIT_SECONDS):
             await on.runner.close()
-        assert (await on.record.session(on.session_id)).title is None
+        assert (await on.record.sessions.read(on.session_id)).title is None
 
 
 @pytest.mark.parametrize("title", [[failure()], ["x" * 500], ["\n"], [RuntimeError("broken")]], ids=str)

@@ -194,7 +194,7 @@ async def test_a_large_output_is_kept_whole_and_shown_in_part(home: Path) -> Non
     async with stage(home, model, tools=tools_by_name(large), limits=limits) as on:
         await on.run("go")
         (result,) = await on.results()
-        assert (await on.record.read_blob(result.blob)).decode() == large.output
+        assert (await on.record.blobs.read(result.blob)).decode() == large.output
         head, mark, tail = result.text.split("\n[… ")[0], result.text, result.text.rsplit("]\n", 1)[1]
         assert large.output.startswith(head)
         assert large.output.endswith(tail)

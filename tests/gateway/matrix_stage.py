@@ -269,7 +269,7 @@ async def check_room(bot: Bot, record: Record, channel: MatrixChannel, talk: Tal
     assert Counter(said) == Counter(talk.sent), "every message is recorded once"
     in_room = [event.event_id for event in timeline.events if event.event_id in set(said)]
     assert said == in_room, "the record has them in the order of the room"
-    receipts = {each.receipt: each for each in await record.outbox.deliveries_to(talk.chat) if each.receipt}
+    receipts = {each.receipt: each for each in await record.deliveries.list_of_chat(talk.chat) if each.receipt}
     texts = {message.id: message.text for message in messages}
     own = timeline.by(bot.account.user_id)
     assert {event.event_id for event in own} <= receipts.keys(), "what anybody sees is in the record"

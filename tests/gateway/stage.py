@@ -21,7 +21,7 @@ from hansard.gateway.process import Gateway
 from hansard.ports.channel import Capabilities
 from hansard.ports.model import Model
 from hansard.record.api import Record
-from hansard.record.entries import Entry
+from hansard.record.messages.entries import Entry
 from hansard.testing import RECORDING_CAPABILITIES, Platform, RecordingChannel
 from hansard.testing.channel import Remembers
 
@@ -87,11 +87,11 @@ async def is_idle(record: Record, *channels: str) -> bool:
 
     Asked in the order in which a turn moves on: one that moves meanwhile is met at the next question.
     """
-    if await record.queued_turns():
+    if await record.turns.list_queued():
         return False
-    if any([await record.outbox.running_chats(channel) for channel in channels]):
+    if any([await record.turns.list_running_chats(channel) for channel in channels]):
         return False
-    return not any([await record.outbox.waiting(channel) for channel in channels])
+    return not any([await record.deliveries.list_waiting(channel) for channel in channels])
 
 
 async def settled(record: Record, platform: Platform, account: str, busy: Callable[[], bool]) -> None:
@@ -183,6 +183,6 @@ async def playing(
 async def entries_of(record: Record, session_id: str) -> list[Entry]:
     """Return every entry of a session."""
     found: list[Entry] = []
-    while page := await record.read_entries(session_id, after=found[-1].seq if found else 0):
+    while page := await record.sessions.read_entries(session_id, after=found[-1].seq if found else 0):
         found += page
     return found

@@ -11,7 +11,7 @@ import pytest
 
 from hansard.domain.notices import ENGLISH
 from hansard.domain.settings import Busy
-from hansard.record.entries import Entry
+from hansard.record.messages.entries import Entry
 from hansard.record.turns.entries import TurnEnded, TurnStarted
 from hansard.testing import Platform
 from tests.gateway.care import write_config
@@ -80,7 +80,7 @@ async def test_stop_acts_at_once(home: Path, tmp_path: Path) -> None:
         await until(lambda: play.texts(chat)[-1] == WORDS.nothing_runs)
         await play.settled()
         (session,) = await play.record.sessions(source="matrix")
-        turns = [turn.state for turn in await play.record.turns(session.id)]
+        turns = [turn.state for turn in await play.record.turns.list(session.id)]
         assert turns == ["interrupted", "interrupted"]
         answers = [m for m in await play.record.load_transcript(session.id) if m.role == "assistant"]
         assert [answer.status for answer in answers] == ["interrupted"]

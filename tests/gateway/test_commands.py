@@ -52,7 +52,7 @@ async def test_what_was_not_shown_is_listed_retried_and_dropped(home: Path) -> N
         stage.platform.room(chat).is_gone = False
         by_text = {}
         for each in found:
-            message = await stage.record.outbox.read_message(session_id, each["message_id"])
+            message = await stage.record.messages.read(session_id, each["message_id"])
             by_text[message.text] = each["id"]
         retried = await asyncio.to_thread(run, home, "deliveries", "retry", by_text["first"])
         assert retried.returncode == 0, retried.stderr

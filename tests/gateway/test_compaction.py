@@ -17,8 +17,7 @@ from hansard.engine.compaction import INTERRUPTED
 from hansard.journal.store import Wiring
 from hansard.record.api import Record
 from hansard.record.compaction import SessionCompacted
-from hansard.record.entries import Entry
-from hansard.record.messages.entries import MessageEdited, MessageRetracted
+from hansard.record.messages.entries import Entry, MessageEdited, MessageRetracted
 from hansard.record.turns.entries import TurnEnded, TurnStarted
 from hansard.testing import RECORDING_CAPABILITIES, FakeClock, Platform
 from tests.engine.stage import Gate
@@ -84,7 +83,7 @@ async def test_a_message_meanwhile_is_answered_at_once(home: Path, busy: Busy) -
         await play.until(lambda: any("Summing up" in text for text in play.texts(chat)))
         await asyncio.sleep(LOOK_SECONDS)
         assert play.platform.room(chat).typing == set()
-        assert await play.record.outbox.running_chats("matrix") == []
+        assert await play.record.turns.list_running_chats("matrix") == []
         count = len(play.texts(chat))
         play.platform.say(chat, ANN, "something else")
         await play.until(lambda: len(play.texts(chat)) == count + 2)

@@ -57,4 +57,4 @@ async def test_a_limit_is_told_in_the_chat(home: Path, tmp_path: Path) -> None:
         spoken = await speak(play.record, terminal.id, [Message.user("six")], Busy.QUEUE)
         play.app.runner.wake(terminal.id, spoken.turn_id)
         await play.app.runner.settled(terminal.id)
-        assert [turn.state for turn in await play.record.turns(terminal.id)] == [TurnState.FAILED]
+        assert [turn.state for turn in await play.record.turns.list(terminal.id)] == [TurnState.FAILED]

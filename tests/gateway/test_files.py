@@ -61,16 +61,16 @@ async def test_files_of_an_answer(synapse: Synapse, home: Path, tmp_path: Path, 
         session = await record.create_session(source="matrix", owner="person:ann")
         await record.append(session.id, Message.user("show me", author=person.user_id, chat=chat, event_id=said.id))
         image = File(
-            blob=await record.put_blob(PICTURE), name="curve.png", media_type="image/png", size_bytes=len(PICTURE)
+            blob=await record.blobs.put(PICTURE), name="curve.png", media_type="image/png", size_bytes=len(PICTURE)
         )
-        table = File(blob=await record.put_blob(b"a,b"), name="table.csv", media_type="text/csv", size_bytes=3)
+        table = File(blob=await record.blobs.put(b"a,b"), name="table.csv", media_type="text/csv", size_bytes=3)
         await record.append(session.id, Message.assistant([Text("Two files."), image, table], chat=chat))
         errors: list[BaseException] = []
         dispatcher = Dispatcher(record, channel, timeline=channel, report=lambda _, error: errors.append(error))
         task = asyncio.create_task(dispatcher.run())
         async with asyncio.timeout(WAIT_SECONDS_MAX):
             await dispatcher.drained()
-        deliveries = [each for each in await record.deliveries(session_id=session.id) if each.file]
+        deliveries = [each for each in await record.deliveries.list(session_id=session.id) if each.file]
         assert [each.state for each in deliveries] == ["sent", "sent"]
         local = LocalFile(data=PICTURE, name="curve.png", media_type="image/png")
         again = await channel.send(Post(key=deliveries[0].id, chat=chat, markdown="", files=(local,)))

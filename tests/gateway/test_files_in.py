@@ -78,7 +78,7 @@ async def test_pictures_and_tables(home: Path, rules: ModelRules) -> None:
         assert any("gone.bin" in text for text in play.texts(chat)), "the person is told"
         (session,) = await play.record.sessions(source="matrix")
         parts = [part for message in await play.record.load_transcript(session.id) for part in message.parts]
-        kept = [await play.record.read_blob(part.blob) for part in parts if isinstance(part, File) and part.blob]
+        kept = [await play.record.blobs.read(part.blob) for part in parts if isinstance(part, File) and part.blob]
         assert kept == [PICTURE, b"a,b"]
 
 

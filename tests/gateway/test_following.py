@@ -30,7 +30,7 @@ async def carried(record: Record, both: Both) -> str:
     both.say(both.phone, "begun on the phone")
     await both.reads(both.phone, "You said: begun on the phone")
     await record.people.link(ON_MATRIX, ON_TELEGRAM)
-    route = await record.route(both.phone)
+    route = await record.routes.read(both.phone)
     assert route is not None
     both.say(both.room, f"/resume {route.session_id}")
     await both.reads(both.room, "Resumed")
@@ -121,13 +121,13 @@ async def test_a_chat_that_follows_no_longer_is_shown_nothing(home: Path, settin
             await record.people.unlink(ON_MATRIX)
         elif why == "went on elsewhere":
             other = await record.create_session(source="matrix", owner=ON_MATRIX)
-            await record.move_route(both.room, other.id)
+            await record.routes.move(both.room, other.id)
         elif why == "barred":
             await record.access.revoke("matrix", ANN)
         elif why == "others came":
             both.matrix.room(both.room).members.add(BOB)
         else:
-            await record.move_route(both.room, session_id)  # nobody knows whose chat it is
+            await record.routes.move(both.room, session_id)  # nobody knows whose chat it is
         both.matrix.is_down = False
         await both.settled(record)
         both.say(both.phone, "another secret")
@@ -168,7 +168,7 @@ async def test_leaving_a_session_leaves_it_to_the_other_chat(home: Path, tmp_pat
         both.say(both.phone, "begun")
         await both.settled(record)
         await record.people.link(ON_MATRIX, ON_TELEGRAM)
-        route = await record.route(both.phone)
+        route = await record.routes.read(both.phone)
         assert route is not None
         both.say(both.room, f"/resume {route.session_id}")
         await both.reads(both.room, "Resumed")
@@ -178,8 +178,8 @@ async def test_leaving_a_session_leaves_it_to_the_other_chat(home: Path, tmp_pat
         await both.reads(both.room, "A new session")
         await both.settled(record)
         assert both.texts(both.phone)[-1] == ("word " * 30)
-        assert (await record.session(route.session_id)).state == "open"
-        ends = [turn.state for turn in await record.turns(route.session_id)]
+        assert (await record.sessions.read(route.session_id)).state == "open"
+        ends = [turn.state for turn in await record.turns.list(route.session_id)]
         assert ends == ["completed", "completed"]
 
 

@@ -144,7 +144,7 @@ async def test_one_conversation_over_many_hops(home: Path, tmp_path: Path, seed:
             await journey.hop(both.phone)
             async with Record.open(home) as record:
                 await both.settled(record)
-                route = await record.route(both.phone)
+                route = await record.routes.read(both.phone)
                 assert route is not None
                 await record.people.link(f"person:matrix:{ANN}", f"person:telegram:{PHONE}")
                 await record.people.link("person:admin", f"person:telegram:{PHONE}")

@@ -64,7 +64,7 @@ async def test_the_numbers_are_true_and_name_nobody(home: Path, tmp_path: Path) 
         assert one(families, "hansard_deliveries", channel="matrix", state="failed") == 0
         assert families["hansard_events_received_total"].kind == "counter"
         async with Record.open(home) as record:
-            sent = await record.deliveries(state=DeliveryState.SENT)
+            sent = await record.deliveries.list(state=DeliveryState.SENT)
         assert one(families, "hansard_deliveries_sent_total", channel="matrix") == len(sent) > 1
         assert families["hansard_record_commit_seconds"].samples["hansard_record_commit_seconds_count", ()] >= 5
         assert one(families, "hansard_build_info", version=__version__) == 1

@@ -113,7 +113,7 @@ async def test_the_documented_channel_talks(tmp_path: Path) -> None:
         assert (session.source, session.owner) == ("folder", "person:folder:ann")
         said = [message.text for message in await record.load_transcript(session.id)]
         assert said == ["hello", "You said: hello", "anybody?", "You said: anybody?", "good", "You said: good"]
-        route = await record.route("folder:chat:ann")
+        route = await record.routes.read("folder:chat:ann")
         assert route is not None
         assert route.session_id == session.id
         assert (await record.verify()).ok

@@ -55,7 +55,7 @@ async def replay(person: Peer, bot: Bot, *, encrypted: bool) -> Talk:
 
 async def was_streaming(record: Record, talk: Talk) -> bool:
     """Return whether the first of the rapid messages met a reply that had begun and had not ended."""
-    route = await record.route(talk.chat)
+    route = await record.routes.read(talk.chat)
     assert route is not None
     kinds = [
         type(entry.body)

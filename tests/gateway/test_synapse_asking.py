@@ -65,7 +65,7 @@ class Room(NamedTuple):
 
     async def session(self) -> str:
         """Where the room is."""
-        route = await self.record.route(f"matrix:room:{self.room_id}")
+        route = await self.record.routes.read(f"matrix:room:{self.room_id}")
         assert route is not None
         return route.session_id
 
@@ -87,7 +87,7 @@ class Room(NamedTuple):
         """The event in which everybody sees it, once the record knows of it."""
         question = await self.question()
         while True:
-            sent = await self.record.outbox.deliveries_to(f"matrix:room:{self.room_id}")
+            sent = await self.record.deliveries.list_of_chat(f"matrix:room:{self.room_id}")
             found = [each.receipt for each in sent if each.message_id == question.message_id and each.receipt]
             if found:
                 return found[0]
@@ -220,7 +220,7 @@ async def check_questions(room: Room) -> None:
     no = ToolOutcome.NOT_STARTED
     assert await room.outcomes() == [ToolOutcome.OK, no, no, no]
     notices = {message.id: message for message in await room.record.load_transcript(session_id)}
-    receipts = {each.message_id: each.receipt for each in await room.record.outbox.deliveries_to(chat)}
+    receipts = {each.message_id: each.receipt for each in await room.record.deliveries.list_of_chat(chat)}
     seen = {event.event_id: event for event in (await read_timeline(room.bob, room.room_id)).events}
     for each in asked:
         assert notices[each.message_id].role is Role.NOTICE
@@ -253,7 +253,7 @@ async def test_a_kill_while_it_waits(synapse: Synapse, tmp_path: Path) -> None:
     async with Record.open(bot.home) as record:
         assert await record.memory.list() == []
         (session,) = await record.sessions(source="matrix")
-        first, *others = [turn.state for turn in await record.turns(session.id)]
+        first, *others = [turn.state for turn in await record.turns.list(session.id)]
         assert first is TurnState.LOST
         assert set(others) == {TurnState.COMPLETED}
         entries = await entries_of(record, session.id)

@@ -116,7 +116,7 @@ async def test_from_telegram_to_the_terminal_to_matrix_and_back(synapse: Synapse
             process = await restarted(bot, first)
             try:
                 async with Record.open(bot.home) as record:
-                    route = await record.route(f"telegram:chat:{phone}")
+                    route = await record.routes.read(f"telegram:chat:{phone}")
                     assert route is not None
                     session_id = route.session_id
                     await record.people.link("person:admin", f"person:telegram:{phone}")

@@ -79,7 +79,7 @@ class Scene:
                     await asyncio.sleep(0.05)
 
     async def _ids(self, chat: str) -> set[str]:
-        route = await self.record.route(chat)
+        route = await self.record.routes.read(chat)
         messages = await self.record.load_transcript(route.session_id) if route is not None else []
         return {message.event_id for message in messages}
 
@@ -196,7 +196,7 @@ async def check_sessions(record: Record, rooms: list[Room]) -> Counter[str]:
         number, place = int(found[1]), int(found[2])
         assert texts == rooms[number].said[place]
         names[session.id] = (number, place)
-        created = (await record.read_entries(session.id))[0].body
+        created = (await record.sessions.read_entries(session.id))[0].body
         assert isinstance(created, SessionCreated)
         reasons[created.reason] += 1
         if session.parent is not None:

@@ -36,7 +36,7 @@ async def test_a_chat_that_changes(synapse: Synapse, tmp_path: Path) -> None:
         await rest(bot)
         async with Record.open(bot.home) as record:
             said = [each.text for each in await transcripts(record, f"matrix:room:{new}") if each.role is Role.USER]
-            routes = [await record.route(f"matrix:room:{room_id}") for room_id in (old, new)]
+            routes = [await record.routes.read(f"matrix:room:{room_id}") for room_id in (old, new)]
         assert said == ["first", "second"], "the same session goes on"
         assert routes[0] is not None
         assert routes[1] is not None

@@ -113,7 +113,7 @@ class Places:
             for wake in await intake.take_batch(Batch(cursor=f"after {event.id}", events=(event,))):
                 self.runner.wake(wake.session_id, wake.turn_id)
                 await self.runner.settled(wake.session_id)
-        route = await self.record.route(event.chat)
+        route = await self.record.routes.read(event.chat)
         return route.session_id if route is not None else ""
 
     async def say(self, text: str, chat: str, **fields: Any) -> str:  # noqa: ANN401
@@ -159,8 +159,8 @@ class Places:
     async def told(self, chat: str) -> list[str]:
         """Return what waits to be shown in a chat, in order: texts of home and of sessions."""
         channel = chat.partition(":")[0]
-        waiting = [each for each in await self.record.outbox.waiting(channel) if each.chat == chat]
-        return [(await self.record.outbox.read_message(each.session_id, each.message_id)).text for each in waiting]
+        waiting = [each for each in await self.record.deliveries.list_waiting(channel) if each.chat == chat]
+        return [(await self.record.messages.read(each.session_id, each.message_id)).text for each in waiting]
 
     async def check(self) -> None:
         """Both legs agree, every table is the fold of its entries, and nothing went wrong."""

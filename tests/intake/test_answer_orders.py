@@ -100,7 +100,7 @@ async def test_every_order(home: Path, order: tuple[str, ...], chat: str, way: s
         session_id = await here.session(chat)
         if not counts:
             assert tool.count == 0
-            await here.record.stop_turns(session_id, "the test is over", queued=True)
+            await here.record.turns.stop(session_id, "the test is over", queued=True)
         await settled(here, session_id)
         assert tool.count == int(counts)
         if counts:
@@ -122,7 +122,7 @@ async def test_revoked_meanwhile(home: Path, way: str) -> None:
         await scene.answer(way)
         assert await scene.answers() == []
         session_id = await here.session()
-        await here.record.stop_turns(session_id, "the test is over", queued=True)
+        await here.record.turns.stop(session_id, "the test is over", queued=True)
         await settled(here, session_id)
         assert tool.count == 0
 
@@ -181,7 +181,7 @@ async def test_two_open_questions(home: Path) -> None:
             await scene.delivery()
             scenes.append((scene, await here.session()))
             new = await here.record.create_session(source="matrix", owner=f"person:matrix:{ANN}")
-            await here.record.move_route(HOME_OF_ANN, new.id, reason="the test")
+            await here.record.routes.move(HOME_OF_ANN, new.id, reason="the test")
         (first, first_id), (second, second_id) = scenes
         for way in ("plain", "bare command"):
             await here.take(first.event(way))

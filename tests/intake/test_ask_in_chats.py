@@ -15,7 +15,7 @@ from hansard.domain.questions import NO_SUCH_QUESTION, WHICH_IN_ROOM
 from hansard.domain.settings import Busy
 from hansard.engine.runner import Runner
 from hansard.ports.channel import EventKind
-from hansard.record.entries import Entry
+from hansard.record.messages.entries import Entry
 from hansard.record.questions import QuestionAsked
 from hansard.testing.tools import Counting, tools_by_name
 from tests.engine.stage import WAIT_SECONDS_MAX, PlayedModel, call
@@ -64,7 +64,7 @@ async def test_a_yes_in_a_room(home: Path, words: str, runs: int, busy: Busy) ->
         await say(here, "go", ANN, ROOM)
         room = await here.session(ROOM)
         code = (await asked(here, room)).code
-        waiting = [each for each in await here.record.outbox.waiting("matrix") if each.session_id == room]
+        waiting = [each for each in await here.record.deliveries.list_waiting("matrix") if each.session_id == room]
         assert {each.chat for each in waiting} == {ROOM}
         await here.deliver()
         await say(here, f"/yes {code}", BOB, ROOM)

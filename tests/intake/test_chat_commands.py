@@ -72,7 +72,7 @@ async def test_resume_moves_the_route(home: Path) -> None:
         assert await here.session() == old
         await here.ask("and now?")
         assert here.model.requests[-1].messages[0] == UserSaid("about cats")
-        assert (await here.record.session(left)).state == SessionState.ENDED
+        assert (await here.record.sessions.read(left)).state == SessionState.ENDED
         assert "Resumed" in (await replies(here, old))[-1]
         await here.check()
 
@@ -102,7 +102,7 @@ async def test_resume_may_keep_what_is_left(home: Path) -> None:
         left = await here.session()
         await here.ask("two")
         await here.say(f"/resume {old}")
-        assert (await here.record.session(left)).state == SessionState.OPEN
+        assert (await here.record.sessions.read(left)).state == SessionState.OPEN
 
 
 async def test_a_number_means_what_was_listed(home: Path) -> None:
@@ -140,7 +140,7 @@ async def test_a_room_sees_only_its_own_sessions(home: Path, room: str) -> None:
         assert told.count(here_id) == 2
         assert "no session has the id or title 'Private'" in told
         for session_id in foreign:
-            assert (await here.record.session(session_id)).state == SessionState.OPEN
+            assert (await here.record.sessions.read(session_id)).state == SessionState.OPEN
         await here.check()
 
 
@@ -167,12 +167,12 @@ async def test_a_session_never_goes_on_among_other_people(home: Path) -> None:
         private = await here.session()
         await here.ask("hello all", BOB, HOME_OF_ANN, is_direct=False, is_for_agent=True)
         shared = await here.session()
-        assert (await here.record.session(shared)).owner == "room:matrix:!ann:example.org"
+        assert (await here.record.sessions.read(shared)).owner == "room:matrix:!ann:example.org"
         assert "for your ears only" not in repr(here.model.requests[-1])
         await here.say(f"/resume {private}", ANN, HOME_OF_ANN, is_direct=False, is_for_agent=True)
         assert await here.session() == shared
         await here.ask("only Bob is left", BOB, HOME_OF_ANN)
-        assert (await here.record.session(await here.session())).owner == f"person:matrix:{BOB}"
+        assert (await here.record.sessions.read(await here.session())).owner == f"person:matrix:{BOB}"
         assert len({private, shared, await here.session()}) == 3
         assert private not in (await replies(here, shared))[0]
         await here.check()
@@ -188,7 +188,7 @@ async def test_a_list_is_forgotten_when_others_come(home: Path) -> None:
         for number in (1, 2):
             await here.say(f"/resume {number}", BOB, HOME_OF_ANN, is_direct=False, is_for_agent=True)
         assert await here.session() not in private
-        assert (await here.record.session(private[1])).state == SessionState.ENDED
+        assert (await here.record.sessions.read(private[1])).state == SessionState.ENDED
         await here.check()
 
 
@@ -199,7 +199,7 @@ async def test_new_in_an_ended_session(home: Path) -> None:
         old = await here.session()
         await here.record.end_session(old, "by hand")
         await here.say("/new")
-        assert (await here.record.session(old)).state == SessionState.ENDED
+        assert (await here.record.sessions.read(old)).state == SessionState.ENDED
         assert await replies(here, old) == []
         assert len(await replies(here, await here.session())) == 1
         await here.check()
@@ -238,7 +238,7 @@ async def test_retry_is_shown_where_it_was_asked(home: Path) -> None:
     async with town(home) as here:
         await here.ask("one")
         (wake,) = await here.say("/retry")
-        waiting = await here.record.outbox.queued_turns("matrix")
+        waiting = await here.record.turns.list_queued("matrix")
         assert [(turn.session_id, turn.id) for turn in waiting] == [(wake.session_id, wake.turn_id)]
 
 

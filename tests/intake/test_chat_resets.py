@@ -53,11 +53,11 @@ async def test_a_reset_between_turns(home: Path, reason: Began) -> None:
         await here.ask("new words")
         new = await here.session()
         assert new != old
-        ended, child = await here.record.session(old), await here.record.session(new)
+        ended, child = await here.record.sessions.read(old), await here.record.sessions.read(new)
         assert (ended.state, ended.end_reason) == (SessionState.ENDED, reason)
         assert child.parent is not None
         assert (child.parent.session_id, child.parent.link) == (old, "reset")
-        route = await here.record.route(HOME_OF_ANN)
+        route = await here.record.routes.read(HOME_OF_ANN)
         assert route is not None
         assert (route.generation, route.reason) == (2, reason)
         (told,) = await here.notices(new)
@@ -134,7 +134,10 @@ async def test_new_during_a_turn_ends_it_where_it_belongs(home: Path) -> None:
         await here.say("/new")
         await here.runner.settled(wake.session_id)
         old = wake.session_id
-        assert [turn.state for turn in await here.record.turns(old)] == [TurnState.INTERRUPTED, TurnState.INTERRUPTED]
+        assert [turn.state for turn in await here.record.turns.list(old)] == [
+            TurnState.INTERRUPTED,
+            TurnState.INTERRUPTED,
+        ]
         await here.ask("three")
         assert await here.words(old) == ["one", "half an answer", "two"]
         assert await here.words() == ["three", "second"]
@@ -160,7 +163,7 @@ async def test_a_session_in_which_nothing_was_said_is_not_reset(home: Path) -> N
         here.clock.advance(24 * HOUR)
         await here.ask("two")
         assert await here.session() == new
-        assert (await here.record.session(new)).title == "Tomorrow"
+        assert (await here.record.sessions.read(new)).title == "Tomorrow"
 
 
 async def test_a_resumed_session_is_not_reset_by_the_hour_of_before(home: Path) -> None:
@@ -234,7 +237,7 @@ async def test_each_word_is_where_its_chat_was(home: Path) -> None:
             if number % 3 == 0:
                 await here.say("/new", ANN, chat)
             (wake,) = await here.say(f"word {number}", ANN, chat)
-            await here.record.stop_turns(wake.session_id, "answered elsewhere", queued=True)
+            await here.record.turns.stop(wake.session_id, "answered elsewhere", queued=True)
             assert wake.session_id == await here.session(chat)
             expected.setdefault(wake.session_id, []).append(f"word {number}")
         assert len(expected) > 60

@@ -102,7 +102,7 @@ async def test_a_mistyped_command_is_not_said_to_the_model(home: Path) -> None:
     async with person(home, PlayedModel(["never"])) as ann:
         assert await ann.type("/stpo") == "There is no command /stpo. Did you mean /stop?"
         assert await ann.words() == []
-        assert await ann.record.queued_turns() == []
+        assert await ann.record.turns.list_queued() == []
 
 
 async def test_a_command_in_an_ended_session_opens_it_again(home: Path) -> None:
@@ -112,7 +112,7 @@ async def test_a_command_in_an_ended_session_opens_it_again(home: Path) -> None:
         await ann.type("/status")
         asked, _ = await ann.last_notices(2)
         assert asked.text == "/status"
-        assert (await ann.record.session(ann.session_id)).state == "open"
+        assert (await ann.record.sessions.read(ann.session_id)).state == "open"
 
 
 # /title, /status, /usage, /busy
@@ -128,7 +128,7 @@ async def test_title(home: Path) -> None:
             reply = await ann.type(refused)
             assert "title" in reply
             assert re.search(r"Nothing was (written|changed)", reply)
-        assert (await ann.record.session(ann.session_id)).title == "Trip to Ghent"
+        assert (await ann.record.sessions.read(ann.session_id)).title == "Trip to Ghent"
 
 
 async def test_status_tells_where_things_stand(home: Path) -> None:
@@ -164,7 +164,7 @@ async def test_usage_is_recorded_for_each_request_and_summed(home: Path) -> None
         conversation = await ann.on.conversation()
         assert conversation.requests == 3
         used = [entry for entry in await ann.on.entries() if entry.kind == "turn.used"]
-        turns = {turn.id for turn in await ann.record.turns(ann.session_id)}
+        turns = {turn.id for turn in await ann.record.turns.list(ann.session_id)}
         assert {getattr(entry.body, "turn_id", "") for entry in used} == turns
 
 

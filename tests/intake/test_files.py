@@ -30,7 +30,7 @@ async def test_a_file_is_stored_before_its_message(home: Path) -> None:
         file = message.parts[1]
         assert isinstance(file, File)
         assert (file.name, file.media_type, file.size_bytes) == ("photo.png", "image/png", 5)
-        assert await here.record.read_blob(file.blob) == b"bytes"
+        assert await here.record.blobs.read(file.blob) == b"bytes"
         assert await here.notices() == []
         await here.check()
 

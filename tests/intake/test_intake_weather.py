@@ -52,7 +52,7 @@ async def test_killed_in_the_middle_of_a_batch(home: Path, seed: int, point: str
             session_id: [message.text for message in await record.load_transcript(session_id) if message.role == "user"]
             for session_id in sessions
         }
-        route = await record.route(HOME_OF_ANN)
+        route = await record.routes.read(HOME_OF_ANN)
         assert route is not None
         last = sessions[route.session_id]
         told = [message.text for message in await record.load_transcript(last.id) if message.role == "notice"]
@@ -98,7 +98,7 @@ async def test_one_unwritable_log_holds_up_no_other_chat(home: Path) -> None:
     """The person is told that this message was not taken; other chats are served, and this one once it healed."""
     async with town(home) as here:
         await here.take(here.event("before"))
-        route = await here.record.route(HOME_OF_ANN)
+        route = await here.record.routes.read(HOME_OF_ANN)
         assert route is not None
         with immutable(home / log_path(route.session_id)):
             await here.take(here.event("refused"), here.event("hello", sender=BOB, chat=HOME_OF_BOB), cursor="c2")
@@ -110,7 +110,7 @@ async def test_one_unwritable_log_holds_up_no_other_chat(home: Path) -> None:
         await here.take(here.event("after"), cursor="c3")
         words = [message.text for message in await here.record.load_transcript(route.session_id)]
         assert [word for word in words if word in {"before", "refused", "after"}] == ["before", "after"]
-        other = await here.record.route(HOME_OF_BOB)
+        other = await here.record.routes.read(HOME_OF_BOB)
         assert other is not None
         assert "hello" in [message.text for message in await here.record.load_transcript(other.session_id)]
         assert await here.record.intake.cursor("matrix", Doorman.account) == "c3"

@@ -171,7 +171,7 @@ async def test_what_is_said_lands_where_the_table_says(home: Path, rooms: RoomSh
         assert len(set(first.values())) == len(first)
         assert {session.id for session in await on.record.sessions()} == set(first.values())
         for said in table:
-            session = await on.record.session(first[said.mark])
+            session = await on.record.sessions.read(first[said.mark])
             assert (session.owner, session.source, session.state) == (said.owner, said.channel, SessionState.OPEN)
             assert str(parse_key(said.key)) == said.key
     shuffled = random.Random(seed).sample(table, len(table))
@@ -195,17 +195,17 @@ async def test_another_setting_moves_nothing(home: Path) -> None:
     """
     async with places(home) as on:
         shared = await land(on, TABLES[RoomSharing.SHARED])
-        routes = {said.key: await on.record.route(said.key) for said in TABLES[RoomSharing.SHARED]}
+        routes = {said.key: await on.record.routes.read(said.key) for said in TABLES[RoomSharing.SHARED]}
     async with places(home, RoomSharing.PER_PERSON) as on:
-        assert all([await on.record.route(said.key) is None for said in PER_PERSON])
+        assert all([await on.record.routes.read(said.key) is None for said in PER_PERSON])
         apart = await land(on, TABLES[RoomSharing.PER_PERSON])
-        assert {said.key: await on.record.route(said.key) for said in TABLES[RoomSharing.SHARED]} == routes
+        assert {said.key: await on.record.routes.read(said.key) for said in TABLES[RoomSharing.SHARED]} == routes
         for said in DIRECT:
             assert apart[said.mark] == shared[said.mark]
         own = {apart[said.mark] for said in PER_PERSON}
         assert not own & set(shared.values())
         for said in SHARED:
-            session = await on.record.session(shared[said.mark])
+            session = await on.record.sessions.read(shared[said.mark])
             assert (session.state, session.owner) == (SessionState.OPEN, said.owner)
     async with places(home) as on:
         assert await land(on, TABLES[RoomSharing.SHARED]) == shared
@@ -261,11 +261,11 @@ async def test_others_come_into_a_direct_chat(home: Path, rooms: RoomSharing) ->
         first = await on.say(alone, "a secret")
         second = await on.say(inside, "hello all")
         assert second != first
-        assert (await on.record.session(second)).owner == room
+        assert (await on.record.sessions.read(second)).owner == room
     async with places(home, rooms) as on:
         assert await on.say(inside, "again") == second
         third = await on.say(alone, "alone again")
-        assert (await on.record.session(third)).owner == person
+        assert (await on.record.sessions.read(third)).owner == person
         assert (third == first) is (rooms is RoomSharing.PER_PERSON)
         assert await on.words(second) == ["hello all", "again"]
         assert (await on.words(first))[0] == "a secret"

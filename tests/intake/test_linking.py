@@ -323,14 +323,18 @@ async def test_what_waits_for_followers_is_rebuilt_from_the_logs(home: Path) -> 
         await here.link()
         await here.command(f"/resume {session_id}", PHONE_OF_ANN)
         await here.say("and on", HOME_OF_ANN)
-        rows = {(each.chat, each.message_id, each.follows) for each in await here.record.outbox.waiting("telegram")}
+        rows = {
+            (each.chat, each.message_id, each.follows) for each in await here.record.deliveries.list_waiting("telegram")
+        }
         waiting = await here.told(PHONE_OF_ANN)
         assert waiting[-2:] == ["You said on Matrix:\n> and on", "ok"]
         assert sum(follows for _, _, follows in rows) == 2
     for path in home.glob("state.db*"):
         path.unlink()
     async with places(home) as here:
-        again = {(each.chat, each.message_id, each.follows) for each in await here.record.outbox.waiting("telegram")}
+        again = {
+            (each.chat, each.message_id, each.follows) for each in await here.record.deliveries.list_waiting("telegram")
+        }
         assert again == rows
         assert await here.may_follow(session_id, PHONE_OF_ANN)
         await here.check()
@@ -353,4 +357,4 @@ async def test_an_export_of_a_carried_session_comes_back(home: Path, tmp_path: P
         assert (await import_file(record, path)).findings == ()
         texts = [message.text for message in await record.load_transcript(session_id)]
         assert texts == [message.text for message in before]
-        assert await record.outbox.waiting("telegram") == []
+        assert await record.deliveries.list_waiting("telegram") == []

@@ -20,7 +20,7 @@ from hansard.journal.sqlite.migrate import create_schema
 from hansard.record.access import ACCESS
 from hansard.record.api import Record
 from hansard.record.intake.events import INTAKE
-from hansard.record.pace import PACE
+from hansard.record.people import PACE
 from hansard.record.routes import ROUTES
 from hansard.record.schema import SCHEMA
 from hansard.record.sessions import SESSIONS

@@ -79,7 +79,7 @@ async def test_who_may_do_what(home: Path, person: str, where: str) -> None:
             hears = person not in MEMBERS | BARRED
             assert [bool(DECLINED.search(reason)) for reason in here.channel.reasons] == [hears]
             assert here.told_at_home("") == [reason for reason in here.channel.reasons if reason]
-            assert await here.record.outbox.waiting("matrix") == []
+            assert await here.record.deliveries.list_waiting("matrix") == []
             assert await here.count_sessions() == 0
         elif where == "unreadable":
             assert await here.intake.held() == (["secret words"] if allowed else [])

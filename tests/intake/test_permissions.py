@@ -47,7 +47,7 @@ async def test_always_is_a_rule_until_it_is_revoked(home: Path) -> None:
         third = await here.session()
         await asked(here, third)
         assert tool.count == 2
-        await here.record.stop_turns(third, "the test is over", queued=True)
+        await here.record.turns.stop(third, "the test is over", queued=True)
         await settled(here, third)
         await here.check()
 
@@ -70,7 +70,7 @@ async def test_a_session_is_one_session(home: Path) -> None:
         second = await here.session()
         await asked(here, second)
         assert tool.count == 2
-        await here.record.stop_turns(second, "the test is over", queued=True)
+        await here.record.turns.stop(second, "the test is over", queued=True)
         await settled(here, second)
         await here.check()
 

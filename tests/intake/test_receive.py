@@ -40,7 +40,7 @@ async def test_an_event_is_one_commit(home: Path) -> None:
             "message.added",
             "turn.queued",
         ]
-        (turn,) = await here.record.turns(wake.session_id)
+        (turn,) = await here.record.turns.list(wake.session_id)
         assert (turn.id, turn.state) == (wake.turn_id, TurnState.QUEUED)
         await here.check()
 
@@ -53,7 +53,7 @@ async def test_a_message_carries_who_where_and_when(home: Path) -> None:
         (message,) = await here.messages()
         assert (message.author, message.chat, message.event_id) == (ANN, HOME_OF_ANN, event.id)
         assert message.at_microseconds == event.sent_at_ms * 1000
-        session = await here.record.session(await here.session())
+        session = await here.record.sessions.read(await here.session())
         assert (session.owner, session.source) == (f"person:matrix:{ANN}", "matrix")
 
 
@@ -69,7 +69,7 @@ async def test_what_comes_again_is_taken_once(home: Path) -> None:
         await here.take(*events[1:])
         await here.take(events[0])
         assert await here.words() == [f"word {number}" for number in range(4)]
-        assert len(await here.record.turns(await here.session())) == 1
+        assert len(await here.record.turns.list(await here.session())) == 1
         await here.check()
 
 
@@ -120,7 +120,7 @@ async def test_a_room_is_one_session_and_names_who_speaks(home: Path) -> None:
         assert [(message.author, message.text) for message in said] == [
             (sender, f"I am {sender}") for sender in (ANN, BOB, carl)
         ]
-        assert (await here.record.session(session_id)).owner == "room:matrix:!room:example.org"
+        assert (await here.record.sessions.read(session_id)).owner == "room:matrix:!room:example.org"
         told = [said.text for said in here.model.requests[-1].messages if isinstance(said, UserSaid)]
         assert told == [f"{sender} says:\n> I am {sender}" for sender in (ANN, BOB, carl)]
 
@@ -141,7 +141,7 @@ async def test_a_room_may_be_kept_per_person(home: Path) -> None:
                 await here.say(f"{sender} in {chat}", sender, chat, is_for_agent=True)
         ids = {await here.session(f"{chat}:person:{sender}") for sender in (ANN, BOB) for chat in (ROOM, thread)}
         assert len(ids) == 4
-        owners = {(await here.record.session(session_id)).owner for session_id in ids}
+        owners = {(await here.record.sessions.read(session_id)).owner for session_id in ids}
         assert owners == {f"room:matrix:!room:example.org:person:{sender}" for sender in (ANN, BOB)}
 
 
@@ -173,7 +173,7 @@ async def test_observed_words_are_recorded_as_such(home: Path) -> None:
     async with town(home, settings_of(observe=True)) as here:
         assert await here.say("did you see it?", ANN, ROOM) == []
         session_id = await here.session(ROOM)
-        assert await here.record.turns(session_id) == []
+        assert await here.record.turns.list(session_id) == []
         (observed,) = await here.messages(session_id)
         assert observed.is_observed
         await here.ask("what did Ann ask?", BOB, ROOM, is_for_agent=True)
@@ -243,7 +243,7 @@ async def test_what_is_too_old_is_recorded_and_told_once(home: Path) -> None:
         for number in range(3):
             assert await here.say(f"old {number}", sent_at_ms=old + number) == []
         assert await here.notices() == [ENGLISH.late]
-        assert await here.record.turns(await here.session()) == []
+        assert await here.record.turns.list(await here.session()) == []
         await here.ask("new")
         assert here.model.requests[0].messages == (UserSaid("old 0\n\nold 1\n\nold 2\n\nnew"),)
         await here.say("old again", sent_at_ms=old)
@@ -287,7 +287,7 @@ async def test_an_edit_is_recorded_beside_the_first_words(home: Path) -> None:
         bodies = [entry.body for entry in await here.entries(await here.session())]
         assert [body.parts[0] for body in bodies if isinstance(body, MessageEdited)] != []
         assert len([body for body in bodies if isinstance(body, MessageEdited)]) == 2
-        assert len(await here.record.turns(await here.session())) == 1
+        assert len(await here.record.turns.list(await here.session())) == 1
         await here.ask("second")
         (said,) = here.model.requests[0].messages
         assert "the very first" in getattr(said, "text", "")
@@ -389,7 +389,7 @@ async def test_what_a_chat_is_told_stands_in_its_session(home: Path) -> None:
         (session,) = await here.record.sessions()
         notices = [each for each in await here.record.load_transcript(session.id) if each.role == Role.NOTICE]
         assert [(each.text, each.chat) for each in notices] == [(ENGLISH.unreadable, HOME_OF_ANN)]
-        waiting = await here.record.outbox.waiting("matrix")
+        waiting = await here.record.deliveries.list_waiting("matrix")
         assert [each.message_id for each in waiting if each.chat == HOME_OF_ANN] == [notices[0].id]
         assert here.told_at_home(HOME_OF_ANN) == []
         await here.take(here.event("now I can", id=sealed.id))
@@ -456,4 +456,4 @@ async def test_another_gateway_on_the_same_record_takes_nothing_twice(home: Path
         await here.take(event)
         await other.take(event)
         assert await here.words() == ["hello"]
-        assert len(await here.record.turns(await here.session())) == 1
+        assert len(await here.record.turns.list(await here.session())) == 1

@@ -39,11 +39,11 @@ async def test_new_begins_a_session_that_knows_where_it_comes_from(home: Path) -
         assert ann.session_id != old
         assert ann.session_id in reply
         assert old in reply
-        session = await ann.record.session(ann.session_id)
+        session = await ann.record.sessions.read(ann.session_id)
         assert session.title == "Another matter"
         assert session.parent is not None
         assert (session.parent.session_id, session.parent.link) == (old, Link.RESET)
-        ended = await ann.record.session(old)
+        ended = await ann.record.sessions.read(old)
         assert (ended.state, ended.end_reason) == ("ended", "new")
         assert [notice.text for notice in await ann.last_notices(1)] == [reply]
         assert [notice.text for notice in await ann.last_notices(1, old)] == ["/new Another matter"]
@@ -69,8 +69,8 @@ async def test_new_while_an_answer_runs(home: Path) -> None:
         assert await ann.words(old) == ["count", "One ", "and this"]
         (said,) = [message for message in await ann.record.load_transcript(old) if message.role == "assistant"]
         assert said.status == Status.INTERRUPTED
-        assert [turn.state for turn in await ann.record.turns(old)] == [TurnState.INTERRUPTED] * 2
-        assert {turn.reason for turn in await ann.record.turns(old)} == {"the session was left by /new"}
+        assert [turn.state for turn in await ann.record.turns.list(old)] == [TurnState.INTERRUPTED] * 2
+        assert {turn.reason for turn in await ann.record.turns.list(old)} == {"the session was left by /new"}
         await ann.on.check()
 
 
@@ -86,7 +86,7 @@ async def test_new_with_a_title_that_cannot_be_changes_nothing(home: Path) -> No
         await ann.on.settled()
         assert ann.session_id == old
         assert await ann.words() == ["count", "One two."]
-        assert (await ann.record.session(old)).state == "open"
+        assert (await ann.record.sessions.read(old)).state == "open"
 
 
 @pytest.mark.loss("H10")
@@ -145,7 +145,7 @@ async def test_resume_goes_on_with_another_session(home: Path, by: str) -> None:
         reply = await ann.type(f"/resume {name}")
         assert ann.session_id == wanted
         assert reply.startswith(f"Resumed {wanted} “Trip to Ghent”: 2 messages.")
-        assert (await ann.record.session(left)).end_reason == "resumed_other"
+        assert (await ann.record.sessions.read(left)).end_reason == "resumed_other"
         for text in ("and", "so", "on"):
             await ann.ask(text)
             assert model.requests[-1].messages[:2] == (UserSaid("castle"), AssistantSaid("about castle"))
@@ -161,7 +161,7 @@ async def test_resume_of_something_ambiguous_shows_the_candidates(home: Path) ->
         reply = await ann.type("/resume Trip")
         assert all(twin in reply for twin in twins)
         assert ann.session_id == here
-        assert (await ann.record.session(here)).state == "open"
+        assert (await ann.record.sessions.read(here)).state == "open"
         beginning = twins[0][:4]
         assert "Several sessions match" in await ann.type(f"/resume {beginning}")
 
@@ -183,7 +183,7 @@ async def test_resume_of_this_session_changes_nothing(home: Path) -> None:
     """It is neither ended nor interrupted."""
     async with person(home) as ann:
         assert await ann.type(f"/resume {ann.session_id}") == "You are in that session already."
-        assert (await ann.record.session(ann.session_id)).state == "open"
+        assert (await ann.record.sessions.read(ann.session_id)).state == "open"
 
 
 async def test_sessions_that_are_left_may_stay_open(home: Path) -> None:
@@ -192,7 +192,7 @@ async def test_sessions_that_are_left_may_stay_open(home: Path) -> None:
         left, other = ann.session_id, await said_in(ann.record)
         ann.scene = ann.scene._replace(left_sessions=LeftSessions.KEEP)
         await ann.type(f"/resume {other}")
-        assert (await ann.record.session(left)).state == "open"
+        assert (await ann.record.sessions.read(left)).state == "open"
 
 
 @pytest.mark.loss("A5", "H1", "J1")
@@ -208,7 +208,7 @@ async def test_resume_while_an_answer_runs(home: Path) -> None:
         await ann.on.runner.settled(left)
         assert await ann.words(left) == ["count", "One "]
         assert (await ann.words())[-1] == "<waiting>"
-        assert [turn.reason for turn in await ann.record.turns(left)] == ["the session was left for another"]
+        assert [turn.reason for turn in await ann.record.turns.list(left)] == ["the session was left for another"]
 
 
 async def test_numbers_mean_what_was_listed(home: Path) -> None:
@@ -233,11 +233,11 @@ async def test_fork_goes_on_in_a_copy(home: Path) -> None:
         old = ann.session_id
         reply = await ann.type("/fork What if")
         assert ann.session_id in reply
-        assert (await ann.record.session(ann.session_id)).title == "What if"
+        assert (await ann.record.sessions.read(ann.session_id)).title == "What if"
         await ann.ask("b")
         assert await ann.words() == ["a", "<a>", "b", "<b>"]
         assert await ann.words(old) == ["a", "<a>"]
-        assert (await ann.record.session(old)).state == "open"
+        assert (await ann.record.sessions.read(old)).state == "open"
         assert model.requests[-1].messages[:2] == (UserSaid("a"), AssistantSaid("<a>"))
         await ann.on.check()
 
@@ -259,7 +259,7 @@ async def test_fork_while_an_answer_runs(home: Path) -> None:
         assert await ann.words(old) == ["count", "One two."]
         assert (await ann.words())[:3] == ["count", "One ", "here"]
         assert [type(said) for said in model.requests[1].messages] == [UserSaid, AssistantSaid, UserSaid]
-        assert [turn.state for turn in await ann.record.turns(old)] == [TurnState.COMPLETED]
+        assert [turn.state for turn in await ann.record.turns.list(old)] == [TurnState.COMPLETED]
         await ann.on.check()
 
 
@@ -297,7 +297,7 @@ async def test_sessions_of_others_are_neither_listed_nor_resumed(home: Path) -> 
             assert not any(text in reply.replace(name, "") for text in (secret, "Secret", "vault"))
         assert await ann.type("/resume Mine") == "You are in that session already."
         for session_id in (secret, twin):
-            assert (await ann.record.session(session_id)).state == "open"
+            assert (await ann.record.sessions.read(session_id)).state == "open"
             assert len(await ann.record.load_transcript(session_id)) == 2
 
 
@@ -315,10 +315,10 @@ async def test_sessions_that_commands_make_belong_to_who_gave_them(home: Path) -
     """/new makes a session of the same owner and source; /fork one of the parent's owner."""
     async with person(home, owner="person:ann") as ann:
         await ann.type("/new")
-        made = await ann.record.session(ann.session_id)
+        made = await ann.record.sessions.read(ann.session_id)
         assert (made.owner, made.source) == ("person:ann", "test")
         await ann.type("/fork")
-        assert (await ann.record.session(ann.session_id)).owner == "person:ann"
+        assert (await ann.record.sessions.read(ann.session_id)).owner == "person:ann"
 
 
 # Another process

@@ -42,7 +42,7 @@ async def test_a_message_in_doubt_is_repeated_and_recorded_once(home: Path, doub
         spoken = await speak(cast("Record", doubtful), on.session_id, [Message.user("hi")], Busy.INTERRUPT)
         assert doubtful.calls == doubts + 1
         assert await on.texts() == ["hi"]
-        assert [turn.id for turn in await on.record.queued_turns()] == [spoken.turn_id]
+        assert [turn.id for turn in await on.record.turns.list_queued()] == [spoken.turn_id]
         await on.run_turn()
         assert await on.texts() == ["hi", "<hi>"]
 
@@ -55,7 +55,7 @@ async def test_a_doubt_that_stays_is_told(home: Path) -> None:
             await speak(cast("Record", doubtful), on.session_id, [Message.user("hi", id="m1")], Busy.QUEUE)
         assert doubtful.calls == ATTEMPTS_MAX
         assert await on.texts() == ["hi"]
-        await on.record.stop_turns(on.session_id, "the test is over", queued=True)
+        await on.record.turns.stop(on.session_id, "the test is over", queued=True)
 
 
 @pytest.mark.loss("H2")
@@ -93,7 +93,7 @@ async def test_the_mode_is_that_of_the_session_where_it_has_one(home: Path) -> N
     """A setting that is no mode, from a newer Hansard perhaps, counts as none."""
     async with stage(home) as on:
         assert await busy_of(on.record, on.session_id, Busy.STEER) is Busy.STEER
-        await on.record.set_setting(on.session_id, "busy", "queue")
+        await on.record.sessions.set_setting(on.session_id, "busy", "queue")
         assert await busy_of(on.record, on.session_id, Busy.STEER) is Busy.QUEUE
-        await on.record.set_setting(on.session_id, "busy", "telepathy")
+        await on.record.sessions.set_setting(on.session_id, "busy", "telepathy")
         assert await busy_of(on.record, on.session_id, Busy.STEER) is Busy.STEER

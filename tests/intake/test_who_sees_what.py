@@ -52,7 +52,7 @@ async def where(here: Places, chat: str) -> str:
     """Return the session that a place is in."""
     if not chat:
         return here.terminal
-    route = await here.record.route(chat)
+    route = await here.record.routes.read(chat)
     assert route is not None
     return route.session_id
 
@@ -80,7 +80,7 @@ async def seen(here: Places, chat: str, names: dict[str, str]) -> dict[str, set[
     ways["list"] = named(await ask(here, chat, "/sessions"))
     ways["search"] = named(await ask(here, chat, "/search harbour"))
     session_id = await where(here, chat)
-    tool = here.tool.at(ToolScene(session_id, (await here.record.session(session_id)).owner))
+    tool = here.tool.at(ToolScene(session_id, (await here.record.sessions.read(session_id)).owner))
     ways["tool search"] = named((await tool.run({"query": "harbour"})).text)
     ways["tool list"] = named((await tool.run({})).text)
     ways["tool read"], ways["title"] = set(), set()
@@ -93,7 +93,9 @@ async def seen(here: Places, chat: str, names: dict[str, str]) -> dict[str, set[
         ways["tool read"].add(name)
     for name, other in names.items():
         try:
-            found = await here.record.resolve(f"title {name}", owner=(await here.record.session(session_id)).owner)
+            found = await here.record.resolve(
+                f"title {name}", owner=(await here.record.sessions.read(session_id)).owner
+            )
         except NotFound:
             continue
         assert found.id == other
@@ -113,7 +115,7 @@ async def test_before_while_and_after(home: Path) -> None:
     """Each sees their own; two who are linked see both; parted, each sees their own again, and no session changed."""
     async with places(home) as here:
         names = {name: await begin(here, name, chat) for name, chat in CHATS.items()}
-        owners = {name: (await here.record.session(each)).owner for name, each in names.items()}
+        owners = {name: (await here.record.sessions.read(each)).owner for name, each in names.items()}
         await check_all(here, names, ALONE)
         await here.link(HOME_OF_ANN, PHONE_OF_ANN)
         await check_all(here, names, LINKED)
@@ -123,7 +125,7 @@ async def test_before_while_and_after(home: Path) -> None:
         await check_all(here, names, LINKED)
         await here.command("/unlink", HOME_OF_ANN)
         await check_all(here, names, ALONE)
-        assert {name: (await here.record.session(each)).owner for name, each in names.items()} == owners
+        assert {name: (await here.record.sessions.read(each)).owner for name, each in names.items()} == owners
         await here.check()
 
 
@@ -172,7 +174,7 @@ async def test_a_chat_leaves_a_session_that_is_no_longer_its_own(home: Path, by:
             await here.record.people.unlink(ON_TELEGRAM)
         mine = await here.say("after parting", PHONE_OF_ANN)
         assert mine != theirs
-        assert (await here.record.session(mine)).owner == ON_TELEGRAM
+        assert (await here.record.sessions.read(mine)).owner == ON_TELEGRAM
         words = [each.text for each in await here.record.load_transcript(mine)]
         assert "private" not in " ".join(words)
         if by != "the phone":
@@ -193,10 +195,10 @@ async def test_a_list_of_the_linked_time_is_worth_nothing_afterwards(home: Path)
         listed = await here.command("/sessions", PHONE_OF_ANN)
         number = next(line.split(".")[0].strip() for line in listed.splitlines() if theirs in line)
         await here.record.people.unlink(ON_MATRIX)
-        seq = (await here.record.session(theirs)).head_seq
+        seq = (await here.record.sessions.read(theirs)).head_seq
         assert "no session" in await here.command(f"/resume {number}", PHONE_OF_ANN)
         assert await where(here, PHONE_OF_ANN) == mine
-        assert (await here.record.session(theirs)).head_seq == seq
+        assert (await here.record.sessions.read(theirs)).head_seq == seq
         await here.check()
 
 

@@ -21,7 +21,7 @@ from hansard.intake.receive import ChannelIntake, Wake
 from hansard.journal.store import Wiring
 from hansard.ports.channel import Batch, Capabilities, Event, EventKind, Post, RemoteFile
 from hansard.record.api import Record
-from hansard.record.entries import Entry
+from hansard.record.messages.entries import Entry
 from hansard.testing.clock import FakeClock
 from tests.engine.stage import QUICK, WAIT_SECONDS_MAX, PlayedModel, fixed
 
@@ -139,7 +139,7 @@ class Town:
 
     async def session(self, key: str = HOME_OF_ANN) -> str:
         """The session that a chat is in."""
-        route = await self.record.route(key)
+        route = await self.record.routes.read(key)
         assert route is not None
         return route.session_id
 
@@ -159,7 +159,7 @@ class Town:
 
     async def entries(self, session_id: str) -> list[Entry]:
         """A session's journal."""
-        return await self.record.read_entries(session_id)
+        return await self.record.sessions.read_entries(session_id)
 
     def at_home(self, kind: str) -> list[dict[str, Any]]:
         """The bodies of a kind in the home journal, as its log has them."""
@@ -173,8 +173,8 @@ class Town:
     async def deliver(self, *, shows_files: bool = True) -> dict[str, str]:
         """Show everything that waits, as a dispatcher does; return the receipts by what is said."""
         shown: dict[str, str] = {}
-        for waiting in await self.record.outbox.waiting("matrix"):
-            message = await self.record.outbox.read_message(waiting.session_id, waiting.message_id)
+        for waiting in await self.record.deliveries.list_waiting("matrix"):
+            message = await self.record.messages.read(waiting.session_id, waiting.message_id)
             files = range(1, len(files_of(message)) + 1)
             texts = [(0, len(message.text.encode())), *((number, 0) for number in files)]
             for place, (file, size) in enumerate(texts, 1):
@@ -188,12 +188,12 @@ class Town:
                     end_bytes=size,
                     file=file,
                 )
-                await self.record.outbox.begin(delivery)
+                await self.record.deliveries.begin(delivery)
                 receipt = f"$post-{message.id}-{place}"
                 state = "sent" if shows_files or not file else "failed"
-                await self.record.move_delivery(waiting.session_id, delivery.id, state, receipt=receipt)
+                await self.record.deliveries.move(waiting.session_id, delivery.id, state, receipt=receipt)
                 shown.setdefault(message.text, receipt)
-            await self.record.outbox.settle_message(waiting.session_id, message.id, waiting.chat)
+            await self.record.deliveries.finish_message(waiting.session_id, message.id, waiting.chat)
         return shown
 
     async def count_sessions(self) -> int:

@@ -31,7 +31,7 @@ SESSION = "talk"
 async def tell_chat(record: Record, session_id: str = SESSION) -> None:
     """A talk in a chat: an edit, a deletion, words among people, an answer that was shown, notices, a command."""
     await record.create_session(id=session_id, source="matrix", title="In a chat")
-    blob = await record.put_blob(b"bytes")
+    blob = await record.blobs.put(b"bytes")
     await say_in_chat(record, session_id, "When does the fery go?", "$e1")
     await edit_in_chat(record, "$e1", "When does the boat go?")
     await edit_in_chat(record, "$e1", "When does the ferry go?")
@@ -46,7 +46,7 @@ async def tell_chat(record: Record, session_id: str = SESSION) -> None:
     await show(record, session_id, "a1", CHAT)
     await record.append(session_id, Message.notice("A notice", id="n1", chat=CHAT))
     await record.append(session_id, Message.notice("Gone", id="n2", chat="matrix:room:!gone:example.org"))
-    await record.outbox.settle_message(
+    await record.deliveries.finish_message(
         session_id, "n2", "matrix:room:!gone:example.org", "set_aside", "the room is gone"
     )
     command = replace(Message.notice("/status", id="c1", chat=CHAT), author=AUTHOR, event_id="$e4")
@@ -58,20 +58,20 @@ async def show(record: Record, session_id: str, message_id: str, chat: str, post
     for number in range(posts):
         name = delivery_id(message_id, chat, number)
         each = Delivery(id=name, session_id=session_id, channel="matrix", target=chat, message_id=message_id)
-        await record.outbox.begin(each)
-        await record.move_delivery(session_id, name, DeliveryState.SENT, receipt=f"$post{number}")
-    await record.outbox.settle_message(session_id, message_id, chat)
+        await record.deliveries.begin(each)
+        await record.deliveries.move(session_id, name, DeliveryState.SENT, receipt=f"$post{number}")
+    await record.deliveries.finish_message(session_id, message_id, chat)
 
 
 async def waiting(record: Record) -> list[tuple[str, str, str]]:
     """What waits to be shown on Matrix."""
-    return [(each.session_id, each.message_id, each.chat) for each in await record.outbox.waiting("matrix")]
+    return [(each.session_id, each.message_id, each.chat) for each in await record.deliveries.list_waiting("matrix")]
 
 
 async def shown_for_people(record: Record, *, full: bool) -> str:
     """What `hansard sessions show` prints."""
     with redirect_stdout(io.StringIO()) as out:
-        await show_for_people(record, await record.session(SESSION), full=full)
+        await show_for_people(record, await record.sessions.read(SESSION), full=full)
     return out.getvalue()
 
 
@@ -83,7 +83,7 @@ async def test_a_transcript_is_what_the_record_says_it_is(home: Path) -> None:
     """Read page by page, an edited, a deleted and an overheard message are those of load_transcript, with what was."""
     async with Record.open(home) as record:
         await tell_chat(record)
-        session = await record.session(SESSION)
+        session = await record.sessions.read(SESSION)
         said = [item async for item in read_transcript(record, session, full=True) if isinstance(item, TranscriptItem)]
         assert [item.message for item in said] == await record.load_transcript(SESSION)
     first, second, third = said[:3]
@@ -136,7 +136,7 @@ async def test_show_tells_where_a_message_went(home: Path) -> None:
         await tell_chat(record)
         brief, full = [await shown_for_people(record, full=full) for full in (False, True)]
         with redirect_stdout(io.StringIO()) as out:
-            await show_json(record, await record.session(SESSION), {})
+            await show_json(record, await record.sessions.read(SESSION), {})
         forked = await record.fork(SESSION, 7)
         assert forked.id != SESSION
     assert f"At noon.\n  → {CHAT}: shown in 2 posts\n" in brief
@@ -155,7 +155,7 @@ async def test_show_tells_that_a_message_is_tried_again(home: Path) -> None:
     """The last word on a message counts: one that was set aside and is tried again is not told as set aside."""
     async with Record.open(home) as record:
         await tell_chat(record)
-        await record.outbox.settle_message(SESSION, "n2", "matrix:room:!gone:example.org", "retried")
+        await record.deliveries.finish_message(SESSION, "n2", "matrix:room:!gone:example.org", "retried")
         assert "set aside" not in await shown_for_people(record, full=False)
         assert "!gone:example.org: to be tried again" in await shown_for_people(record, full=False)
 
@@ -268,8 +268,8 @@ async def test_an_import_puts_nothing_into_the_outbox(home: Path, tmp_path: Path
     async with Record.open(home) as record:
         await import_file(record, path)
         assert await waiting(record) == []
-        assert (await record.outbox.backlog("matrix")).messages == 0
-        assert await record.deliveries() == []
+        assert (await record.deliveries.count_waiting("matrix")).messages == 0
+        assert await record.deliveries.list() == []
         assert {message.chat for message in await record.load_transcript(SESSION)} > {CHAT}
         assert (await record.verify()).ok
     for side in ("", "-wal", "-shm"):
@@ -290,7 +290,7 @@ async def test_a_turn_in_an_imported_session_is_not_shown_in_its_old_chat(home: 
         await import_file(record, path)
         await record.accept([(SESSION, Message.user("here, at the terminal"))], queue_turn=True, busy=Busy.QUEUE)
         async with record.turn(SESSION) as turn:
-            assert await record.outbox.running_chats("matrix") == []
+            assert await record.turns.list_running_chats("matrix") == []
             async with turn.reply() as reply:
                 await reply.write("An answer")
         assert await waiting(record) == []
@@ -309,9 +309,9 @@ async def test_an_import_during_a_turn_is_not_shown_where_the_turn_is(home: Path
     async with Record.open(home) as record:
         await record.create_session(id=SESSION, source="matrix")
         await say_in_chat(record, SESSION, "hello", "$e1")
-        await record.queue_turn(SESSION)
+        await record.turns.queue(SESSION)
         async with record.turn(SESSION) as turn:
-            assert len(await record.outbox.running_chats("matrix")) == 1
+            assert len(await record.turns.list_running_chats("matrix")) == 1
             await import_file(record, path)
             assert await waiting(record) == []
             notice = await turn.append(Message.notice("A new notice"))
@@ -330,7 +330,7 @@ async def test_a_rebuild_and_a_fork_send_nothing_again(home: Path) -> None:
         (home / f"state.db{side}").unlink(missing_ok=True)
     async with Record.open(home) as record:
         assert await waiting(record) == before
-        for at in range(1, (await record.session(SESSION)).head_seq + 1):
+        for at in range(1, (await record.sessions.read(SESSION)).head_seq + 1):
             await record.fork(SESSION, at)
         assert await waiting(record) == before
         async with record.turn((await record.fork(SESSION)).id) as turn, turn.reply() as reply:

@@ -27,7 +27,7 @@ from hansard.interop.transcripts import (
     survey,
 )
 from hansard.record.api import Record
-from hansard.record.entries import Entry
+from hansard.record.messages.entries import Entry
 from tests.interop.told import Teller, export, tell_story
 
 
@@ -80,7 +80,7 @@ async def test_calls_and_results_that_lack_each_other_are_told(home: Path) -> No
         await record.append("s", Message.tool("orphan", "a result", id="t1"))
         await record.append("s", Message.assistant([ToolCall(id="lonely", name="clock")], id="a1"))
         await record.append("s", Message.assistant("never mind", id="a2"))
-        session = await record.session("s")
+        session = await record.sessions.read("s")
         items = [item async for item in read_transcript(record, session, full=False)]
     used = [item for item in items if isinstance(item, Used)]
     assert [(each.call and each.call.id, each.result and each.result.text) for each in used] == [
@@ -178,9 +178,9 @@ async def test_what_happened_to_a_parent_did_not_happen_to_its_fork(home: Path) 
     """A fork of a session that had ended and was archived did neither itself; what was undone before it still is."""
     async with Record.open(home) as record:
         await tell_story(record)
-        await record.archive_session("story")
+        await record.sessions.archive("story")
         child = await record.fork("story", id="child")
-        parent = await survey(record, await record.session("story"))
+        parent = await survey(record, await record.sessions.read("story"))
         own = await survey(record, child)
     assert (parent.ended_once, parent.archived_once, sorted(parent.undone)) == (True, True, ["m2", "m3"])
     assert (own.ended_once, own.archived_once, sorted(own.undone)) == (False, False, ["m2", "m3"])
@@ -208,7 +208,7 @@ class Counted:
     async def read_entries(self, session_id: str, after: int, limit: int) -> list[Entry]:
         """Count a page."""
         self.pages += 1
-        return await self._record.read_entries(session_id, after, limit)
+        return await self._record.sessions.read_entries(session_id, after, limit)
 
 
 async def test_an_export_holds_a_page_at_a_time(home: Path) -> None:
@@ -218,7 +218,7 @@ async def test_an_export_holds_a_page_at_a_time(home: Path) -> None:
         await record.create_session(id="long", source="cli")
         for start in range(0, count, 100):
             await record.accept([("long", Message.user("word " * 20, id=f"m{start + n}")) for n in range(100)])
-        session = await record.session("long")
+        session = await record.sessions.read("long")
         counted = Counted(record)
         pages_all = -(-session.head_seq // PAGE_ENTRIES)
         written = 0

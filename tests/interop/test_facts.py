@@ -36,7 +36,10 @@ async def make_story(home: Path) -> list[tuple[str, int, str, str]]:
         session = await tell_story(record)
         child = await record.fork(session.id)
         await record.access.allow("matrix", "@ann:example.org")
-        found = [*await record.read_entries(session.id), *await record.read_entries(child.id, session.head_seq)]
+        found = [
+            *await record.sessions.read_entries(session.id),
+            *await record.sessions.read_entries(child.id, session.head_seq),
+        ]
         return [(entry.session_id, entry.seq, entry.id, entry.kind) for entry in found]
 
 

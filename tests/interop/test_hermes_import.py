@@ -145,7 +145,7 @@ async def test_a_session_only_in_json(record: Record, hermes: Path) -> None:
     snapshot(hermes, S, exchange(1), platform="telegram")
     report = await take(record, hermes)
     assert await said(record) == [("user", "question 1"), ("assistant", "answer 1")]
-    assert (await record.session(ID)).source == "telegram"
+    assert (await record.sessions.read(ID)).source == "telegram"
     assert sorted(gaps(report)) == [("one source only", S, ""), ("one source only", "other", "")]
 
 
@@ -279,7 +279,7 @@ async def test_compression_lineage(record: Record, hermes: Path) -> None:
         lost_child={"parent_session_id": "deleted"},
     )
     report = await take(record, hermes)
-    parent, child = await record.session("parent-hermes"), await record.session("child-hermes")
+    parent, child = await record.sessions.read("parent-hermes"), await record.sessions.read("child-hermes")
     assert child.parent is not None
     assert (child.parent.session_id, child.parent.link) == ("parent-hermes", Link.IMPORT)
     assert (parent.title, child.title) == ("My talk", "My talk #2")
@@ -354,7 +354,7 @@ async def test_what_hermes_wrote_since_comes_with_the_next_import(record: Record
         "answer 2",
     ]
     assert (report.added, kinds(report)) == (2, [])
-    assert (await record.session(ID)).state == SessionState.OPEN
+    assert (await record.sessions.read(ID)).state == SessionState.OPEN
 
 
 async def test_what_appears_before_imported_words_is_added_and_reported(record: Record, hermes: Path) -> None:
@@ -391,10 +391,10 @@ async def test_pictures_and_long_texts_become_files(record: Record, hermes: Path
     shown, result = await record.load_transcript(ID)
     assert shown.text == "What is this?[image: https://example.org/a.png]"
     (file,) = [part for part in shown.parts if isinstance(part, File)]
-    assert (await record.read_blob(file.blob), file.media_type) == (b"\x89PNG picture", "image/png")
+    assert (await record.blobs.read(file.blob), file.media_type) == (b"\x89PNG picture", "image/png")
     (part,) = result.parts
     assert isinstance(part, ToolResult)
-    assert (await record.read_blob(part.blob)).decode() == large
+    assert (await record.blobs.read(part.blob)).decode() == large
 
 
 async def test_what_cannot_be_recorded_is_listed_and_the_rest_comes(record: Record, hermes: Path) -> None:
@@ -432,7 +432,7 @@ async def test_a_room_owns_what_was_said_in_it(record: Record, hermes: Path) -> 
     }
     (hermes / "sessions" / "sessions.json").write_text(json.dumps(index))
     await take(record, hermes)
-    session = await record.session(ID)
+    session = await record.sessions.read(ID)
     assert (session.owner, session.source) == ("room:matrix:!abc:example.org", "matrix")
     settings = (await record.conversation(ID)).settings
     assert settings["hermes.session_id"] == S

@@ -75,7 +75,7 @@ async def test_a_database_of_the_real_hermes(version: str, home: Path, tmp_path:
         assert found[1].parts[0] == Reasoning("I should look.", model="a-model")
         assert found[1].parts[1] == ToolCall(id="c1", name="terminal", arguments='{"command": "ls"}')
         assert found[2].parts == (ToolResult(call_id="c1", text="a.txt"),)
-        parent, child = await record.session(ID), await record.session(CHILD_ID)
+        parent, child = await record.sessions.read(ID), await record.sessions.read(CHILD_ID)
         assert (parent.title, parent.state, parent.end_reason) == ("Files", SessionState.ENDED, "compression")
         assert child.parent is not None
         assert child.parent.session_id == ID
@@ -135,10 +135,10 @@ async def test_a_compacted_session_of_the_new_hermes(home: Path, tmp_path: Path)
         report = await import_hermes(record, hermes)
         found = [message.text for message in await record.load_transcript(ID)]
         conversation = await record.conversation(ID)
-        assert (await record.session(ID)).archived
-        await record.unarchive_session(ID)
+        assert (await record.sessions.read(ID)).archived
+        await record.sessions.unarchive(ID)
         assert (await import_hermes(record, hermes)).added == 0
-        assert not (await record.session(ID)).archived
+        assert not (await record.sessions.read(ID)).archived
         received = await record.accept([], Intake(channel="hermes:cli", account=ID, event_id="1004"))
     expected = ["first", "1", "second", "2", "[SUMMARY] first, second", "third", "3", "fourth", "4"]
     assert [placed.message.text for placed in conversation.placed + conversation.waiting] == [*expected, "fifth"]
@@ -173,7 +173,7 @@ async def test_imported_sessions_are_resumed_and_spoken_in(version: str, home: P
     await assert_whole(home, ID)
     async with Record.open(home) as record:
         again = await import_hermes(record, hermes)
-        assert (again.added, (await record.session(ID)).state) == (0, SessionState.OPEN)
+        assert (again.added, (await record.sessions.read(ID)).state) == (0, SessionState.OPEN)
 
 
 async def test_fixtures_are_of_the_versions_that_they_name(tmp_path: Path) -> None:

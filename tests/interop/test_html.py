@@ -131,7 +131,7 @@ def check(page: str) -> Page:
 async def hostile_story(record: Record, words: str, **names: Any) -> None:  # noqa: ANN401 - a title or none
     """Say hostile words wherever words can be said."""
     await record.create_session(id="s", source="cli", **names)
-    blob = await record.put_blob(b"x")
+    blob = await record.blobs.put(b"x")
     await record.append(
         "s", Message.user([Text(words), File(blob=blob, name=words, media_type=words)], author="Eve <b>")
     )

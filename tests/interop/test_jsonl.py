@@ -62,7 +62,7 @@ async def test_a_story_comes_back_as_it_was(home: Path, tmp_path: Path) -> None:
     async with Record.open(home) as record:
         first = (await record.load_transcript("story"))[0].parts[1]
         assert isinstance(first, File)
-        assert await record.read_blob(first.blob) == ATTACHMENT
+        assert await record.blobs.read(first.blob) == ATTACHMENT
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
@@ -94,16 +94,16 @@ async def test_a_second_import_leaves_what_a_person_changed(home: Path, tmp_path
     """A session that was imported, then renamed, listed, reopened and talked in stays so when it is imported again."""
     async with Record.open(tmp_path / "origin") as record:
         await tell_story(record)
-        await record.archive_session("story")
+        await record.sessions.archive("story")
     path = await export_jsonl(tmp_path / "origin", tmp_path / "export.jsonl")
     await take(home, path)
     async with Record.open(home) as record:
-        assert (await record.unarchive_session("story")).archived is False
+        assert (await record.sessions.unarchive("story")).archived is False
         await record.set_title("story", "Mine")
         await record.reopen_session("story")
         await record.append("story", Message.user("still here", id="mine"))
-        await record.restore("story", ["m2"])
-        await record.undo("story", ["m4"])
+        await record.messages.restore("story", ["m2"])
+        await record.messages.undo("story", ["m4"])
     before = await everything(home)
     report = await take(home, path)
     assert (report.messages, report.findings) == (0, ())
@@ -251,7 +251,7 @@ async def test_a_fork_is_a_fork_again(home: Path, tmp_path: Path) -> None:
     report = await take(home, path)
     assert (report.sessions, report.messages, report.skipped, report.findings) == (2, 10, 4, ())
     async with Record.open(home) as record:
-        child = await record.session("child")
+        child = await record.sessions.read("child")
         assert child.parent is not None
         assert (child.parent.session_id, child.parent.link, child.title) == ("story", Link.FORK, "Another way")
     assert await everything(home) == await everything(tmp_path / "origin")
@@ -270,8 +270,8 @@ async def test_what_a_fork_restored_is_there(home: Path, tmp_path: Path) -> None
             await record.end_session("story", "we are back")
     async with Record.open(tmp_path / "origin") as record:
         await record.fork("story", id="child")
-        await record.restore("child", ["m2"])
-        await record.undo("child", ["m9"])
+        await record.messages.restore("child", ["m2"])
+        await record.messages.undo("child", ["m9"])
     path = await export_jsonl(tmp_path / "origin", tmp_path / "export.jsonl")
     for new in (1, 0):
         report = await take(home, path)
@@ -293,7 +293,7 @@ async def test_a_fork_without_its_parent_is_whole(home: Path, tmp_path: Path) ->
         assert found == [replace(message, is_imported=True) for message in expected]
     await take(home, await export_jsonl(tmp_path / "origin", tmp_path / "all.jsonl"))
     async with Record.open(home) as record:
-        linked = await record.session("child")
+        linked = await record.sessions.read("child")
         assert linked.parent is not None
         assert (linked.parent.session_id, linked.parent.link) == ("story", Link.IMPORT)
         assert (await record.verify()).ok
@@ -320,7 +320,7 @@ async def test_a_damaged_attachment_is_never_stored(home: Path, tmp_path: Path) 
     assert [finding.line for finding in report.findings] == [number, number_of(path, "m1")]
     async with Record.open(home) as record:
         with pytest.raises(NotFound):
-            await record.read_blob(blob["digest"])
+            await record.blobs.read(blob["digest"])
 
 
 async def test_a_large_attachment_comes_in_pieces(home: Path, tmp_path: Path) -> None:
@@ -328,13 +328,13 @@ async def test_a_large_attachment_comes_in_pieces(home: Path, tmp_path: Path) ->
     large = bytes(range(256)) * (BLOB_PIECE_BYTES * 2 // 256 + 1)
     async with Record.open(tmp_path / "origin") as record:
         await record.create_session(id="s", source="cli")
-        digests = [await record.put_blob(data) for data in (large, b"")]
+        digests = [await record.blobs.put(data) for data in (large, b"")]
         await record.append("s", Message.user([File(blob=digest) for digest in digests], id="m1"))
     path = await export_jsonl(tmp_path / "origin", tmp_path / "export.jsonl")
     assert path.read_bytes().count(b'"type":"blob"') == 4
     assert (await take(home, path)).ok
     async with Record.open(home) as record:
-        assert [await record.read_blob(digest) for digest in digests] == [large, b""]
+        assert [await record.blobs.read(digest) for digest in digests] == [large, b""]
 
 
 async def test_an_open_answer_is_carried_as_far_as_it_was_said(home: Path, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ class Cut(Exception):
 async def tell_story(record: Record, session_id: str = "story") -> Session:
     """A session with an attachment, reasoning, a tool, a cut answer, a turn that was taken back, and an end."""
     await record.create_session(id=session_id, source="cli", title="Trip to Rome")
-    blob = await record.put_blob(ATTACHMENT)
+    blob = await record.blobs.put(ATTACHMENT)
     file = File(blob=blob, name="map.png", media_type="image/png", size_bytes=len(ATTACHMENT))
     await record.append(session_id, Message.user([Text("What time is it?"), file], id="m1", author="Ann"))
     async with record.turn(session_id) as turn:
@@ -51,7 +51,7 @@ async def tell_story(record: Record, session_id: str = "story") -> Session:
             await reply.write("It is noon.")
     await record.append(session_id, Message.user("Forget this", id="m2"))
     await record.append(session_id, Message.assistant("Forgotten words", id="m3"))
-    await record.undo(session_id, ["m2", "m3"])
+    await record.messages.undo(session_id, ["m2", "m3"])
     await record.append(session_id, Message.user("And tomorrow?", id="m4"))
     await cut_answer(record, session_id, "r3", "Tomorrow it will b")
     await record.append(session_id, Message.notice("A notice", id="n1"))
@@ -89,7 +89,7 @@ class Teller:
         for _ in range(count):
             session_id = self.name("s")
             if made and self.draw.random() < 0.4:
-                parent = await self.record.session(self.draw.choice(made))
+                parent = await self.record.sessions.read(self.draw.choice(made))
                 at = self.draw.randint(1, parent.head_seq)
                 await self.record.fork(parent.id, at, id=session_id)
             else:
@@ -102,7 +102,7 @@ class Teller:
             if self.draw.random() < 0.3:
                 await self.record.end_session(session_id, self.draw.choice(["done", ""]))
             if self.draw.random() < 0.2:
-                await self.record.archive_session(session_id)
+                await self.record.sessions.archive(session_id)
 
     async def step(self, session_id: str) -> None:
         """Let something happen in a session."""
@@ -111,7 +111,7 @@ class Teller:
         if chosen < 0.15:
             await self.chat(session_id, words)
         elif chosen < 0.35:
-            blob = await self.record.put_blob(words.encode())
+            blob = await self.record.blobs.put(words.encode())
             parts = [Text(words), File(blob=blob, name="a file")] if self.draw.random() < 0.2 else [Text(words)]
             author = self.draw.choice(["", "Ann", "李"])
             await self.record.append(session_id, Message.user([*parts], id=self.name("m"), author=author))
@@ -123,10 +123,10 @@ class Teller:
         elif chosen < 0.85:
             shown = await self.record.load_transcript(session_id)
             taken = [message.id for message in shown[-self.draw.randint(1, 3) :]]
-            await self.record.undo(session_id, taken)
+            await self.record.messages.undo(session_id, taken)
             if self.draw.random() < 0.5:
                 away = list((await self.record.conversation(session_id)).undone)
-                await self.record.restore(session_id, self.draw.sample(away, self.draw.randint(0, len(away))))
+                await self.record.messages.restore(session_id, self.draw.sample(away, self.draw.randint(0, len(away))))
         else:
             await self.record.append(session_id, Message.notice(words, id=self.name("n")))
 

@@ -76,8 +76,8 @@ async def playing(home: Path, behaviours: list[Behaviour]) -> AsyncIterator[tupl
 
 async def show(on: Stage, style: str, number: int) -> None:
     """Choose a model, show it a picture and wait for its answer."""
-    await on.record.set_setting(on.session_id, "model", f"{style}:{MODELS[style]}")
-    blob = await on.record.put_blob(PICTURE + bytes([number]))
+    await on.record.sessions.set_setting(on.session_id, "model", f"{style}:{MODELS[style]}")
+    blob = await on.record.blobs.put(PICTURE + bytes([number]))
     picture = File(blob=blob, media_type="image/png", size_bytes=len(PICTURE) + 1, name=f"p{number}.png")
     said = Message.user([Text(f"question {number}"), picture])
     spoken = await speak(on.record, on.session_id, [said], Busy.QUEUE)

@@ -51,7 +51,7 @@ async def assert_clean(record: Record) -> None:
 async def assert_contiguous(record: Record, session_id: str = SESSION) -> None:
     """The seqs of a session are 1, 2, 3 and so on."""
     seqs: list[int] = []
-    while page := await record.read_entries(session_id, after=seqs[-1] if seqs else 0):
+    while page := await record.sessions.read_entries(session_id, after=seqs[-1] if seqs else 0):
         seqs += [entry.seq for entry in page]
     assert seqs == list(range(1, len(seqs) + 1))
 

@@ -79,22 +79,22 @@ class Scene:
     async def undo(self) -> None:
         """It is taken back by a command."""
         self.wait()
-        await self.record.undo(self.session_id, [self.message_id])
+        await self.record.messages.undo(self.session_id, [self.message_id])
 
     async def restore(self) -> None:
         """And restored."""
         self.wait()
-        await self.record.restore(self.session_id, [self.message_id])
+        await self.record.messages.restore(self.session_id, [self.message_id])
 
     async def take(self, *changes: MessageEdited, event_id: str) -> None:
         """It is imported, with what was changed of it."""
         self.wait()
         said = Message.user("a", id=self.message_id, author=AUTHOR, chat=self.chat, event_id=event_id)
-        await self.record.imports.add_messages(self.session_id, [ImportedMessage(said, changes)])
+        await self.record.messages.import_messages(self.session_id, [ImportedMessage(said, changes)])
 
     async def fetch(self) -> None:
         """Its file is fetched."""
-        blob = await self.record.put_blob(b"file")
+        blob = await self.record.blobs.put(b"file")
         await self.add(FileFetched(message_id=self.message_id, file="1", blob=blob, size_bytes=4))
 
     async def add(self, body: Body) -> None:
@@ -164,7 +164,7 @@ async def undone_edited(scene: Scene) -> None:
 
 async def voice_note(scene: Scene) -> None:
     """A voice note that was written down."""
-    blob = await scene.record.put_blob(b"voice")
+    blob = await scene.record.blobs.put(b"voice")
     await scene.say(file=File(blob=blob, name="note", media_type="audio/ogg"))
     await scene.add(FileTranscribed(message_id=scene.message_id, blob=blob, text="c"))
 
@@ -402,7 +402,7 @@ async def read_export(scene: Scene) -> str:
     """Read the line of the message in `hansard export`: with the words that it had before."""
     writer = JsonlExport(lambda _: None, blobs=False)
     data = b"".join(
-        [piece async for piece in writer.session(scene.record, await scene.record.session(scene.session_id))]
+        [piece async for piece in writer.session(scene.record, await scene.record.sessions.read(scene.session_id))]
     )
     lines = [json.loads(line) for line in data.splitlines()]
     line = next((each for each in lines if each["type"] == "message" and each["id"] == scene.message_id), None)
@@ -438,7 +438,7 @@ async def hits_of(scene: Scene, word: str, *, everything: bool) -> list[Hit]:
 
 async def read_delivery(scene: Scene) -> str:
     """Read what would be shown in a chat."""
-    return cell_of(scene, await scene.record.outbox.read_message(scene.session_id, scene.message_id))
+    return cell_of(scene, await scene.record.messages.read(scene.session_id, scene.message_id))
 
 
 async def read_audit(scene: Scene) -> str:
@@ -449,7 +449,7 @@ async def read_audit(scene: Scene) -> str:
 
 async def read_first_words(scene: Scene) -> str:
     """Read what a list of sessions shows."""
-    return (await scene.record.first_words([scene.session_id])).get(scene.session_id, "-")
+    return (await scene.record.titles.first_words([scene.session_id])).get(scene.session_id, "-")
 
 
 READERS: Mapping[str, Callable[[Scene], Awaitable[str]]] = {
@@ -472,7 +472,7 @@ async def read_all(scene: Scene) -> list[str]:
         target=scene.chat,
         message_id=scene.message_id,
     )
-    await scene.record.outbox.begin(post)
+    await scene.record.deliveries.begin(post)
     return [await read(scene) for read in READERS.values()]
 
 

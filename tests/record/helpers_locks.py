@@ -124,7 +124,7 @@ def in_child(home: Path, record: Record) -> int:
         tell(f"turn {await leave(turn())}")
         tell(f"follow {await leave(follow())}")
         tell(f"verify {await leave(record.verify())}")
-        tell(f"put_blob {await leave(record.put_blob(b'x'))}")
+        tell(f"put_blob {await leave(record.blobs.put(b'x'))}")
         tell(f"open {await leave(reopen())}")
 
     asyncio.run(use())

@@ -157,7 +157,7 @@ class Servant:
 
     async def do_blob(self, order: dict[str, Any]) -> str:
         """Store a blob; give its digest."""
-        return await self.here.put_blob(order["text"].encode())
+        return await self.here.blobs.put(order["text"].encode())
 
     async def do_copytree(self, order: dict[str, Any]) -> None:
         """Copy the whole home inside this process, as a careless backup would."""

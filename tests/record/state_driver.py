@@ -18,7 +18,7 @@ from hansard.testing.clock import FakeClock
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
 
-    from hansard.record.entries import Chunk, Entry
+    from hansard.record.messages.entries import Chunk, Entry
     from hansard.record.turns.holding import Reply, Turn
 
 SPINS_MAX = 2_000
@@ -200,19 +200,19 @@ def plain_id(message_id: str) -> str:
 
 
 async def _observe(record: Record) -> dict[str, object]:
-    routes = {key: route for key in KEYS if (route := await record.route(key)) is not None}
+    routes = {key: route for key in KEYS if (route := await record.routes.read(key)) is not None}
     cursor = await record.intake.cursor("channel", "account")
     shown: dict[str, object] = {
         "routes": {key: (route.session_id, route.generation) for key, route in routes.items()},
         "cursors": {"account": cursor} if cursor is not None else {},
     }
-    waiting = await record.outbox.waiting(CHANNEL)
+    waiting = await record.deliveries.list_waiting(CHANNEL)
     for session in await record.sessions():
         parent = session.parent
-        entries = await record.read_entries(session.id)
+        entries = await record.sessions.read_entries(session.id)
         assert [entry.seq for entry in entries] == list(range(1, session.head_seq + 1))
         found = await record.load_transcript(session.id)
-        deliveries = await record.deliveries(session_id=session.id)
+        deliveries = await record.deliveries.list(session_id=session.id)
         shown[session.id] = {
             "source": session.source,
             "title": session.title,
@@ -221,7 +221,7 @@ async def _observe(record: Record) -> dict[str, object]:
             "messages": session.messages,
             "kinds": [entry.kind for entry in entries],
             "transcript": [(plain_id(line.id), line.role.value, line.text, line.status.value) for line in found],
-            "turns": [turn.state.value for turn in await record.turns(session.id)],
+            "turns": [turn.state.value for turn in await record.turns.list(session.id)],
             "deliveries": {each.id: (each.state.value, each.attempts) for each in deliveries},
             "outbox": [(plain_id(each.message_id), each.chat) for each in waiting if each.session_id == session.id],
         }

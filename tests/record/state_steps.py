@@ -223,7 +223,7 @@ class Steps:
         message = spoken[which % len(spoken)] if spoken else "unknown"
 
         return Step(
-            lambda: self.driver.record.outbox.settle_message(target, message, chat, outcome),
+            lambda: self.driver.record.deliveries.finish_message(target, message, chat, outcome),
             lambda model, _: model.settle(target, message, chat, outcome),
         )
 
@@ -234,7 +234,7 @@ class Steps:
         target = self.session(pick)
 
         async def call() -> int:
-            return (await self.driver.record.move_route(key, target, expect=expect)).generation
+            return (await self.driver.record.routes.move(key, target, expect=expect)).generation
 
         return Step(call, lambda model, _: model.move_route(key, target, expect))
 
@@ -242,7 +242,7 @@ class Steps:
         """Reset a route: the record chooses the id of the new session."""
 
         async def call() -> str:
-            return (await self.driver.record.reset_route(key, source="reset")).session_id
+            return (await self.driver.record.routes.reset(key, source="reset")).session_id
 
         return Step(call, lambda model, found: model.reset_route(key, found), generated=True)
 
@@ -251,7 +251,7 @@ class Steps:
         target = self.session(pick)
         delivery = Delivery(id=name, session_id=target, channel="channel", target="t", message_id=message)
         return Step(
-            lambda: ids(self.driver.record.create_delivery(delivery)),
+            lambda: ids(self.driver.record.deliveries.create(delivery)),
             lambda model, _: model.create_delivery(target, name, message),
         )
 
@@ -259,7 +259,7 @@ class Steps:
         """Move a delivery."""
         target = self.session(pick)
         return Step(
-            lambda: ids(self.driver.record.move_delivery(target, name, state)),
+            lambda: ids(self.driver.record.deliveries.move(target, name, state)),
             lambda model, _: model.move_delivery(target, name, state),
         )
 
@@ -270,7 +270,7 @@ class Steps:
         target = self.session(pick)
 
         async def call() -> None:
-            await self.driver.record.queue_turn(target)
+            await self.driver.record.turns.queue(target)
 
         return Step(call, lambda model, _: model.queue(target))
 

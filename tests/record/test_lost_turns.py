@@ -17,9 +17,9 @@ from hansard.domain.messages import Message
 from hansard.domain.notices import ENGLISH, Wording
 from hansard.errors import RecordUnavailable
 from hansard.record.api import Record
-from hansard.record.entries import Entry
+from hansard.record.messages.entries import Entry
 from hansard.record.turns.holding import Turn
-from hansard.record.turns.operations import Claim, claim_turn
+from hansard.record.turns.operations import claim_turn
 from hansard.testing import abandon_store
 
 CHAT = "matrix:room:!one:example.org"
@@ -46,7 +46,7 @@ async def asked(home: Path, chat: str = CHAT) -> str:
 
 async def states(record: Record, session_id: str) -> list[str]:
     """Return the states of a session's turns."""
-    return [turn.state.value for turn in await record.turns(session_id)]
+    return [turn.state.value for turn in await record.turns.list(session_id)]
 
 
 def is_notice(entry: Entry) -> bool:
@@ -61,13 +61,13 @@ async def test_a_turn_that_said_nothing_is_tried_again_once(home: Path) -> None:
     await lose(home, session_id)
     async with Record.open(home) as record:
         assert await states(record, session_id) == ["lost", "queued"]
-        assert [turn.session_id for turn in await record.outbox.queued_turns("matrix")] == [session_id]
-        assert await record.outbox.waiting("matrix") == []
+        assert [turn.session_id for turn in await record.turns.list_queued("matrix")] == [session_id]
+        assert await record.deliveries.list_waiting("matrix") == []
     await lose(home, session_id)
     async with Record.open(home) as record:
         assert await states(record, session_id) == ["lost", "lost"]
-        (waiting,) = await record.outbox.waiting("matrix")
-        message = await record.outbox.read_message(session_id, waiting.message_id)
+        (waiting,) = await record.deliveries.list_waiting("matrix")
+        message = await record.messages.read(session_id, waiting.message_id)
         assert (message.text, waiting.chat) == (ENGLISH.recovered, CHAT)
         assert (await record.verify()).ok
 
@@ -82,9 +82,9 @@ async def test_a_turn_that_said_something_is_not_repeated(home: Path) -> None:
     await lose(home, session_id, begin_answer)
     async with Record.open(home) as record:
         assert await states(record, session_id) == ["lost", "lost"]
-        entries = await record.read_entries(session_id)
+        entries = await record.sessions.read_entries(session_id)
         assert sum(map(is_notice, entries)) == 1
-        waiting = [each.message_id for each in await record.outbox.waiting("matrix")]
+        waiting = [each.message_id for each in await record.deliveries.list_waiting("matrix")]
         assert "reply" in waiting
         assert (await record.verify()).ok
 
@@ -104,7 +104,7 @@ async def test_a_turn_of_a_terminal_is_only_lost(home: Path) -> None:
     await lose(home, session.id)
     async with Record.open(home) as record:
         assert await states(record, session.id) == ["lost"]
-        assert not any(map(is_notice, await record.read_entries(session.id)))
+        assert not any(map(is_notice, await record.sessions.read_entries(session.id)))
 
 
 async def test_a_turn_that_waits_answers_in_place_of_a_lost_one(home: Path) -> None:
@@ -118,10 +118,12 @@ async def test_a_turn_that_waits_answers_in_place_of_a_lost_one(home: Path) -> N
     await lose(home, session_id, ask_again)
     async with Record.open(home) as record:
         assert await states(record, session_id) == ["lost", "queued"]
-        assert await record.outbox.waiting("matrix") == []
+        assert await record.deliveries.list_waiting("matrix") == []
         async with record.turn(session_id) as turn:
             notice = await turn.append(Message.notice("here"))
-        assert [(each.message_id, each.chat) for each in await record.outbox.waiting("matrix")] == [(notice.id, CHAT)]
+        assert [(each.message_id, each.chat) for each in await record.deliveries.list_waiting("matrix")] == [
+            (notice.id, CHAT)
+        ]
 
 
 @pytest.mark.loss("E1")
@@ -132,14 +134,14 @@ async def test_the_outbox_is_rebuilt_from_the_logs(home: Path) -> None:
         async with record.turn(session_id) as turn:
             for text in ("one", "two", "three"):
                 await turn.append(Message.notice(text))
-        first, *_ = await record.outbox.waiting("matrix")
-        await record.outbox.settle_message(session_id, first.message_id, CHAT)
-        before = [(each.message_id, each.chat, each.seq) for each in await record.outbox.waiting("matrix")]
+        first, *_ = await record.deliveries.list_waiting("matrix")
+        await record.deliveries.finish_message(session_id, first.message_id, CHAT)
+        before = [(each.message_id, each.chat, each.seq) for each in await record.deliveries.list_waiting("matrix")]
     for name in ("state.db", "state.db-wal", "state.db-shm"):
         (home / name).unlink(missing_ok=True)
     shutil.rmtree(home / "backups", ignore_errors=True)
     async with Record.open(home) as record:
-        after = [(each.message_id, each.chat, each.seq) for each in await record.outbox.waiting("matrix")]
+        after = [(each.message_id, each.chat, each.seq) for each in await record.deliveries.list_waiting("matrix")]
         assert after == before
         assert len(after) == 2
         assert (await record.verify()).ok
@@ -166,18 +168,18 @@ async def test_nobody_writes_for_a_process_that_is_gone(home: Path) -> None:
         try:
             assert holder.stdout is not None
             assert await asyncio.to_thread(holder.stdout.readline) == b"holds\n"
-            assert await record.outbox.writing_chats("matrix") == [CHAT]
+            assert await record.turns.list_writing_chats("matrix") == [CHAT]
         finally:
             holder.kill()
             holder.communicate()
-        assert await record.outbox.running_chats("matrix") == [CHAT]
-        assert await record.outbox.writing_chats("matrix") == []
+        assert await record.turns.list_running_chats("matrix") == [CHAT]
+        assert await record.turns.list_writing_chats("matrix") == []
 
 
 async def told_in(record: Record, session_id: str) -> str:
     """Return the one notice that waits to be shown."""
-    (waiting,) = await record.outbox.waiting("matrix")
-    return (await record.outbox.read_message(session_id, waiting.message_id)).text
+    (waiting,) = await record.deliveries.list_waiting("matrix")
+    return (await record.messages.read(session_id, waiting.message_id)).text
 
 
 async def test_who_opens_the_record_chooses_the_words(home: Path) -> None:
@@ -199,8 +201,8 @@ async def claim_again(record: Record, session_id: str) -> None:
     "find",
     [
         claim_again,
-        lambda record, session_id: record.stop_turns(session_id, "enough"),
-        lambda record, _session_id: record.outbox.end_lost("matrix"),
+        lambda record, session_id: record.turns.stop(session_id, "enough"),
+        lambda record, _session_id: record.turns.end_lost("matrix"),
     ],
     ids=["claim", "stop", "look"],
 )
@@ -209,11 +211,11 @@ async def test_words_can_be_swapped(home: Path, find: Callable[[Record, str], Aw
     session_id = await asked(home)
     async with Record.open(home) as record:
         for turn_id in ("first", "second"):
-            claim = Claim(session_id, turn_id, "nobody-1-dead", "")
-            is_alive = record.store.is_alive
-            await record.outbox._caller.write(partial(claim_turn, claim=claim, is_alive=is_alive, words=ENGLISH))  # noqa: SLF001 - a claim as a process makes it that then dies
+            claim = partial(claim_turn, waiting="", is_alive=record.store.is_alive, words=ENGLISH)
+            dead = partial(claim, session_id=session_id, turn_id=turn_id, owner="nobody-1-dead")
+            await record.turns._caller.write(dead)  # noqa: SLF001 - a claim as a process makes it that then dies
             if turn_id == "first":
-                await record.outbox.end_lost("matrix")
+                await record.turns.end_lost("matrix")
         record.use_words(Wording(recovered="Lost."))
         await find(record, session_id)
         assert await told_in(record, session_id) == "Lost."

@@ -46,10 +46,10 @@ async def test_the_parents_new_words_never_become_the_past_of_a_fork(home: Path,
                 ):
                     with pytest.raises(PastMissing, match=rf"session {session_id} .* of session {SESSION}, which has"):
                         await call
-            assert [entry.id for entry in await record.read_entries("fork", 4) if entry.kind == "message.added"] == [
-                "own"
-            ]
-            assert await record.first_words(["fork", "second", SESSION]) == {
+            assert [
+                entry.id for entry in await record.sessions.read_entries("fork", 4) if entry.kind == "message.added"
+            ] == ["own"]
+            assert await record.titles.first_words(["fork", "second", SESSION]) == {
                 "fork": "text of own",
                 "second": "text of of the second",
                 SESSION: "text of one",
@@ -57,9 +57,9 @@ async def test_the_parents_new_words_never_become_the_past_of_a_fork(home: Path,
             assert [(hit.session_id, hit.message.id) for hit in await record.search("own", context=3)] == [
                 ("fork", "own")
             ]
-            assert (await record.outbox.read_message("fork", "own")).text == "text of own"
+            assert (await record.messages.read("fork", "own")).text == "text of own"
             with pytest.raises(PastMissing):
-                await record.outbox.read_message("fork", "two")
+                await record.messages.read("fork", "two")
         found = {finding.session_id: finding.detail for finding in (await record.verify()).findings}
         assert set(found) == {"fork", "second"}
         assert f"from entry 4 of session {SESSION}, which has another entry at that place" in found["fork"]

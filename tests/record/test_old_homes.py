@@ -64,7 +64,7 @@ async def check_migrated(home: Path, before: Entries) -> None:
         assert report.ok, report.findings
         cut = (await record.load_transcript("trip"))[-1]
         assert (cut.id, cut.text, cut.status) == ("cut", "It takes three", "interrupted")
-        assert [turn.state for turn in await record.turns("trip")] == ["completed", "lost"]
+        assert [turn.state for turn in await record.turns.list("trip")] == ["completed", "lost"]
         await record.create_session(id="new", source="test")
     assert before.items() <= stored(home / "state.db").items()
 

@@ -20,7 +20,7 @@ async def test_a_database_whose_side_file_vanished_is_set_aside_and_rebuilt(home
         await record.append(session.id, Message.user("two", id="two"))
         await record.append(session.id, Message.user("three", id="three"))
         assert [message.text for message in await record.load_transcript("s")] == ["one", "two", "three"]
-        assert (await record.session("s")).title == "kept"
+        assert (await record.sessions.read("s")).title == "kept"
         assert (await record.verify()).findings == []
     assert [path.name.startswith("state.db.orphan-") for path in home.glob("state.db.orphan-*")] == [True]
 

@@ -37,7 +37,7 @@ async def test_the_queue_stays(home: Path) -> None:
                     pass
         async with record.turn(session.id, waiting="") as queued:
             assert queued.id == accepted.turns[0].id
-        states = [info.state for info in await record.turns(session.id)]
+        states = [info.state for info in await record.turns.list(session.id)]
         assert states == [TurnState.COMPLETED, TurnState.COMPLETED]
         assert (await record.verify()).ok
 
@@ -52,11 +52,11 @@ async def test_a_summary_is_recorded_with_its_notice(home: Path) -> None:
                 turn.compact(COMPACTED)
                 if tells:
                     await turn.append(Message.notice("summed up"))
-        bodies = [entry.body for entry in await record.read_entries(session.id)]
+        bodies = [entry.body for entry in await record.sessions.read_entries(session.id)]
         assert bodies.count(COMPACTED) == 2
         assert (await record.verify()).ok
     async with Record.open(home) as again:
-        assert [entry.body for entry in await again.read_entries(session.id)].count(COMPACTED) == 2
+        assert [entry.body for entry in await again.sessions.read_entries(session.id)].count(COMPACTED) == 2
 
 
 async def lose_chore(home: Path, session_id: str) -> None:
@@ -76,16 +76,16 @@ async def test_one_that_is_lost_is_nobody_s_loss(home: Path) -> None:
     await lose_chore(home, session_id)
     async with Record.open(home) as record:
         assert await states(record, session_id) == ["completed", "lost"]
-        assert await record.recovery.lost() == []
-        assert await record.outbox.waiting("matrix") == []
+        assert await record.turns.list_lost() == []
+        assert await record.deliveries.list_waiting("matrix") == []
         again = Message.user("and?", author="@ann:example.org", chat=CHAT)
         await record.accept([(session_id, again)], queue_turn=True)
     await lose_chore(home, session_id)
     await lose(home, session_id)
     async with Record.open(home) as record:
         assert await states(record, session_id) == ["completed", "lost", "lost", "lost", "queued"]
-        assert not any(map(is_notice, await record.read_entries(session_id)))
-        assert [turn.session_id for turn in await record.outbox.queued_turns("matrix")] == [session_id]
+        assert not any(map(is_notice, await record.sessions.read_entries(session_id)))
+        assert [turn.session_id for turn in await record.turns.list_queued("matrix")] == [session_id]
         assert (await record.verify()).ok
 
 
@@ -99,7 +99,7 @@ async def test_one_that_ran_since_does_not_hide_what_was_lost(home: Path) -> Non
     async with Record.open(home) as record:
         async with record.turn(session.id, purpose="compaction"):
             pass
-        assert [found for found, _ in await record.recovery.lost()] == [session.id]
+        assert [found for found, _ in await record.turns.list_lost()] == [session.id]
 
 
 @pytest.mark.parametrize("busy", list(Busy))
@@ -112,13 +112,13 @@ async def test_who_speaks_meanwhile_is_answered_by_the_next_turn(home: Path, bus
         async with record.turn(session_id, purpose="compaction") as turn:
             said = Message.user("and?", author="@ann:example.org", chat=CHAT)
             spoken = await speak(record, session_id, [said], busy)
-            bodies = [entry.body for entry in await record.read_entries(session_id)]
+            bodies = [entry.body for entry in await record.sessions.read_entries(session_id)]
             assert not any(isinstance(body, TurnStopping | TurnSteered) for body in bodies)
-            assert await record.outbox.running_chats("matrix") == []
+            assert await record.turns.list_running_chats("matrix") == []
             await turn.append(Message.notice("for nobody"))
-        assert await record.outbox.waiting("matrix") == []
+        assert await record.deliveries.list_waiting("matrix") == []
         async with record.turn(session_id, waiting=spoken.turn_id) as answering:
-            assert await record.outbox.running_chats("matrix") == [CHAT]
+            assert await record.turns.list_running_chats("matrix") == [CHAT]
             await answering.append(Message.notice("here"))
-        assert [each.chat for each in await record.outbox.waiting("matrix")] == [CHAT]
+        assert [each.chat for each in await record.deliveries.list_waiting("matrix")] == [CHAT]
         assert (await record.verify()).ok

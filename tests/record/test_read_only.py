@@ -57,8 +57,8 @@ async def test_nothing_is_written(home: Path) -> None:
             record.append(SESSION, Message.user("no")),
             record.create_session(source="test"),
             record.end_session(SESSION, "no"),
-            record.put_blob(b"no"),
-            record.move_route("key", SESSION),
+            record.blobs.put(b"no"),
+            record.routes.move("key", SESSION),
         ):
             with pytest.raises(RecordReadOnly):
                 await write
@@ -236,7 +236,7 @@ async def test_while_another_process_writes(home: Path) -> None:
                 await worker.ask_soon("append", session=SESSION, id=str(number))
                 assert await ids_of(record) == [str(each) for each in range(number + 1)]
             assert (await record.verify()).ok
-            follower = record.follow(SESSION, (await record.session(SESSION)).head_seq)
+            follower = record.follow(SESSION, (await record.sessions.read(SESSION)).head_seq)
             worker.send("append", session=SESSION, id="live")
             live = await anext(follower)
             assert isinstance(live, Entry)
@@ -279,7 +279,7 @@ async def test_every_reading_command_works_at_once(tmp_path: Path, weather: str)
         await make_home(home)
         async with Record.open(home) as record:
             frozen = SessionFrozen(system="Be kind.", tools=())
-            await record.freeze(SESSION, frozen)
+            await record.sessions.freeze(SESSION, frozen)
         chosen = COMMANDS if PROVE else ("sessions", "search text", "verify")
         wanted = {command: run_command(home, *command.split()).stdout for command in chosen}
         reason = "the disk is mounted read-only" if weather == "read-only" else "the disk is full"

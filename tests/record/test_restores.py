@@ -151,9 +151,9 @@ class Held(NamedTuple):
 
 async def own_words(record: Record, session_id: str) -> list[str]:
     """Return what was said in a fork itself, which can be read without its past."""
-    parent = (await record.session(session_id)).parent
+    parent = (await record.sessions.read(session_id)).parent
     assert parent is not None
-    entries = await record.read_entries(session_id, parent.at)
+    entries = await record.sessions.read_entries(session_id, parent.at)
     return [entry.id for entry in entries if entry.kind == "message.added"]
 
 

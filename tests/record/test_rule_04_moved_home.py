@@ -61,7 +61,7 @@ async def test_every_call_refuses_and_nothing_appears_at_the_old_path(home: Path
         for call in (
             lambda: say(record, "b"),
             lambda: new_session(record, "second"),
-            lambda: record.put_blob(b"blob"),
+            lambda: record.blobs.put(b"blob"),
             lambda: record.load_transcript(SESSION),
             record.verify,
         ):

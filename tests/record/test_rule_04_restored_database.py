@@ -166,7 +166,7 @@ async def test_entries_that_are_deleted_while_a_process_runs(home: Path) -> None
 
 async def listed(record: Record) -> AsyncIterator[object]:
     """Yield the entries of the session."""
-    for entry in await record.read_entries(SESSION):
+    for entry in await record.sessions.read_entries(SESSION):
         yield entry
 
 

@@ -37,9 +37,9 @@ async def test_one_bad_item_never_aborts_its_neighbours(home: Path) -> None:
             record.append(SESSION, Message.user("good", id="good-2")),
             record.append("absent", Message.user("nowhere")),
             record.append("ended", Message.user("too late")),
-            record.move_delivery(SESSION, "no-delivery", "sent"),
+            record.deliveries.move(SESSION, "no-delivery", "sent"),
             record.accept([(SESSION, Message.user("half", id="half")), ("absent", Message.user("x"))]),
-            record.move_route("room", SESSION, expect=7),
+            record.routes.move("room", SESSION, expect=7),
             record.append(SESSION, Message.user("good", id="good-3")),
         ]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)

@@ -147,7 +147,7 @@ async def test_a_turn_ends_when_its_log_can_be_written_again(home: Path) -> None
                 async with record.turn(BAD):
                     fault.enter_context(immutable(home / log_path(BAD)))
             await say(record, "after", session_id=GOOD)
-            assert [info.state for info in await record.turns(BAD)] == [TurnState.RUNNING]
+            assert [info.state for info in await record.turns.list(BAD)] == [TurnState.RUNNING]
         async with asyncio.timeout(60), contextlib.aclosing(record.follow(BAD)) as items:
             async for item in items:
                 if isinstance(item, Entry) and item.kind == "turn.ended":
@@ -167,7 +167,7 @@ async def test_the_end_of_a_turn_is_dropped_when_the_record_closes(home: Path) -
                 async with record.turn(BAD):
                     fault.enter_context(immutable(home / log_path(BAD)))
     async with Record.open(home) as record:
-        assert [info.state for info in await record.turns(BAD)] == [TurnState.LOST]
+        assert [info.state for info in await record.turns.list(BAD)] == [TurnState.LOST]
         await assert_clean(record)
 
 

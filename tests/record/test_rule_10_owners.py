@@ -17,7 +17,7 @@ from tests.record.helpers_process import Worker, WorkerError
 
 async def states(record: Record) -> list[TurnState]:
     """Return the states of the session's turns."""
-    return [turn.state for turn in await record.turns(SESSION)]
+    return [turn.state for turn in await record.turns.list(SESSION)]
 
 
 def test_liveness_is_the_lock_and_never_the_pid(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ async def test_opening_closes_what_the_dead_left(home: Path) -> None:
         dying.kill()
         async with Record.open(home) as record:
             assert await states(record) == [TurnState.LOST]
-            assert [turn.state for turn in await record.turns("alive")] == [TurnState.RUNNING]
+            assert [turn.state for turn in await record.turns.list("alive")] == [TurnState.RUNNING]
             await assert_clean(record)
         living.ask("leave")
 

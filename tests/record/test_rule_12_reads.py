@@ -77,8 +77,8 @@ async def append_until_restarted(record: Record, home: Path) -> None:
 async def load_again_and_again(record: Record) -> None:
     """Always have a read in flight."""
     while True:
-        await record.read_entries(SESSION, limit=3)
-        await record.session(SESSION)
+        await record.sessions.read_entries(SESSION, limit=3)
+        await record.sessions.read(SESSION)
         await asyncio.sleep(0)
 
 

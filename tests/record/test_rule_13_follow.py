@@ -199,7 +199,7 @@ async def test_a_forks_followers_see_the_inherited_prefix(home: Path, seed: int)
     async with Record.open(home) as record:
         await new_session(record)
         await live_through(record, random.Random(seed + 200), turns=3)
-        entries = await record.read_entries(SESSION)
+        entries = await record.sessions.read_entries(SESSION)
         for at in range(1, len(entries) + 1):
             child = await record.fork(SESSION, at=at)
             await record.append(child.id, Message.user("end", id="last"))

@@ -82,7 +82,7 @@ async def test_other_limits_refuse_too(home: Path) -> None:
         with pytest.raises(TooLarge):
             await record.accept([(SESSION, Message.user("x")) for _ in range(UNIT_ENTRIES_MAX + 1)])
         with pytest.raises(TooLarge):
-            await record.put_blob(bytes(BLOB_BYTES_MAX + 1))
+            await record.blobs.put(bytes(BLOB_BYTES_MAX + 1))
         with pytest.raises(TooLarge):
             await record.create_session(source="s" * 1001)
 
@@ -158,7 +158,7 @@ async def test_a_running_turn_ends_on_a_full_disk(tmp_path: Path) -> None:
                     await reply.write("said before the disk was full")
                 ballast = fill_disk(disk)
                 acknowledged = await append_until_refused(record)
-            (state,) = [info.state for info in await record.turns(SESSION)]
+            (state,) = [info.state for info in await record.turns.list(SESSION)]
             assert state is TurnState.COMPLETED
             assert record.trouble
             ballast.unlink()

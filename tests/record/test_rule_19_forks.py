@@ -38,7 +38,7 @@ async def test_delivery_reads_a_forked_reply_as_the_transcript_does(home: Path) 
         grandchild = await record.fork(child.id)
         for session_id in (SESSION, child.id, grandchild.id):
             (shown,) = await record.load_transcript(session_id)
-            assert await record.outbox.read_message(session_id, "reply") == shown
+            assert await record.messages.read(session_id, "reply") == shown
         assert (shown.text, shown.status) == ("before ", "interrupted")
 
 
@@ -53,8 +53,8 @@ async def test_a_fork_shares_the_prefix_and_goes_its_own_way(home: Path) -> None
         await say(record, "parent")
         assert await ids_of(record) == ["a", "b", "c", "parent"]
         assert await ids_of(record, child.id) == ["a", "b", "child"]
-        inherited = await record.read_entries(child.id, limit=seqs[1])
-        original = await record.read_entries(SESSION, limit=seqs[1])
+        inherited = await record.sessions.read_entries(child.id, limit=seqs[1])
+        original = await record.sessions.read_entries(SESSION, limit=seqs[1])
         assert [(e.seq, e.id, e.at) for e in inherited] == [(e.seq, e.id, e.at) for e in original]
         await assert_contiguous(record, child.id)
         (log,) = (home / "sessions").rglob(f"{child.id}.jsonl")
@@ -109,7 +109,7 @@ async def test_a_forks_parents_turn_does_not_hold_the_child(home: Path) -> None:
             child = await record.fork(SESSION)
             async with record.turn(child.id) as turn:
                 await turn.append(Message.notice("both run"))
-        assert [turn.state for turn in await record.turns(child.id)] == [TurnState.COMPLETED]
+        assert [turn.state for turn in await record.turns.list(child.id)] == [TurnState.COMPLETED]
 
 
 async def test_fork_points_that_are_not_there_are_refused(home: Path) -> None:
@@ -129,8 +129,8 @@ async def test_an_ended_session_takes_no_words_and_lets_things_end(home: Path) -
         await new_session(record)
         await say(record, "asked")
         delivery = Delivery(id="d", session_id=SESSION, channel="matrix", target="room", message_id="asked")
-        await record.create_delivery(delivery)
-        await record.move_delivery(SESSION, "d", "sending")
+        await record.deliveries.create(delivery)
+        await record.deliveries.move(SESSION, "d", "sending")
         async with record.turn(SESSION) as turn, turn.reply(id="reply") as reply:
             await reply.write("still ")
             await record.end_session(SESSION, "reset")
@@ -141,11 +141,11 @@ async def test_an_ended_session_takes_no_words_and_lets_things_end(home: Path) -
         with pytest.raises(SessionEnded):
             async with record.turn(SESSION):
                 pass
-        settled = await record.move_delivery(SESSION, "d", "sent", receipt="$event")
+        settled = await record.deliveries.move(SESSION, "d", "sent", receipt="$event")
         assert settled.state is DeliveryState.SENT
-        assert [info.state for info in await record.turns(SESSION)] == [TurnState.COMPLETED]
+        assert [info.state for info in await record.turns.list(SESSION)] == [TurnState.COMPLETED]
         assert [text for _, text, _ in await told(record, SESSION)] == ["text of asked", "still speaking"]
-        assert (await record.session(SESSION)).end_reason == "reset"
+        assert (await record.sessions.read(SESSION)).end_reason == "reset"
         assert await say(record, "asked") == [2]
         await record.reopen_session(SESSION)
         await say(record, "again")
@@ -166,7 +166,7 @@ async def test_a_dead_owners_turn_in_an_ended_session_is_closed(home: Path) -> N
             worker.kill()
     async with Record.open(home) as record:
         assert await told(record, SESSION) == [("reply", "last words", "interrupted")]
-        assert [info.state for info in await record.turns(SESSION)] == [TurnState.LOST]
+        assert [info.state for info in await record.turns.list(SESSION)] == [TurnState.LOST]
         await assert_clean(record)
 
 

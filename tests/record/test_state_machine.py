@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from hansard.errors import OutcomeUnknown, RecordUnavailable
-from hansard.record.entries import Chunk, Entry
+from hansard.record.messages.entries import Chunk, Entry
 from hansard.testing.crash import CRASH_POINTS
 from tests.counts import times
 from tests.record.state_driver import KEYS, Driver, Killed, outcome

@@ -82,21 +82,21 @@ async def test_each_is_undone_by_a_further_entry(home: Path) -> None:
         await say(record, "a", "b", "c")
         child = (await record.fork(SESSION)).id
         for session_id in (SESSION, child):
-            seen = await record.read_entries(session_id)
+            seen = await record.sessions.read_entries(session_id)
             for change in (
-                record.undo(session_id, ["b", "c"]),
-                record.archive_session(session_id),
+                record.messages.undo(session_id, ["b", "c"]),
+                record.sessions.archive(session_id),
                 record.end_session(session_id, "done"),
-                record.restore(session_id, ["c", "b"]),
-                record.unarchive_session(session_id),
+                record.messages.restore(session_id, ["c", "b"]),
+                record.sessions.unarchive(session_id),
                 record.reopen_session(session_id),
             ):
                 await change
-                entries = await record.read_entries(session_id)
+                entries = await record.sessions.read_entries(session_id)
                 assert entries[:-1] == seen
                 seen = entries
                 await assert_clean(record)
-            session = await record.session(session_id)
+            session = await record.sessions.read(session_id)
             assert (session.archived, session.state, await ids_of(record, session_id)) == (
                 False,
                 "open",
@@ -107,7 +107,7 @@ async def test_each_is_undone_by_a_further_entry(home: Path) -> None:
     async with Record.open(home) as record:
         for session_id in (SESSION, child):
             assert await ids_of(record, session_id) == ["a", "b", "c"]
-            assert (await record.session(session_id)).archived is False
+            assert (await record.sessions.read(session_id)).archived is False
         await assert_clean(record)
 
 
@@ -115,7 +115,7 @@ async def asked(record: Record) -> set[str]:
     """Run a turn; return who asked for it, as it is recorded."""
     async with record.turn(SESSION):
         pass
-    bodies = [entry.body for entry in await record.read_entries(SESSION)]
+    bodies = [entry.body for entry in await record.sessions.read_entries(SESSION)]
     return {each.person for each in [body for body in bodies if isinstance(body, TurnStarted)][-1].by or ()}
 
 
@@ -125,11 +125,11 @@ async def test_whoever_said_only_undone_messages_asks_for_no_turn(home: Path) ->
         await new_session(record)
         for number, author in enumerate(["@ann", "@bob", "@bob", "@carl"]):
             await record.append(SESSION, Message.user("hello", id=f"m{number}", author=author, chat="room"))
-        await record.undo(SESSION, ["m1", "m3"])
+        await record.messages.undo(SESSION, ["m1", "m3"])
         assert await asked(record) == {"@ann", "@bob"}
         await record.append(SESSION, Message.user("hello", id="m4", author="@bob", chat="room"))
         await record.append(SESSION, Message.user("hello", id="m5", author="@ann", chat="room"))
-        await record.undo(SESSION, ["m4", "m5"])
-        await record.restore(SESSION, ["m5"])
+        await record.messages.undo(SESSION, ["m4", "m5"])
+        await record.messages.restore(SESSION, ["m5"])
         assert await asked(record) == {"@ann"}
         await assert_clean(record)

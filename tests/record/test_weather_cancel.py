@@ -119,7 +119,7 @@ async def test_leaving_a_turn_seals_and_ends_in_one_commit(home: Path, way: str)
             assert task.cancelled()
         (message,) = await record.load_transcript(SESSION)
         assert (message.text, message.status) == ("shown to people", Status.INTERRUPTED)
-        (turn,) = await record.turns(SESSION)
+        (turn,) = await record.turns.list(SESSION)
         assert turn.state is (TurnState.FAILED if way == "error" else TurnState.INTERRUPTED)
         seal, end = log_lines(home)[-2:]
         assert (seal["kind"], end["kind"]) == ("message.sealed", "turn.ended")
@@ -144,7 +144,7 @@ async def test_no_observer_sees_the_seal_without_the_end(home: Path) -> None:
 
         async def observe() -> None:
             while not done.is_set():
-                entries = await record.read_entries(SESSION)
+                entries = await record.sessions.read_entries(SESSION)
                 kinds = [entry.kind for entry in entries]
                 seen.add((kinds.count("message.sealed"), kinds.count("turn.ended")))
 

@@ -183,7 +183,7 @@ async def write_to_both_journals(home: Path) -> None:
     """Write to a session and to the home's own journal."""
     async with Record.open(home, patience_seconds=0.3) as record:
         await say(record, "c")
-        await record.move_route("key", SESSION)
+        await record.routes.move("key", SESSION)
 
 
 @pytest.mark.loss("B19")

@@ -27,7 +27,7 @@ async def test_order_is_append_order_whatever_the_clock_says(home: Path, seed: i
             clock.jump(chance.choice([-HOUR, HOUR, -1, 1, 0, -20 * HOUR]))
             await record.append(SESSION, Message.user(id, id=id))
         assert await ids_of(record) == ids
-        entries = [entry for entry in await record.read_entries(SESSION) if entry.kind == "message.added"]
+        entries = [entry for entry in await record.sessions.read_entries(SESSION) if entry.kind == "message.added"]
         assert [entry.id for entry in entries] == ids
         times = [entry.at_microseconds for entry in entries]
         assert times != sorted(times)

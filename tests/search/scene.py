@@ -19,8 +19,8 @@ from hansard.domain.ids import new_id
 from hansard.domain.messages import Part, Text, ToolCall, ToolResult
 from hansard.domain.sessions import Link, Session
 from hansard.journal.locks import TryLock
-from hansard.record.entries import Entry
 from hansard.record.messages.entries import (
+    Entry,
     MessageAdded,
     MessageEdited,
     MessageOpened,
@@ -42,7 +42,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 async def all_entries(record: Record, session: Session) -> list[Entry]:
     """Every entry of a session: a fork's with what it shares."""
     found: list[Entry] = []
-    while page := await record.read_entries(session.id, found[-1].seq if found else 0):
+    while page := await record.sessions.read_entries(session.id, found[-1].seq if found else 0):
         found += page
     return found
 

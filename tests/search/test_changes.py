@@ -61,8 +61,8 @@ async def test_a_deleted_message_is_found_on_request(home: Path) -> None:
         await edit_in_chat(record, "$e1", "second secret")
         await delete_in_chat(record, "$e1")
         await edit_in_chat(record, "$e1", "late secret")
-        await record.undo(SESSION, [kept])
-        await record.restore(SESSION, [kept])
+        await record.messages.undo(SESSION, [kept])
+        await record.messages.restore(SESSION, [kept])
         for _ in range(2):
             assert await texts(record, "secret") == ["no secret"]
             for query in ("first", "second", "late"):
@@ -80,7 +80,7 @@ async def test_what_was_undone_stays_so_when_it_is_edited(home: Path) -> None:
             message_id = await say_in_chat(record, SESSION, "word one", "$e1")
             if known:
                 index_all(record)
-            await record.undo(SESSION, [message_id])
+            await record.messages.undo(SESSION, [message_id])
             if known > 1:
                 index_all(record)
             await edit_in_chat(record, "$e1", "word two")
@@ -88,7 +88,7 @@ async def test_what_was_undone_stays_so_when_it_is_edited(home: Path) -> None:
                 index_all(record)
             assert await texts(record, "word") == []
             assert [hit.undone for hit in await record.search("two", everything=True)] == [True]
-            await record.restore(SESSION, [message_id])
+            await record.messages.restore(SESSION, [message_id])
             for _ in range(2):
                 assert await texts(record, "one") == await texts(record, "two") == ["word two"]
                 index_all(record)
@@ -197,7 +197,7 @@ async def test_the_tool_marks_what_was_edited(home: Path) -> None:
         await edit_in_chat(record, "$e1", "the ferry")
         await say_in_chat(record, SESSION, "a secret about the ferry", "$e2")
         await delete_in_chat(record, "$e2")
-        tool = SessionSearch(record, (await record.session(SESSION)).owner)
+        tool = SessionSearch(record, (await record.sessions.read(SESSION)).owner)
         told = (await tool.run({"query": "fery"})).text
         assert "(edited): the ferry" in told
         read = (await tool.run({"session": SESSION})).text
@@ -210,8 +210,8 @@ async def test_first_words_of_a_session_are_those_of_now(home: Path) -> None:
     async with Record.open(home) as record:
         await record.create_session(id=SESSION, source="matrix")
         await say_in_chat(record, SESSION, "a secret", "$e1")
-        assert await record.first_words([SESSION]) == {SESSION: "a secret"}
+        assert await record.titles.first_words([SESSION]) == {SESSION: "a secret"}
         await delete_in_chat(record, "$e1")
         await say_in_chat(record, SESSION, "the fery", "$e2")
         await edit_in_chat(record, "$e2", "the ferry")
-        assert await record.first_words([SESSION]) == {SESSION: "the ferry"}
+        assert await record.titles.first_words([SESSION]) == {SESSION: "the ferry"}

@@ -42,10 +42,10 @@ async def test_neighbours_far_away(home: Path) -> None:
         await record.create_session(id=SESSION, source="test")
         await record.append(SESSION, Message.user("before"))
         for number in range(60):
-            await record.set_setting(SESSION, "busy", f"value {number}")
+            await record.sessions.set_setting(SESSION, "busy", f"value {number}")
         await record.append(SESSION, Message.user("here"))
         for number in range(60):
-            await record.set_setting(SESSION, "busy", f"other {number}")
+            await record.sessions.set_setting(SESSION, "busy", f"other {number}")
         await record.append(SESSION, Message.user("after"))
         assert await neighbours(record, "here", 1) == (["before"], ["after"])
 
@@ -57,7 +57,7 @@ async def test_neighbours_that_were_undone(home: Path) -> None:
         await record.create_session(id=SESSION, source="test")
         for name in ("one", "two", "three"):
             await record.append(SESSION, Message.user(name, id=name))
-        await record.undo(SESSION, ["two"])
+        await record.messages.undo(SESSION, ["two"])
         for _ in range(2):
             assert await neighbours(record, "three", 2) == (["one"], [])
             index_all(record)
@@ -70,8 +70,8 @@ async def test_undone_neighbours_are_marked(home: Path) -> None:
         await record.create_session(id=SESSION, source="test")
         for name in ("one", "two", "three", "four"):
             await record.append(SESSION, Message.user(name, id=name))
-        await record.undo(SESSION, ["two", "four"])
-        await record.restore(SESSION, ["four"])
+        await record.messages.undo(SESSION, ["two", "four"])
+        await record.messages.restore(SESSION, ["four"])
         for _ in range(2):
             (hit,) = await record.search("three", context=2, everything=True)
             assert [each.id for each in (*hit.before, *hit.after)] == ["one", "two", "four"]
@@ -87,11 +87,11 @@ async def test_neighbours_that_a_fork_undid(home: Path) -> None:
         await record.create_session(id=SESSION, source="test")
         for name in ("one", "two", "three"):
             await record.append(SESSION, Message.user(name, id=name))
-        await record.undo(SESSION, ["one"])
+        await record.messages.undo(SESSION, ["one"])
         forked = await record.fork(SESSION)
         await record.append(forked.id, Message.user("child"))
-        await record.undo(forked.id, ["two"])
-        await record.undo(SESSION, ["three"])
+        await record.messages.undo(forked.id, ["two"])
+        await record.messages.undo(SESSION, ["three"])
         await record.append(SESSION, Message.user("parent"))
         assert await neighbours(record, "child", 5) == (["three"], [])
         assert await neighbours(record, "parent", 5) == (["two"], [])
@@ -120,7 +120,7 @@ async def test_undone_messages_are_marked(home: Path) -> None:
         await record.append(SESSION, Message.user("second word", id="b"))
         async with record.turn(SESSION) as turn, turn.reply(id="c") as reply:
             await reply.write("third word")
-        await record.undo(SESSION, ["a", "c"])
+        await record.messages.undo(SESSION, ["a", "c"])
         for _ in range(2):
             assert [hit.message.id for hit in await record.search("word")] == ["b"]
             found = {hit.message.id: hit.undone for hit in await record.search("word", everything=True)}
@@ -136,7 +136,7 @@ async def test_few_are_left_when_most_were_undone(home: Path) -> None:
             await record.append(SESSION, Message.user("word", id=f"short{number}"))
         await record.append(SESSION, Message.user("a much longer text that says the word once, at its end", id="long"))
         index_all(record)
-        await record.undo(SESSION, [f"short{number}" for number in range(100)])
+        await record.messages.undo(SESSION, [f"short{number}" for number in range(100)])
         assert [hit.message.id for hit in await record.search("word", limit=1)] == ["long"]
 
 
@@ -149,11 +149,11 @@ async def test_what_was_restored_is_found(home: Path) -> None:
         await record.append(SESSION, Message.user("second word", id="b"))
         index_all(record)
         for times in range(1, 5):
-            await record.undo(SESSION, ["a"])
+            await record.messages.undo(SESSION, ["a"])
             if times % 2:
                 index_all(record)
             assert [hit.message.id for hit in await record.search("word")] == ["b"]
-            await record.restore(SESSION, ["a"])
+            await record.messages.restore(SESSION, ["a"])
             for _ in range(2):
                 found = await record.search("word", everything=times > 2)
                 assert {hit.message.id: hit.undone for hit in found} == {"a": False, "b": False}
@@ -166,7 +166,7 @@ async def test_a_fork_undoes_for_itself(home: Path) -> None:
         await record.create_session(id=SESSION, source="test")
         await record.append(SESSION, Message.user("shared word", id="a"))
         forked = await record.fork(SESSION)
-        await record.undo(forked.id, ["a"])
+        await record.messages.undo(forked.id, ["a"])
         for _ in range(2):
             assert [(hit.session_id, hit.undone) for hit in await record.search("shared")] == [(SESSION, False)]
             index_all(record)

@@ -103,12 +103,12 @@ class Story:
         if step.do == "index":
             index_all(self.record)
         elif step.do == "fork":
-            entries = await self.record.read_entries(session)
+            entries = await self.record.sessions.read_entries(session)
             forked = await self.record.fork(session, entries[len(step.text) % len(entries)].seq, title=TITLES[3])
             self.sessions.append(forked.id)
         elif step.do == "restore" and self.undone:
             gone_from, message_id = self.undone[len(step.text) % len(self.undone)]
-            await self.record.restore(gone_from, [message_id])
+            await self.record.messages.restore(gone_from, [message_id])
         elif step.do in {"edit", "delete"} and self.events:
             event_id = self.events[len(step.text) % len(self.events)]
             if step.do == "edit":
@@ -116,7 +116,7 @@ class Story:
             else:
                 await delete_in_chat(self.record, event_id)
         elif step.do == "archive":
-            await self.record.archive_session(session)
+            await self.record.sessions.archive(session)
         elif step.do == "end":
             await self.record.end_session(session, "the end")
         else:
@@ -140,7 +140,7 @@ class Story:
                 await reply.write(step.text)
         elif transcript := await self.record.load_transcript(session):
             gone = transcript[len(step.text) % len(transcript)].id
-            await self.record.undo(session, [gone])
+            await self.record.messages.undo(session, [gone])
             self.undone.append((session, gone))
 
 

@@ -61,7 +61,7 @@ async def fill(record: Record, sessions: int = 2, messages: int = MESSAGES) -> N
         await record.append(name, Message.assistant([Text("look"), call]))
         await record.append(name, Message.tool("c", "content of the file"))
         await record.append(name, Message.user("this is gone", id="gone"))
-        await record.undo(name, ["gone"])
+        await record.messages.undo(name, ["gone"])
 
 
 @pytest.mark.loss("D8", "D9", "K8")

@@ -97,7 +97,7 @@ async def test_the_tool_reads_around_what_it_found(home: Path) -> None:
             await record.append("s", Message.user(f"message {number} " + "x" * 1000 * (number == 20), id=f"m{number}"))
         async with record.turn("s") as turn, turn.reply() as reply:
             await reply.write("an answer about the harbour")
-        await record.undo("s", ["m19"])
+        await record.messages.undo("s", ["m19"])
         tool = SessionSearch(record)
         found = await run_in(tool, "s", {"query": '"message 20"', "session": "Trip"})
         number = int(re.findall(r"s #(\d+)", found)[0])

@@ -36,7 +36,7 @@ async def append(record: Record, name: str, number: int, rng: random.Random) -> 
     message = Message.user(f"{text} said by {name}", id=f"{name}-{number}")
     await record.append(session, message)
     if rng.random() < 0.1:
-        await record.undo(session, [message.id])
+        await record.messages.undo(session, [message.id])
     sys.stdout.write(f"{number}\n")
     sys.stdout.flush()
 

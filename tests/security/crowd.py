@@ -94,7 +94,7 @@ class Crowd:
         """Wait until so many turns wait, in the record and in the gateway's line."""
         await self.until_taken()
         async with asyncio.timeout(120):
-            while len(await self.record.queued_turns()) != count:  # noqa: ASYNC110 - no bell
+            while len(await self.record.turns.list_queued()) != count:  # noqa: ASYNC110 - no bell
                 await asyncio.sleep(0.01)
         await self.until(lambda: self.play.app.runner.waiting == count)
 

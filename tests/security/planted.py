@@ -116,7 +116,7 @@ async def yes_before_it_is_seen(world: World) -> None:
     blocked = world.platform.blocked
     await world.ask("ann", "direct", "pay")
     await until(lambda: world.platform.blocked > blocked)
-    while world.platform.delayed and await world.app.record.outbox.waiting("matrix"):  # noqa: ASYNC110 - no bell
+    while world.platform.delayed and await world.app.record.deliveries.list_waiting("matrix"):  # noqa: ASYNC110 - no bell
         await asyncio.sleep(0.005)
     await world.say("ann", "direct", "yes")
     world.platform.flows.set()

@@ -38,7 +38,7 @@ async def test_why(home: Path) -> None:
         equip(here, Counting())
         await here.ask("Pay", ANN, ROOM, is_for_agent=True)
         room = await here.session(ROOM)
-        first = (await here.record.turns(room))[-1]
+        first = (await here.record.turns.list(room))[-1]
         await here.ask("/retry", BOB, ROOM, is_for_agent=True)
         await here.ask("/why", ANN, ROOM, is_for_agent=True)
         told = (await here.notices(room))[-1]
@@ -57,7 +57,7 @@ async def make_turn(home: Path) -> tuple[str, str]:
         equip(here, Counting())
         await here.ask("Pay", ANN, ROOM, is_for_agent=True)
         room = await here.session(ROOM)
-        return (await here.record.turns(room))[-1].id, room
+        return (await here.record.turns.list(room))[-1].id, room
 
 
 def test_explain_a_turn(home: Path) -> None:

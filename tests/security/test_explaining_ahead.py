@@ -204,7 +204,7 @@ async def remember(home: Path, person: str) -> str:
         equip(here, MemoryTool(here.record.memory))
         await here.ask("Note it", person, ROOM, is_for_agent=True)
         room = await here.session(ROOM)
-        return explain_turn(await read_facts(here.record, (await here.record.turns(room))[-1]))
+        return explain_turn(await read_facts(here.record, (await here.record.turns.list(room))[-1]))
 
 
 async def allow_for_session(home: Path, *, ends: bool) -> None:

@@ -90,7 +90,7 @@ async def test_a_retry_of_what_nobody_is_recorded_to_have_said(home: Path) -> No
     async with town(home, settings_of(ANN, BOB), PlayedModel(PAY, ["no"])) as here:
         equip(here, tool)
         session = await here.record.create_session(source="matrix", owner=f"person:matrix:{ANN}", title="Old")
-        await here.record.imports.add_messages(
+        await here.record.messages.import_messages(
             session.id, [ImportedMessage(Message.user("Pay", id="m1", author=ANN, chat=ROOM))]
         )
         await here.ask("/resume Old")
@@ -171,7 +171,7 @@ async def test_a_retry_is_charged_to_whoever_asks_for_it(home: Path) -> None:
         spent = [(await here.record.budgets.day(f"person:matrix:{who}", budget)).person.turns for who in (ANN, BOB)]
         assert spent == [1, 2]
         await here.ask("/retry", BOB, ROOM, is_for_agent=True)
-        states = [turn.state for turn in await here.record.turns(await here.session(ROOM))]
+        states = [turn.state for turn in await here.record.turns.list(await here.session(ROOM))]
         assert sorted(states) == [TurnState.COMPLETED] * 3 + [TurnState.FAILED]
         await here.ask("hello", ANN, ROOM, is_for_agent=True)
         assert (await here.record.budgets.day(f"person:matrix:{ANN}", budget)).person.turns == 2

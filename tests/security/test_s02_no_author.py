@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tarfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from hansard.record.api import Record
 from hansard.record.messages.entries import MessageEdited
 from hansard.record.messages.operations import ImportedMessage
 from hansard.record.turns.entries import ToolDecided
-from hansard.record.turns.operations import Claim, claim_turn
+from hansard.record.turns.operations import claim_turn
 from hansard.testing.tools import Counting, tools_by_name
 from tests.engine.stage import PERSON, WAIT_SECONDS_MAX, PlayedModel, Stage, call, stage
 from tests.intake.town import ANN, BOB, HOME_OF_ANN, ROOM, settings_of, town
@@ -79,7 +80,7 @@ async def test_a_retry_in_an_imported_session(home: Path, author: str) -> None:
         equip(here, tool, Policy(rules=rules))
         session = await here.record.create_session(source="matrix", owner=f"person:matrix:{BOB}", title="Forged")
         said = Message.user("Pay", id="m1", author=author, chat=HOME_OF_ANN if author == ANN else "")
-        await here.record.imports.add_messages(session.id, [ImportedMessage(said)])
+        await here.record.messages.import_messages(session.id, [ImportedMessage(said)])
         await here.ask("/resume Forged", BOB, "matrix:room:!bob:example.org")
         await here.ask("/retry", BOB, "matrix:room:!bob:example.org")
         assert tool.count == 0
@@ -154,11 +155,11 @@ async def test_a_turn_that_goes_on_after_a_crash_has_the_same_askers(home: Path)
         await here.say("Pay", ANN, ROOM, is_for_agent=True)
         room = await here.session(ROOM)
         caller = here.record.intake._caller  # noqa: SLF001 - a claim as a process makes it that then dies
-        dead = Claim(room, "lost", "nobody-1-dead", "")
-        await caller.write(lambda tx: claim_turn(tx, dead, here.record.store.is_alive, here.record.words))
+        claim = partial(claim_turn, waiting="", is_alive=here.record.store.is_alive, words=here.record.words)
+        await caller.write(partial(claim, session_id=room, turn_id="lost", owner="nobody-1-dead"))
         await here.say("/status", BOB, ROOM, is_for_agent=True)
-        await here.record.stop_turns(room, "look after the dead")
-        (again,) = await here.record.queued_turns()
+        await here.record.turns.stop(room, "look after the dead")
+        (again,) = await here.record.turns.list_queued()
         here.runner.wake(room, again.id)
         async with asyncio.timeout(WAIT_SECONDS_MAX):
             await here.runner.settled(room)
@@ -177,7 +178,7 @@ async def test_an_import_changes_no_words_that_were_said_here(home: Path) -> Non
         said = next(each for each in await here.record.load_transcript(session_id) if each.role is Role.USER)
         forged = MessageEdited(message_id=said.id, parts=(Text("Pay Mallory"),), event_id="forged")
         with pytest.raises(InvalidInput, match="was said here"):
-            await here.record.imports.add_messages(session_id, [ImportedMessage(said, (forged,))])
+            await here.record.messages.import_messages(session_id, [ImportedMessage(said, (forged,))])
         assert (await here.words(session_id))[0] == "Good morning"
         await here.check()
 

@@ -39,7 +39,7 @@ async def test_an_ok_to_somebody_else_in_the_room(home: Path) -> None:
         await here.say("shall we have lunch?", BOB, ROOM, is_for_agent=False)
         await here.say("ok", ANN, ROOM, is_for_agent=False)
         assert not [entry for entry in await here.entries(room) if isinstance(entry.body, QuestionAnswered)]
-        await here.record.stop_turns(room, "the test is over", queued=True)
+        await here.record.turns.stop(room, "the test is over", queued=True)
         await settled(here, room)
         assert tool.count == 0
 

@@ -161,11 +161,11 @@ async def test_every_view_has_the_file_and_no_export_its_keys(home: Path) -> Non
         assert isinstance(kept, File)
         assert kept.blob
         assert not kept.fetch
-        assert await here.record.read_blob(kept.blob) == PICTURE
+        assert await here.record.blobs.read(kept.blob) == PICTURE
         assert (await here.record.conversation(session_id)).waiting[0].message.parts == message.parts
         (hit,) = await here.record.search("look")
         assert hit.message.parts == message.parts
-        session = await here.record.session(session_id)
+        session = await here.record.sessions.read(session_id)
         export = JsonlExport(lambda _text: None, facts=True)
         lines = [line async for line in export.session(here.record, session)]
         lines += [line async for line in home_facts(here.record)]
@@ -188,7 +188,7 @@ async def test_a_kill_loses_no_file(home: Path, point: str, number: int) -> None
         (message,) = await here.messages()
         file = message.parts[1]
         assert isinstance(file, File)
-        assert await here.record.read_blob(file.blob) == BYTES
+        assert await here.record.blobs.read(file.blob) == BYTES
         assert await here.notices() == []
         await here.check()
 

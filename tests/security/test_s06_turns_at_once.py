@@ -103,7 +103,7 @@ async def test_commands_do_not_wait(home: Path) -> None:
         here.platform.say(last, GUEST, "/stop")
         here.platform.say(last, GUEST, "/status")
         await here.until(lambda: any("Session" in text for text in here.play.texts(last)))
-        assert len(await here.record.queued_turns()) == 1
+        assert len(await here.record.turns.list_queued()) == 1
         await here.answered()
         assert len(here.model.begun) == 3
 
@@ -134,11 +134,11 @@ async def test_what_waits_is_left_to_the_next_gateway(home: Path) -> None:
         here.model.let(2)
         await here.until(lambda: not here.play.app.runner.busy)
         assert len(here.model.begun) == 2
-        assert len(await here.record.queued_turns()) == THREADS - 2
+        assert len(await here.record.turns.list_queued()) == THREADS - 2
     async with crowd(home, platform=platform) as here:
         await here.answered()
         assert len(here.model.begun) == THREADS - 2
-        turns = [turn for each in await here.record.sessions() for turn in await here.record.turns(each.id)]
+        turns = [turn for each in await here.record.sessions() for turn in await here.record.turns.list(each.id)]
         assert [turn.state for turn in turns] == [TurnState.COMPLETED] * THREADS
 
 
@@ -165,9 +165,9 @@ async def test_who_asked_last_is_who_is_shown_the_answer(home: Path) -> None:
         room = here.chat(OWNER, GUEST)
         here.platform.say(room, GUEST, "guest", to="agent")
         await here.until(lambda: here.model.begun != [])
-        route = await here.record.route(room)
+        route = await here.record.routes.read(room)
         assert route is not None
-        asked = here.record.budgets.askers
+        asked = here.record.turns.list_askers
         assert await asked(route.session_id) == (f"person:matrix:{GUEST}",)
         await here.answered()
         assert await asked(route.session_id) == (f"person:matrix:{GUEST}",)

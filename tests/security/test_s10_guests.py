@@ -54,7 +54,7 @@ async def test_a_guest_changes_nothing_for_the_room(home: Path, text: str) -> No
         reply = await command(here, text, EVE)
         assert "Guests" in reply
         assert await here.session(ROOM) == before
-        session = await here.record.session(before)
+        session = await here.record.sessions.read(before)
         assert session.title in {None, ""}
         assert (await here.record.conversation(before)).settings == {}
         assert await here.record.memory.list("room:matrix:!room:example.org") == []

@@ -48,8 +48,8 @@ async def test_nobody_reaches_anothers_session(home: Path, other: str) -> None:
             await command(here, text, other)
             assert await here.session(key_of(other)) == own
         await command(here, "/title Mine", other)
-        assert (await here.record.session(theirs)).title == "Harbour"
-        assert (await here.record.session(own)).title == "Mine"
+        assert (await here.record.sessions.read(theirs)).title == "Harbour"
+        assert (await here.record.sessions.read(own)).title == "Mine"
         assert theirs in await command(here, "/search harbour", author)
         await here.check()
 
@@ -67,7 +67,7 @@ async def test_older_sessions_stay_the_rooms(home: Path) -> None:
     owner = "room:matrix:!room:example.org"
     async with town(home, APART) as here:
         old = await here.record.create_session(source="matrix", owner=owner, title="Before")
-        await here.record.move_route(key_of(EVE), old.id, reason="first")
+        await here.record.routes.move(key_of(EVE), old.id, reason="first")
         await here.ask("hello", EVE, ROOM, is_for_agent=True)
         assert await here.session(key_of(EVE)) != old.id
         assert "belongs to somebody else" in " ".join(await here.notices(await here.session(key_of(EVE))))

@@ -29,9 +29,9 @@ async def test_long_arguments_are_attached_whole(home: Path) -> None:
             here.runner.wake(wake.session_id, wake.turn_id)
         session_id = await here.session()
         body = await asked(here, session_id)
-        question = await here.record.outbox.read_message(session_id, body.message_id)
+        question = await here.record.messages.read(session_id, body.message_id)
         (file,) = files_of(question)
-        attached = await here.record.read_blob(file.blob)
+        attached = await here.record.blobs.read(file.blob)
         assert json.loads(attached) == json.loads(LONG)
         assert "more characters" not in question.text
         await here.deliver()
@@ -53,7 +53,7 @@ async def test_where_no_file_can_be_shown_nothing_is_approved(home: Path) -> Non
         await here.deliver(shows_files=False)
         await here.say(f"/yes {code}")
         assert NOT_DELIVERED in await here.notices()
-        await here.record.stop_turns(session_id, "the test is over", queued=True)
+        await here.record.turns.stop(session_id, "the test is over", queued=True)
         await settled(here, session_id)
         assert tool.count == 0
         await here.check()

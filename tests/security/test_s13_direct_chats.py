@@ -94,7 +94,7 @@ async def test_people_are_told_that_their_chat_is_open(synapse: Synapse, tmp_pat
         await ann.hears(room_id, me, "what did I say?")
         await rest(bot)
         async with Record.open(bot.home) as record:
-            route = await record.route(f"matrix:room:{room_id}")
+            route = await record.routes.read(f"matrix:room:{room_id}")
             assert route is not None
             said = [each.text for each in await record.load_transcript(route.session_id) if each.role is Role.USER]
         assert said == [f"{me} what did I say?"], "the room has a session of its own"

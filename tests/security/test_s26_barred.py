@@ -35,9 +35,9 @@ async def test_linked_accounts_are_barred_together(home: Path, named: tuple[str,
         assert (found[0].channel, found[0].identity) == named
         assert await barred(here.record) == ACCOUNTS
         for chat in (HOME_OF_ANN, PHONE_OF_ANN):
-            before = await here.record.route(chat)
+            before = await here.record.routes.read(chat)
             await here.say("let me in", chat)
-            assert await here.record.route(chat) == before
+            assert await here.record.routes.read(chat) == before
         assert "let me in" not in "".join(path.read_text() for path in home.rglob("*.jsonl"))
         await here.check()
 

@@ -29,7 +29,7 @@ from hansard.intake.speak import speak
 from hansard.interop.jsonl import JsonlExport, home_facts, import_file
 from hansard.interop.transcripts import all_sessions, parents_first
 from hansard.ports.model import Model
-from hansard.record.entries import Chunk, Entry
+from hansard.record.messages.entries import Chunk, Entry
 from hansard.testing import Platform, RecordingChannel
 from tests.security.cast import TOOLS, Obedient, WatchedPlatform, WatchedTool, Witness
 
@@ -221,19 +221,19 @@ class World:
     async def _is_still(self) -> bool:
         """Return whether nothing runs but what waits for an answer, and nothing waits to be shown that could be."""
         record = self.app.record
-        if await record.queued_turns() or self.app.runner.busy:
+        if await record.turns.list_queued() or self.app.runner.busy:
             asking = await self._asking()
-            waits = {turn.session_id for turn in await record.queued_turns()}
+            waits = {turn.session_id for turn in await record.turns.list_queued()}
             if self.app.runner.running != len(asking) or waits - asking:
                 return False
-        return not self.platform.flows.is_set() or not await record.outbox.waiting("matrix")
+        return not self.platform.flows.is_set() or not await record.deliveries.list_waiting("matrix")
 
     async def _asking(self) -> set[str]:
         """Return the sessions in which a turn waits for an answer."""
         for session in await all_sessions(self.app.record):
             shared = session.parent.at if session.parent is not None and session.parent.link == "fork" else 0
             asks, seq = self._read.get(session.id, (False, shared))
-            for entry in await self.app.record.read_entries(session.id, seq):
+            for entry in await self.app.record.sessions.read_entries(session.id, seq):
                 if entry.kind in {"question.asked", "question.answered", "turn.ended"}:
                     asks = entry.kind == "question.asked"
                 seq = entry.seq

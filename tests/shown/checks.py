@@ -77,7 +77,7 @@ async def take_picture(home: Path) -> Picture:
             return Picture(transcript=[], placed=[], waiting=[], turns={}, ends={}, sessions=0, findings=findings)
         session_id = sessions[0].id
         conversation = await record.conversation(session_id)
-        turns = await record.turns(session_id)
+        turns = await record.turns.list(session_id)
         return Picture(
             transcript=await record.load_transcript(session_id),
             placed=list(conversation.placed),

@@ -50,7 +50,7 @@ async def said(home: Path) -> list[tuple[str, Status]]:
     async with Record.open(home) as record:
         [session] = await record.sessions()
         assert (await record.verify()).ok
-        assert {turn.state for turn in await record.turns(session.id)} <= TURN_ENDS
+        assert {turn.state for turn in await record.turns.list(session.id)} <= TURN_ENDS
         messages = await record.load_transcript(session.id)
     assert next(message.text for message in messages if message.role == Role.USER) == QUESTION
     return [(message.text, message.status) for message in messages if message.role == Role.ASSISTANT]

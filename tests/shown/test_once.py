@@ -89,13 +89,13 @@ class Ask:
         async with Record.open(self.home) as record:
             session_id = session_id or (await record.sessions())[0].id
             assert (await record.verify()).ok
-            assert {turn.state for turn in await record.turns(session_id)} <= TURN_ENDS
+            assert {turn.state for turn in await record.turns.list(session_id)} <= TURN_ENDS
             return await record.load_transcript(session_id)
 
     async def ends(self) -> list[TurnState]:
         """Return how the turns of the latest session ended."""
         async with Record.open(self.home) as record:
-            return [turn.state for turn in await record.turns((await record.sessions())[0].id)]
+            return [turn.state for turn in await record.turns.list((await record.sessions())[0].id)]
 
 
 @pytest.fixture
@@ -200,7 +200,7 @@ async def test_json_lines_are_what_a_follower_was_given(ask: Ask) -> None:
     items = [json.loads(line) for line in ended.output.splitlines()]
     entries = [item for item in items if item["type"] == "entry"]
     async with Record.open(ask.home) as record:
-        recorded = await record.read_entries((await record.sessions())[0].id)
+        recorded = await record.sessions.read_entries((await record.sessions())[0].id)
     first = next(index for index, entry in enumerate(recorded) if entry.kind == "message.added")
     assert [(entry["id"], entry["seq"], entry["kind"]) for entry in entries] == [
         (entry.id, entry.seq, entry.kind) for entry in recorded[first:]

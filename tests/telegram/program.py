@@ -197,7 +197,7 @@ async def told_of(record: Record, chat: str) -> Told:
     transcripts = [await record.load_transcript(session.id) for session in await record.sessions(source="telegram")]
     here = [found for found in transcripts if any(message.chat == chat for message in found)]
     messages = [message for found in sorted(here, key=first_number) for message in found]
-    return Told(messages, await record.outbox.deliveries_to(chat))
+    return Told(messages, await record.deliveries.list_of_chat(chat))
 
 
 def first_number(messages: list[Message]) -> int:

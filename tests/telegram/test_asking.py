@@ -53,7 +53,7 @@ class Play(NamedTuple):
 
     async def sent(self, chat: int) -> None:
         """Wait until the record knows that all is sent."""
-        while await self.record.outbox.waiting("telegram"):  # noqa: ASYNC110 - nobody rings for whoever looks on
+        while await self.record.deliveries.list_waiting("telegram"):  # noqa: ASYNC110 - nobody rings for whoever looks on
             await asyncio.sleep(0.01)
         assert chat
 
@@ -69,7 +69,7 @@ class Play(NamedTuple):
 
     async def bodies(self, chat: int) -> list[object]:
         """What a chat's session has."""
-        route = await self.record.route(f"telegram:chat:{chat}")
+        route = await self.record.routes.read(f"telegram:chat:{chat}")
         assert route is not None
         return [entry.body for entry in await entries_of(self.record, route.session_id)]
 
@@ -196,7 +196,7 @@ async def test_a_kill_between_question_and_button(tmp_path: Path) -> None:
             count = len(questions())
             async with Record.open(bot.home) as record:
                 assert await record.memory.list() == []
-                while await record.outbox.waiting("telegram"):  # noqa: ASYNC110
+                while await record.deliveries.list_waiting("telegram"):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             api.world.press(ann, ann, questions()[-1].id, "yes")
             await until(lambda: any("is over." in text for text in api.world.of_bot(ann)))

@@ -84,7 +84,7 @@ class Stage:
 
     async def deliveries(self, session_id: str) -> list[Delivery]:
         """Return a session's deliveries."""
-        return await self.record.deliveries(session_id=session_id)
+        return await self.record.deliveries.list(session_id=session_id)
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ async def test_it_is_not_tried_for_ever(stage: Stage) -> None:
         await until(lambda: len(stage.shown) >= MARKS_MAX + 1)
         stage.api.faults.clear()
         async with asyncio.timeout(WAIT_SECONDS_MAX):
-            while await stage.record.outbox.waiting("telegram"):  # noqa: ASYNC110
+            while await stage.record.deliveries.list_waiting("telegram"):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
     assert stage.shown[: MARKS_MAX + 1] == [with_mark("Hello", MARK * count) for count in range(MARKS_MAX + 1)]
     first = next(each for each in await stage.deliveries(session_id) if each.state is DeliveryState.FAILED)
@@ -179,7 +179,7 @@ async def test_it_is_not_tried_for_ever(stage: Stage) -> None:
 
 async def test_a_file_of_which_nobody_knows_is_marked_too(stage: Stage) -> None:
     """Its caption is the mark."""
-    blob = await stage.record.put_blob(b"words")
+    blob = await stage.record.blobs.put(b"words")
     session_id = await stage.session()
     parts = (Text("See:"), File(blob=blob, name="n.txt", media_type="text/plain", size_bytes=5))
     stage.api.faults.append(Fault(FaultKind.CUT_AFTER, "sendDocument"))
@@ -203,8 +203,8 @@ async def test_what_a_dead_process_was_sending_is_shown_with_a_mark(stage: Stage
         message_id=notice.id,
         end_bytes=5,
     )
-    await stage.record.outbox.begin(delivery)
-    await stage.record.move_delivery(session_id, delivery.id, DeliveryState.UNKNOWN, reason="its sender is gone")
+    await stage.record.deliveries.begin(delivery)
+    await stage.record.deliveries.move(session_id, delivery.id, DeliveryState.UNKNOWN, reason="its sender is gone")
     await stage.drained()
     assert stage.shown == [f"{MARKED}Hello"]
 

@@ -143,7 +143,7 @@ async def test_edits_and_photos_of_people(play: Play) -> None:
     assert [each.text for each in messages if each.event_id == f"{play.ann}:{said}"] == ["first"]
     files = [part for each in messages for part in each.parts if isinstance(part, File)]
     async with Record.open(play.bot.home) as record:
-        assert await record.read_blob(files[-1].blob) == PNG
+        assert await record.blobs.read(files[-1].blob) == PNG
 
 
 async def test_parts_are_answered_together(play: Play) -> None:

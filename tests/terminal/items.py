@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hansard.domain.messages import Part, Role, Status, Text
 from hansard.journal.concepts import Body
-from hansard.record.entries import Chunk, Entry
-from hansard.record.messages.entries import MessageAdded, MessageOpened, MessageSealed
+from hansard.record.messages.entries import Chunk, Entry, MessageAdded, MessageOpened, MessageSealed
 
 SESSION = "20261115-201233-k3v9qd"
 

@@ -13,8 +13,7 @@ from hansard.cli.terminal.view import MARKER, View
 from hansard.domain.messages import File, Reasoning, Role, Status, Text, ToolCall, ToolOutcome, ToolResult
 from hansard.domain.turns import TurnState
 from hansard.journal.concepts import Body
-from hansard.record.entries import Chunk, Entry
-from hansard.record.messages.entries import MessageAdded
+from hansard.record.messages.entries import Chunk, Entry, MessageAdded
 from hansard.record.sessions import SessionEnd, SessionReopened, SessionTitled
 from hansard.record.turns.entries import TurnEnded
 from tests.terminal.items import added, chunk, chunks, entry, opened, sealed

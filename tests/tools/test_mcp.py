@@ -255,11 +255,11 @@ async def test_a_turn_with_a_server(home: Path, tmp_path: Path) -> None:
             "die": ToolOutcome.UNKNOWN,
         }
         results = {result.call_id: result for result in await on.results()}
-        whole = (await on.record.read_blob(results["huge"].blob)).decode()
+        whole = (await on.record.blobs.read(results["huge"].blob)).decode()
         assert whole.count("\n") == HUGE_LINES - 1
         assert len(results["huge"].text) < 20_000
         files = [part for message in await on.transcript(Role.TOOL) for part in message.parts if isinstance(part, File)]
-        assert [await on.record.read_blob(file.blob) for file in files] == [PICTURE]
+        assert [await on.record.blobs.read(file.blob) for file in files] == [PICTURE]
         assert (await on.texts(Role.ASSISTANT))[-1] == "done"
         await on.check()
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 import pytest
 
 from hansard.domain.messages import Role, Status, Text, ToolCall, ToolResult
-from hansard.domain.requests import ToolSpec, Usage
+from hansard.domain.requests import ToolSpec, Usage, add_usage
 from hansard.domain.turns import TurnState
 from hansard.journal.concepts import Body
-from hansard.record.conversation import Conversation, End, add_usage, last_answer, last_exchange, last_undone
-from hansard.record.entries import Entry
-from hansard.record.messages.entries import MessageAdded, MessageOpened, MessageSealed, MessagesRestored, MessagesUndone
+from hansard.record.conversation import Conversation, End, last_answer, last_exchange, last_undone
+from hansard.record.messages.entries import (
+    Entry,
+    MessageAdded,
+    MessageOpened,
+    MessageSealed,
+    MessagesRestored,
+    MessagesUndone,
+)
 from hansard.record.schema import SCHEMA
 from hansard.record.sessions import SessionCreated, SessionFrozen, SessionSet
 from hansard.record.turns.entries import TurnEnded, TurnQueued, TurnStarted, TurnSteered, TurnUsed

@@ -8,8 +8,7 @@ from hansard.domain.turns import TurnState
 from hansard.journal.concepts import Body
 from hansard.record.compaction import SessionCompacted
 from hansard.record.conversation import Conversation, Measure, exchange_starts
-from hansard.record.entries import Entry
-from hansard.record.messages.entries import MessageAdded, MessageEdited, MessageRetracted, MessagesUndone
+from hansard.record.messages.entries import Entry, MessageAdded, MessageEdited, MessageRetracted, MessagesUndone
 from hansard.record.schema import SCHEMA
 from hansard.record.sessions import SessionSet
 from hansard.record.turns.entries import TurnEnded, TurnStarted, TurnSteered, TurnUsed

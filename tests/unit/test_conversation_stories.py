@@ -19,8 +19,8 @@ from hansard.engine.context import RequestStyle, opening_of, render, shown
 from hansard.journal.concepts import Body
 from hansard.record.compaction import SessionCompacted
 from hansard.record.conversation import Conversation, Placed
-from hansard.record.entries import Entry
 from hansard.record.messages.entries import (
+    Entry,
     MessageAdded,
     MessageEdited,
     MessageOpened,

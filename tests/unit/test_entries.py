@@ -16,8 +16,7 @@ from hansard.errors import RecordTooNew
 from hansard.journal.concepts import ENCODER, Body, UnknownBody
 from hansard.journal.lines import Header, chain_digest, chain_start
 from hansard.record.deliveries import DeliveryMoved
-from hansard.record.entries import Entry
-from hansard.record.messages.entries import MessageAdded, MessageOpened, MessageSealed
+from hansard.record.messages.entries import Entry, MessageAdded, MessageOpened, MessageSealed
 from hansard.record.schema import SCHEMA
 from hansard.record.sessions import SessionCreated
 from hansard.record.turns.entries import TurnEnded

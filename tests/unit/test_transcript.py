@@ -10,8 +10,15 @@ from hypothesis import given
 
 from hansard.domain.messages import Message, Reasoning, Role, Status, Text, ToolCall
 from hansard.journal.concepts import Body
-from hansard.record.messages.entries import MessageAdded, MessageOpened, MessageSealed, MessagesRestored, MessagesUndone
-from hansard.record.messages.fold import fold_transcript, join_chunks, streamed_pieces
+from hansard.record.messages.entries import (
+    MessageAdded,
+    MessageOpened,
+    MessageSealed,
+    MessagesRestored,
+    MessagesUndone,
+    streamed_pieces,
+)
+from hansard.record.messages.fold import fold_transcript, join_chunks
 from hansard.record.sessions import SessionTitled
 from hansard.record.turns.entries import TurnStarted
 

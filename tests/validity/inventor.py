@@ -26,8 +26,8 @@ from hansard.domain.sessions import Link
 from hansard.domain.turns import TURN_ENDS, TurnState
 from hansard.journal.concepts import Body
 from hansard.record.compaction import SessionCompacted
-from hansard.record.entries import Entry
 from hansard.record.messages.entries import (
+    Entry,
     MessageAdded,
     MessageEdited,
     MessageOpened,

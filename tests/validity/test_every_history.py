@@ -11,7 +11,7 @@ import pytest
 from hansard.domain.requests import AssistantSaid, ModelRules, Request, Said, ToolSpec, UserSaid, family_of
 from hansard.engine.context import build_request
 from hansard.record.conversation import Conversation
-from hansard.record.entries import Entry
+from hansard.record.messages.entries import Entry
 from hansard.record.sessions import SessionFrozen
 from tests.counts import times
 from tests.engine.validator import problems as said_problems

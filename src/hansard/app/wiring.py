@@ -47,7 +47,7 @@ async def declare_settings(record: Record, settings: Settings) -> None:
     """Record who is one person, and which rules hold for tools, where that is news."""
     by = loading_user()
     await record.people.declare(settings.people, by=by)
-    await record.access.declare_rules(settings.tools.rules, by=by)
+    await record.permissions.declare_rules(settings.tools.rules, by=by)
 
 
 def make_tools(record: Record) -> dict[str, Tool]:

@@ -64,7 +64,7 @@ async def attach(record: Record, name: str) -> File:
     """Keep a file, and return it as a part of a message."""
     path = Path(name)
     data = await asyncio.to_thread(read_file, path)
-    blob = await record.put_blob(data)
+    blob = await record.blobs.put(data)
     shown = clean_text(path.name)[:NAME_CHARACTERS_MAX]
     return File(blob=blob, name=shown, media_type=media_type_of(path.name, data), size_bytes=len(data))
 

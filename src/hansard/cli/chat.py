@@ -16,11 +16,10 @@ from hansard.cli.talk import Talk, find_session, owner_of
 from hansard.cli.terminal.completion import Completion, SessionChoice, complete
 from hansard.cli.terminal.picker import ENDING_CHARACTERS, pick
 from hansard.cli.terminal.screen import Handlers, Screen
-from hansard.domain.requests import Usage
+from hansard.domain.requests import Usage, add_usage
 from hansard.errors import HansardError
 from hansard.intake import commands
 from hansard.intake.handlers import first_words
-from hansard.record.conversation import add_usage
 from hansard.tasks import wait_for_first
 from hansard.tools.mcp import ServerTrouble
 

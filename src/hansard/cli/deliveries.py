@@ -39,7 +39,7 @@ async def listed(record: Record, state: str | None, channel: str | None) -> list
     states = [state] if state is not None else [each for each in STATES if each != DeliveryState.SENT]
     found: list[Delivery] = []
     for each in states:
-        found += await record.deliveries(state=each, channel=channel, limit=LISTED_MAX)
+        found += await record.deliveries.list(state=each, channel=channel, limit=LISTED_MAX)
     return found
 
 
@@ -59,10 +59,10 @@ async def find(record: Record, text: str) -> Delivery:
 async def retry(record: Record, delivery: Delivery) -> Delivery:
     """Let a delivery that failed be tried again, and with it the rest of its message."""
     if delivery.state is DeliveryState.FAILED:
-        delivery = await record.move_delivery(
+        delivery = await record.deliveries.move(
             delivery.session_id, delivery.id, DeliveryState.PENDING, reason="a person asked for another try"
         )
-    await record.outbox.settle_message(delivery.session_id, delivery.message_id, delivery.target, "retried")
+    await record.deliveries.finish_message(delivery.session_id, delivery.message_id, delivery.target, "retried")
     return delivery
 
 
@@ -72,9 +72,9 @@ async def drop(record: Record, delivery: Delivery) -> Delivery:
         message = f"delivery {delivery.id} is on its way just now"
         raise WrongState(message)
     reason = "a person dropped it"
-    await record.outbox.settle_message(delivery.session_id, delivery.message_id, delivery.target, "dropped", reason)
+    await record.deliveries.finish_message(delivery.session_id, delivery.message_id, delivery.target, "dropped", reason)
     if delivery.state in {DeliveryState.PENDING, DeliveryState.UNKNOWN}:
-        delivery = await record.move_delivery(delivery.session_id, delivery.id, DeliveryState.FAILED, reason=reason)
+        delivery = await record.deliveries.move(delivery.session_id, delivery.id, DeliveryState.FAILED, reason=reason)
     return delivery
 
 

@@ -49,7 +49,7 @@ def command(options: dict[str, Any], turn: str | None, person: str | None, tool:
 async def explain_past(home: Path, name: str) -> str:
     """Return why a turn's tools were run or not."""
     async with reading(home) as record:
-        turn = await record.budgets.find_turn(name)
+        turn = await record.turns.find(name)
         if turn is None:
             turn = await last_turn(record, (await record.resolve(name)).id)
         return explain_turn(await read_facts(record, turn))

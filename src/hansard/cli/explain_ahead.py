@@ -163,12 +163,12 @@ async def is_direct_chat(ahead: PlaceAhead) -> bool:
 async def find_session(ahead: PlaceAhead, key: str) -> SessionAhead | None:
     """Return the session that a key leads to now."""
     try:
-        route = None if ahead.record is None else await ahead.record.route(key)
+        route = None if ahead.record is None else await ahead.record.routes.read(key)
     except NotFound:
         route = None
     if ahead.record is None or route is None:
         return None
-    session = await ahead.record.session(route.session_id)
+    session = await ahead.record.sessions.read(route.session_id)
     return SessionAhead(session.owner, session.id)
 
 

@@ -23,7 +23,7 @@ from hansard.tasks import cancel_all, wait_for_first
 if TYPE_CHECKING:
     from hansard.app.wiring import App
     from hansard.cli.options import Options
-    from hansard.record.entries import Chunk, Entry
+    from hansard.record.messages.entries import Chunk, Entry
 
 READ_BYTES = 65536
 

@@ -20,8 +20,7 @@ from hansard.domain.messages import Message, Role, Text
 from hansard.domain.turns import TurnState
 from hansard.errors import InvalidInput, TooLarge
 from hansard.intake.speak import busy_of, speak
-from hansard.record.entries import Chunk, Entry
-from hansard.record.messages.entries import MessageAdded, MessageOpened
+from hansard.record.messages.entries import Chunk, Entry, MessageAdded, MessageOpened
 from hansard.record.turns.entries import TurnEnded
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ async def find(record: Record, query: str, session_name: str | None, filters: di
         filters["session_id"] = (await resolve(record, session_name)).id
     hits = await record.search(query, **filters)
     hidden = 0 if hits else len(await record.search(query, limit=HITS_MAX, tools=True, everything=True))
-    sessions = {each: await record.session(each) for each in dict.fromkeys(hit.session_id for hit in hits)}
+    sessions = {each: await record.sessions.read(each) for each in dict.fromkeys(hit.session_id for hit in hits)}
     return SearchResult(query, hits, sessions, hidden)
 
 

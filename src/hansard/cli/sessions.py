@@ -57,9 +57,9 @@ async def resolve(record: Record, name: str) -> Session:
     try:
         return await record.resolve(name)
     except Ambiguous as error:
-        words = await record.first_words(error.candidates)
+        words = await record.titles.first_words(error.candidates)
         for session_id in error.candidates:
-            click.echo(describe(await record.session(session_id), words), err=True)
+            click.echo(describe(await record.sessions.read(session_id), words), err=True)
         raise
 
 
@@ -148,11 +148,11 @@ async def show_list(home: Path, wanted: SessionQuery, *, as_json: bool) -> int:
     async with reading(home) as record:
         found, more = await find(record, wanted)
         if as_json:
-            words = await record.first_words([each.id for each in found])
+            words = await record.titles.first_words([each.id for each in found])
             rows = [fields_of(each) | {"first_words": shorten(words.get(each.id, ""))} for each in found]
             stdout_json({"sessions": rows, "more": more})
             return EXIT_DONE
-        words = await record.first_words([each.id for each in found if not each.title])
+        words = await record.titles.first_words([each.id for each in found if not each.title])
         if sys.stdout.isatty() and found:
             cells = [columns(each, words) for each in found]
             heading, *lines = load(PARTS["table"]).table(cells, shutil.get_terminal_size().columns)
@@ -377,14 +377,14 @@ def undo(options: dict[str, Any], *, name: str, count: int, restore: bool, as_js
         if restore:
             named, what = "restored", "restored"
             ids = last_undone(conversation, count)
-            await record.restore(session.id, ids)
+            await record.messages.restore(session.id, ids)
         else:
             named, what = "undone", "taken back; they stay in the record"
             ids = [placed.message.id for placed in last_exchange(conversation, count)]
-            await record.undo(session.id, ids)
+            await record.messages.undo(session.id, ids)
         nothing = "There is nothing to restore." if restore else "There is nothing to take back."
         text = f"{counted(len(ids), 'message')} of {session.id}: {what}." if ids else nothing
-        tell(await record.session(session.id), text, as_json=as_json, **{named: ids})
+        tell(await record.sessions.read(session.id), text, as_json=as_json, **{named: ids})
         return EXIT_DONE if ids else EXIT_FAILED
 
     change(options["home"], name, act)
@@ -398,7 +398,7 @@ def archive(options: dict[str, Any], *, name: str, as_json: bool) -> None:
     """Keep a session out of lists. It is still found by name, by search and by --archived."""
 
     async def act(record: Record, session: Session) -> int:
-        archived = await record.archive_session(session.id)
+        archived = await record.sessions.archive(session.id)
         tell(archived, f"{archived.id} is archived.", as_json=as_json)
         return EXIT_DONE
 
@@ -413,7 +413,7 @@ def unarchive(options: dict[str, Any], *, name: str, as_json: bool) -> None:
     """Let a session that was archived appear in lists again."""
 
     async def act(record: Record, session: Session) -> int:
-        listed = await record.unarchive_session(session.id)
+        listed = await record.sessions.unarchive(session.id)
         tell(listed, f"{listed.id} is listed again.", as_json=as_json)
         return EXIT_DONE
 

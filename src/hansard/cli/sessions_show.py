@@ -64,7 +64,7 @@ async def deliveries_of(record: Record, session: Session) -> Delivered:
     current: Session | None = session
     while current is not None:
         last: Delivery | None = None
-        while page := await record.deliveries(session_id=current.id, after=last):
+        while page := await record.deliveries.list(session_id=current.id, after=last):
             last = page[-1]
             for delivery in page:
                 found.posts.setdefault(delivery.message_id, []).append(delivery)
@@ -73,7 +73,7 @@ async def deliveries_of(record: Record, session: Session) -> Delivered:
             if isinstance(entry.body, MessageDelivered):
                 found.outcomes.setdefault(entry.body.message_id, {})[entry.body.chat] = entry.body
         shares = current.parent is not None and current.parent.link == Link.FORK and not after
-        current = await record.session(current.parent.session_id) if current.parent and shares else None
+        current = await record.sessions.read(current.parent.session_id) if current.parent and shares else None
     return found
 
 

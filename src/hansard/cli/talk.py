@@ -19,7 +19,7 @@ from hansard.intake.commands import parse, run_command, unescaped
 from hansard.intake.handlers import CommandScene, take_up
 from hansard.intake.speak import busy_of, speak
 from hansard.record.conversation import last_exchange
-from hansard.record.entries import Entry
+from hansard.record.messages.entries import Entry
 from hansard.record.questions import QuestionAnswered, QuestionAsked
 from hansard.record.turns.entries import TurnEnded
 from hansard.tasks import cancel_all
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hansard.app.wiring import App
     from hansard.domain.messages import Part
     from hansard.record.conversation import Conversation
-    from hansard.record.entries import Chunk
+    from hansard.record.messages.entries import Chunk
 
 SOURCE = "cli"
 
@@ -180,7 +180,7 @@ class Talk:
     async def interrupt(self) -> None:
         """Ask the turn that runs to stop."""
         if self.session_id:
-            await self.app.record.stop_turns(self.session_id, "interrupted by the person")
+            await self.app.record.turns.stop(self.session_id, "interrupted by the person")
 
     async def caught_up(self) -> None:
         """Wait until everything that is recorded in this session now was shown."""

@@ -20,8 +20,7 @@ from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.messages import File, Part, Text, TextForm, join_text
 from hansard.ports.channel import FILE_MARK
 from hansard.record.deliveries import DeliveryCreated, MessageDelivered
-from hansard.record.entries import Entry
-from hansard.record.messages.entries import MessageAdded, MessageSealed
+from hansard.record.messages.entries import Entry, MessageAdded, MessageSealed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -140,7 +139,7 @@ async def expected_of(hearing: Hearing, account: str, shown: Sequence[TimelineEv
 
 async def read_book(record: Record, channel: str, account: str, chat: str, shown: Sequence[TimelineEvent]) -> Book:
     """Read what the record knows of a chat and of its timeline's events."""
-    deliveries = await record.outbox.deliveries_to(chat)
+    deliveries = await record.deliveries.list_of_chat(chat)
     by_people = [each.id for each in shown if each.sender != account]
     received = await record.intake.list_received(channel, account, by_people)
     sessions = {each.session_id for each in deliveries} | {pair[0] for pairs in received.values() for pair in pairs}
@@ -157,11 +156,11 @@ async def read_book(record: Record, channel: str, account: str, chat: str, shown
     )
     owners = []
     for session_id in sorted(sessions - {HOME_JOURNAL}):
-        owners.append((await record.session(session_id)).owner)
+        owners.append((await record.sessions.read(session_id)).owner)
         await read_session(record, session_id, chat, book)
     for each in deliveries:
         if (each.session_id, each.message_id) not in book.texts:
-            message = await record.outbox.read_message(each.session_id, each.message_id)
+            message = await record.messages.read(each.session_id, each.message_id)
             note(book, each.session_id, each.message_id, message.parts)
     return book._replace(is_direct=bool(owners) and all(owner.startswith("person:") for owner in owners))
 
@@ -169,7 +168,7 @@ async def read_book(record: Record, channel: str, account: str, chat: str, shown
 async def read_session(record: Record, session_id: str, chat: str, book: Book) -> None:
     """Take the entries of a session into the book."""
     after = 0
-    while entries := await record.read_entries(session_id, after=after):
+    while entries := await record.sessions.read_entries(session_id, after=after):
         after = entries[-1].seq
         for entry in entries:
             take_entry(entry, chat, book)

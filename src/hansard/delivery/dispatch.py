@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hansard.delivery.sending import Report
+    from hansard.domain.deliveries import OutboxItem
     from hansard.domain.people import People
     from hansard.ports.channel import Channel, Timeline
     from hansard.record.api import Record
-    from hansard.record.outbox import OutboxItem
     from hansard.tasks import Askers
 
 Name = tuple[str, str, str]
@@ -221,7 +221,7 @@ class Dispatcher:
         if is_full:
             self._left_over, self._has_room = set(), False
         seen: set[Name] = set()
-        while page := await self._record.outbox.waiting(self._channel.name, after=after):
+        while page := await self._record.deliveries.list_waiting(self._channel.name, after=after):
             for waiting in page:
                 name = name_of(waiting)
                 if name not in self._known and waiting.chat not in self._left_over:
@@ -258,7 +258,7 @@ class Dispatcher:
     async def _shown_to(self, waiting: OutboxItem) -> Askers:
         """Return who is shown a message: whoever asked in its session; the chat itself where nobody is known."""
         try:
-            return await self._record.budgets.askers(waiting.session_id)
+            return await self._record.turns.list_askers(waiting.session_id)
         except HansardError:
             return (waiting.chat,)
 

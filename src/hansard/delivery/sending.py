@@ -220,7 +220,7 @@ class Sender:
 
     async def send(self, delivery: Delivery, post: Post) -> Tried:
         """Send a post, or an edit, that is new, or was surely not shown, or whose key is still good."""
-        begun = await self.record.outbox.begin(delivery)
+        begun = await self.record.deliveries.begin(delivery)
         try:
             receipt = await self.channel.send(post)
         except (ChannelBusy, ChannelDown) as error:
@@ -229,7 +229,7 @@ class Sender:
             return await self.refuse(begun, error)
         except asyncio.CancelledError:
             with suppress(HansardError):  # then the next process finds that its sender is gone
-                await self.record.move_delivery(
+                await self.record.deliveries.move(
                     begun.session_id, begun.id, DeliveryState.UNKNOWN, reason="the program was left"
                 )
             raise
@@ -275,7 +275,7 @@ class Sender:
         """Record what became of it, however long that takes: nobody else knows."""
         while True:
             try:
-                return await self.record.move_delivery(
+                return await self.record.deliveries.move(
                     delivery.session_id, delivery.id, state, receipt=receipt, reason=reason
                 )
             except (RecordUnavailable, OutcomeUnknown) as error:
@@ -289,7 +289,7 @@ class Sender:
 
     async def _find(self, delivery: Delivery) -> Delivery:
         """Return a delivery as it stands: an earlier try of the same move had been written after all."""
-        known = await self.record.outbox.deliveries_of(delivery.session_id, delivery.message_id, delivery.target)
+        known = await self.record.deliveries.list_of_message(delivery.session_id, delivery.message_id, delivery.target)
         return next(each for each in known if each.id == delivery.id)
 
 
@@ -313,7 +313,7 @@ async def may_follow(record: Record, channel: Channel, people: People, session_i
 
 async def is_follower(record: Record, people: People, session_id: str, chat: str) -> bool:
     """Return whether record and settings say that a chat follows a session."""
-    follower = await record.people.follower(session_id, chat)
+    follower = await record.routes.find_follower(session_id, chat)
     return follower is not None and may(Action.TALK, people.standing(follower.identity, chat), follower.grant)
 
 
@@ -369,7 +369,7 @@ UNSETTLED = "it may have been shown, and the platform cannot tell"
 
 async def settle_unknown(sender: Sender, delivery: Delivery, post: Post) -> Tried:
     """Find out whether an unknown delivery was shown, and send it if it was not."""
-    created = await sender.record.outbox.created_at(delivery)
+    created = await sender.record.deliveries.read_time(delivery)
     age_seconds = abs(sender.record.store.clock.now_microseconds() - created) / 1_000_000
     is_good = age_seconds < sender.channel.capabilities.repeat_seconds * sender.pace.repeat_margin
     if not is_good and sender.timeline is not None:
@@ -395,7 +395,7 @@ async def _settle_by_timeline(
     sender: Sender, timeline: Timeline, delivery: Delivery, post: Post, created_ms: int
 ) -> Tried:
     """The key is good no longer: look whether the platform has it."""
-    known = {each.receipt for each in await sender.record.outbox.deliveries_to(delivery.target) if each.receipt}
+    known = {each.receipt for each in await sender.record.deliveries.list_of_chat(delivery.target) if each.receipt}
     try:
         receipt = await find_shown(timeline, sender.channel.account, post, known, created_ms)
     except ChatGone as error:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from hansard.delivery.sending import Sender
     from hansard.delivery.split import PostSpace
+    from hansard.domain.deliveries import OutboxItem
     from hansard.record.api import Record
-    from hansard.record.outbox import OutboxItem
 
 
 CHOICE_OF = {scope: choice for choice, scope in CHOICES.items()}
@@ -274,7 +274,7 @@ class Showing:
             try:
                 local = await read_file(self._sender.record, file, self._sender.channel.capabilities.file_bytes_max)
             except PostRefused as error:
-                begun = await self._sender.record.create_delivery(delivery)
+                begun = await self._sender.record.deliveries.create(delivery)
                 return await self._sender.refuse(begun, error)
             words = with_mark("", delivery.mark)
             post = Post(key=delivery.id, chat=self.waiting.chat, markdown=words, files=(local,))
@@ -282,10 +282,10 @@ class Showing:
 
     async def _read(self) -> Message:
         """Read the message, and at first what was done for it before, by whichever process."""
-        outbox, waiting = self._sender.record.outbox, self.waiting
+        record, waiting = self._sender.record, self.waiting
         if self._loaded:
-            return await outbox.read_message(waiting.session_id, waiting.message_id)
-        message, known = await outbox.load(waiting.session_id, waiting.message_id, waiting.chat)
+            return await record.messages.read(waiting.session_id, waiting.message_id)
+        message, known = await record.deliveries.load_message(waiting.session_id, waiting.message_id, waiting.chat)
         if message.role is Role.NOTICE and self._sender.channel.capabilities.choices:
             scopes = await self._sender.record.questions.scopes(waiting.message_id, waiting.chat)
             self._choices = tuple(Choice(id=CHOICE_OF[scope], label=LABELS[scope]) for scope in scopes)
@@ -373,7 +373,7 @@ class Showing:
     async def _finish(self, outcome: str, reason: str = "") -> ShowStep:
         """Nothing is left to do for this message."""
         waiting = self.waiting
-        await self._sender.record.outbox.settle_message(
+        await self._sender.record.deliveries.finish_message(
             waiting.session_id, waiting.message_id, waiting.chat, outcome, reason
         )
         self.close()
@@ -410,7 +410,7 @@ async def read_file(record: Record, file: File, bytes_max: int) -> LocalFile:
     if file.size_bytes > bytes_max:
         raise PostRefused(too_large(file.size_bytes, bytes_max))
     try:
-        data = await record.read_blob(file.blob)
+        data = await record.blobs.read(file.blob)
     except (NotFound, RecordDamaged) as error:
         raise PostRefused(str(error)) from error
     if len(data) > bytes_max:

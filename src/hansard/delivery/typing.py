@@ -65,14 +65,14 @@ class Typing:
     async def _take_away_left(self) -> None:
         """Take away the signs that a process left which died: where it did, something waits to be shown now."""
         try:
-            waiting = await self._record.outbox.waiting(self._channel.name)
+            waiting = await self._record.deliveries.list_waiting(self._channel.name)
         except HansardError:
             return
         await asyncio.gather(*(self._call(chat, on=False) for chat in {each.chat for each in waiting}))
 
     async def _show_typing(self) -> None:
         try:
-            writing = set(await self._record.outbox.writing_chats(self._channel.name))
+            writing = set(await self._record.turns.list_writing_chats(self._channel.name))
         except HansardError:
             return
         now = asyncio.get_running_loop().time()

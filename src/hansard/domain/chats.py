@@ -272,3 +272,21 @@ def latest_hour(now: int, hour: int, time_zone: str) -> int:
         if began <= now:
             return began
     return 0
+
+
+class ChatRange(NamedTuple):
+    """A range of chats by name: from the first up to, and without, the end."""
+
+    first: str
+    end: str
+
+
+def chats_of(channel: str) -> ChatRange:
+    """Return the range of a channel's chats: `matrix:` and whatever follows."""
+    return ChatRange(f"{channel}:", f"{channel};")
+
+
+def parts_of(chat: str) -> ChatRange:
+    """Return the range of a chat's threads, or topics."""
+    part = grammar_of(chat.partition(":")[0]).part
+    return ChatRange(f"{chat}:{part}:", f"{chat}:{part};")

@@ -72,3 +72,26 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
     channel: str
     account: str
     value: str
+
+
+class OutboxItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that is to be shown in a chat. Numbers grow; they are good for asking what came since."""
+
+    number: int
+    session_id: str
+    """`~home` for what people without a session are told."""
+    message_id: str
+    chat: str
+    seq: int
+    is_open: bool
+    follows: bool = False
+    """Whether the chat only follows the session: it is shown there if it still does."""
+
+
+class Backlog(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a channel waits to be shown."""
+
+    messages: int = 0
+    oldest_at_microseconds: int = 0
+    deliveries: dict[str, int] = {}
+    """By state, those that are not sent."""

@@ -113,6 +113,20 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost_micros: int | None = None
 
 
+def add_usage(before: Usage | None, more: Usage) -> Usage:
+    """Return the sum; the cost of a sum is known when any of it is."""
+    if before is None:
+        return more
+    costs = [usage.cost_micros for usage in (before, more) if usage.cost_micros is not None]
+    return Usage(
+        input_tokens=before.input_tokens + more.input_tokens,
+        output_tokens=before.output_tokens + more.output_tokens,
+        cache_read_tokens=before.cache_read_tokens + more.cache_read_tokens,
+        cache_write_tokens=before.cache_write_tokens + more.cache_write_tokens,
+        cost_micros=sum(costs) if costs else None,
+    )
+
+
 class FailureKind(StrEnum):
     """Why a model did not answer, or not to the end."""
 

@@ -21,8 +21,17 @@ from __future__ import annotations
 
 import math
 import re
+from enum import StrEnum
+from functools import cache
+from typing import TypeVar
 
+import msgspec
+
+from hansard.domain.limits import NAME_CHARACTERS_MAX
 from hansard.errors import InvalidInput, TooLarge
+
+Struct = TypeVar("Struct", bound=msgspec.Struct)
+State = TypeVar("State", bound=StrEnum)
 
 REPLACEMENT = "\ufffd"
 ESCAPE_FORMAT = "1"
@@ -147,6 +156,33 @@ def clean_name(text: str, what: str, characters_max: int) -> str:
         error.hint = "Give a shorter one. Nothing was changed."
         raise error
     return cleaned
+
+
+@cache
+def fields_of(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Return the fields of a kind of value; msgspec reads its annotations anew each time."""
+    return msgspec.structs.fields(kind)
+
+
+def clean_struct(value: Struct) -> Struct:
+    """Return a value of names with every text as it can be recorded; only fields with a default may be empty."""
+    changes = {}
+    for field in fields_of(type(value)):
+        text = getattr(value, field.name)
+        if isinstance(text, str) and not isinstance(text, StrEnum) and (text or field.required):
+            changes[field.name] = clean_name(text, f"a {field.name.replace('_', ' ')}", NAME_CHARACTERS_MAX)
+    return msgspec.structs.replace(value, **changes)
+
+
+def read_state(states: type[State], text: str | None) -> State | None:
+    """Return a state by its name; None for None."""
+    if text is None:
+        return None
+    try:
+        return states(text)
+    except ValueError:
+        message = f"{text!r} is none of {', '.join(states)}"
+        raise InvalidInput(message) from None
 
 
 def shorten(text: str, characters_max: int = SHORT_CHARACTERS) -> str:

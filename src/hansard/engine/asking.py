@@ -29,8 +29,8 @@ from hansard.domain.showing import (
 )
 from hansard.domain.trust import sources_of, untrusted_text
 from hansard.ports.tool import ToolScene
-from hansard.record.askers import needed_of
-from hansard.record.entries import Entry
+from hansard.record.conversation import needed_of
+from hansard.record.messages.entries import Entry
 from hansard.record.questions import QuestionAnswered, QuestionAsked
 from hansard.record.turns.entries import ToolDecided
 
@@ -209,7 +209,7 @@ class Permits:
         parts: list[Part] = [Text(asks)]
         if is_attached:
             data = shown.encode()
-            blob = await self._record.put_blob(data)
+            blob = await self._record.blobs.put(data)
             parts.append(File(blob=blob, name=FILE_NAME, media_type="text/plain", size_bytes=len(data)))
         asked = QuestionAsked(
             turn_id="",

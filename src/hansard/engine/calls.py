@@ -141,7 +141,7 @@ async def keep_files(record: Record, attachments: tuple[Attachment, ...]) -> tup
         left = len(attachments) - FILES_MAX
         name = f"{left} more files" if number > FILES_MAX else clean_text(attachment.name)[:NAME_CHARACTERS_MAX]
         fits = number <= FILES_MAX and len(attachment.data) <= BLOB_BYTES_MAX
-        blob = await record.put_blob(attachment.data) if fits else ""
+        blob = await record.blobs.put(attachment.data) if fits else ""
         media_type = clean_text(attachment.media_type)[:NAME_CHARACTERS_MAX]
         kept.append(File(blob=blob, name=name, media_type=media_type, size_bytes=len(attachment.data)))
     return tuple(kept)
@@ -152,7 +152,7 @@ async def shorten(record: Record, output: str, bytes_max: int) -> tuple[str, str
     data = clean_text(output).encode()
     if len(data) <= bytes_max:
         return output, ""
-    blob = await record.put_blob(data) if len(data) <= BLOB_BYTES_MAX else ""
+    blob = await record.blobs.put(data) if len(data) <= BLOB_BYTES_MAX else ""
     head = data[: bytes_max * 3 // 4].decode(errors="ignore")
     tail = data[-(bytes_max // 4) :].decode(errors="ignore")
     left_out = len(data) - len(head.encode()) - len(tail.encode())

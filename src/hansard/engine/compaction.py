@@ -25,7 +25,7 @@ from hansard.engine.views import estimate_tokens, message_tokens
 from hansard.errors import HansardError
 from hansard.record.compaction import SessionCompacted
 from hansard.record.conversation import exchange_starts
-from hansard.record.entries import Entry
+from hansard.record.messages.entries import Entry
 from hansard.record.sessions import SessionEnd
 from hansard.record.turns.entries import TurnQueued, TurnStopping
 from hansard.tasks import cancel_all

@@ -15,8 +15,7 @@ from hansard.engine.prompts import named
 from hansard.errors import HansardError
 from hansard.ports.model import TranscribedText, Voice
 from hansard.record.conversation import last_exchange
-from hansard.record.entries import Entry
-from hansard.record.messages.entries import FileFetched, FileTranscribed
+from hansard.record.messages.entries import Entry, FileFetched, FileTranscribed
 
 if TYPE_CHECKING:
     from hansard.engine.turns import Agent
@@ -127,7 +126,7 @@ async def hear(agent: Agent, turn: Turn, file: File) -> TranscribedText:
         if reached:
             return TranscribedText(failure=f"today's limit is reached ({reached})")
     try:
-        data = await record.read_blob(file.blob)
+        data = await record.blobs.read(file.blob)
     except HansardError as error:
         return TranscribedText(failure=f"it cannot be read ({error})")
     heard = await transcriber.hear(Voice(data=data, name=file.name, media_type=file.media_type))

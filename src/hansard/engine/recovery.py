@@ -36,10 +36,10 @@ async def queue_lost(agent: Agent) -> list[TurnInfo]:
     if agent.policy.auto_resume is AutoResume.OFF:
         return []
     queued = []
-    for session_id, lost_id in await agent.record.recovery.lost():
+    for session_id, lost_id in await agent.record.turns.list_lost():
         conversation = await agent.record.conversation(session_id)
         chats = sorted({each.chat for each in conversation.by.get(lost_id, ()) if each.chat})
-        turn = await agent.record.recovery.queue(session_id, lost_id, chats)
+        turn = await agent.record.turns.queue_resumption(session_id, lost_id, chats)
         if turn is not None:
             queued.append(turn)
     return queued
@@ -93,10 +93,10 @@ async def settle_calls(
 async def never_begun(agent: Agent, turn: Turn) -> set[str]:
     """Return the calls of the lost turn that still waited for a yes: those were surely not run."""
     lost_id = turn.id.removesuffix(RESUMED_SUFFIX)
-    lost = next((each for each in await agent.record.turns(turn.session_id) if each.id == lost_id), None)
+    lost = next((each for each in await agent.record.turns.list(turn.session_id) if each.id == lost_id), None)
     asked: set[str] = set()
     seq = lost.fence if lost is not None else turn.fence
-    while entries := await agent.record.read_entries(turn.session_id, seq):
+    while entries := await agent.record.sessions.read_entries(turn.session_id, seq):
         for entry in entries:
             if isinstance(entry.body, QuestionAsked) and entry.body.turn_id == lost_id:
                 asked.add(entry.body.call_id)

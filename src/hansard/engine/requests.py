@@ -171,7 +171,7 @@ class Requests:
         """Remember the view that a model accepted, where it refused another one before."""
         marks, self._marks, self._remedy = self._marks, {}, None
         for name, seq in marks.items():
-            await self._record.set_setting(self._turn.session_id, mark_of(name, model), str(seq))
+            await self._record.sessions.set_setting(self._turn.session_id, mark_of(name, model), str(seq))
 
     async def _with_pictures(self, said: Said, rules: ModelRules) -> Said:
         """Fill in what pictures show. What a picture is, its bytes know better than whoever named it."""
@@ -194,7 +194,7 @@ class Requests:
     async def _read(self, image: Image) -> bytes:
         """Return a picture's bytes; none when it is not there or not what was recorded."""
         try:
-            data = await self._record.read_blob(image.blob)
+            data = await self._record.blobs.read(image.blob)
         except (NotFound, InvalidInput):
             return b""
         return data if len(data) == image.size_bytes else b""

@@ -17,8 +17,7 @@ from hansard.engine.compaction import FULL_PERCENT, compact_if_due
 from hansard.engine.titles import first_exchange, give_title, is_asked
 from hansard.engine.turns import Agent, Ran, models_of, run_turn
 from hansard.errors import HansardError, LeaseHeld, LimitReached, NotFound, SessionEnded
-from hansard.record.entries import Entry
-from hansard.record.messages.entries import MessageAdded
+from hansard.record.messages.entries import Entry, MessageAdded
 from hansard.tasks import Askers, Bounds, FairQueue, Ticket, cancel_all
 
 if TYPE_CHECKING:
@@ -220,7 +219,7 @@ class Runner:
         """Run a turn when there is a place for it. None: it stays queued, for whoever serves next."""
         bell = self._bells[session_id] = asyncio.Event()
         try:
-            async with self._slots.place(lambda: self._agent.record.budgets.askers(session_id), bell) as has_place:
+            async with self._slots.place(lambda: self._agent.record.turns.list_askers(session_id), bell) as has_place:
                 del self._bells[session_id]
                 if not has_place:
                     return None
@@ -343,7 +342,7 @@ class BesideTurns:
                 del self._titled[next(iter(self._titled))]
 
     def _place(self, session_id: str) -> AbstractAsyncContextManager[bool]:
-        return self.slots.place(lambda: self.agent.record.budgets.askers(session_id), asyncio.Event())
+        return self.slots.place(lambda: self.agent.record.turns.list_askers(session_id), asyncio.Event())
 
 
 def bounds_of(agent: Agent) -> Bounds:

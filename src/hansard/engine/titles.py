@@ -71,7 +71,7 @@ async def give_title(agent: Agent, model: Model, session_id: str, turn_id: str) 
     """Ask for a title and record it; return whether the session has it now."""
     conversation = await agent.record.conversation(session_id)
     exchange = first_exchange(conversation)
-    if not exchange or (await agent.record.session(session_id)).title is not None:
+    if not exchange or (await agent.record.sessions.read(session_id)).title is not None:
         return False
     if await agent.record.budgets.reached(session_id, turn_id, agent.policy.budget):
         return False

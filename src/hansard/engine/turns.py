@@ -27,8 +27,8 @@ from hansard.engine.recovery import take_up
 from hansard.engine.replies import Answer, ask
 from hansard.engine.requests import Requests
 from hansard.errors import HansardError, ModelMissing, OutcomeUnknown, RecordRefused, RecordUnavailable, StaleLease
-from hansard.record.askers import is_unattributed
-from hansard.record.entries import Entry
+from hansard.record.conversation import is_unattributed
+from hansard.record.messages.entries import Entry
 from hansard.record.sessions import SessionFrozen
 from hansard.record.turns.entries import TurnStopping
 from hansard.tasks import cancel_all
@@ -174,7 +174,7 @@ async def frozen_of(agent: Agent, turn: Turn, conversation: Conversation) -> Ses
         for name, tool in sorted(agent.tools.items())
         if any(may_be_offered(agent.policy.rules, name, asker) for asker in askers)
     ]
-    return await agent.record.freeze(turn.session_id, SessionFrozen(system=system, tools=tuple(offered)))
+    return await agent.record.sessions.freeze(turn.session_id, SessionFrozen(system=system, tools=tuple(offered)))
 
 
 def chosen_model(agent: Agent, conversation: Conversation) -> str:

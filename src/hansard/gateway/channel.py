@@ -190,7 +190,7 @@ class Served:
         while True:
             await asyncio.sleep(TEND_SECONDS)
             try:
-                for session_id in await self._app.record.outbox.end_lost(self.channel.name):
+                for session_id in await self._app.record.turns.end_lost(self.channel.name):
                     self._app.runner.wake(session_id)
             except MUST_END:
                 raise
@@ -199,9 +199,9 @@ class Served:
 
     async def wake_waiting(self) -> None:
         """Run the turns that waited when the last gateway ended."""
-        found = {(turn.session_id, turn.id) for turn in await self._app.record.outbox.queued_turns(self.channel.name)}
-        for turn in await self._app.record.queued_turns():
-            session = await self._app.record.session(turn.session_id)
+        found = {(turn.session_id, turn.id) for turn in await self._app.record.turns.list_queued(self.channel.name)}
+        for turn in await self._app.record.turns.list_queued():
+            session = await self._app.record.sessions.read(turn.session_id)
             if session.source == self.channel.name:
                 found.add((turn.session_id, turn.id))
         for session_id, turn_id in sorted(found):
@@ -210,7 +210,7 @@ class Served:
 
     async def health(self, now_microseconds: int) -> ChannelHealth:
         """Return how the channel does."""
-        backlog = await self._app.record.outbox.backlog(self.channel.name)
+        backlog = await self._app.record.deliveries.count_waiting(self.channel.name)
         standing = self.dispatcher.standing
         oldest = backlog.oldest_at_microseconds
         return ChannelHealth(

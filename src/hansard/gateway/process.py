@@ -283,7 +283,7 @@ class Gateway:
         """Return the numbers; those that only the record knows are left out while it cannot be read."""
         record, queued = self._app.record, None
         with suppress(HansardError):
-            queued = len(await record.queued_turns())
+            queued = len(await record.turns.list_queued())
         readings = Readings(self._app.runner.running, queued, record.store.writer.latency)
         return Page(metrics_text(await self.health(), readings), "text/plain; version=0.0.4; charset=utf-8")
 

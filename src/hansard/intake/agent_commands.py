@@ -62,7 +62,7 @@ async def compact(scene: CommandScene, argument: str) -> CommandReply:
     focus = " ".join(argument.split())[:FOCUS_CHARACTERS_MAX]
     given = (("focus", focus), ("chat", scene.chat), ("person", scene.asker))
     wish = {name: value for name, value in given if value}
-    await scene.record.set_setting(scene.session_id, "compact", msgspec.json.encode(wish).decode())
+    await scene.record.sessions.set_setting(scene.session_id, "compact", msgspec.json.encode(wish).decode())
     return CommandReply("Summing up what was said. The record keeps every word.", scene.session_id, wake="")
 
 
@@ -82,7 +82,7 @@ async def model(scene: CommandScene, argument: str) -> CommandReply:
     if argument != DEFAULT and not is_model_allowed(argument, scene.models_allowed):
         allowed = ", ".join((DEFAULT, *scene.models_allowed))
         return CommandReply(f"The model {argument} may not be chosen here. Allowed: {allowed}.", scene.session_id)
-    await scene.record.set_setting(scene.session_id, "model", argument)
+    await scene.record.sessions.set_setting(scene.session_id, "model", argument)
     return CommandReply(f"From the next answer on: {argument}.", scene.session_id, chose_model=True)
 
 
@@ -99,7 +99,7 @@ async def answer(scene: CommandScene, given: Given) -> str:
 async def remember(scene: CommandScene, argument: str) -> str:
     """List, add, change or forget notes of the owner of this session."""
     book = scene.record.memory
-    owner = (await scene.record.session(scene.session_id)).owner
+    owner = (await scene.record.sessions.read(scene.session_id)).owner
     by = scene.author or scene.owner
     action, _, rest = argument.partition(" ")
     note_id, _, text = rest.strip().partition(" ")

@@ -20,7 +20,7 @@ from hansard.intake.handlers import CommandReply, CommandScene
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hansard.record.entries import Entry
+    from hansard.record.messages.entries import Entry
 
 FIRST_WORD = re.compile(r"/([A-Za-z]+)(?:\s+(.*))?\Z", re.DOTALL)
 

@@ -32,7 +32,7 @@ class TurnFacts(NamedTuple):
 
 async def last_turn(record: Record, session_id: str) -> TurnInfo:
     """Return the last turn of a session that began."""
-    begun = [turn for turn in await record.turns(session_id) if turn.fence and turn.state != "queued"]
+    begun = [turn for turn in await record.turns.list(session_id) if turn.fence and turn.state != "queued"]
     if not begun:
         raise NotFound(f"no turn of session {session_id} has begun")
     return max(begun, key=lambda turn: turn.fence)
@@ -40,7 +40,7 @@ async def last_turn(record: Record, session_id: str) -> TurnInfo:
 
 async def find_turn(record: Record, session_id: str, name: str) -> TurnInfo:
     """Return the turn of a session that an id, or the beginning of one, names."""
-    found = [turn for turn in await record.turns(session_id) if turn.id.startswith(name)]
+    found = [turn for turn in await record.turns.list(session_id) if turn.id.startswith(name)]
     exact = [turn for turn in found if turn.id == name] or found
     if len(exact) != 1:
         raise NotFound(f"{'several turns begin' if exact else 'no turn begins'} with {name!r} in this session")
@@ -50,7 +50,7 @@ async def find_turn(record: Record, session_id: str, name: str) -> TurnInfo:
 async def read_facts(record: Record, turn: TurnInfo) -> TurnFacts:
     """Return what was recorded of a turn's rights, from its beginning to its end."""
     facts, seq = TurnFacts(turn), max(0, turn.fence - 1)
-    while entries := await record.read_entries(turn.session_id, seq):
+    while entries := await record.sessions.read_entries(turn.session_id, seq):
         for entry in entries:
             body = entry.body
             if getattr(body, "turn_id", "") != turn.id:

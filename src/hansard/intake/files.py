@@ -127,7 +127,7 @@ class Files:
         if data is None:
             await book.give_up(awaited, why, words.tell_file_not_kept(awaited.name, why))
         else:
-            await book.keep(awaited, await self._record.put_blob(data), len(data))
+            await book.keep(awaited, await self._record.blobs.put(data), len(data))
 
     async def _try(self, awaited: FileAwaited, bytes_max: int) -> bytes | None:
         """Return a file's bytes, or None when several tries gave nothing."""

@@ -13,7 +13,7 @@ from hansard.domain.highlights import excerpt
 from hansard.domain.messages import Message, Role
 from hansard.domain.notices import ENGLISH, Wording
 from hansard.domain.people import begun_in, called
-from hansard.domain.requests import Usage
+from hansard.domain.requests import Usage, add_usage
 from hansard.domain.sessions import Link, Parent, SessionState
 from hansard.domain.settings import Busy, LeftSessions
 from hansard.domain.text import shorten
@@ -21,8 +21,8 @@ from hansard.domain.turns import By, How, TurnState
 from hansard.errors import LeaseHeld
 from hansard.intake.own_words import Speaker, is_running_own, may_repeat, own_messages
 from hansard.intake.speak import busy_of, speak
-from hansard.record.conversation import add_usage, last_answer, last_exchange
-from hansard.record.entries import Entry
+from hansard.record.conversation import last_answer, last_exchange
+from hansard.record.messages.entries import Entry
 
 if TYPE_CHECKING:
     from hansard.domain.sessions import Session
@@ -114,8 +114,8 @@ async def new(scene: CommandScene, argument: str) -> CommandReply:
     child = await scene.record.create_session(
         source=scene.source, owner=scene.owner, title=argument or None, parent=parent
     )
-    if not await scene.record.people.others_follow(old, scene.chat):
-        await scene.record.stop_turns(old, "the session was left by /new", queued=True)
+    if not await scene.record.routes.has_other_followers(old, scene.chat):
+        await scene.record.turns.stop(old, "the session was left by /new", queued=True)
         await scene.record.end_session(old, "new")
     return CommandReply(f"A new session: {child.id}. The one before stays as {old}.", child.id)
 
@@ -140,9 +140,9 @@ async def leave(record: Record, session_id: str, left_sessions: LeftSessions, ch
 
     Where the same person is in it in another chat, it goes on.
     """
-    if await record.people.others_follow(session_id, chat):
+    if await record.routes.has_other_followers(session_id, chat):
         return
-    await record.stop_turns(session_id, "the session was left for another", queued=True)
+    await record.turns.stop(session_id, "the session was left for another", queued=True)
     if left_sessions is LeftSessions.END:
         await record.end_session(session_id, "resumed_other")
 
@@ -183,7 +183,7 @@ async def describe(scene: CommandScene, session: Session) -> str:
 
 async def first_words(record: Record, session_id: str) -> str:
     """Return how a session begins."""
-    return shorten((await record.first_words([session_id])).get(session_id, ""))
+    return shorten((await record.titles.first_words([session_id])).get(session_id, ""))
 
 
 async def search(scene: CommandScene, argument: str) -> CommandReply:
@@ -204,14 +204,14 @@ async def search(scene: CommandScene, argument: str) -> CommandReply:
 
 async def candidates(scene: CommandScene, error: Ambiguous) -> str:
     """Return what an ambiguous name may mean."""
-    lines = [await describe(scene, await scene.record.session(each)) for each in error.candidates]
+    lines = [await describe(scene, await scene.record.sessions.read(each)) for each in error.candidates]
     return "\n".join(["Several sessions match:", *lines, error.hint])
 
 
 async def title(scene: CommandScene, argument: str) -> CommandReply:
     """Give this session a title."""
     if not argument:
-        session = await scene.record.session(scene.session_id)
+        session = await scene.record.sessions.read(scene.session_id)
         return CommandReply(
             f"Title: {session.title}" if session.title else "This session has no title.", scene.session_id
         )
@@ -228,7 +228,7 @@ async def undo(scene: CommandScene, argument: str) -> CommandReply:
     conversation = await scene.record.conversation(scene.session_id)
     own = scene.is_own_only
     taken = own_messages(conversation, scene.speaker, count) if own else last_exchange(conversation, count)
-    await scene.record.undo(scene.session_id, [placed.message.id for placed in taken])
+    await scene.record.messages.undo(scene.session_id, [placed.message.id for placed in taken])
     said = next((placed.message.text for placed in taken if placed.message.role == Role.USER), "")
     if not taken:
         none = "There is nothing of yours to take back." if own else "There is nothing to take back."
@@ -253,9 +253,9 @@ async def retry(scene: CommandScene, argument: str) -> CommandReply:
     conversation = await scene.record.conversation(scene.session_id)
     if not conversation.placed and not conversation.waiting:
         return CommandReply("There is nothing to ask again.", scene.session_id)
-    await scene.record.undo(scene.session_id, [placed.message.id for placed in last_answer(conversation)])
+    await scene.record.messages.undo(scene.session_id, [placed.message.id for placed in last_answer(conversation)])
     by = [By(person=scene.asker, chat=scene.chat, how=How.RETRY)] if scene.asker else []
-    queued = await scene.record.queue_turn(scene.session_id, chat=scene.chat, by=by)
+    queued = await scene.record.turns.queue(scene.session_id, chat=scene.chat, by=by)
     return CommandReply("Asking again.", scene.session_id, wake=queued.id)
 
 
@@ -279,8 +279,9 @@ async def stop_turns(scene: CommandScene) -> list[TurnInfo]:
     """Stop what runs and what waits, as far as the person may; return what is stopped."""
     reason = "stopped by the person"
     if scene.is_own_only:
-        return [*await scene.record.people.stop_own_turns(person_owner(*scene.speaker), scene.session_id, reason)]
-    return await scene.record.stop_turns(scene.session_id, reason, queued=True)
+        owner = person_owner(*scene.speaker)
+        return await scene.record.turns.stop(scene.session_id, reason, queued=True, asked_by=owner)
+    return await scene.record.turns.stop(scene.session_id, reason, queued=True)
 
 
 async def queue(scene: CommandScene, argument: str) -> CommandReply:
@@ -313,7 +314,7 @@ async def say(scene: CommandScene, text: str, mode: Busy, reply: str) -> Command
 async def busy(scene: CommandScene, argument: str) -> CommandReply:
     """Show or change what a message does to a running turn, in this session."""
     if argument in set(Busy):
-        await scene.record.set_setting(scene.session_id, "busy", argument)
+        await scene.record.sessions.set_setting(scene.session_id, "busy", argument)
     elif argument:
         return CommandReply(f"{argument!r} is none of {', '.join(Busy)}.", scene.session_id)
     mode = await busy_of(scene.record, scene.session_id, scene.busy)
@@ -324,7 +325,7 @@ async def status(scene: CommandScene, argument: str) -> CommandReply:
     """Show where the conversation stands."""
     del argument
     record = scene.record
-    session = await record.session(scene.session_id)
+    session = await record.sessions.read(scene.session_id)
     conversation = await record.conversation(scene.session_id)
     turn = "being summed up" if conversation.is_compacting else "an answer runs" if conversation.running else "idle"
     if not conversation.running and conversation.queued:
@@ -344,10 +345,10 @@ async def status(scene: CommandScene, argument: str) -> CommandReply:
 
 async def waiting_text(record: Record, session_id: str) -> str:
     """Return for how long an answer has waited to begin; empty when it waits only for a moment, or not at all."""
-    queued = next((turn for turn in await record.turns(session_id) if turn.state == TurnState.QUEUED), None)
+    queued = next((turn for turn in await record.turns.list(session_id) if turn.state == TurnState.QUEUED), None)
     if queued is None:
         return ""
-    entries = await record.read_entries(session_id, queued.fence - 1, 1)
+    entries = await record.sessions.read_entries(session_id, queued.fence - 1, 1)
     seconds = (record.store.clock.now_microseconds() - entries[0].at_microseconds) // 1_000_000
     if seconds < WAITING_SECONDS_MIN:
         return ""

@@ -105,7 +105,7 @@ async def unlink(scene: CommandScene, argument: str) -> CommandReply:
         if left
         else "You are linked to nobody."
     )
-    session = await scene.record.session(scene.session_id)
+    session = await scene.record.sessions.read(scene.session_id)
     session_id, begun = session.id, ""
     if scene.chat and session.owner not in {scene.owner, *parted.still}:
         session_id = (await scene.record.create_session(source=scene.source, owner=scene.owner)).id

@@ -222,7 +222,7 @@ class Writing:
             return 0
         for name, value in settings_of(facts).items():
             if name not in before.settings:
-                await self._record.set_setting(self._id, name, value)
+                await self._record.sessions.set_setting(self._id, name, value)
         new = [each for each in self._wanted.carried if each.message.id not in before.bodies]
         self._compare(before)
         reopened = bool(new) and session.state == SessionState.ENDED
@@ -233,13 +233,13 @@ class Writing:
         if (facts.ended and not before.ended) or reopened:
             await self._record.end_session(self._id, facts.end_reason or session.end_reason or "ended in Hermes")
         if facts.archived and not before.archived:
-            await self._record.archive_session(self._id)
+            await self._record.sessions.archive(self._id)
         return self._added
 
     async def _read_before(self) -> Before:
         before = Before({}, set(), {}, ended=False, archived=False)
         after = 0
-        while page := await self._record.read_entries(self._id, after, READ_ROWS_MAX):
+        while page := await self._record.sessions.read_entries(self._id, after, READ_ROWS_MAX):
             after = page[-1].seq
             for entry in page:
                 if isinstance(entry.body, MessageAdded):
@@ -286,11 +286,11 @@ class Writing:
     async def _add_together(self, batch: list[Carried], events: dict[str, int]) -> None:
         for each in batch:
             for blob in each.blobs:
-                await self._record.put_blob(blob)
+                await self._record.blobs.put(blob)
         if batch[0].platform_id:
             await self._add_event(batch[0], events)
         else:
-            await self._record.imports.add_messages(
+            await self._record.messages.import_messages(
                 self._id, [importing.ImportedMessage(each.message) for each in batch]
             )
         self._added += len(batch)
@@ -318,7 +318,7 @@ class Writing:
         ids = [each.message.id for each in self._wanted.carried if each.undone]
         open_ids = [message_id for message_id in ids if message_id not in before.undone | refused]
         for start in range(0, len(open_ids), UNDO_IDS_MAX):
-            await self._record.undo(self._id, open_ids[start : start + UNDO_IDS_MAX])
+            await self._record.messages.undo(self._id, open_ids[start : start + UNDO_IDS_MAX])
 
 
 def batches(carried: Iterable[Carried]) -> Iterator[list[Carried]]:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from hansard.domain.messages import Message
     from hansard.domain.sessions import Session
     from hansard.record.api import Record
-    from hansard.record.entries import Entry
+    from hansard.record.messages.entries import Entry
 
 BLOB_PIECE_BYTES = 1 * MIB
 """An attachment is cut into lines of this size, so that no line is longer than an entry may be."""
@@ -136,7 +136,7 @@ class JsonlExport:
                 continue
             self._written.add(digest)
             try:
-                data = await record.read_blob(digest)
+                data = await record.blobs.read(digest)
             except (NotFound, RecordDamaged, InvalidInput) as error:
                 self._report(f"message {item.message.id}: {error}")
                 continue
@@ -150,7 +150,7 @@ async def session_facts(record: Record, session: Session) -> AsyncIterator[bytes
     """Yield what happened in a session. Of a fork, its own entries: those that it shares are its parent's facts."""
     parent = session.parent
     after = parent.at if parent is not None and parent.link == Link.FORK else 0
-    while page := await record.read_entries(session.id, after):
+    while page := await record.sessions.read_entries(session.id, after):
         for entry in page:
             yield encode(fact_line(entry))
         after = page[-1].seq
@@ -159,7 +159,7 @@ async def session_facts(record: Record, session: Session) -> AsyncIterator[bytes
 async def home_facts(record: Record) -> AsyncIterator[bytes]:
     """Yield what happened in the home: who may talk, who is one person with whom, what events became, routes."""
     after = 0
-    while page := await record.outbox.home_entries(after):
+    while page := await record.messages.read_home_entries(after):
         for entry in page:
             if entry.kind not in NOT_FACTS:
                 yield encode(fact_line(entry))

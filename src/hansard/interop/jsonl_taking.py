@@ -158,7 +158,7 @@ class Taker:
 
     async def _find_session(self, session_id: str) -> Session | None:
         try:
-            return await self._record.session(session_id)
+            return await self._record.sessions.read(session_id)
         except NotFound:
             return None
 
@@ -238,16 +238,16 @@ class Taker:
         line = taking.line
         await self._write(taking)
         if taking.to_undo:
-            await self._record.undo(line.id, taking.to_undo)
+            await self._record.messages.undo(line.id, taking.to_undo)
         if taking.to_restore:
-            await self._record.restore(line.id, taking.to_restore)
+            await self._record.messages.restore(line.id, taking.to_restore)
         if not taking.complete:
             self._find("the file has no end of this session: more may have been said", line.id)
         ended_anew = taking.added and taking.was_ended
         if line.state == SessionState.ENDED and (ended_anew or not taking.ended_once):
             await self._record.end_session(line.id, line.end_reason or "")
         if line.archived and not taking.archived_once:
-            await self._record.archive_session(line.id)
+            await self._record.sessions.archive(line.id)
 
     # Messages.
 
@@ -322,7 +322,7 @@ class Taker:
         if is_new and taking.was_ended and not taking.added:
             await self._record.reopen_session(session_id)
         try:
-            await self._record.imports.add_messages(session_id, [each.imported for each in waiting])
+            await self._record.messages.import_messages(session_id, [each.imported for each in waiting])
             taken = sum(each.is_new for each in waiting)
         except (IdConflict, InvalidInput, NotFound):
             taken = await self._write_each(taking, waiting)
@@ -334,7 +334,7 @@ class Taker:
         for number, imported, is_new in waiting:
             message_id = imported.message.id
             try:
-                await self._record.imports.add_messages(taking.line.id, [imported])
+                await self._record.messages.import_messages(taking.line.id, [imported])
                 taken += is_new
             except (IdConflict, InvalidInput, NotFound) as error:
                 self._number = number
@@ -360,7 +360,7 @@ class Taker:
             return
         data, self._pieces, self._pieces_digest = b"".join(self._pieces), [], ""
         if hashlib.sha256(data).hexdigest() == line.digest:
-            await self._record.put_blob(data)
+            await self._record.blobs.put(data)
         else:
             self._find(f"attachment {line.digest} is not whole")
 

@@ -18,8 +18,8 @@ from hansard.domain.sessions import Link
 from hansard.domain.turns import TurnState
 from hansard.errors import PastMissing
 from hansard.journal.concepts import Body
-from hansard.record.entries import Entry
 from hansard.record.messages.entries import (
+    Entry,
     MessageAdded,
     MessageOpened,
     MessageSealed,
@@ -138,7 +138,7 @@ async def missing_past(record: Record, session: Session) -> PastMissing | None:
     if session.parent is None or session.parent.link != Link.FORK:
         return None
     try:
-        await record.read_entries(session.id, 0, 1)
+        await record.sessions.read_entries(session.id, 0, 1)
     except PastMissing as error:
         return error
     return None
@@ -153,7 +153,7 @@ async def first_known(record: Record, session: Session) -> int:
 async def read_entries(record: Record, session_id: str, last_seq: int, after: int = 0) -> AsyncIterator[Entry]:
     """Yield a session's entries after one and up to another, a fork's inherited ones first."""
     while after < last_seq:
-        page = await record.read_entries(session_id, after, min(PAGE_ENTRIES, last_seq - after))
+        page = await record.sessions.read_entries(session_id, after, min(PAGE_ENTRIES, last_seq - after))
         if not page:
             return
         for entry in page:
@@ -164,7 +164,7 @@ async def read_entries(record: Record, session_id: str, last_seq: int, after: in
 async def read_notices(record: Record) -> AsyncIterator[Message]:
     """Yield what was told in chats that had no session, the oldest first."""
     after = 0
-    while found := await record.outbox.told_at_home(after):
+    while found := await record.messages.list_home_notices(after):
         for _, message in found:
             yield message
         after = found[-1][0]

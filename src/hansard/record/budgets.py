@@ -13,20 +13,17 @@ from hansard.domain.chats import asker_owner, person_owner
 from hansard.domain.turns import TurnState
 from hansard.journal.concepts import Concept, EntryPlace, Table
 from hansard.journal.reading import SQL as JOURNAL
-from hansard.record.circles import read_circle
 from hansard.record.messages.entries import MessageAdded, is_spoken
-from hansard.record.sessions import read_session
-from hansard.record.turns.entries import TURNS, TurnEnded, TurnStarted, TurnUsed
-from hansard.record.turns.reading import find_turn_by_name
+from hansard.record.people import read_circle
+from hansard.record.turns.entries import TurnEnded, TurnStarted, TurnUsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hansard.domain.turns import By, TurnInfo
+    from hansard.domain.turns import By
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
     from hansard.journal.transaction import Transaction
-    from hansard.record.circles import Rows
 
 BUDGETS = Concept("budgets", "hansard.record", tables=(Table(name="turn_person", order="turn_id, person"),))
 SQL = BUDGETS.queries
@@ -82,7 +79,7 @@ class BudgetCheck(NamedTuple):
     reached: str = ""
 
 
-def spent_by(reading: Reads, identities: Iterable[str], since: int) -> Spent:
+def spent_by(reading: Transaction | Reads, identities: Iterable[str], since: int) -> Spent:
     """Return what was used under these names since a moment."""
     total = Spent()
     for identity in identities:
@@ -90,22 +87,12 @@ def spent_by(reading: Reads, identities: Iterable[str], since: int) -> Spent:
     return total
 
 
-def next_askers(rows: Rows, journal: int) -> set[str]:
-    """Return the owners who ask for the next turn of a session; none when nobody does."""
-    return {asker_owner(person, chat) for person, chat in rows(TURNS.queries.list_next_by, (journal,))}
-
-
-def last_askers(rows: Rows, journal: int) -> set[str]:
-    """Return the owners who asked for the last turn of a session."""
-    return {asker_owner(person, chat) for person, chat in rows(TURNS.queries.list_last_by, (journal,))}
-
-
 def judge(tx: Transaction, by: tuple[By, ...], owner: str, budget: Budget) -> BudgetCheck:
     """Return whether a turn may begin that these people ask for; one that nobody asks for is the session owner's."""
     now = tx.clock.now_microseconds()
     since, end = day_start(now, budget.time_zone), day_end(now, budget.time_zone)
     people = {asker_owner(*each.place) for each in by} or {owner}
-    circles = {read_circle(tx.rows, person) for person in people}
+    circles = {read_circle(tx, person) for person in people}
     looks = [(budget.person, spent_by(tx, circle, since), False) for circle in sorted(circles)]
     looks.append((budget.together, spent_by(tx, (EVERYBODY,), since), True))
     found = [(standing(allowance, spent), allowance, spent, together) for allowance, spent, together in looks]
@@ -127,7 +114,6 @@ class Budgets:
     """What was used, by whom, since a day began."""
 
     def __init__(self, caller: Caller) -> None:
-        """Use `record.budgets`."""
         self._caller = caller
 
     async def day(self, person: str, budget: Budget) -> Day:
@@ -135,23 +121,8 @@ class Budgets:
         since = day_start(self._caller.store.clock.now_microseconds(), budget.time_zone)
 
         def read(snapshot: Reads) -> Day:
-            own = spent_by(snapshot, read_circle(snapshot.rows, person), since)
+            own = spent_by(snapshot, read_circle(snapshot, person), since)
             return Day(own, spent_by(snapshot, (EVERYBODY,), since))
-
-        return await self._caller.read(read)
-
-    async def find_turn(self, name: str) -> TurnInfo | None:
-        """Return the turn that an id, or a unique beginning of one, names, in whichever session; None for none."""
-        return await self._caller.read(lambda snapshot: find_turn_by_name(snapshot, name))
-
-    async def askers(self, session_id: str) -> tuple[str, ...]:
-        """Return who asks for the next turn of a session, or asked for the last: each person by one of their names."""
-
-        def read(snapshot: Reads) -> tuple[str, ...]:
-            row = snapshot.row(JOURNAL.read_journal, (session_id,))
-            owner = read_session(snapshot, session_id).owner
-            people = next_askers(snapshot.rows, row[0]) or last_askers(snapshot.rows, row[0]) or {owner}
-            return tuple(sorted({read_circle(snapshot.rows, person)[0] for person in people}))
 
         return await self._caller.read(read)
 
@@ -165,7 +136,7 @@ class Budgets:
         def read(snapshot: Reads) -> str:
             journal = snapshot.row(JOURNAL.read_journal, (session_id,))
             rows = snapshot.rows(SQL.list_turn_persons, (journal[0], turn_id)) if journal is not None else []
-            circles = {read_circle(snapshot.rows, person) for (person,) in rows}
+            circles = {read_circle(snapshot, person) for (person,) in rows}
             looks = [(budget.person, circle) for circle in sorted(circles)]
             looks.append((budget.together, (EVERYBODY,)))
             found = (reached(of._replace(turns=None), spent_by(snapshot, names, since)) for of, names in looks)

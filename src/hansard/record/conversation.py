@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.messages import File, Message, Role, Text, ToolCall, ToolResult
-from hansard.domain.requests import FailureKind, Usage
+from hansard.domain.requests import FailureKind, Usage, add_usage
 from hansard.domain.sessions import Link
-from hansard.domain.turns import By, TurnState, joined
+from hansard.domain.turns import By, How, TurnState, joined
 from hansard.journal.concepts import Body
 from hansard.record.compaction import SessionCompacted
-from hansard.record.entries import Entry
 from hansard.record.messages.entries import (
+    Entry,
     FileFetched,
     FileTranscribed,
     MessageAdded,
@@ -52,6 +52,7 @@ from hansard.record.turns.entries import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any
+
 
 WISHES_LOST_MAX = 2
 """A summary that a person asked for and that took its process down so often is not tried again by itself."""
@@ -101,7 +102,6 @@ class Conversation:
     """A fold that grows by `add`. Readers look and decide at once; they keep nothing of it across an await."""
 
     def __init__(self) -> None:
-        """Begin before the first entry."""
         self.seq = 0
         self._fold = MessageFold()
         self.undone = self._fold.undone
@@ -423,20 +423,6 @@ def calls_of(message: Message) -> set[str]:
     return {part.id for part in message.parts if isinstance(part, ToolCall)}
 
 
-def add_usage(before: Usage | None, more: Usage) -> Usage:
-    """Return the sum; the cost of a sum is known when any of it is."""
-    if before is None:
-        return more
-    costs = [usage.cost_micros for usage in (before, more) if usage.cost_micros is not None]
-    return Usage(
-        input_tokens=before.input_tokens + more.input_tokens,
-        output_tokens=before.output_tokens + more.output_tokens,
-        cache_read_tokens=before.cache_read_tokens + more.cache_read_tokens,
-        cache_write_tokens=before.cache_write_tokens + more.cache_write_tokens,
-        cost_micros=sum(costs) if costs else None,
-    )
-
-
 def last_exchange(conversation: Conversation, count: int = 1) -> list[Placed]:
     """Return the last exchanges: what people said, and all that came of it."""
     everything = conversation.placed + conversation.waiting
@@ -479,3 +465,36 @@ def last_undone(conversation: Conversation, count: int = 1) -> list[str]:
     """Return the messages that the last times of taking back took, and that are still away; the oldest first."""
     times = sorted(set(conversation.undone.values()))[-count:]
     return [message_id for message_id, seq in conversation.undone.items() if seq in times]
+
+
+def needed_of(conversation: Conversation, turn_id: str) -> tuple[By, ...]:
+    """Return whose permission the calls of a turn need: everybody who asked for it or said what it answers.
+
+    The two differ when somebody repeats another person's request (`/retry`). A turn that answers only messages without
+    an author, or imported ones, gives an empty result: it has nobody's rights, and no tool is run.
+    """
+    by = conversation.by.get(turn_id, ())
+    answered = answered_by(conversation, turn_id)
+    authors = askers_of(answered)
+    return joined(by, authors) if authors or not answered else ()
+
+
+def is_unattributed(conversation: Conversation, turn_id: str) -> bool:
+    """Return whether a turn answers only what was said before Hansard recorded who says something."""
+    by = conversation.by.get(turn_id, ())
+    if not by:
+        return turn_id in conversation.unattributed
+    answered = answered_by(conversation, turn_id)
+    is_again = any(each.how is How.RETRY for each in by)
+    return is_again and bool(answered) and not any(message.author or message.is_imported for message in answered)
+
+
+def answered_by(conversation: Conversation, turn_id: str) -> list[Message]:
+    """Return what people said to the agent right before a turn's own words: what it answers, maybe once more."""
+    placed = conversation.placed
+    own = (index for index, each in enumerate(placed) if each.turn_id == turn_id and not is_said(each.message))
+    end = start = next(own, len(placed))
+    while start and is_said(placed[start - 1].message):
+        start -= 1
+    said = [each.message for each in placed[start:end]]
+    return [message for message in said if message.role == Role.USER and not message.is_observed]

@@ -8,25 +8,33 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from hansard.domain.deliveries import DELIVERY_MOVES, Delivery, DeliveryState, Operation
-from hansard.domain.ids import HOME_JOURNAL, check_entry_id, new_id
-from hansard.domain.limits import (
-    NAME_CHARACTERS_MAX,
-    REASON_CHARACTERS_MAX,
+from hansard.domain.chats import chats_of, parts_of
+from hansard.domain.deliveries import (
+    DELIVERY_MOVES,
+    Backlog,
+    Delivery,
+    DeliveryState,
+    Operation,
+    OutboxItem,
 )
-from hansard.domain.text import INTEGER_MAX, clean_text
+from hansard.domain.ids import HOME_JOURNAL, check_entry_id, delivery_prefix, new_id
+from hansard.domain.limits import NAME_CHARACTERS_MAX, READ_ROWS_MAX, REASON_CHARACTERS_MAX
+from hansard.domain.text import INTEGER_MAX, clean_name, clean_struct, clean_text, read_state
 from hansard.errors import IdConflict, InvalidInput, NotFound, WrongState
 from hansard.journal.concepts import ENCODER, Body, Concept, EntryPlace, Table
-from hansard.record.cleaning import clean_struct, one_of
+from hansard.journal.reading import SQL as JOURNAL
 from hansard.record.messages.entries import SHOWN_ROLES, MessageAdded, MessageOpened
+from hansard.record.messages.operations import read_message
 from hansard.record.sessions import find_session, session_journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from hansard.domain.messages import Message
     from hansard.journal.backend import Reads
+    from hansard.journal.calls import Caller
     from hansard.journal.reading import Journal
     from hansard.journal.transaction import Transaction
 
@@ -39,6 +47,12 @@ DELIVERIES = Concept(
     ),
 )
 SQL = DELIVERIES.queries
+
+RETRIED = "retried"
+"""The outcome of a message that a person wants to be tried again."""
+
+OUTCOMES = frozenset({"shown", "empty", "set_aside", "dropped", RETRIED})
+"""What can become of a message in a chat."""
 
 
 @DELIVERIES.entry("message.delivered")
@@ -105,7 +119,7 @@ def project_reply_shown(place: EntryPlace, body: MessageOpened) -> None:
 
 @DELIVERIES.projects(MessageDelivered)
 def project_message_delivered(place: EntryPlace, body: MessageDelivered) -> None:
-    if body.outcome == "retried":
+    if body.outcome == RETRIED:
         place.run(SQL.add_outbox, (place.journal, body.message_id, body.chat, place.seq, 0))
     else:
         place.run(SQL.drop_outbox, (place.journal, body.message_id, body.chat))
@@ -136,10 +150,6 @@ def project_delivery_moved(place: EntryPlace, body: DeliveryMoved) -> None:
         SQL.move_delivery,
         (body.state, body.owner, body.receipt, body.reason, *place_of, body.mark, body.end_bytes),
     )
-
-
-RETRIED = "retried"
-"""The outcome of a message that a person wants to be tried again."""
 
 
 def journal_of(tx: Transaction, session_id: str) -> Journal:
@@ -177,60 +187,57 @@ def create_delivery(tx: Transaction, delivery: Delivery) -> Delivery:
     return delivery_value(delivery.session_id, row)
 
 
-class DeliveryMove(NamedTuple):
-    """A change of state, by whoever sends it."""
-
-    session_id: str
-    delivery_id: str
-    state: DeliveryState
-    owner: str = ""
-    receipt: str = ""
-    reason: str = ""
-    operation_id: str = ""
-    mark: str = ""
-    end_bytes: int = 0
-
-
-def move_delivery(tx: Transaction, move: DeliveryMove) -> Delivery:
+def move_delivery(
+    tx: Transaction,
+    session_id: str,
+    delivery_id: str,
+    state: DeliveryState,
+    *,
+    token: str,
+    owner: str = "",
+    receipt: str = "",
+    reason: str = "",
+    mark: str = "",
+    end_bytes: int = 0,
+) -> Delivery:
     """Move a delivery; an ended session accepts this too (rule 19)."""
-    journal = journal_of(tx, move.session_id)
-    row = tx.row(SQL.find_delivery, (journal.key, move.delivery_id))
+    journal = journal_of(tx, session_id)
+    row = tx.row(SQL.find_delivery, (journal.key, delivery_id))
     if row is None:
-        message = f"there is no delivery {move.delivery_id} in session {move.session_id}"
+        message = f"there is no delivery {delivery_id} in session {session_id}"
         raise NotFound(message)
-    now = delivery_value(move.session_id, row)
-    entry_id = f"~moved:{move.operation_id}"
-    if tx.find(journal, entry_id) is not None:
+    now = delivery_value(session_id, row)
+    if tx.find(journal, f"~moved:{token}") is not None:
         return now
-    if move.state not in DELIVERY_MOVES[now.state]:
-        message = f"delivery {move.delivery_id} is {now.state}: it cannot become {move.state}"
+    if state not in DELIVERY_MOVES[now.state]:
+        message = f"delivery {delivery_id} is {now.state}: it cannot become {state}"
         raise WrongState(message)
     body = DeliveryMoved(
-        delivery_id=move.delivery_id,
-        state=move.state,
-        owner=move.owner if move.state == DeliveryState.SENDING else "",
-        receipt=move.receipt,
-        reason=move.reason,
-        mark=move.mark,
-        end_bytes=move.end_bytes,
+        delivery_id=delivery_id,
+        state=state,
+        owner=owner if state == DeliveryState.SENDING else "",
+        receipt=receipt,
+        reason=reason,
+        mark=mark,
+        end_bytes=end_bytes,
     )
-    tx.add(journal, entry_id, body)
-    return delivery_value(move.session_id, tx.row(SQL.find_delivery, (journal.key, move.delivery_id)))
+    tx.add(journal, f"~moved:{token}", body)
+    return delivery_value(session_id, tx.row(SQL.find_delivery, (journal.key, delivery_id)))
 
 
-def begin_delivery(tx: Transaction, delivery: Delivery, owner: str, operation_id: str) -> Delivery:
+def begin_delivery(tx: Transaction, delivery: Delivery, owner: str, token: str) -> Delivery:
     """Create a delivery, unless it is there, and say that it is on its way, marked or not: a commit before the call."""
     known = find_waiting(tx, delivery) or create_delivery(tx, delivery)
-    move = DeliveryMove(
+    return move_delivery(
+        tx,
         delivery.session_id,
         delivery.id,
         DeliveryState.SENDING,
-        owner,
-        operation_id=operation_id,
+        token=token,
+        owner=owner,
         mark="" if known.mark == delivery.mark else delivery.mark,
         end_bytes=0 if known.end_bytes == delivery.end_bytes else delivery.end_bytes,
     )
-    return move_delivery(tx, move)
 
 
 def find_waiting(tx: Transaction, delivery: Delivery) -> Delivery | None:
@@ -246,58 +253,38 @@ def find_waiting(tx: Transaction, delivery: Delivery) -> Delivery | None:
     return known if is_same and known.end_bytes <= delivery.end_bytes else None
 
 
-class Settling(NamedTuple):
-    """What became of a message in a chat."""
-
-    session_id: str
-    message_id: str
-    chat: str
-    outcome: str
-    reason: str
-    operation_id: str
-
-
-def settle_message(tx: Transaction, settling: Settling) -> bool:
+def finish_message(
+    tx: Transaction, session_id: str, message_id: str, chat: str, *, outcome: str, reason: str, token: str
+) -> bool:
     """Say that a message needs no further delivery in a chat, or, `retried`, that it does; return whether that is news.
 
-    An ended session accepts this too. What does not wait is settled already.
+    An ended session accepts this too. A message that does not wait is finished already.
     """
-    journal = journal_of(tx, settling.session_id)
-    waits = tx.row(SQL.find_outbox, (journal.key, settling.message_id, settling.chat)) is not None
-    if waits == (settling.outcome == RETRIED):
+    journal = journal_of(tx, session_id)
+    waits = tx.row(SQL.find_outbox, (journal.key, message_id, chat)) is not None
+    if waits == (outcome == RETRIED):
         return False
-    if tx.find(journal, settling.message_id) is None:
-        message = f"there is no message {settling.message_id} in session {settling.session_id}"
+    if tx.find(journal, message_id) is None:
+        message = f"there is no message {message_id} in session {session_id}"
         raise NotFound(message)
-    body = MessageDelivered(
-        message_id=settling.message_id, chat=settling.chat, outcome=settling.outcome, reason=settling.reason
-    )
-    tx.add(journal, f"~delivered:{settling.operation_id}", body)
+    body = MessageDelivered(message_id=message_id, chat=chat, outcome=outcome, reason=reason)
+    tx.add(journal, f"~delivered:{token}", body)
     return True
 
 
-class DeadDelivery(NamedTuple):
-    """A delivery that was on its way when its sender died."""
-
-    session_id: str
-    delivery_id: str
-    operation_id: str
-
-
-def settle_dead_delivery(tx: Transaction, dead: DeadDelivery, is_alive: Callable[[str], bool]) -> bool:
+def end_lost_delivery(
+    tx: Transaction, session_id: str, delivery_id: str, token: str, is_alive: Callable[[str], bool]
+) -> bool:
     """Mark what a dead process was sending as unknown: it may have been shown."""
-    journal = journal_of(tx, dead.session_id)
-    row = tx.row(SQL.find_delivery, (journal.key, dead.delivery_id))
+    journal = journal_of(tx, session_id)
+    row = tx.row(SQL.find_delivery, (journal.key, delivery_id))
     if row is None:
         return False
-    delivery = delivery_value(dead.session_id, row)
+    delivery = delivery_value(session_id, row)
     if delivery.state != DeliveryState.SENDING or is_alive(delivery.owner):
         return False
     reason = f"its sender {delivery.owner} is gone"
-    move = DeliveryMove(
-        dead.session_id, delivery.id, DeliveryState.UNKNOWN, reason=reason, operation_id=dead.operation_id
-    )
-    move_delivery(tx, move)
+    move_delivery(tx, session_id, delivery.id, DeliveryState.UNKNOWN, reason=reason, token=token)
     return True
 
 
@@ -307,7 +294,7 @@ def end_lost_deliveries(reads: Reads, is_alive: Callable[[str], bool]) -> list[C
     sending = reads.rows(SQL.sending_deliveries)
     dead = {owner for *_, owner in sending if not is_alive(owner)}
     return [
-        partial(settle_dead_delivery, dead=DeadDelivery(session_id, delivery_id, new_id()), is_alive=is_alive)
+        partial(end_lost_delivery, session_id=session_id, delivery_id=delivery_id, token=new_id(), is_alive=is_alive)
         for session_id, delivery_id, owner in sending
         if owner in dead
     ]
@@ -323,24 +310,10 @@ def keep_outbox_order(reads: Reads, run: Callable[..., object]) -> Iterator[None
         run(SQL.restore_outbox_number, place)
 
 
-def delivery_value(session_id: str, row: tuple[str, ...]) -> Delivery:
+def delivery_value(session_id: str, row: tuple[Any, ...]) -> Delivery:
     """Return the delivery of a row."""
-    (
-        delivery_id,
-        channel,
-        target,
-        message_id,
-        operation,
-        start_bytes,
-        end_bytes,
-        file,
-        state,
-        attempts,
-        owner,
-        receipt,
-        reason,
-        mark,
-    ) = row
+    delivery_id, channel, target, message_id, operation, start, end, file, state, *rest = row
+    attempts, owner, receipt, reason, mark = rest
     return Delivery(
         id=delivery_id,
         session_id=session_id,
@@ -348,11 +321,11 @@ def delivery_value(session_id: str, row: tuple[str, ...]) -> Delivery:
         target=target,
         message_id=message_id,
         operation=Operation(operation),
-        start_bytes=int(start_bytes),
-        end_bytes=int(end_bytes),
-        file=int(file),
+        start_bytes=start,
+        end_bytes=end,
+        file=file,
         state=DeliveryState(state),
-        attempts=int(attempts),
+        attempts=attempts,
         owner=owner,
         receipt=receipt,
         reason=reason,
@@ -373,38 +346,149 @@ def check_delivery(delivery: Delivery) -> Delivery:
     return cleaned
 
 
-def describe_delivery_move(  # noqa: PLR0917
-    session_id: str, delivery_id: str, state: DeliveryState | str, receipt: str, reason: str, owner: str
-) -> DeliveryMove:
-    """Check and clean where a delivery goes."""
-    return DeliveryMove(
-        session_id,
-        delivery_id,
-        one_of(DeliveryState, state) or DeliveryState.PENDING,
-        owner,
-        clean_text(receipt)[:NAME_CHARACTERS_MAX],
-        clean_text(reason)[:REASON_CHARACTERS_MAX],
-        new_id(),
-    )
+def list_message_deliveries(snapshot: Reads, session_id: str, message_id: str, chat: str) -> list[Delivery]:
+    """Return the deliveries of a message in a chat, in their order: their ids begin alike, and sort."""
+    prefix = delivery_prefix(message_id, chat)
+    journal = snapshot.row(JOURNAL.read_journal, (session_id,))
+    rows = snapshot.rows(SQL.deliveries_between, (journal[0], prefix, f"{prefix}~")) if journal else []
+    return [delivery_value(session_id, row) for row in rows]
 
 
-class DeliveryFilter(NamedTuple):
-    """Which deliveries to list."""
+class Deliveries:
+    """`record.deliveries`: what waits to be shown in chats, and what becomes of it.
 
-    session_id: str | None
-    state: str | None
-    channel: str | None
-    limit: int
-    after: Delivery | None
+    What is shown is read from here, after it is durable. On crash: what was on its way is unknown, and whoever
+    delivers next settles it.
+    """
 
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
 
-def list_deliveries(snapshot: Reads, wanted: DeliveryFilter) -> list[Delivery]:
-    """Return deliveries, by session and id."""
-    start, last = (0, ""), INTEGER_MAX
-    if wanted.session_id is not None:
-        last = find_session(snapshot, wanted.session_id).journal
-        start = (last, "")
-    if wanted.after is not None:
-        start = max(start, (find_session(snapshot, wanted.after.session_id).journal, wanted.after.id))
-    bindings = (*start, last, wanted.state, wanted.channel, wanted.limit)
-    return [delivery_value(row[0], row[1:]) for row in snapshot.rows(SQL.list_deliveries, bindings)]
+    async def create(self, delivery: Delivery) -> Delivery:
+        """Record that a message is to be shown on a channel; the same delivery again changes nothing."""
+        cleaned = check_delivery(delivery)
+        return await self._caller.write(lambda tx: create_delivery(tx, cleaned))
+
+    async def begin(self, delivery: Delivery) -> Delivery:
+        """Record a delivery, unless it is there, and that it is on its way: one commit, before the call."""
+        cleaned, owner, token = check_delivery(delivery), self._caller.store.owner, new_id()
+        return await self._caller.write(lambda tx: begin_delivery(tx, cleaned, owner, token))
+
+    async def move(
+        self, session_id: str, delivery_id: str, state: DeliveryState | str, *, receipt: str = "", reason: str = ""
+    ) -> Delivery:
+        """Move a delivery to another state, by the table of allowed moves."""
+        move = partial(
+            move_delivery,
+            session_id=session_id,
+            delivery_id=delivery_id,
+            state=read_state(DeliveryState, state) or DeliveryState.PENDING,
+            owner=self._caller.store.owner,
+            receipt=clean_text(receipt)[:NAME_CHARACTERS_MAX],
+            reason=clean_text(reason)[:REASON_CHARACTERS_MAX],
+            token=new_id(),
+        )
+        return await self._caller.write(move, ending=True)
+
+    async def list_of_message(self, session_id: str, message_id: str, chat: str) -> list[Delivery]:
+        """Return the deliveries of a message in a chat, in their order."""
+        return await self._caller.read(lambda snapshot: list_message_deliveries(snapshot, session_id, message_id, chat))
+
+    async def list_of_chat(self, chat: str) -> list[Delivery]:
+        """Return everything that was sent to a chat and to its threads. It looks at all deliveries: for audits."""
+        found: list[Delivery] = []
+        while True:
+            last = (found[-1].session_id, found[-1].id) if found else ("", "")
+            bindings = (chat, *parts_of(chat), *last, READ_ROWS_MAX)
+            rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.deliveries_to, bindings))  # noqa: B023
+            found += [delivery_value(row[0], row[1:]) for row in rows]
+            if len(rows) < READ_ROWS_MAX:
+                return found
+
+    async def load_message(self, session_id: str, message_id: str, chat: str) -> tuple[Message, list[Delivery]]:
+        """Return a message as it stands, and its deliveries in a chat, of one moment."""
+        return await self._caller.read(
+            lambda snapshot: (
+                read_message(snapshot, session_id, message_id),
+                list_message_deliveries(snapshot, session_id, message_id, chat),
+            )
+        )
+
+    async def read_time(self, delivery: Delivery) -> int:
+        """Return when a delivery was recorded, in microseconds of the wall clock."""
+
+        def read(snapshot: Reads) -> int:
+            journal = snapshot.row(JOURNAL.read_journal, (delivery.session_id,))
+            row = snapshot.row(JOURNAL.find_entry, (journal[0], f"~delivery:{delivery.id}")) if journal else None
+            return 0 if row is None else int(row[3])
+
+        return await self._caller.read(read)
+
+    async def list_waiting(self, channel: str, *, after: int = 0, limit: int = READ_ROWS_MAX) -> list[OutboxItem]:
+        """Return what waits to be shown in a channel's chats, the oldest first, a page after a number."""
+        bindings = (after, *chats_of(channel), max(0, min(limit, READ_ROWS_MAX)))
+        rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.list_outbox, bindings))
+        return [
+            OutboxItem(
+                number=number,
+                session_id=session_id,
+                message_id=message_id,
+                chat=chat,
+                seq=seq,
+                is_open=bool(is_open),
+                follows=bool(follows),
+            )
+            for number, session_id, message_id, chat, seq, is_open, follows in rows
+        ]
+
+    async def count_waiting(self, channel: str) -> Backlog:
+        """Return how much waits, for the health of a channel."""
+
+        def read(snapshot: Reads) -> Backlog:
+            messages, oldest = snapshot.row(SQL.count_outbox, chats_of(channel))
+            states = dict(snapshot.rows(SQL.count_deliveries, (channel,)))
+            return Backlog(messages=messages, oldest_at_microseconds=oldest, deliveries=states)
+
+        return await self._caller.read(read)
+
+    async def finish_message(
+        self, session_id: str, message_id: str, chat: str, outcome: str = "shown", reason: str = ""
+    ) -> bool:
+        """Say what became of a message in a chat; return whether it waited there. `retried` lets it wait again."""
+        if outcome not in OUTCOMES:
+            message = f"{outcome!r} is none of {', '.join(sorted(OUTCOMES))}"
+            raise InvalidInput(message)
+        finish = partial(
+            finish_message,
+            session_id=session_id,
+            message_id=message_id,
+            chat=clean_name(chat, "a chat", NAME_CHARACTERS_MAX),
+            outcome=outcome,
+            reason=clean_text(reason)[:REASON_CHARACTERS_MAX],
+            token=new_id(),
+        )
+        return await self._caller.write(finish, ending=True)
+
+    async def list(
+        self,
+        *,
+        session_id: str | None = None,
+        state: DeliveryState | str | None = None,
+        channel: str | None = None,
+        limit: int = READ_ROWS_MAX,
+        after: Delivery | None = None,
+    ) -> list[Delivery]:
+        """Return deliveries, by session and id; `after` is the last one of the page before."""
+        wanted = read_state(DeliveryState, state)
+
+        def read(snapshot: Reads) -> list[Delivery]:
+            start, last = (0, ""), INTEGER_MAX
+            if session_id is not None:
+                last = find_session(snapshot, session_id).journal
+                start = (last, "")
+            if after is not None:
+                start = max(start, (find_session(snapshot, after.session_id).journal, after.id))
+            rows = snapshot.rows(SQL.list_deliveries, (*start, last, wanted, channel, limit))
+            return [delivery_value(row[0], row[1:]) for row in rows]
+
+        return await self._caller.read(read)

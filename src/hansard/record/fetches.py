@@ -23,11 +23,11 @@ from hansard.domain.text import clean_text
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.reading import SQL as JOURNAL
 from hansard.journal.reading import home_journal
-from hansard.record.access import tell_at_home
 from hansard.record.messages.entries import FileFetched
 from hansard.record.messages.operations import append, offer
-from hansard.record.pace import PACE
+from hansard.record.people import PACE
 from hansard.record.quotas import allows, count_used, tell_over
+from hansard.record.routes import tell_at_home
 from hansard.record.sessions import session_journal
 
 if TYPE_CHECKING:
@@ -193,7 +193,6 @@ class FileFetches:
     """Files of messages, from when they are named until they are kept."""
 
     def __init__(self, caller: Caller) -> None:
-        """Use `record.fetches`."""
         self._caller = caller
 
     async def list_due(self, channel: str, account: str, *, person_max: int, limit: int) -> list[FileAwaited]:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from hansard.domain.ids import check_session_id, new_id, new_session_id
-from hansard.domain.limits import (
-    TITLE_CHARACTERS_MAX,
-)
 from hansard.domain.messages import Part, Status
 from hansard.domain.sessions import Link, Session
-from hansard.domain.text import clean_name
 from hansard.errors import IdConflict, InvalidInput
 from hansard.journal.concepts import Base
 from hansard.journal.reading import SEQ_BITS, Stretch, trace_entries
@@ -24,27 +19,18 @@ if TYPE_CHECKING:
     from hansard.journal.transaction import Transaction
 
 
-class Fork(NamedTuple):
-    """What a caller asks of a fork."""
-
-    parent_id: str
-    at: int | None
-    id: str
-    given: bool
-    token: str
-    title: str | None
-
-
-def fork(tx: Transaction, new: Fork) -> Session:
+def fork_session(
+    tx: Transaction, parent_id: str, *, at: int | None, id: str, is_given: bool, token: str, title: str | None
+) -> Session:
     """Make a session that shares its parent's entries up to `at` and goes its own way after."""
-    parent, parent_row = session_journal(tx, new.parent_id)
-    if new.given and tx.find_journal(new.id) is not None:
-        return _existing_fork(tx, new)
-    at = parent.head_seq if new.at is None else new.at
+    parent, parent_row = session_journal(tx, parent_id)
+    if is_given and tx.find_journal(id) is not None:
+        return _existing_fork(tx, parent_id, at, id)
+    at = parent.head_seq if at is None else at
     if not 1 <= at <= parent.head_seq:
         message = f"session {parent.id} has entries 1 to {parent.head_seq}; there is no {at} to fork at"
         raise InvalidInput(message)
-    session_id, exists = choose_id(tx, new.id, new.token)
+    session_id, exists = choose_id(tx, id, token)
     if exists:
         return read_session_now(tx, session_id)
     lineage = trace_lineage(tx, parent, at)
@@ -53,31 +39,26 @@ def fork(tx: Transaction, new: Fork) -> Session:
     body = SessionCreated(
         source=parent_row.source,
         owner=parent_row.owner,
-        title=new.title,
+        title=title,
         parent_id=parent.id,
         link=Link.FORK,
         at=at,
         digest=digest.hex(),
         messages=_count_at(tx, parent, lineage, at),
     )
-    tx.add(journal, f"~created:{new.token}", body)
+    tx.add(journal, f"~created:{token}", body)
     cut = parent_row.open_message if at == parent.head_seq else _open_at(tx, parent, lineage, at)
     if cut is not None:
         _interrupt_cut_message(tx, parent, cut, journal)
     return read_session_now(tx, session_id)
 
 
-def _existing_fork(tx: Transaction, new: Fork) -> Session:
+def _existing_fork(tx: Transaction, parent_id: str, at: int | None, id: str) -> Session:
     """Return the fork that was made with this id before; an id that is something else is a conflict."""
-    session = read_session_now(tx, new.id)
+    session = read_session_now(tx, id)
     parent = session.parent
-    if (
-        parent is None
-        or parent.link != Link.FORK
-        or parent.session_id != new.parent_id
-        or new.at not in {None, parent.at}
-    ):
-        message = f"session {new.id} exists and is not this fork"
+    if parent is None or parent.link != Link.FORK or parent.session_id != parent_id or at not in {None, parent.at}:
+        message = f"session {id} exists and is not this fork"
         raise IdConflict(message)
     return session
 
@@ -123,10 +104,3 @@ def _interrupt_cut_message(tx: Transaction, parent: Journal, message_id: str, ch
         parts = sealed.parts if isinstance(sealed, MessageSealed) else ()
     interrupted = MessageSealed(message_id=message_id, status=Status.INTERRUPTED, parts=parts)
     tx.add(child, f"~seal:{message_id}", interrupted)
-
-
-def describe_fork(parent_id: str, at: int | None, id: str | None, title: str | None, *, now: int) -> Fork:
-    """Check and clean what a caller says of a fork. Without an id it gets one from the time."""
-    cleaned = None if title is None else clean_name(title, "a title", TITLE_CHARACTERS_MAX)
-    own = new_session_id(now) if id is None else check_session_id(id)
-    return Fork(parent_id, at, own, id is not None, new_id(), cleaned)

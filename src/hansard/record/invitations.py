@@ -19,16 +19,11 @@ from hansard.domain.text import clean_name, clean_text
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.reading import SQL as JOURNAL
 from hansard.journal.reading import home_journal
-from hansard.record.access import (
-    decline,
-    grant_of,
-    read_pace,
-    tell_in_chat,
-)
+from hansard.record.access import decline, grant_of
 from hansard.record.intake.events import INTAKE, move_cursor
 from hansard.record.intake.receive import mark_received
-from hansard.record.pace import PACE
-from hansard.record.routes import RouteMove, find_route, move_route
+from hansard.record.people import PACE, read_pace
+from hansard.record.routes import find_route, move_route, tell_in_chat
 from hansard.record.sessions import session_journal
 
 if TYPE_CHECKING:
@@ -150,7 +145,7 @@ def lead_on(tx: Transaction, invitation: Invitation) -> None:
     if led is None or find_route(tx, invitation.chat) is not None:
         return
     if is_person(session_journal(tx, led.session_id)[1].owner):
-        move_route(tx, RouteMove(invitation.chat, led.session_id, "replaced", None, new_id()))
+        move_route(tx, invitation.chat, led.session_id, reason="replaced", expect=None, token=new_id())
 
 
 def settle_invitation(tx: Transaction, answered: InvitationAnswered, chat: str, text: str) -> None:
@@ -168,7 +163,6 @@ class Invitations:
     """Who asked the agent into a chat, until that is answered."""
 
     def __init__(self, caller: Caller, words: Callable[[], Wording]) -> None:
-        """Use `record.invitations`."""
         self._caller, self._words = caller, words
 
     async def receive(self, invitation: Invitation, rules: IntakeRules) -> bool:

@@ -17,7 +17,7 @@ from hansard.domain.text import clean_name, clean_text
 from hansard.errors import InvalidInput, NotFound, TooLarge
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.reading import home_journal
-from hansard.record.circles import owners_text, read_circle
+from hansard.record.people import owners_text, read_circle
 from hansard.record.sessions import ALL_ROWS, owners_of
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def add(tx: Transaction, new: Remembering) -> Note:
     if done is not None:
         body = tx.decode(done)
         return _read(tx, body.note_id, new.owner) if isinstance(body, MemoryNoted) else _missing(new.owner)
-    notes = [note_value(row) for row in tx.rows(SQL.list_notes, (owners_text(tx.rows, new.owner), NOTES_MAX + 1))]
+    notes = [note_value(row) for row in tx.rows(SQL.list_notes, (owners_text(tx, new.owner), NOTES_MAX + 1))]
     same = next((note for note in notes if note.text == new.text), None)
     if same is not None:
         return same
@@ -131,7 +131,7 @@ def change(tx: Transaction, changing: Changing) -> Note:
         return _recall(tx, home, changing.note_id)
     row = tx.row(SQL.find_note, (changing.note_id,))
     note = note_value(row) if row is not None else None
-    if note is None or (changing.owner is not None and note.owner not in read_circle(tx.rows, changing.owner)):
+    if note is None or (changing.owner is not None and note.owner not in read_circle(tx, changing.owner)):
         return _missing(changing.note_id)
     if changing.text is None:
         forgotten = MemoryForgotten(note_id=note.id, by=changing.by)

@@ -1,55 +1,46 @@
 """People: which accounts are one person. The settings declare it, codes link and unlink.
 
 Entries (home journal): people.declared, person.linked, .unlinked, link.shown, .tried, .voided, identity.confirmed.
-Tables: person, link_code. SQL: people.sql. Reading a circle: circles.py.
+Tables: person, link_code, pace. SQL: people.sql, pace.sql.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from hansard.domain.access import (
-    HOUR_MICROSECONDS,
-    Access,
-    Grant,
-    new_code,
-    read_code,
-)
+from hansard.domain.access import HOUR_MICROSECONDS, MINUTE_MICROSECONDS, Pace, new_code, read_code
 from hansard.domain.chats import identity_of
 from hansard.domain.ids import new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX
 from hansard.domain.people import CIRCLE_MAX, CODE_MINUTES, Circle, Code, is_person, may_be_shown, may_try, named
 from hansard.domain.text import clean_name
 from hansard.errors import InvalidInput, NotFound
-from hansard.journal.concepts import Body, EntryPlace
+from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.reading import home_journal
-from hansard.record.access import (
-    ACCESS,
-    MINUTE_MICROSECONDS,
-    access_value,
-    grant_of,
-    read_pace,
-    tell_in_chat,
-)
-from hansard.record.circles import PEOPLE as PEOPLE  # noqa: PLC0414 - the concept of this module
-from hansard.record.circles import read_circle
-from hansard.record.pace import PACE
-from hansard.record.routes import ROUTES
-from hansard.record.turns.operations import stop_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hansard.domain.notices import Wording
     from hansard.domain.settings import Person
-    from hansard.domain.turns import TurnInfo
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
     from hansard.journal.transaction import Transaction
 
+PEOPLE = Concept(
+    "people",
+    "hansard.record",
+    tables=(
+        Table(name="person", order="owner, circle", of_home=True),
+        Table(name="link_code", order="owner", of_home=True),
+    ),
+)
 SQL = PEOPLE.queries
+
+PACE = Concept("pace", "hansard.record", tables=(Table(name="pace", order="name", of_home=True),))
+"""How often something happened within an hour, such as codes that were shown."""
 
 
 @PEOPLE.entry("people.declared")
@@ -160,6 +151,22 @@ TOO_MANY_TRIES = "too many wrong codes were entered: wait an hour"
 TOO_MANY_CODES = "too many codes were asked for: wait an hour"
 
 
+def read_circle(reads: Reads, owner: str) -> tuple[str, ...]:
+    """Return everybody who is one person with an owner, that owner included. A room is only itself."""
+    return tuple(each for (each,) in reads.rows(SQL.read_circle, (owner,))) if is_person(owner) else (owner,)
+
+
+def owners_text(reads: Reads, owner: str) -> str:
+    """Return all who are one person with an owner, as queries take them."""
+    return msgspec.json.encode(read_circle(reads, owner)).decode()
+
+
+def read_pace(reads: Reads, name: str) -> Pace:
+    """Return how often something happened."""
+    row = reads.row(PACE.queries.find_pace, (name,))
+    return Pace() if row is None else Pace(*row)
+
+
 def declare(tx: Transaction, people: dict[str, tuple[str, ...]], by: str = "") -> bool:
     """Say whom the settings make one person; return whether that is news."""
     now: dict[str, set[str]] = {}
@@ -177,7 +184,7 @@ def declare(tx: Transaction, people: dict[str, tuple[str, ...]], by: str = "") -
 def part_named(tx: Transaction, named: set[str]) -> None:
     """Part people of the settings who had been linked to one another: two names are two people."""
     for owner in sorted(named):
-        circle = read_circle(tx.rows, owner)
+        circle = read_circle(tx, owner)
         if len(names_of(tx, circle)) > 1:
             linked = {each for name, each in tx.rows(SQL.list_people) if name.startswith(LINKED)}
             leaving = tuple(each for each in circle if each in named & linked)
@@ -215,17 +222,6 @@ def confirm_identity(tx: Transaction, body: IdentityConfirmed, token: str) -> No
         tx.add(home, f"~identity:{token}", body)
 
 
-class Entered(NamedTuple):
-    """A code that somebody entered, and what the other side is told when it counts."""
-
-    code: str
-    owner: str
-    operation_id: str
-    told: str = ""
-    looks: bool = False
-    """Whether only to say whose code it is: it counts afterwards as before."""
-
-
 class CodeCheck(NamedTuple):
     """Whose code it is; None with why it does not count."""
 
@@ -233,42 +229,49 @@ class CodeCheck(NamedTuple):
     refusal: str = ""
 
 
-def enter_code(tx: Transaction, entered: Entered) -> CodeCheck:
-    """Make whoever was shown a code and whoever enters it one person. A code counts once; wrong ones are counted."""
+def check_code(tx: Transaction, code: str, owner: str, token: str) -> CodeCheck:
+    """Return whose code somebody enters, if it counts. Wrong ones are counted."""
     home = home_journal(tx)
-    done = tx.find(home, f"~link:{entered.operation_id}")
+    now = tx.clock.now_microseconds()
+    if not may_try(read_pace(tx, f"link tried {owner}"), now):
+        return CodeCheck(None, TOO_MANY_TRIES)
+    row = tx.row(SQL.find_link_code, (code,)) if code else None
+    known = None if row is None else Code(owner=row[0], code=row[1], expires_at=row[2], identity=row[3], chat=row[4])
+    if known is None or not known.is_good(now) or is_barred(tx, known.owner):
+        if tx.find(home, f"~link-tried:{token}") is None:
+            tx.add(home, f"~link-tried:{token}", LinkTried(owner=owner))
+        return CodeCheck(None, NO_SUCH_CODE)
+    refusal = why_not(tx, known.owner, owner)
+    return CodeCheck(None if refusal else known, refusal)
+
+
+def enter_code(
+    tx: Transaction, code: str, owner: str, *, told: str, tell: Callable[[Transaction, str, str], None], token: str
+) -> CodeCheck:
+    """Make whoever was shown a code and whoever enters it one person. A code counts once."""
+    home = home_journal(tx)
+    done = tx.find(home, f"~link:{token}")
     if done is not None:
         body = tx.decode(done)
-        owner = body.owners[0] if isinstance(body, PersonLinked) else ""
-        return CodeCheck(Code(owner=owner, code=entered.code, expires_at=0))
-    now = tx.clock.now_microseconds()
-    if not may_try(read_pace(tx, f"link tried {entered.owner}"), now):
-        return CodeCheck(None, TOO_MANY_TRIES)
-    row = tx.row(SQL.find_link_code, (entered.code,)) if entered.code else None
-    code = None if row is None else Code(owner=row[0], code=row[1], expires_at=row[2], identity=row[3], chat=row[4])
-    if code is None or not code.is_good(now) or is_barred(tx, code.owner):
-        if tx.find(home, f"~link-tried:{entered.operation_id}") is None:
-            tx.add(home, f"~link-tried:{entered.operation_id}", LinkTried(owner=entered.owner))
-        return CodeCheck(None, NO_SUCH_CODE)
-    refusal = why_not(tx, code.owner, entered.owner)
-    if refusal or entered.looks:
-        return CodeCheck(code if not refusal else None, refusal)
-    linked = PersonLinked(owners=(code.owner, entered.owner), by=entered.owner, code=code.code)
-    tx.add(home, f"~link:{entered.operation_id}", linked)
-    if code.chat and entered.told:
-        tell_in_chat(tx, code.chat, entered.told)
-    return CodeCheck(code)
+        return CodeCheck(Code(owner=body.owners[0] if isinstance(body, PersonLinked) else "", code=code, expires_at=0))
+    checked = check_code(tx, code, owner, token)
+    if checked.code is not None:
+        linked = PersonLinked(owners=(checked.code.owner, owner), by=owner, code=code)
+        tx.add(home, f"~link:{token}", linked)
+        if checked.code.chat and told:
+            tell(tx, checked.code.chat, told)
+    return checked
 
 
 def is_barred(tx: Transaction, owner: str) -> bool:
     """Return whether an account of a person is barred. A code that was shown to it before counts no longer."""
-    accounts = [found for each in read_circle(tx.rows, owner) if (found := identity_of(each)) is not None]
-    return any(grant_of(tx, *account) is Grant.REVOKED for account in accounts)
+    accounts = [found for each in read_circle(tx, owner) if (found := identity_of(each)) is not None]
+    return any(tx.row(SQL.find_barred, account) is not None for account in accounts)
 
 
 def why_not(tx: Transaction, one: str, other: str) -> str:
     """Return why two owners cannot become one person; nothing when they can."""
-    first, second = read_circle(tx.rows, one), read_circle(tx.rows, other)
+    first, second = read_circle(tx, one), read_circle(tx, other)
     if one == other:
         return "that code was shown to you here: enter it in your other chat"
     if other in first:
@@ -286,7 +289,7 @@ def link(tx: Transaction, linked: PersonLinked, operation_id: str) -> bool:
     one, other = linked.owners
     if tx.find(home, f"~link:{operation_id}") is not None:
         return True
-    if other in read_circle(tx.rows, one):
+    if other in read_circle(tx, one):
         return False
     refusal = why_not(tx, one, other)
     if refusal:
@@ -305,7 +308,7 @@ class Parted(NamedTuple):
 def unlink(tx: Transaction, owner: str, by: str, operation_id: str) -> Parted:
     """Part an owner from all whom they were linked to. What config.toml says of them stays."""
     home = home_journal(tx)
-    before = read_circle(tx.rows, owner)
+    before = read_circle(tx, owner)
     names = names_of(tx, (owner,))
     rows = tx.rows(SQL.list_people)
     own = tuple(dict.fromkeys([owner, *(each for circle, each in rows if circle.removeprefix(NAMED) in names)]))
@@ -313,7 +316,7 @@ def unlink(tx: Transaction, owner: str, by: str, operation_id: str) -> Parted:
     leaving = tuple(each for each in own if each in linked)
     if leaving and tx.find(home, f"~unlink:{operation_id}") is None:
         tx.add(home, f"~unlink:{operation_id}", PersonUnlinked(owners=leaving, by=by))
-    after = read_circle(tx.rows, owner)
+    after = read_circle(tx, owner)
     return Parted(tuple(each for each in before if each not in after), tuple(each for each in after if each != owner))
 
 
@@ -332,24 +335,18 @@ def check_known(found: CodeCheck) -> Code:
     return found.code
 
 
-class Follower(NamedTuple):
-    """Whose chat leads to a session, what the platform calls them, and what the record says of their access."""
+class Circles:
+    """`record.people`: owners who are one person, and the codes by which people join them.
 
-    owner: str
-    identity: str
-    grant: Grant
+    `tell` says something in a chat. It is handed in, because sessions and routes are built on people.
+    """
 
-
-class PeopleBook:
-    """Circles of owners who are one person, and the codes by which people join them."""
-
-    def __init__(self, caller: Caller, words: Callable[[], Wording]) -> None:
-        """Use `record.people`."""
-        self._caller, self._words = caller, words
+    def __init__(self, caller: Caller, tell: Callable[[Transaction, str, str], None]) -> None:
+        self._caller, self._tell = caller, tell
 
     async def circle(self, owner: str) -> tuple[str, ...]:
         """Return everybody who is one person with an owner, that owner included."""
-        return await self._caller.read(lambda snapshot: read_circle(snapshot.rows, owner))
+        return await self._caller.read(lambda snapshot: read_circle(snapshot, owner))
 
     async def list(self) -> list[Circle]:
         """Return all circles: those with a name are config.toml's, the others were linked."""
@@ -378,14 +375,14 @@ class PeopleBook:
     async def look_at_code(self, code: str, owner: str) -> Code:
         """Return whose code it is that somebody would enter. It counts afterwards as before; wrong ones are counted."""
         check_person(owner)
-        entered = Entered(read_code(code), owner, new_id(), looks=True)
-        return check_known(await self._caller.write(lambda tx: enter_code(tx, entered)))
+        entered, token = read_code(code), new_id()
+        return check_known(await self._caller.write(lambda tx: check_code(tx, entered, owner, token)))
 
     async def enter_code(self, code: str, owner: str, *, told: str = "") -> Code:
         """Make whoever was shown a code and whoever enters it one person; `told` is said where it was shown."""
         check_person(owner)
-        entered = Entered(read_code(code), owner, new_id(), told)
-        return check_known(await self._caller.write(lambda tx: enter_code(tx, entered)))
+        enter = partial(enter_code, code=read_code(code), owner=owner, told=told, tell=self._tell, token=new_id())
+        return check_known(await self._caller.write(enter))
 
     async def void_code(self, code: str) -> None:
         """Let a code count no longer: it was said where others could read it."""
@@ -407,35 +404,6 @@ class PeopleBook:
         body = IdentityConfirmed(channel=channel, identity=identity, key=key, by=by)
         token = new_id()
         await self._caller.write(lambda tx: confirm_identity(tx, body, token))
-
-    async def follower(self, session_id: str, chat: str) -> Follower | None:
-        """Return whose chat follows a session now, or None: it leads elsewhere, or is no longer the same person's."""
-
-        def read(snapshot: Reads) -> Follower | None:
-            row = snapshot.row(ROUTES.queries.find_follower, (chat, session_id))
-            if row is None or row[0] not in read_circle(snapshot.rows, row[2]):
-                return None
-            access = snapshot.row(ACCESS.queries.find_access, (chat.partition(":")[0], row[1]))
-            known = Access(channel="", identity="") if access is None else access_value(access)
-            return Follower(row[0], row[1], known.state)
-
-        return await self._caller.read(read)
-
-    async def stop_own_turns(self, owner: str, session_id: str, reason: str) -> tuple[TurnInfo, ...]:
-        """Stop the turns of a session that run or wait, and that this person asked for and nobody else."""
-        check_person(owner)
-        is_alive, words = self._caller.store.is_alive, self._words()
-
-        def stop(tx: Transaction) -> list[TurnInfo]:
-            owners = read_circle(tx.rows, owner)
-            return stop_turns(tx, session_id, reason, is_alive, words=words, queued=True, asked_by=owners)
-
-        return tuple(await self._caller.write(stop))
-
-    async def others_follow(self, session_id: str, chat: str) -> bool:
-        """Return whether another chat of a person leads to a session."""
-        rows = await self._caller.read(lambda snapshot: snapshot.rows(ROUTES.queries.list_followers, (session_id,)))
-        return any(key != chat for key, _ in rows)
 
 
 def check_person(owner: str) -> str:

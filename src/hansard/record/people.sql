@@ -68,3 +68,7 @@ DELETE FROM link_code WHERE owner = ?1
 -- name: find_link_code
 -- Who was shown a code.
 SELECT owner, code, expires_at, identity, chat FROM link_code WHERE code = ?1
+
+-- name: find_barred
+-- Whether the admin barred an account. Parameters: channel, identity.
+SELECT 1 FROM access WHERE channel = ?1 AND identity = ?2 AND state = 'revoked'

@@ -1,6 +1,6 @@
 """Permissions: answers to questions that count for more than one call.
 
-Entries (home journal): permission.granted, .revoked. Table: permission. SQL: permissions.sql.
+Entries (home journal): permission.granted, .revoked, rules.declared. Table: permission. SQL: permissions.sql.
 A permission is this tool, this person, this place; for one session, or until it is revoked. It is granted by the
 answer to a question, in the same commit, and lost when the person is barred.
 """
@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from hansard.domain.ids import HOME_JOURNAL
+from hansard.domain.permissions import digest_of
 from hansard.errors import NotFound
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
+from hansard.journal.reading import SQL as JOURNAL
 from hansard.journal.reading import home_journal
 from hansard.record.access import AccessChanged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hansard.domain.permissions import ToolRule
+    from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
     from hansard.journal.transaction import Transaction
     from hansard.record.questions import QuestionAnswered
@@ -43,6 +48,16 @@ class PermissionRevoked(Body, frozen=True):
 
     permission_id: str
     by: str = ""
+
+
+@PERMISSIONS.entry("rules.declared")
+class RulesDeclared(Body, frozen=True):
+    """The rules of `[[tools.rules]]` as a process loaded them, where they differ from those that were loaded before."""
+
+    digest: str
+    rules: tuple[str, ...] = ()
+    by: str = ""
+    """The user of this machine whose process loaded it."""
 
 
 @PERMISSIONS.projects(AccessChanged)
@@ -102,11 +117,31 @@ def revoke(tx: Transaction, permission_id: str, by: str) -> Permission:
     return Permission(*row)
 
 
+def last_rules(reads: Reads, home: int) -> tuple[int, str]:
+    """Return how many times rules were recorded, and the hash of the last ones; empty when there were none."""
+    number, digest = 0, ""
+    while found := reads.rows(JOURNAL.find_entry, (home, f"~rules:{number + 1}")):
+        number += 1
+        _, kind, version, _, data = found[0]
+        body = reads.schema.decode_body(kind, version, data)
+        digest = body.digest if isinstance(body, RulesDeclared) else digest
+    return number, digest
+
+
+def declare_rules(tx: Transaction, declared: RulesDeclared) -> bool:
+    """Record the rules that a process loaded, unless they are those of before; return whether that is news."""
+    home = home_journal(tx)
+    number, digest = last_rules(tx, home.key)
+    if digest == declared.digest:
+        return False
+    tx.add(home, f"~rules:{number + 1}", declared)
+    return True
+
+
 class Permissions:
-    """What people allowed beyond one call."""
+    """`record.permissions`: what people allowed beyond one call, and which rules of tools are in force."""
 
     def __init__(self, caller: Caller) -> None:
-        """Use `record.permissions`."""
         self._caller = caller
 
     async def list(self) -> list[Permission]:
@@ -129,3 +164,16 @@ class Permissions:
     async def revoke(self, permission_id: str, *, by: str = "admin") -> Permission:
         """Let a permission count no more; NotFound when there is none."""
         return await self._caller.write(lambda tx: revoke(tx, permission_id, by))
+
+    async def declare_rules(self, rules: Iterable[ToolRule], *, by: str = "") -> bool:
+        """Record the rules of tools that a process loaded; return whether they are news. If not, nothing is written."""
+        table = tuple(rules)
+        declared = RulesDeclared(digest=digest_of(table), rules=tuple(str(each) for each in table), by=by)
+
+        def read(snapshot: Reads) -> str:
+            home = snapshot.row(JOURNAL.read_journal, (HOME_JOURNAL,))
+            return last_rules(snapshot, home[0])[1] if home is not None else ""
+
+        if await self._caller.read(read) == declared.digest:
+            return False
+        return await self._caller.write(lambda tx: declare_rules(tx, declared))

@@ -24,12 +24,11 @@ from hansard.journal.reading import home_journal
 from hansard.record.deliveries import DELIVERIES, DeliveryMoved, delivery_value
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.messages.operations import Offered, add_message
-from hansard.record.pace import PACE
+from hansard.record.people import PACE
 from hansard.record.permissions import grant
 from hansard.record.sessions import session_journal
-from hansard.record.turns.entries import TurnEnded
+from hansard.record.turns.entries import TurnEnded, find_turn
 from hansard.record.turns.operations import Lease, check_fence
-from hansard.record.turns.reading import find_turn
 
 if TYPE_CHECKING:
     from hansard.domain.deliveries import Delivery
@@ -433,7 +432,6 @@ class Questions:
     """What turns wait for. A turn itself asks by `Turn.ask`; answers in chats come in by `record.intake`."""
 
     def __init__(self, caller: Caller) -> None:
-        """Use `record.questions`."""
         self._caller = caller
 
     async def note_shown(self, session_id: str, message_id: str) -> None:

@@ -13,17 +13,16 @@ from hansard.domain.access import HOUR_MICROSECONDS, Pace
 from hansard.domain.budgets import Brought, pace_name
 from hansard.journal.concepts import Body, Concept, EntryPlace
 from hansard.journal.reading import home_journal
-from hansard.record.access import tell_at_home
-from hansard.record.circles import read_circle
-from hansard.record.pace import PACE
+from hansard.record.people import PACE, read_circle
+from hansard.record.routes import tell_at_home
 
 if TYPE_CHECKING:
     from hansard.domain.arrivals import IntakeRules
     from hansard.domain.budgets import Quota
     from hansard.domain.notices import Wording
+    from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
     from hansard.journal.transaction import Transaction
-    from hansard.record.circles import Rows
 
 QUOTAS = Concept("quotas")
 SQL = QUOTAS.queries
@@ -45,16 +44,16 @@ def project_quota_used(place: EntryPlace, body: QuotaUsed) -> None:
             place.run(PACE.queries.add_pace, (pace_name(brought, body.person), place.at, HOUR_MICROSECONDS, count))
 
 
-def spent_by(rows: Rows, brought: Brought, person: str, now: int) -> int:
+def spent_by(reads: Reads, brought: Brought, person: str, now: int) -> int:
     """Return how much a person brought in the hour that is open, under all accounts that are theirs."""
-    names = [pace_name(brought, owner) for owner in {person, *read_circle(rows, person)}]
-    paces = [Pace(*row) for name in names for row in rows(PACE.queries.find_pace, (name,))]
+    names = [pace_name(brought, owner) for owner in {person, *read_circle(reads, person)}]
+    paces = [Pace(*row) for name in names for row in reads.rows(PACE.queries.find_pace, (name,))]
     return sum(pace.within(now, HOUR_MICROSECONDS) for pace in paces)
 
 
 def allows(tx: Transaction, rules: IntakeRules, brought: Brought, person: str, more: int = 1) -> bool:
     """Return whether a person may bring so much more now."""
-    return rules.quota.allows(brought, spent_by(tx.rows, brought, person, tx.clock.now_microseconds()), more)
+    return rules.quota.allows(brought, spent_by(tx, brought, person, tx.clock.now_microseconds()), more)
 
 
 def count_used(tx: Transaction, person: str, *, files: int = 0, sessions: int = 0) -> None:
@@ -75,7 +74,6 @@ class Quotas:
     """Files, bytes and sessions that people brought in an hour."""
 
     def __init__(self, caller: Caller) -> None:
-        """Use `record.quotas`."""
         self._caller = caller
 
     async def bytes_left(self, person: str, quota: Quota) -> int | None:
@@ -88,4 +86,4 @@ class Quotas:
 
     async def _spent(self, brought: Brought, person: str) -> int:
         now = self._caller.store.clock.now_microseconds()
-        return await self._caller.read(lambda snapshot: spent_by(snapshot.rows, brought, person, now))
+        return await self._caller.read(lambda snapshot: spent_by(snapshot, brought, person, now))

@@ -8,31 +8,31 @@ is asked again before anything is shown.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.domain.ids import check_session_id, new_id
-from hansard.domain.limits import (
-    NAME_CHARACTERS_MAX,
-    REASON_CHARACTERS_MAX,
-)
-from hansard.domain.messages import File, Role, Text, join_text
+from hansard.domain.access import Grant
+from hansard.domain.ids import check_session_id, new_id, new_session_id
+from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX, TITLE_CHARACTERS_MAX
+from hansard.domain.messages import File, Message, Role, Text, join_text
 from hansard.domain.people import ADMIN, quote_id, quoted
-from hansard.domain.sessions import Link, Parent, Route
+from hansard.domain.sessions import Link, Parent, Route, SessionState
 from hansard.domain.text import clean_name, clean_text
 from hansard.errors import NotFound, WrongState
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.reading import home_journal
-from hansard.record.circles import read_circle
 from hansard.record.messages.entries import MessageAdded
-from hansard.record.sessions import NewSession, create_session, end_session, session_journal
+from hansard.record.messages.operations import append, offer
+from hansard.record.people import read_circle
+from hansard.record.sessions import create_session, end_session, session_journal
 from hansard.record.turns.entries import TURNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from typing import Any
+    from collections.abc import Collection
 
     from hansard.domain.notices import Wording
     from hansard.journal.backend import Reads
+    from hansard.journal.calls import Caller
     from hansard.journal.transaction import Transaction
 
 ROUTES = Concept("routes", "hansard.record", tables=(Table(name="route", order="key", of_home=True),))
@@ -57,12 +57,6 @@ def project_route_moved(place: EntryPlace, body: RouteMoved) -> None:
     place.run(SQL.put_route, (*moved, body.owner, body.identity))
 
 
-if TYPE_CHECKING:
-    Rows = Callable[[str, tuple[Any, ...]], list[Any]]
-if TYPE_CHECKING:
-    "Of a transaction, or of a snapshot."
-
-
 def leading_to(tx: Transaction, session_id: str, said_in: Collection[str]) -> tuple[str, ...]:
     """Return the other chats of whoever speaks in some chats, or, in none, at the terminal, that lead to a session.
 
@@ -70,7 +64,7 @@ def leading_to(tx: Transaction, session_id: str, said_in: Collection[str]) -> tu
     unless they are linked: nobody is shown then that they said something.
     """
     leading = [(chat, owner) for chat, owner in tx.rows(SQL.list_followers, (session_id,)) if chat not in said_in]
-    circle = read_circle(tx.rows, session_journal(tx, session_id)[1].owner) if leading else ()
+    circle = read_circle(tx, session_journal(tx, session_id)[1].owner) if leading else ()
     is_same = bool(said_in) or ADMIN in circle
     return tuple(chat for chat, owner in leading if is_same and owner in circle)
 
@@ -108,69 +102,140 @@ def find_route(reads: Reads, key: str) -> Route | None:
     return None if row is None else Route(key=row[0], session_id=row[1], generation=row[2], reason=row[3])
 
 
-class RouteMove(NamedTuple):
-    """Where a session key is to lead. `expect` is the generation that the caller decided on.
+def move_route(
+    tx: Transaction,
+    key: str,
+    session_id: str,
+    *,
+    reason: str,
+    expect: int | None,
+    token: str,
+    owner: str = "",
+    identity: str = "",
+) -> Route:
+    """Move a route and bump its generation; refused when somebody else moved it since the generation `expect`.
 
     `owner` and `identity`: whose chat it is; it follows the session if it is a person's.
     """
-
-    key: str
-    session_id: str
-    reason: str
-    expect: int | None
-    operation_id: str
-    owner: str = ""
-    identity: str = ""
-
-
-def move_route(tx: Transaction, move: RouteMove) -> Route:
-    """Move a route and bump its generation; refused when somebody else moved it first."""
     home = home_journal(tx)
-    done = tx.find(home, f"~route:{move.operation_id}")
+    done = tx.find(home, f"~route:{token}")
     if done is not None:
         body = tx.decode(done)
         if isinstance(body, RouteMoved):
             return Route(key=body.key, session_id=body.session_id, generation=body.generation, reason=body.reason)
-    session_journal(tx, move.session_id)
-    now = find_route(tx, move.key)
+    session_journal(tx, session_id)
+    now = find_route(tx, key)
     generation = now.generation if now is not None else 0
-    if move.expect is not None and move.expect != generation:
-        message = f"route {move.key} is at generation {generation}, not {move.expect}"
+    if expect is not None and expect != generation:
+        message = f"route {key} is at generation {generation}, not {expect}"
         raise WrongState(message)
     body = RouteMoved(
-        key=move.key,
-        session_id=move.session_id,
-        generation=generation + 1,
-        reason=move.reason,
-        owner=move.owner,
-        identity=move.identity,
+        key=key, session_id=session_id, generation=generation + 1, reason=reason, owner=owner, identity=identity
     )
-    tx.add(home, f"~route:{move.operation_id}", body)
-    return Route(key=move.key, session_id=move.session_id, generation=generation + 1, reason=move.reason)
+    tx.add(home, f"~route:{token}", body)
+    return Route(key=key, session_id=session_id, generation=generation + 1, reason=reason)
 
 
-def reset_route(tx: Transaction, key: str, new: NewSession, reason: str, operation_id: str) -> Route:
-    """End the session that a key leads to, begin its successor, and move the route: one commit."""
+def reset_route(
+    tx: Transaction, key: str, *, source: str, owner: str, title: str | None, reason: str, token: str
+) -> Route:
+    """End the session that a key leads to, create its successor, and move the route: one commit."""
     home = home_journal(tx)
     now = find_route(tx, key)
-    if tx.find(home, f"~route:{operation_id}") is not None and now is not None:
+    if tx.find(home, f"~route:{token}") is not None and now is not None:
         return now
     if now is None:
         message = f"no route {key}"
         raise NotFound(message)
-    parent = Parent(session_id=now.session_id, link=Link.RESET)
-    child = create_session(tx, new._replace(parent=parent))
-    end_session(tx, now.session_id, reason)
-    move = RouteMove(key, child.id, reason, now.generation, operation_id)
-    return move_route(tx, move)
-
-
-def describe_route_move(key: str, session_id: str, reason: str, expect: int | None) -> RouteMove:
-    """Check and clean where a session key is to lead."""
-    return RouteMove(
-        clean_name(key, "a session key", NAME_CHARACTERS_MAX),
-        check_session_id(session_id),
-        clean_text(reason)[:REASON_CHARACTERS_MAX],
-        expect,
-        new_id(),
+    child = create_session(
+        tx,
+        id=new_session_id(tx.clock.now_microseconds()),
+        source=source,
+        owner=owner,
+        token=token,
+        title=title,
+        parent=Parent(session_id=now.session_id, link=Link.RESET),
     )
+    end_session(tx, now.session_id, reason)
+    return move_route(tx, key, child.id, reason=reason, expect=now.generation, token=token)
+
+
+def tell_at_home(tx: Transaction, chat: str, text: str, id: str = "") -> str:
+    """Tell something in a chat that has no session: a notice of the home journal."""
+    message_id = id or new_id()
+    tx.add(home_journal(tx), message_id, MessageAdded(role=Role.NOTICE, parts=(Text(text),), chat=chat))
+    return message_id
+
+
+def tell_in_chat(tx: Transaction, chat: str, text: str) -> None:
+    """Tell something in a chat: in the session that it leads to, so that it stands in that session's transcript.
+
+    A chat that leads to no open session is told in the home journal.
+    """
+    route = find_route(tx, chat)
+    if route is None or session_journal(tx, route.session_id)[1].state == SessionState.ENDED:
+        tell_at_home(tx, chat, text)
+    else:
+        append(tx, route.session_id, offer(Message.notice(text, chat=chat)))
+
+
+class Follower(NamedTuple):
+    """Whose chat leads to a session, what the platform calls them, and what the record says of their access."""
+
+    owner: str
+    identity: str
+    grant: Grant
+
+
+class Routes:
+    """`record.routes`: where session keys lead, and which chats follow a session."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def read(self, key: str) -> Route | None:
+        """Return where a session key leads, or None."""
+        return await self._caller.read(lambda snapshot: find_route(snapshot, key))
+
+    async def move(self, key: str, session_id: str, *, reason: str = "", expect: int | None = None) -> Route:
+        """Let a session key lead to a session; with `expect`, only if nobody moved it since that generation."""
+        move = partial(
+            move_route,
+            key=clean_name(key, "a session key", NAME_CHARACTERS_MAX),
+            session_id=check_session_id(session_id),
+            reason=clean_text(reason)[:REASON_CHARACTERS_MAX],
+            expect=expect,
+            token=new_id(),
+        )
+        return await self._caller.write(move)
+
+    async def reset(
+        self, key: str, *, source: str, owner: str = "person:admin", title: str | None = None, reason: str = "reset"
+    ) -> Route:
+        """End the session that a key leads to, begin a linked successor, and move the route: one commit."""
+        reset = partial(
+            reset_route,
+            key=key,
+            source=clean_name(source, "a source", NAME_CHARACTERS_MAX),
+            owner=clean_name(owner, "an owner", NAME_CHARACTERS_MAX),
+            title=None if title is None else clean_name(title, "a title", TITLE_CHARACTERS_MAX),
+            reason=clean_text(reason)[:REASON_CHARACTERS_MAX],
+            token=new_id(),
+        )
+        return await self._caller.write(reset)
+
+    async def find_follower(self, session_id: str, chat: str) -> Follower | None:
+        """Return whose chat follows a session now, or None: it leads elsewhere, or is no longer the same person's."""
+
+        def read(snapshot: Reads) -> Follower | None:
+            row = snapshot.row(SQL.find_follower, (chat, session_id, chat.partition(":")[0]))
+            if row is None or row[0] not in read_circle(snapshot, row[2]):
+                return None
+            return Follower(row[0], row[1], Grant(row[3] or Grant.NONE))
+
+        return await self._caller.read(read)
+
+    async def has_other_followers(self, session_id: str, chat: str) -> bool:
+        """Return whether another chat of a person leads to a session."""
+        rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.list_followers, (session_id,)))
+        return any(key != chat for key, _ in rows)

@@ -35,6 +35,7 @@ SELECT s.id FROM route r JOIN session s ON s.id = r.session_id WHERE r.key = ?1 
 SELECT key, owner FROM route WHERE session_id = ?1 AND owner >= 'person:' AND owner < 'person;' ORDER BY key
 
 -- name: find_follower
--- Whose chat leads to a session, and whom the session belongs to.
-SELECT r.owner, r.identity, s.owner FROM route r JOIN session s ON s.id = r.session_id
+-- Whose chat leads to a session, whom the session belongs to, and the access of that person on a channel.
+SELECT r.owner, r.identity, s.owner, a.state FROM route r JOIN session s ON s.id = r.session_id
+LEFT JOIN access a ON a.channel = ?3 AND a.identity = r.identity
 WHERE r.key = ?1 AND r.session_id = ?2 AND r.owner >= 'person:' AND r.owner < 'person;'

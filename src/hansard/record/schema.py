@@ -15,15 +15,14 @@ from hansard.record.intake.events import INTAKE
 from hansard.record.invitations import INVITATIONS
 from hansard.record.memory import MEMORY
 from hansard.record.messages.entries import MESSAGES
-from hansard.record.pace import PACE
-from hansard.record.people import PEOPLE
+from hansard.record.people import PACE, PEOPLE
 from hansard.record.permissions import PERMISSIONS
 from hansard.record.questions import QUESTIONS
 from hansard.record.quotas import QUOTAS
 from hansard.record.routes import ROUTES
 from hansard.record.search.index import SEARCHES
 from hansard.record.sessions import SESSIONS
-from hansard.record.turns.recovery import TURNS
+from hansard.record.turns.entries import TURNS
 
 CONCEPTS = (
     HOME,

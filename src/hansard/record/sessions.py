@@ -9,28 +9,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hansard.domain.ids import HOME_JOURNAL, check_session_id, new_id, new_session_id
-from hansard.domain.limits import (
-    NAME_CHARACTERS_MAX,
-    TITLE_CHARACTERS_MAX,
-)
+import msgspec
+
+from hansard.domain.ids import HOME_JOURNAL, new_id, new_session_id
+from hansard.domain.limits import NAME_CHARACTERS_MAX, READ_ROWS_MAX
 from hansard.domain.requests import ToolSpec
 from hansard.domain.sessions import Link, Parent, Session, SessionState
-from hansard.domain.text import clean_name
-from hansard.domain.turns import TurnState
-from hansard.errors import Ambiguous, InvalidInput, NotFound, SessionEnded
+from hansard.domain.text import clean_name, clean_text, read_state
+from hansard.errors import Ambiguous, NotFound, SessionEnded
 from hansard.journal.concepts import Base, Body, Concept, EntryPlace, Table
-from hansard.record.circles import owners_text, read_circle
-from hansard.record.messages.entries import (
-    MessageOpened,
-    MessageSealed,
-)
-from hansard.record.turns.entries import TURNS, TurnEnded
+from hansard.journal.reading import read_page
+from hansard.record.messages.entries import Entry, MessageOpened, MessageSealed, entry_value
+from hansard.record.people import owners_text, read_circle
+from hansard.record.turns.entries import end_queued
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hansard.journal.backend import Reads
+    from hansard.journal.calls import Caller
     from hansard.journal.reading import Journal
     from hansard.journal.transaction import Transaction
 
@@ -111,20 +108,8 @@ class SessionSet(Body, frozen=True):
 
 @SESSIONS.projects(SessionCreated)
 def project_session_created(place: EntryPlace, body: SessionCreated) -> None:
-    place.run(
-        SQL.insert_session,
-        (
-            place.journal,
-            place.journal_id,
-            body.source,
-            body.owner,
-            body.title,
-            body.parent_id,
-            body.link,
-            body.at,
-            place.at,
-        ),
-    )
+    created = (body.source, body.owner, body.title, body.parent_id, body.link, body.at, place.at)
+    place.run(SQL.insert_session, (place.journal, place.journal_id, *created))
 
 
 @SESSIONS.projects(SessionTitled)
@@ -162,22 +147,6 @@ def project_message_sealed(place: EntryPlace, _body: MessageSealed) -> None:
     place.run(SQL.seal_session_message, (place.journal,))
 
 
-class NewSession(NamedTuple):
-    """What a caller says of a session. A given id may exist; a suggested one gives way.
-
-    The token tells a repeated call from an id that is taken.
-    """
-
-    id: str
-    given: bool
-    token: str
-    source: str
-    owner: str
-    title: str | None
-    parent: Parent | None
-    reason: str = ""
-
-
 def session_value(row: SessionRow) -> Session:
     """Return the session of a row."""
     parent = None
@@ -213,25 +182,39 @@ def check_open(row: SessionRow) -> None:
         raise SessionEnded(message)
 
 
-def create_session(tx: Transaction, new: NewSession) -> Session:
-    """Create a session; one that exists is returned, and only its empty fields are filled."""
-    if new.given and tx.find_journal(new.id) is not None:
-        return _fill_session(tx, new)
-    session_id, exists = choose_id(tx, new.id, new.token)
+def create_session(
+    tx: Transaction,
+    *,
+    id: str,
+    source: str,
+    owner: str,
+    token: str,
+    is_given: bool = False,
+    title: str | None = None,
+    parent: Parent | None = None,
+    reason: str = "",
+) -> Session:
+    """Create a session; one that exists is returned, and only its empty fields are filled.
+
+    A given id may exist; a suggested one gives way. The token tells a repeated call from an id that is taken.
+    """
+    if is_given and tx.find_journal(id) is not None:
+        return _fill_session(tx, id, title, parent)
+    session_id, exists = choose_id(tx, id, token)
     if exists:
         return read_session_now(tx, session_id)
-    if new.parent is not None:
-        session_journal(tx, new.parent.session_id)
+    if parent is not None:
+        session_journal(tx, parent.session_id)
     journal = tx.create_journal(session_id)
     body = SessionCreated(
-        source=new.source,
-        owner=new.owner,
-        title=new.title,
-        parent_id=new.parent.session_id if new.parent else None,
-        link=new.parent.link if new.parent else None,
-        reason=new.reason,
+        source=source,
+        owner=owner,
+        title=title,
+        parent_id=parent.session_id if parent else None,
+        link=parent.link if parent else None,
+        reason=reason,
     )
-    tx.add(journal, f"~created:{new.token}", body)
+    tx.add(journal, f"~created:{token}", body)
     return read_session_now(tx, session_id)
 
 
@@ -245,13 +228,13 @@ def choose_id(tx: Transaction, suggested: str, token: str) -> tuple[str, bool]:
     return session_id, False
 
 
-def _fill_session(tx: Transaction, new: NewSession) -> Session:
-    journal, row = session_journal(tx, new.id)
-    if row.title is None and new.title is not None:
-        tx.add(journal, f"~title:{journal.head_seq + 1}", SessionTitled(title=new.title))
-    if row.parent_id is None and new.parent is not None:
-        session_journal(tx, new.parent.session_id)
-        linked = SessionLinked(parent_id=new.parent.session_id, link=new.parent.link)
+def _fill_session(tx: Transaction, session_id: str, title: str | None, parent: Parent | None) -> Session:
+    journal, row = session_journal(tx, session_id)
+    if row.title is None and title is not None:
+        tx.add(journal, f"~title:{journal.head_seq + 1}", SessionTitled(title=title))
+    if row.parent_id is None and parent is not None:
+        session_journal(tx, parent.session_id)
+        linked = SessionLinked(parent_id=parent.session_id, link=parent.link)
         tx.add(journal, f"~link:{journal.head_seq + 1}", linked)
     return read_session_now(tx, row.id)
 
@@ -268,17 +251,10 @@ def end_session(tx: Transaction, session_id: str, reason: str) -> Session:
     """End a session; the first reason stays."""
     journal, row = session_journal(tx, session_id)
     if row.state == SessionState.OPEN:
-        _end_queued(tx, journal)
+        # A turn that waits here will never run: say so (L6). One that runs finishes where it is.
+        end_queued(tx, journal, "the session ended before it began")
         tx.add(journal, f"~end:{journal.head_seq + 1}", SessionEnd(reason=reason))
     return read_session_now(tx, session_id)
-
-
-def _end_queued(tx: Transaction, journal: Journal) -> None:
-    """A turn that waits in a session that ends will never run: say so (L6). One that runs finishes where it is."""
-    waiting = tx.row(TURNS.queries.find_turn_in_state, (journal.key, TurnState.QUEUED))
-    if waiting is not None:
-        ended = TurnEnded(turn_id=waiting[0], state=TurnState.INTERRUPTED, reason="the session ended before it began")
-        tx.add(journal, f"~ended:{waiting[0]}", ended)
 
 
 def reopen_session(tx: Transaction, session_id: str) -> Session:
@@ -325,7 +301,6 @@ class SessionMemo:
     __slots__ = ("row", "running")
 
     def __init__(self) -> None:
-        """Begin with nothing."""
         self.row: SessionRow | None = None
         self.running: tuple[Any, ...] | None = None
         """The running turn; empty when none runs, None when nobody looked yet."""
@@ -380,37 +355,34 @@ def find_session(snapshot: Reads, session_id: str) -> SessionRow:
     return SessionRow(*row)
 
 
-class SessionFilter(NamedTuple):
-    """Which sessions to list."""
-
-    owner: str | None
-    source: str | None
-    state: str | None
-    before: str | None
-    limit: int | None
-    archived: bool | None
-
-
 def owners_of(snapshot: Reads, owner: str | None) -> str | None:
     """Return all who are one person with an owner, as the queries take them; None: everybody."""
-    return None if owner is None else owners_text(snapshot.rows, owner)
+    return None if owner is None else owners_text(snapshot, owner)
 
 
-def list_sessions(snapshot: Reads, wanted: SessionFilter) -> list[Session]:
+def list_sessions(
+    snapshot: Reads,
+    *,
+    owner: str | None,
+    source: str | None,
+    state: SessionState | None,
+    before: str | None,
+    limit: int | None,
+    archived: bool | None,
+) -> list[Session]:
     """Return sessions, latest activity first."""
-    if wanted.before is not None:
-        find_session(snapshot, wanted.before)
-    archived = None if wanted.archived is None else int(wanted.archived)
-    owners = owners_of(snapshot, wanted.owner)
-    limit = ALL_ROWS if wanted.limit is None else max(0, wanted.limit)
-    bindings = (owners, wanted.source, wanted.state, wanted.before, limit, archived)
+    if before is not None:
+        find_session(snapshot, before)
+    rows_max = ALL_ROWS if limit is None else max(0, limit)
+    flag = None if archived is None else int(archived)
+    bindings = (owners_of(snapshot, owner), source, state, before, rows_max, flag)
     return [session_value(SessionRow(*row)) for row in snapshot.rows(SQL.list_sessions, bindings)]
 
 
 def resolve(snapshot: Reads, text: str, owner: str | None = None) -> Session:
     """Return the session that a text names: an id, a unique beginning of one, or a title."""
     exactly = snapshot.row(SQL.read_session, (text,)) if text else None
-    seen = None if owner is None else read_circle(snapshot.rows, owner)
+    seen = None if owner is None else read_circle(snapshot, owner)
     if exactly is not None and (seen is None or SessionRow(*exactly).owner in seen):
         return read_session(snapshot, text)
     owners = owners_of(snapshot, owner)
@@ -453,29 +425,63 @@ def set_setting(tx: Transaction, session_id: str, setting: SessionSet, token: st
         tx.add(journal, f"~set:{token}", setting)
 
 
-def describe_session(
-    id: str | None, source: str, owner: str, title: str | None, parent: str | Parent | None, *, now: int
-) -> NewSession:
-    """Check and clean what a caller says of a session. Without an id it gets one from the time."""
-    parent = Parent(session_id=parent) if isinstance(parent, str) else parent
-    if parent is not None:
-        check_session_id(parent.session_id)
-        if parent.link == Link.FORK:
-            message = "a fork is made by Record.fork, which shares the parent's entries"
-            raise InvalidInput(message)
-    return NewSession(
-        new_session_id(now) if id is None else check_session_id(id),
-        id is not None,
-        new_id(),
-        clean_name(source, "a source", NAME_CHARACTERS_MAX),
-        clean_name(owner, "an owner", NAME_CHARACTERS_MAX),
-        None if title is None else clean_name(title, "a title", TITLE_CHARACTERS_MAX),
-        parent,
-    )
+class Sessions:
+    """`record.sessions`: called, it lists sessions; by name, it does what `Record` has no verb for."""
 
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
 
-def describe_setting(name: str, value: str) -> SessionSet:
-    """Check and clean a setting of a session."""
-    return SessionSet(
-        name=clean_name(name, "a setting", NAME_CHARACTERS_MAX), value=clean_name(value, "a value", NAME_CHARACTERS_MAX)
-    )
+    async def __call__(
+        self,
+        *,
+        owner: str | None = None,
+        source: str | None = None,
+        state: str | None = None,
+        limit: int | None = None,
+        before: str | None = None,
+        archived: bool | None = None,
+    ) -> list[Session]:
+        """Return all sessions or `limit` of them, latest activity first; `before` is the last id of the page before."""
+        known = read_state(SessionState, state)
+        return await self._caller.read(
+            lambda snapshot: list_sessions(
+                snapshot, owner=owner, source=source, state=known, before=before, limit=limit, archived=archived
+            )
+        )
+
+    async def read(self, session_id: str) -> Session:
+        """Return a session by its id."""
+        return await self._caller.read(lambda snapshot: read_session(snapshot, session_id))
+
+    async def read_entries(self, session_id: str, after: int = 0, limit: int = READ_ROWS_MAX) -> list[Entry]:
+        """Return entries after a seq, a page at a time."""
+        rows_max = max(0, min(limit, READ_ROWS_MAX))
+
+        def read(snapshot: Reads) -> list[Entry]:
+            find_session(snapshot, session_id)
+            rows = read_page(snapshot, session_id, after, rows_max)
+            return [entry_value(session_id, seq, entry_id, kind, at, body) for seq, entry_id, kind, _, at, body in rows]
+
+        return await self._caller.read(read)
+
+    async def archive(self, session_id: str) -> Session:
+        """Leave a session out of lists that do not ask for it. Nothing else changes."""
+        return await self._caller.write(lambda tx: archive_session(tx, session_id, archived=True))
+
+    async def unarchive(self, session_id: str) -> Session:
+        """Have a session in lists again."""
+        return await self._caller.write(lambda tx: archive_session(tx, session_id, archived=False))
+
+    async def freeze(self, session_id: str, frozen: SessionFrozen) -> SessionFrozen:
+        """Fix what the model is told in this session; what was fixed first stays, and is returned."""
+        cleaned = msgspec.structs.replace(frozen, system=clean_text(frozen.system))
+        return await self._caller.write(lambda tx: freeze(tx, session_id, cleaned))
+
+    async def set_setting(self, session_id: str, name: str, value: str) -> None:
+        """Change a setting of a session."""
+        named, given = (
+            clean_name(name, "a setting", NAME_CHARACTERS_MAX),
+            clean_name(value, "a value", NAME_CHARACTERS_MAX),
+        )
+        setting, token = SessionSet(name=named, value=given), new_id()
+        await self._caller.write(lambda tx: set_setting(tx, session_id, setting, token))

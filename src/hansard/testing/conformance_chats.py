@@ -86,7 +86,7 @@ class ContractChat:
     async def say(self, text: str, manner: ArrivalKind = ArrivalKind.ASK) -> str:
         """Say something, and let nobody answer; return the session that it went to."""
         received = await self.record.intake.receive(self.arrival(text, manner), self.rules)
-        await self.record.stop_turns(received.session_id, "nobody answers", queued=True)
+        await self.record.turns.stop(received.session_id, "nobody answers", queued=True)
         return received.session_id
 
     def change(self, about: Arrival, text: str = "", identity: str = ANN) -> MessageChange:
@@ -104,7 +104,7 @@ class ContractChat:
 
     async def leads_to(self) -> str:
         """Return the session that the chat is in."""
-        route = await self.record.route(self.key)
+        route = await self.record.routes.read(self.key)
         return route.session_id if route is not None else ""
 
 
@@ -121,9 +121,9 @@ async def an_arrival_is_taken_once(backend: Backend) -> None:
         again = await record.intake.receive(arrival, chat.rules)
         require_equal(again, first._replace(outcome=ArrivalOutcome.KNOWN), "what it became")
         require_equal(await texts(record, first.session_id), ["hello"], "what was said")
-        states = [turn.state for turn in await record.turns(first.session_id)]
+        states = [turn.state for turn in await record.turns.list(first.session_id)]
         require_equal(states, [TurnState.QUEUED], "turns")
-        session = await record.session(first.session_id)
+        session = await record.sessions.read(first.session_id)
         require_equal((session.owner, session.source), (OWNER, "matrix"), "owner and source")
 
 
@@ -163,7 +163,7 @@ async def a_due_reset_moves_the_chat(backend: Backend) -> None:
     async with backend.open_record() as record:
         chat = ContractChat(record, IntakeRules(Resets(idle_minutes=60)))
         old = await chat.say("old")
-        await record.queue_turn(old)
+        await record.turns.queue(old)
         require(backend.clock is not None, "a clock")
         if backend.clock is not None:
             backend.clock.advance(DAY_SECONDS)
@@ -171,7 +171,7 @@ async def a_due_reset_moves_the_chat(backend: Backend) -> None:
             backend.clock.advance(DAY_SECONDS)
         new = await chat.say("new")
         require(new != old, "another session afterwards")
-        ended, child = await record.session(old), await record.session(new)
+        ended, child = await record.sessions.read(old), await record.sessions.read(new)
         require_equal((ended.state, ended.end_reason), (SessionState.ENDED, Began.IDLE), "the old session")
         require_equal(child.parent.session_id if child.parent else "", old, "the parent")
         require_equal(await chat.leads_to(), new, "the route")
@@ -180,7 +180,7 @@ async def a_due_reset_moves_the_chat(backend: Backend) -> None:
         newest = await chat.say("/new", ArrivalKind.NEW)
         began = RouteChange(Began.NEW, new, newest).told(record.words)
         require_equal(await texts(record, newest), [began], "what is in the newest session")
-        require_equal((await record.session(new)).end_reason, Began.NEW, "the reason of the end")
+        require_equal((await record.sessions.read(new)).end_reason, Began.NEW, "the reason of the end")
 
 
 @contract("chats")

@@ -47,17 +47,17 @@ async def states_move_by_the_table(backend: Backend) -> None:
             for after in DeliveryState:
                 name = fresh("delivery")
                 delivery = Delivery(id=name, session_id=session_id, channel="c", target="t", message_id="m1")
-                await record.create_delivery(delivery)
+                await record.deliveries.create(delivery)
                 for state in path:
-                    await record.move_delivery(session_id, name, state)
+                    await record.deliveries.move(session_id, name, state)
                 if after in DELIVERY_MOVES[before]:
-                    moved = await record.move_delivery(session_id, name, after)
+                    moved = await record.deliveries.move(session_id, name, after)
                     require_equal(moved.state, after, f"{before} → {after}")
                 else:
                     with require_error(WrongState, f"{before} → {after}"):
-                        await record.move_delivery(session_id, name, after)
+                        await record.deliveries.move(session_id, name, after)
         with require_error(InvalidInput, "a state that does not exist"):
-            await record.move_delivery(session_id, name, "posted")
+            await record.deliveries.move(session_id, name, "posted")
 
 
 @contract("deliveries")
@@ -69,23 +69,23 @@ async def a_delivery_is_created_once(backend: Backend) -> None:
         delivery = Delivery(
             id=name, session_id=session_id, channel="matrix", target="!room", message_id="m1", end_bytes=5
         )
-        created = await record.create_delivery(delivery)
+        created = await record.deliveries.create(delivery)
         require_equal((created.state, created.attempts, created.end_bytes), (PENDING, 0, 5), "the delivery")
-        await record.move_delivery(session_id, name, SENDING)
-        again = await record.create_delivery(delivery)
+        await record.deliveries.move(session_id, name, SENDING)
+        again = await record.deliveries.create(delivery)
         require_equal((again.state, again.attempts), (SENDING, 1), "created again")
         other = Delivery(
             id=name, session_id=session_id, channel="matrix", target="!x", message_id="m1", operation=Operation.EDIT
         )
         with require_error(IdConflict, "another delivery of the same id"):
-            await record.create_delivery(other)
+            await record.deliveries.create(other)
         for start, end in ((-1, 5), (5, 4), (0, 2**70)):
             wrong = Delivery(
                 id=fresh("d"), session_id=session_id, channel="c", target="t", message_id="m1", start_bytes=start,
                 end_bytes=end,
             )  # fmt: skip
             with require_error(InvalidInput, f"a stretch from {start} to {end}"):
-                await record.create_delivery(wrong)
+                await record.deliveries.create(wrong)
 
 
 @contract("deliveries")
@@ -95,21 +95,21 @@ async def receipts_and_attempts_are_kept(backend: Backend) -> None:
     async with backend.open_record() as record:
         session_id = await new_session(record)
         await record.append(session_id, Message.assistant("hello", id="m1"))
-        await record.create_delivery(
+        await record.deliveries.create(
             Delivery(id=name, session_id=session_id, channel=channel, target="t", message_id="m1")
         )
         await record.end_session(session_id, "done")
-        await record.move_delivery(session_id, name, SENDING)
-        await record.move_delivery(session_id, name, PENDING, reason="rate limit")
-        await record.move_delivery(session_id, name, SENDING)
-        sent = await record.move_delivery(session_id, name, SENT, receipt="$event")
+        await record.deliveries.move(session_id, name, SENDING)
+        await record.deliveries.move(session_id, name, PENDING, reason="rate limit")
+        await record.deliveries.move(session_id, name, SENDING)
+        sent = await record.deliveries.move(session_id, name, SENT, receipt="$event")
         require_equal((sent.attempts, sent.receipt), (2, "$event"), "attempts and receipt")
         with require_error(InvalidInput, "a list of a state that does not exist"):
-            await record.deliveries(state="posted")
+            await record.deliveries.list(state="posted")
     async with backend.open_record() as record:
-        found = await record.deliveries(session_id=session_id, state=SENT, channel=channel)
+        found = await record.deliveries.list(session_id=session_id, state=SENT, channel=channel)
         require_equal([(each.id, each.receipt) for each in found], [(name, "$event")], "the list after reopening")
-        require_equal(await record.deliveries(channel=channel, state=PENDING), [], "what is pending")
+        require_equal(await record.deliveries.list(channel=channel, state=PENDING), [], "what is pending")
 
 
 @contract("deliveries")
@@ -124,10 +124,10 @@ async def deliveries_come_in_pages(backend: Backend) -> None:
                 delivery = Delivery(
                     id=f"d{number}", session_id=session_id, channel=channel, target="room", message_id=said.id
                 )
-                whole.append(await record.create_delivery(delivery))
+                whole.append(await record.deliveries.create(delivery))
         for wanted, expected in ((None, whole), (session_id, whole[5:])):
             found: list[Delivery] = []
-            while page := await record.deliveries(
+            while page := await record.deliveries.list(
                 session_id=wanted, channel=channel, limit=2, after=found[-1] if found else None
             ):
                 found += page
@@ -139,8 +139,8 @@ async def a_blob_is_its_bytes(backend: Backend) -> None:
     """Bytes are stored once, under their digest, and come back as they were, also after reopening."""
     data = b"\0\xff" * 5000 + fresh("blob").encode()
     async with backend.open_record() as record:
-        digest = await record.put_blob(data)
-        require_equal(await record.put_blob(data), digest, "the digest of the same bytes")
+        digest = await record.blobs.put(data)
+        require_equal(await record.blobs.put(data), digest, "the digest of the same bytes")
         session_id = await new_session(record)
         parts: list[Text | Reasoning | ToolCall | ToolResult | File] = [
             Text("see"),
@@ -148,7 +148,7 @@ async def a_blob_is_its_bytes(backend: Backend) -> None:
         ]
         await record.append(session_id, Message.user(parts, id="m1"))
     async with backend.open_record() as record:
-        require_equal(await record.read_blob(digest), data, "the bytes")
+        require_equal(await record.blobs.read(digest), data, "the bytes")
         (message,) = await record.load_transcript(session_id)
         require_equal(message.parts, tuple(parts), "the parts")
 
@@ -163,8 +163,8 @@ async def a_blob_must_be_there_before_it_is_named(backend: Backend) -> None:
         with require_error(InvalidInput, "a blob's name that is none"):
             await record.append(session_id, Message.user([File(blob="../../etc/passwd")]))
         with require_error(InvalidInput, "reading a name that is none"):
-            await record.read_blob("../../etc/passwd")
-        require_equal((await record.session(session_id)).head_seq, 1, "the head")
+            await record.blobs.read("../../etc/passwd")
+        require_equal((await record.sessions.read(session_id)).head_seq, 1, "the head")
 
 
 @contract("content")
@@ -208,7 +208,7 @@ async def too_large_is_refused_before_anything_is_written(backend: Backend) -> N
         many = [(session_id, Message.user("x"))] * (limits.UNIT_ENTRIES_MAX + 1)
         with require_error(TooLarge, "entries of one call"):
             await record.accept(many)
-        require_equal((await record.session(session_id)).head_seq, 1, "the head")
+        require_equal((await record.sessions.read(session_id)).head_seq, 1, "the head")
         await record.append(session_id, Message.user("next"))
 
 

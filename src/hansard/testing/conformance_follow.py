@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from hansard.domain.messages import Message, Status
 from hansard.errors import InvalidInput
-from hansard.record.entries import Chunk, Entry
-from hansard.record.messages.entries import MessageSealed
+from hansard.record.messages.entries import Chunk, Entry, MessageSealed
 from hansard.testing.conformance_kit import (
     Backend,
     Item,
@@ -60,7 +59,7 @@ async def everything_is_given_once_and_in_order(backend: Backend) -> None:
     async with backend.open_record() as record:
         session_id = await new_session(record)
         await converse(record, session_id)
-        head = (await record.session(session_id)).head_seq
+        head = (await record.sessions.read(session_id)).head_seq
         items = await follow_until(record, session_id, reached(head))
         seqs, spoken = summary(items)
         require_equal(seqs, list(range(1, head + 1)), "the seqs")
@@ -82,7 +81,7 @@ async def openings_and_seals_have_no_text(backend: Backend) -> None:
     async with backend.open_record() as record:
         session_id = await new_session(record)
         await converse(record, session_id, replies=1)
-        items = await follow_until(record, session_id, reached((await record.session(session_id)).head_seq))
+        items = await follow_until(record, session_id, reached((await record.sessions.read(session_id)).head_seq))
         found = {item.kind: item.text for item in items if isinstance(item, Entry)}
         require_equal((found["message.opened"], found["message.sealed"]), ("", ""), "opening and seal")
         require_equal([i.text for i in items if isinstance(i, Entry) and i.text], ["question 0", "result 0"], "texts")
@@ -94,7 +93,7 @@ async def reconnecting_loses_and_repeats_nothing(backend: Backend) -> None:
     async with backend.open_record() as record:
         session_id = await new_session(record)
         await converse(record, session_id)
-        head = (await record.session(session_id)).head_seq
+        head = (await record.sessions.read(session_id)).head_seq
         items = await follow_until(record, session_id, reached(head))
         for number, item in enumerate(items[:-1], start=1):
             require(isinstance(item.position, str), "a position is text")
@@ -109,7 +108,7 @@ async def offsets_count_bytes(backend: Backend) -> None:
     async with backend.open_record() as record:
         session_id = await new_session(record)
         await converse(record, session_id)
-        items = await follow_until(record, session_id, reached((await record.session(session_id)).head_seq))
+        items = await follow_until(record, session_id, reached((await record.sessions.read(session_id)).head_seq))
         ends: dict[str, int] = {}
         for item in items:
             if isinstance(item, Chunk):
@@ -189,7 +188,7 @@ async def a_fork_is_followed_from_its_beginning(backend: Backend) -> None:
         await converse(record, parent, replies=1)
         child = await record.fork(parent)
         await record.append(child.id, Message.user("of the child"))
-        head = (await record.session(child.id)).head_seq
+        head = (await record.sessions.read(child.id)).head_seq
         items = await follow_until(record, child.id, reached(head))
         require_equal(summary(items)[0], list(range(1, head + 1)), "the seqs")
         require_equal({item.session_id for item in items if isinstance(item, Entry)}, {child.id}, "the session")

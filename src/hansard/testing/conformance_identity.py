@@ -37,7 +37,7 @@ async def same_id_is_a_no_op(backend: Backend) -> None:
             again = await record.append(session_id, repeat)
             require_equal((again.seq, again.id, again.position), (first.seq, "m1", first.position), "a repeat")
         require_equal(await texts(record, session_id), ["hello"], "the transcript")
-        require_equal((await record.session(session_id)).head_seq, first.seq, "the head")
+        require_equal((await record.sessions.read(session_id)).head_seq, first.seq, "the head")
 
 
 @contract("identity")
@@ -46,12 +46,12 @@ async def same_id_with_another_body_is_refused(backend: Backend) -> None:
     async with backend.open_record() as record:
         session_id = await new_session(record)
         await record.append(session_id, Message.user("hello", id="m1"))
-        head = (await record.session(session_id)).head_seq
+        head = (await record.sessions.read(session_id)).head_seq
         for other in (Message.user("hello!", id="m1"), Message.assistant("hello", id="m1")):
             with require_error(IdConflict, "another body"):
                 await record.append(session_id, other)
         require_equal(await texts(record, session_id), ["hello"], "the transcript")
-        require_equal((await record.session(session_id)).head_seq, head, "the head")
+        require_equal((await record.sessions.read(session_id)).head_seq, head, "the head")
         await record.append(session_id, Message.user("next", id="m2"))
 
 
@@ -152,13 +152,13 @@ async def identity_outlives_closing(backend: Backend) -> None:
         await record.append(session_id, Message.user("hello", id="m1"))
     for _ in range(2):
         async with backend.open_record() as record:
-            require_equal((await record.session(session_id)).messages, 1, "the count of messages")
+            require_equal((await record.sessions.read(session_id)).messages, 1, "the count of messages")
             await record.create_session(id=session_id, source="conformance")
             await record.append(session_id, Message.user("hello", id="m1"))
             with require_error(IdConflict, "another body after reopening"):
                 await record.append(session_id, Message.user("other", id="m1"))
             require_equal(await texts(record, session_id), ["hello"], "the transcript")
-            require_equal((await record.session(session_id)).messages, 1, "the count of messages")
+            require_equal((await record.sessions.read(session_id)).messages, 1, "the count of messages")
 
 
 @contract("identity")
@@ -181,7 +181,7 @@ async def seq_is_contiguous(backend: Backend) -> None:
         session_id = await new_session(record)
         await record.append(session_id, Message.user("one"))
         await record.set_title(session_id, "Title")
-        await record.queue_turn(session_id)
+        await record.turns.queue(session_id)
         async with record.turn(session_id) as turn:
             async with turn.reply() as reply:
                 await reply.write("streamed")
@@ -239,7 +239,7 @@ async def long_transcripts_are_whole_and_in_order(backend: Backend) -> None:
         require_equal(await texts(record, session_id), expected, "the transcript")
     async with backend.open_record() as record:
         require_equal(await texts(record, session_id), expected, "the transcript after reopening")
-        require_equal(len(await record.read_entries(session_id, after=3, limit=7)), 7, "the length of a page")
+        require_equal(len(await record.sessions.read_entries(session_id, after=3, limit=7)), 7, "the length of a page")
 
 
 @contract("duplicates")
@@ -258,7 +258,7 @@ async def an_event_is_taken_in_once(backend: Backend) -> None:
         require_equal([entry.id for entry in again.entries], ["m1"], "what it became")
         require_equal([turn.id for turn in again.turns], [turn.id for turn in first.turns], "its turn")
         require_equal(await texts(record, session_id), ["hello"], "the transcript")
-        require_equal(len(await record.turns(session_id)), 1, "the number of turns")
+        require_equal(len(await record.turns.list(session_id)), 1, "the number of turns")
 
 
 @contract("duplicates")
@@ -310,8 +310,8 @@ async def what_is_accepted_together_stands_or_falls_together(backend: Backend) -
             entries = [(one, Message.user("a")), (two, Message.user("b")), (fresh("unknown"), Message.user("c"))]
             await record.accept(entries, None, cursor, queue_turn=True)
         for session_id in (one, two):
-            require_equal((await record.session(session_id)).head_seq, 1, "the head")
-            require_equal(await record.turns(session_id), [], "the turns")
+            require_equal((await record.sessions.read(session_id)).head_seq, 1, "the head")
+            require_equal(await record.turns.list(session_id), [], "the turns")
         require_equal(await record.intake.cursor("matrix", account), None, "the cursor")
         both = await record.accept([(one, Message.user("a")), (two, Message.user("b"))], None, cursor, queue_turn=True)
         require_equal(len(both.turns), 2, "a turn for each session")

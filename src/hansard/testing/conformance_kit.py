@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from inspect import cleandoc
 from typing import TYPE_CHECKING, TypeVar
 
-from hansard.record.entries import Chunk, Entry
+from hansard.record.messages.entries import Chunk, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -131,7 +131,7 @@ async def new_session(record: Record, prefix: str = "session") -> str:
 async def all_entries(record: Record, session_id: str) -> list[Entry]:
     """Return every entry of a session, page by page."""
     entries: list[Entry] = []
-    while page := await record.read_entries(session_id, after=entries[-1].seq if entries else 0):
+    while page := await record.sessions.read_entries(session_id, after=entries[-1].seq if entries else 0):
         entries += page
     return entries
 

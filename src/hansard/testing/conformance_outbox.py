@@ -48,7 +48,7 @@ async def said(record: Record, session_id: str, chat: str, busy: Busy = Busy.QUE
 
 async def waiting(record: Record, channel: str) -> list[tuple[str, str]]:
     """Return what waits on a channel: (message, chat), the oldest first."""
-    return [(each.message_id, each.chat) for each in await record.outbox.waiting(channel)]
+    return [(each.message_id, each.chat) for each in await record.deliveries.list_waiting(channel)]
 
 
 @contract("outbox")
@@ -59,19 +59,19 @@ async def a_turn_is_shown_where_it_was_asked(backend: Backend) -> None:
         session_id = await new_session(record)
         await said(record, session_id, chat)
         await said(record, session_id, f"{chat}:thread:two")
-        require_equal([turn.session_id for turn in await record.outbox.queued_turns(channel)], [session_id], "queued")
+        require_equal([turn.session_id for turn in await record.turns.list_queued(channel)], [session_id], "queued")
         async with record.turn(session_id) as turn:
             chats = [chat, f"{chat}:thread:two"]
-            require_equal(await record.outbox.running_chats(channel), chats, "chats of the running turn")
+            require_equal(await record.turns.list_running_chats(channel), chats, "chats of the running turn")
             reply_id = fresh("reply")
             async with turn.reply(id=reply_id) as reply:
                 await reply.write("yes")
-                found = await record.outbox.waiting(channel)
+                found = await record.deliveries.list_waiting(channel)
                 require(all(each.is_open for each in found), "an open message waits as open")
             notice = await turn.append(Message.notice("told"))
         expected = [(message, where) for message in (reply_id, notice.id) for where in chats]
         require_equal(await waiting(record, channel), expected, "what waits")
-        require_equal(await record.outbox.running_chats(channel), [], "chats of running turns")
+        require_equal(await record.turns.list_running_chats(channel), [], "chats of running turns")
         async with record.turn(session_id) as turn:
             await turn.append(Message.notice("nobody asked for this one in a chat"))
         require_equal(await waiting(record, channel), expected, "what waits after a turn without a chat")
@@ -88,7 +88,7 @@ async def a_steered_turn_is_shown_there_too(backend: Backend) -> None:
             notice = await turn.append(Message.notice("told"))
         require_equal(await waiting(record, channel), [(notice.id, chat)], "what a steered turn told")
         other = await new_session(record)
-        await record.queue_turn(other, chat=chat)
+        await record.turns.queue(other, chat=chat)
         async with record.turn(other) as turn:
             second = await turn.append(Message.notice("again"))
         require_equal(await waiting(record, channel), [(notice.id, chat), (second.id, chat)], "what waits")
@@ -109,7 +109,7 @@ async def what_has_a_chat_of_its_own_is_shown_there(backend: Backend) -> None:
         await record.append(session_id, observed)
         require_equal(await waiting(record, channel), [(notice.id, chat)], "what waits")
         async with record.turn(session_id):
-            require_equal(await record.outbox.running_chats(channel), [], "chats of a turn that nobody asked for")
+            require_equal(await record.turns.list_running_chats(channel), [], "chats of a turn that nobody asked for")
 
 
 @contract("outbox")
@@ -120,16 +120,16 @@ async def people_without_a_session_are_told_too(backend: Backend) -> None:
         await record.intake.pass_event(
             Passing(channel=channel, account="agent", event_id=fresh("event"), chat=chat, text="Who are you?")
         )
-        (found,) = await record.outbox.waiting(channel)
+        (found,) = await record.deliveries.list_waiting(channel)
         require_equal((found.session_id, found.chat), (HOME_JOURNAL, chat), "where it waits")
-        message = await record.outbox.read_message(HOME_JOURNAL, found.message_id)
+        message = await record.messages.read(HOME_JOURNAL, found.message_id)
         require_equal(message.text, "Who are you?", "its words")
         delivery = delivery_of(HOME_JOURNAL, channel, chat, found.message_id)
-        await record.outbox.begin(delivery)
-        await record.move_delivery(HOME_JOURNAL, delivery.id, "sent", receipt="r1")
-        require(await record.outbox.settle_message(HOME_JOURNAL, found.message_id, chat), "it waited")
-        require_equal(await record.outbox.waiting(channel), [], "what waits")
-        (kept,) = await record.deliveries(channel=channel)
+        await record.deliveries.begin(delivery)
+        await record.deliveries.move(HOME_JOURNAL, delivery.id, "sent", receipt="r1")
+        require(await record.deliveries.finish_message(HOME_JOURNAL, found.message_id, chat), "it waited")
+        require_equal(await record.deliveries.list_waiting(channel), [], "what waits")
+        (kept,) = await record.deliveries.list(channel=channel)
         require_equal((kept.session_id, kept.receipt), (HOME_JOURNAL, "r1"), "its delivery")
 
 
@@ -155,19 +155,19 @@ async def a_delivery_begins_once(backend: Backend) -> None:
         notice = Message.notice("to you", chat=chat)
         await record.append(session_id, notice)
         delivery = delivery_of(session_id, channel, chat, notice.id)
-        begun = await record.outbox.begin(delivery)
+        begun = await record.deliveries.begin(delivery)
         require_equal((begun.state, begun.attempts), (DeliveryState.SENDING, 1), "a delivery that began")
         with require_error(WrongState, "beginning what is on its way"):
-            await record.outbox.begin(delivery)
-        await record.move_delivery(session_id, delivery.id, "pending", reason="busy")
-        require_equal((await record.outbox.begin(delivery)).attempts, 2, "attempts")
-        await record.move_delivery(session_id, delivery.id, "sent", receipt="r1")
+            await record.deliveries.begin(delivery)
+        await record.deliveries.move(session_id, delivery.id, "pending", reason="busy")
+        require_equal((await record.deliveries.begin(delivery)).attempts, 2, "attempts")
+        await record.deliveries.move(session_id, delivery.id, "sent", receipt="r1")
         require_equal(
-            [each.receipt for each in await record.outbox.deliveries_of(session_id, notice.id, chat)],
+            [each.receipt for each in await record.deliveries.list_of_message(session_id, notice.id, chat)],
             ["r1"],
             "receipts",
         )
-        require_equal([each.id for each in await record.outbox.deliveries_to(chat)], [delivery.id], "sent there")
+        require_equal([each.id for each in await record.deliveries.list_of_chat(chat)], [delivery.id], "sent there")
 
 
 @contract("outbox")
@@ -179,14 +179,14 @@ async def a_mark_stays_with_its_delivery(backend: Backend) -> None:
         notice = Message.notice("to you", chat=chat)
         await record.append(session_id, notice)
         delivery = delivery_of(session_id, channel, chat, notice.id)
-        require_equal((await record.outbox.begin(delivery)).mark, "", "the mark of a first try")
-        await record.move_delivery(session_id, delivery.id, "unknown", reason="cut")
+        require_equal((await record.deliveries.begin(delivery)).mark, "", "the mark of a first try")
+        await record.deliveries.move(session_id, delivery.id, "unknown", reason="cut")
         marked = msgspec.structs.replace(delivery, mark="↻")
-        require_equal((await record.outbox.begin(marked)).mark, "↻", "the mark of a second try")
-        await record.move_delivery(session_id, delivery.id, "pending", reason="busy")
-        await record.outbox.begin(marked)
-        await record.move_delivery(session_id, delivery.id, "sent", receipt="r1")
-        found = await record.outbox.deliveries_of(session_id, notice.id, chat)
+        require_equal((await record.deliveries.begin(marked)).mark, "↻", "the mark of a second try")
+        await record.deliveries.move(session_id, delivery.id, "pending", reason="busy")
+        await record.deliveries.begin(marked)
+        await record.deliveries.move(session_id, delivery.id, "sent", receipt="r1")
+        found = await record.deliveries.list_of_message(session_id, notice.id, chat)
         require_equal([(each.mark, each.receipt) for each in found], [("↻", "r1")], "marks and receipts")
 
 
@@ -200,17 +200,19 @@ async def a_message_is_settled_once(backend: Backend) -> None:
         for message in (first, second):
             await record.append(session_id, message)
         await record.end_session(session_id, "done")
-        require(await record.outbox.settle_message(session_id, first.id, chat, "set_aside", "gone"), "it waited")
-        require(not await record.outbox.settle_message(session_id, first.id, chat), "it does not wait any more")
-        require(not await record.outbox.settle_message(session_id, second.id, chat, "retried"), "it still waits")
-        require(await record.outbox.settle_message(session_id, first.id, chat, "retried"), "it waits again")
+        require(await record.deliveries.finish_message(session_id, first.id, chat, "set_aside", "gone"), "it waited")
+        require(not await record.deliveries.finish_message(session_id, first.id, chat), "it does not wait any more")
+        require(not await record.deliveries.finish_message(session_id, second.id, chat, "retried"), "it still waits")
+        require(await record.deliveries.finish_message(session_id, first.id, chat, "retried"), "it waits again")
         require_equal(await waiting(record, channel), [(second.id, chat), (first.id, chat)], "what waits")
-        last = (await record.outbox.waiting(channel))[0].number
-        require_equal([each.message_id for each in await record.outbox.waiting(channel, after=last)], [first.id], "new")
+        last = (await record.deliveries.list_waiting(channel))[0].number
+        require_equal(
+            [each.message_id for each in await record.deliveries.list_waiting(channel, after=last)], [first.id], "new"
+        )
         with require_error(InvalidInput, "an outcome that there is not"):
-            await record.outbox.settle_message(session_id, first.id, chat, "lost")
+            await record.deliveries.finish_message(session_id, first.id, chat, "lost")
         with require_error(NotFound, "a message that there is not"):
-            await record.outbox.settle_message(session_id, "nothing", chat, "retried")
+            await record.deliveries.finish_message(session_id, "nothing", chat, "retried")
 
 
 @contract("outbox")
@@ -249,9 +251,9 @@ async def what_was_imported_is_not_shown(backend: Backend) -> None:
         await said(record, session_id, chat)
         async with record.turn(session_id) as turn:
             for _ in range(2):
-                await record.imports.add_messages(session_id, old)
+                await record.messages.import_messages(session_id, old)
             require_equal(await waiting(record, channel), [], "what waits after an import")
-            require_equal(await record.outbox.running_chats(channel), [chat], "where the turn is shown")
+            require_equal(await record.turns.list_running_chats(channel), [chat], "where the turn is shown")
             notice = await turn.append(Message.notice("told"))
         require_equal(await waiting(record, channel), [(notice.id, chat)], "what waits after the turn")
         transcript = await record.load_transcript(session_id)
@@ -260,4 +262,4 @@ async def what_was_imported_is_not_shown(backend: Backend) -> None:
         require_equal(imported, expected, "what was imported")
         require(len(transcript) == len(expected) + 2, "that nothing came twice")
         async with record.turn(session_id):
-            require_equal(await record.outbox.running_chats(channel), [], "where the next turn is shown")
+            require_equal(await record.turns.list_running_chats(channel), [], "where the next turn is shown")

@@ -137,12 +137,14 @@ async def what_is_said_elsewhere_waits_where_the_same_person_is(backend: Backend
         await record.accept([(session_id, Message.user("typed"))], queue_turn=True, busy=Busy.QUEUE)
         async with record.turn(session_id) as turn, turn.reply() as reply:
             await reply.write("answered")
-        waiting = [each for each in await record.outbox.waiting("matrix") if each.chat in {chat.key, second.key}]
+        waiting = [
+            each for each in await record.deliveries.list_waiting("matrix") if each.chat in {chat.key, second.key}
+        ]
         follows = [each for each in waiting if each.follows]
         require_equal({each.chat for each in follows}, {chat.key, second.key}, "who follows")
         require_equal(len(follows), 4, "words and answer, in both chats")
-        require(await record.people.follower(session_id, second.key), "it follows")
+        require(await record.routes.find_follower(session_id, second.key), "it follows")
         await record.people.unlink(other)
         await record.people.unlink(ADMIN)
-        require_equal(await record.people.follower(session_id, second.key), None, "who follows after parting")
-        require(await record.people.follower(session_id, chat.key), "the other still does")
+        require_equal(await record.routes.find_follower(session_id, second.key), None, "who follows after parting")
+        require(await record.routes.find_follower(session_id, chat.key), "the other still does")

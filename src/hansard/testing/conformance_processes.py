@@ -9,7 +9,7 @@ from hansard.domain.deliveries import Cursor, Delivery, DeliveryState, Intake
 from hansard.domain.messages import Message, Status
 from hansard.domain.turns import TurnState
 from hansard.errors import LeaseHeld
-from hansard.record.entries import Chunk
+from hansard.record.messages.entries import Chunk
 from hansard.testing.conformance_elsewhere import die, tell
 from hansard.testing.conformance_kit import (
     Backend,
@@ -141,7 +141,7 @@ async def a_lease_holds_between_processes(backend: Backend) -> None:
         session_id = await new_session(record)
         async with record.turn(session_id):
             told = await backend.elsewhere(try_turn, session_id) if backend.elsewhere is not None else []
-            require_equal(told, [(await record.turns(session_id))[-1].owner], "the holder that is named")
+            require_equal(told, [(await record.turns.list(session_id))[-1].owner], "the holder that is named")
 
 
 async def try_turn(record: Record, session_id: str) -> None:
@@ -162,7 +162,7 @@ async def what_was_acknowledged_survives(backend: Backend) -> None:
             found = [message.id for message in await record.load_transcript(session_id)]
             require_equal(found[: len(told)], told, "what was acknowledged")
             require_equal(len(set(found)), len(found), "each message once")
-            route = await record.route(f"key:{session_id}")
+            route = await record.routes.read(f"key:{session_id}")
             require(route is not None and route.session_id == session_id, "the route")
             require_equal(await record.intake.cursor("crash", session_id), told[-1], "the cursor")
     async with backend.open_record() as record:
@@ -172,8 +172,8 @@ async def what_was_acknowledged_survives(backend: Backend) -> None:
 async def append_and_die(record: Record, session_id: str) -> None:
     """Run in another process: append, tell what was acknowledged, and die with a call on its way."""
     await record.create_session(id=session_id, source="crash")
-    if await record.route(f"key:{session_id}") is None:
-        await record.move_route(f"key:{session_id}", session_id)
+    if await record.routes.read(f"key:{session_id}") is None:
+        await record.routes.move(f"key:{session_id}", session_id)
     for number in range(MESSAGES_A_TASK):
         cursor = Cursor(channel="crash", account=session_id, value=f"m{number}")
         intake = Intake(channel="crash", account=session_id, event_id=f"{number}")
@@ -191,26 +191,26 @@ async def a_dead_turn_is_lost_and_its_words_are_kept(backend: Backend) -> None:
         told = await backend.elsewhere(stream_and_die, session_id) if backend.elsewhere is not None else []
         async with record.turn(session_id) as turn, turn.reply() as reply:
             await reply.write("the session is free")
-        lost, after = await record.turns(session_id)
+        lost, after = await record.turns.list(session_id)
         require_equal((lost.state, after.state), (TurnState.LOST, TurnState.COMPLETED), "the turns")
         message = (await record.load_transcript(session_id))[0]
         require_equal(message.status, Status.INTERRUPTED, "the status of the message")
         require(message.text.startswith("".join(told)), f"what was shown is recorded: {told}, not {message.text!r}")
         require(told, "something was shown")
-        (delivery,) = await record.deliveries(session_id=session_id)
+        (delivery,) = await record.deliveries.list(session_id=session_id)
         require(delivery.state in {DeliveryState.SENDING, DeliveryState.UNKNOWN}, "a post on its way is not forgotten")
     async with backend.open_record() as record:
-        (delivery,) = await record.deliveries(session_id=session_id)
+        (delivery,) = await record.deliveries.list(session_id=session_id)
         require_equal(delivery.state, DeliveryState.UNKNOWN, "what a dead process was sending")
-        require_equal((await record.turns(session_id))[0].state, TurnState.LOST, "the turn")
+        require_equal((await record.turns.list(session_id))[0].state, TurnState.LOST, "the turn")
 
 
 async def stream_and_die(record: Record, session_id: str) -> None:
     """Run in another process: stream a reply, tell what a follower was shown, and die in the middle."""
     delivery = Delivery(id="d1", session_id=session_id, channel="c", target="t", message_id="r1")
     async with record.turn(session_id) as turn, turn.reply(id="r1") as reply:
-        await record.create_delivery(delivery)
-        await record.move_delivery(session_id, "d1", DeliveryState.SENDING)
+        await record.deliveries.create(delivery)
+        await record.deliveries.move(session_id, "d1", DeliveryState.SENDING)
         await reply.write("first ")
         shown = 0
         async for item in record.follow(session_id):

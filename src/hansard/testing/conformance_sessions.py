@@ -10,7 +10,7 @@ from hansard.domain.deliveries import Delivery, DeliveryState
 from hansard.domain.messages import Message, Status
 from hansard.domain.sessions import Link, SessionState
 from hansard.errors import Ambiguous, InvalidInput, NotFound, SessionEnded, WrongState
-from hansard.record.entries import Entry
+from hansard.record.messages.entries import Entry
 from hansard.testing.conformance_kit import (
     Backend,
     all_entries,
@@ -114,7 +114,7 @@ async def unknown_ids_are_not_found(backend: Backend) -> None:
         delivery = Delivery(id="d1", session_id=gone, channel="c", target="t", message_id="m1")
         missing = Delivery(id="d1", session_id=known, channel="c", target="t", message_id="m9")
         verbs: dict[str, Awaitable[object]] = {
-            "session": record.session(gone),
+            "session": record.sessions.read(gone),
             "resolve": record.resolve(gone),
             "resolve nothing": record.resolve(""),
             "set_title": record.set_title(gone, "x"),
@@ -124,26 +124,26 @@ async def unknown_ids_are_not_found(backend: Backend) -> None:
             "append": record.append(gone, Message.user("x")),
             "accept": record.accept([(gone, Message.user("x"))]),
             "load_transcript": record.load_transcript(gone),
-            "read_entries": record.read_entries(gone),
+            "read_entries": record.sessions.read_entries(gone),
             "follow": follow_once(record, gone),
             "turn": begin_turn(record, gone),
-            "queue_turn": record.queue_turn(gone),
-            "turns": record.turns(gone),
-            "move_route": record.move_route(fresh("key"), gone),
-            "reset_route": record.reset_route(fresh("key"), source="x"),
-            "create_delivery": record.create_delivery(delivery),
-            "create_delivery of no message": record.create_delivery(missing),
-            "move_delivery": record.move_delivery(gone, "d1", DeliveryState.SENDING),
-            "move_delivery of none": record.move_delivery(known, "d1", DeliveryState.SENDING),
-            "deliveries": record.deliveries(session_id=gone),
+            "queue_turn": record.turns.queue(gone),
+            "turns": record.turns.list(gone),
+            "move_route": record.routes.move(fresh("key"), gone),
+            "reset_route": record.routes.reset(fresh("key"), source="x"),
+            "create_delivery": record.deliveries.create(delivery),
+            "create_delivery of no message": record.deliveries.create(missing),
+            "move_delivery": record.deliveries.move(gone, "d1", DeliveryState.SENDING),
+            "move_delivery of none": record.deliveries.move(known, "d1", DeliveryState.SENDING),
+            "deliveries": record.deliveries.list(session_id=gone),
             "sessions before": record.sessions(before=gone),
             "create_session parent": record.create_session(source="x", parent=gone),
-            "read_blob": record.read_blob("0" * 64),
+            "read_blob": record.blobs.read("0" * 64),
         }
         for name, verb in verbs.items():
             with require_error(NotFound, name):
                 await asyncio.wait_for(verb, 10)
-        require_equal(await record.route(fresh("key")), None, "a route that nobody made")
+        require_equal(await record.routes.read(fresh("key")), None, "a route that nobody made")
 
 
 @contract("sessions")
@@ -168,7 +168,9 @@ async def the_first_end_reason_stays(backend: Backend) -> None:
             kinds[1:], ["session.ended", "session.reopened", "message.added", "session.ended"], "facts are appended"
         )
     async with backend.open_record() as record:
-        require_equal((await record.session(session_id)).end_reason, "third", "the reason after reopening the record")
+        require_equal(
+            (await record.sessions.read(session_id)).end_reason, "third", "the reason after reopening the record"
+        )
 
 
 @contract("sessions")
@@ -248,13 +250,13 @@ async def a_route_moves_by_generations(backend: Backend) -> None:
     key = fresh("matrix:room:!abc")
     async with backend.open_record() as record:
         one, two = await new_session(record), await new_session(record)
-        route = await record.move_route(key, one, reason="start", expect=0)
+        route = await record.routes.move(key, one, reason="start", expect=0)
         require_equal((route.session_id, route.generation, route.reason), (one, 1, "start"), "the first route")
-        await record.move_route(key, two, expect=1)
+        await record.routes.move(key, two, expect=1)
         with require_error(WrongState, "a move that somebody overtook"):
-            await record.move_route(key, one, expect=1)
+            await record.routes.move(key, one, expect=1)
     async with backend.open_record() as record:
-        kept = await record.route(key)
+        kept = await record.routes.read(key)
         require(kept is not None and (kept.session_id, kept.generation) == (two, 2), f"it is kept, not {kept}")
 
 
@@ -265,11 +267,11 @@ async def a_reset_is_one_step(backend: Backend) -> None:
     async with backend.open_record() as record:
         old = (await record.create_session(source="telegram", owner=owner)).id
         await record.append(old, Message.user("before"))
-        await record.move_route(key, old)
+        await record.routes.move(key, old)
         for generation in range(2, 6):
-            route = await record.reset_route(key, source="telegram", owner=owner, reason="/new")
+            route = await record.routes.reset(key, source="telegram", owner=owner, reason="/new")
             require_equal(route.generation, generation, "the generation")
-            before, after = await record.session(old), await record.session(route.session_id)
+            before, after = await record.sessions.read(old), await record.sessions.read(route.session_id)
             require_equal((before.state, before.end_reason), (SessionState.ENDED, "/new"), "the old session")
             parent = after.parent
             require(
@@ -286,12 +288,12 @@ async def overtaken_moves_lose(backend: Backend) -> None:
     key = fresh("key")
     async with backend.open_record() as record:
         sessions = [await new_session(record) for _ in range(8)]
-        moves = (record.move_route(key, session_id, expect=0) for session_id in sessions)
+        moves = (record.routes.move(key, session_id, expect=0) for session_id in sessions)
         results = await asyncio.gather(*moves, return_exceptions=True)
         won = [result for result in results if not isinstance(result, BaseException)]
         lost = [result for result in results if isinstance(result, WrongState)]
         require_equal((len(won), len(lost)), (1, 7), "winners and losers")
-        require_equal(await record.route(key), won[0], "the route")
+        require_equal(await record.routes.read(key), won[0], "the route")
 
 
 @contract("sessions")

@@ -11,7 +11,7 @@ from hansard.domain.requests import Usage
 from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnState
 from hansard.errors import LeaseHeld, NotFound
-from hansard.record.entries import Entry
+from hansard.record.messages.entries import Entry
 from hansard.record.sessions import SessionFrozen
 from hansard.testing.conformance_kit import (
     FOLLOW_SECONDS_MAX,
@@ -74,10 +74,10 @@ async def stopping_reaches_the_holder_and_ends_what_waits(backend: Backend) -> N
     """A request to stop names the running turn and comes to its follower; a queued turn ends as interrupted."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
-        await record.queue_turn(session_id)
+        await record.turns.queue(session_id)
         async with record.turn(session_id) as turn:
             await say(record, session_id, "waits", Busy.QUEUE)
-            stopped = await record.stop_turns(session_id, "enough", queued=True)
+            stopped = await record.turns.stop(session_id, "enough", queued=True)
             require_equal(
                 sorted(each.state for each in stopped), [TurnState.INTERRUPTED, TurnState.RUNNING], "what was stopped"
             )
@@ -89,7 +89,7 @@ async def stopping_reaches_the_holder_and_ends_what_waits(backend: Backend) -> N
                     if isinstance(item, Entry) and item.kind == "turn.stopping":
                         require_equal(getattr(item.body, "turn_id", ""), turn.id, "the turn that is to stop")
                         break
-        require_equal(await record.stop_turns(session_id, "again", queued=True), [], "what there is to stop")
+        require_equal(await record.turns.stop(session_id, "again", queued=True), [], "what there is to stop")
         with require_error(NotFound, "claiming a turn when none waits"):
             async with record.turn(session_id, waiting=""):
                 pass
@@ -101,11 +101,11 @@ async def ending_a_session_ends_what_waits_there(backend: Backend) -> None:
     async with backend.open_record() as record:
         session_id = await new_session(record)
         async with record.turn(session_id) as turn:
-            waiting = await record.queue_turn(session_id)
+            waiting = await record.turns.queue(session_id)
             await record.end_session(session_id, "new")
             async with turn.reply() as reply:
                 await reply.write("finished here")
-        states = {each.id: each.state for each in await record.turns(session_id)}
+        states = {each.id: each.state for each in await record.turns.list(session_id)}
         require_equal(states, {turn.id: TurnState.COMPLETED, waiting.id: TurnState.INTERRUPTED}, "the states")
         require_equal(await texts(record, session_id), ["finished here"], "what was said")
 
@@ -120,10 +120,10 @@ async def undo_leaves_the_record_whole(backend: Backend) -> None:
         before = await all_entries(record, session_id)
         async with record.turn(session_id):
             with require_error(LeaseHeld, "undoing under a running turn"):
-                await record.undo(session_id, [gone.id])
+                await record.messages.undo(session_id, [gone.id])
         with require_error(NotFound, "undoing what is not there"):
-            await record.undo(session_id, [fresh("none")])
-        await record.undo(session_id, [gone.id])
+            await record.messages.undo(session_id, [fresh("none")])
+        await record.messages.undo(session_id, [gone.id])
         require_equal([message.id for message in await record.load_transcript(session_id)], [kept.id], "the transcript")
         conversation = await record.conversation(session_id)
         require_equal([placed.message.id for placed in conversation.placed], [kept.id], "the conversation")
@@ -138,15 +138,15 @@ async def an_undo_is_undone(backend: Backend) -> None:
     async with backend.open_record() as record:
         session_id = await new_session(record)
         said = [(await record.append(session_id, Message.user(text))).id for text in ("one", "two", "three")]
-        await record.undo(session_id, said[:2])
+        await record.messages.undo(session_id, said[:2])
         child = await record.fork(session_id)
         before = await all_entries(record, session_id)
         async with record.turn(session_id):
             with require_error(LeaseHeld, "restoring under a running turn"):
-                await record.restore(session_id, said[:1])
+                await record.messages.restore(session_id, said[:1])
         with require_error(NotFound, "restoring what is not there"):
-            await record.restore(session_id, [fresh("none")])
-        await record.restore(session_id, said[:1])
+            await record.messages.restore(session_id, [fresh("none")])
+        await record.messages.restore(session_id, said[:1])
         expected = [said[0], said[2]]
         require_equal([each.id for each in await record.load_transcript(session_id)], expected, "the transcript")
         conversation = await record.conversation(session_id)
@@ -154,7 +154,7 @@ async def an_undo_is_undone(backend: Backend) -> None:
         require_equal(shown, expected, "the conversation")
         require_equal(list(conversation.undone), said[1:2], "what is still away")
         require_equal((await all_entries(record, session_id))[: len(before)], before, "the entries before")
-        await record.restore(child.id, said[:2])
+        await record.messages.restore(child.id, said[:2])
         require_equal([each.id for each in await record.load_transcript(child.id)], said, "the fork's transcript")
         require_equal([each.id for each in await record.load_transcript(session_id)], expected, "the parent's")
         require((await record.verify()).ok, "the record is whole")
@@ -165,15 +165,15 @@ async def what_a_model_is_told_is_fixed_once(backend: Backend) -> None:
     """The first frozen prompt stays, for the session and for what is forked from it; settings change."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
-        first = await record.freeze(session_id, SessionFrozen(system="first"))
-        second = await record.freeze(session_id, SessionFrozen(system="second"))
+        first = await record.sessions.freeze(session_id, SessionFrozen(system="first"))
+        second = await record.sessions.freeze(session_id, SessionFrozen(system="second"))
         require_equal((first.system, second.system), ("first", "first"), "the prompt")
         child = await record.fork(session_id)
         require_equal(
-            (await record.freeze(child.id, SessionFrozen(system="third"))).system, "first", "the fork's prompt"
+            (await record.sessions.freeze(child.id, SessionFrozen(system="third"))).system, "first", "the fork's prompt"
         )
-        await record.set_setting(session_id, "busy", "queue")
-        await record.set_setting(session_id, "busy", "steer")
+        await record.sessions.set_setting(session_id, "busy", "queue")
+        await record.sessions.set_setting(session_id, "busy", "steer")
         require_equal((await record.conversation(session_id)).settings, {"busy": "steer"}, "the settings")
 
 

@@ -31,7 +31,7 @@ class Trouble(Exception):
 
 async def last_turn(record: Record, session_id: str) -> TurnInfo:
     """Return the newest turn of a session."""
-    return (await record.turns(session_id))[-1]
+    return (await record.turns.list(session_id))[-1]
 
 
 @contract("fencing")
@@ -52,7 +52,7 @@ async def a_session_has_one_holder(backend: Backend) -> None:
                 await record.append(session_id, Message.user("people may always speak"))
         async with record.turn(session_id):
             pass
-        states = [turn.state for turn in await record.turns(session_id)]
+        states = [turn.state for turn in await record.turns.list(session_id)]
         require_equal(states, [TurnState.COMPLETED, TurnState.COMPLETED], "the states")
 
 
@@ -146,7 +146,7 @@ async def a_turn_ends_as_what_it_was(backend: Backend) -> None:
             turn.fail("no credit")
         async with record.turn(session_id) as turn:
             turn.interrupt("a new message")
-        found = [(turn.state, turn.reason) for turn in await record.turns(session_id)]
+        found = [(turn.state, turn.reason) for turn in await record.turns.list(session_id)]
         require_equal(
             [state for state, _ in found],
             [TurnState.COMPLETED, TurnState.FAILED, TurnState.FAILED, TurnState.INTERRUPTED],
@@ -228,7 +228,7 @@ async def a_cancelled_turn_always_ends(backend: Backend) -> None:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-            states = {turn.state for turn in await record.turns(session_id)}
+            states = {turn.state for turn in await record.turns.list(session_id)}
             require(states <= {TurnState.INTERRUPTED}, f"no turn runs on after cancellation, not {states}")
             statuses = {message.status for message in await record.load_transcript(session_id)}
             require(statuses <= {Status.INTERRUPTED}, f"no message stays open, not {statuses}")
@@ -257,14 +257,14 @@ async def a_queued_turn_is_one_and_is_claimed(backend: Backend) -> None:
     """A session has at most one waiting turn; whoever begins a turn there begins that one."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
-        queued = await record.queue_turn(session_id)
-        require_equal((await record.queue_turn(session_id)).id, queued.id, "a second queued turn")
-        require(queued.id in {turn.id for turn in await record.queued_turns()}, "it is listed as queued")
+        queued = await record.turns.queue(session_id)
+        require_equal((await record.turns.queue(session_id)).id, queued.id, "a second queued turn")
+        require(queued.id in {turn.id for turn in await record.turns.list_queued()}, "it is listed as queued")
         async with record.turn(session_id) as turn:
             require_equal(turn.id, queued.id, "the turn that runs")
-            following = await record.queue_turn(session_id)
+            following = await record.turns.queue(session_id)
             require(following.id != queued.id, "a turn can be queued while one runs")
-        found = [(turn.id, turn.state) for turn in await record.turns(session_id)]
+        found = [(turn.id, turn.state) for turn in await record.turns.list(session_id)]
         require_equal(
             sorted(found),
             sorted([(queued.id, TurnState.COMPLETED), (following.id, TurnState.QUEUED)]),
@@ -287,4 +287,4 @@ async def an_ended_session_lets_its_turn_end(backend: Backend) -> None:
             async with record.turn(session_id):
                 pass
         with require_error(SessionEnded, "a queued turn"):
-            await record.queue_turn(session_id)
+            await record.turns.queue(session_id)

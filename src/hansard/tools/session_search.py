@@ -114,7 +114,7 @@ class SessionSearch:
 
     async def _browse(self, owner: str) -> ToolOutput:
         sessions = await self._record.sessions(owner=owner, limit=BROWSED, archived=False)
-        words = await self._record.first_words([each.id for each in sessions if not each.title])
+        words = await self._record.titles.first_words([each.id for each in sessions if not each.title])
         lines = [
             f"{each.id} {each.title or shorten(words.get(each.id, '')) or '(nothing said)'}, "
             f"{each.messages} messages, {each.active_at:%Y-%m-%d}"

@@ -47,7 +47,7 @@ from hansard.cli.terminal.sanitize import safe_line
 from hansard.cli.terminal.view import MARKER, RENDER, View
 from hansard.cli.terminal.wrap import cut
 from hansard.errors import HansardError
-from hansard.record.entries import Chunk, Entry
+from hansard.record.messages.entries import Chunk, Entry
 
 DRAWINGS_PER_SECOND_MAX: Final = 20
 DRAWING_SHARE_MAX: Final = 0.25

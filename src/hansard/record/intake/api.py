@@ -20,10 +20,7 @@ from hansard.journal.reading import SQL as JOURNAL
 from hansard.record.intake import receive as operations
 from hansard.record.intake.events import INTAKE, IntakeHeld, find_cursor, list_received
 from hansard.record.intake.held import DROPPED_MAX, HELD_MAX, drop_old, hold_event
-from hansard.record.messages.entries import (
-    MessageEdited,
-    MessageRetracted,
-)
+from hansard.record.messages.entries import MessageEdited, MessageRetracted
 from hansard.record.messages.operations import check_blobs, offer
 from hansard.record.routes import ROUTES
 
@@ -46,7 +43,6 @@ class RecordIntake:
     """Events of platforms, and what becomes of them."""
 
     def __init__(self, caller: Caller, words: Callable[[], Wording]) -> None:
-        """Use `record.intake`."""
         self._caller, self._words = caller, words
 
     async def receive(self, arrival: Arrival, rules: IntakeRules) -> Received:

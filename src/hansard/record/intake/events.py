@@ -9,34 +9,26 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.deliveries import Cursor, Intake
 from hansard.domain.ids import HOME_JOURNAL, new_id
-from hansard.domain.limits import (
-    UNIT_ENTRIES_MAX,
-)
+from hansard.domain.limits import UNIT_ENTRIES_MAX
 from hansard.domain.messages import Message, Role, join_own_text
 from hansard.domain.questions import read_words
 from hansard.domain.settings import Busy
+from hansard.domain.text import clean_struct
 from hansard.domain.turns import TurnState
 from hansard.errors import TooLarge
 from hansard.journal.concepts import ENCODER, Body, Concept, EntryPlace, Table
 from hansard.journal.reading import SQL as JOURNAL
 from hansard.journal.reading import home_journal
-from hansard.record.cleaning import clean_struct
 from hansard.record.conversation import askers_of
-from hansard.record.entries import Entry
 from hansard.record.messages import operations as messages
-from hansard.record.messages.entries import MessageAdded
+from hansard.record.messages.entries import Entry, MessageAdded
 from hansard.record.messages.fold import added_message
-from hansard.record.messages.operations import Offered, add_message, append, entry_value, offer
-from hansard.record.questions import (
-    GivenAnswer,
-    judge,
-    record_answer,
-)
+from hansard.record.messages.operations import Offered, add_message, append, entry_of, offer
+from hansard.record.questions import GivenAnswer, judge, record_answer
 from hansard.record.routes import tell_followers
 from hansard.record.sessions import session_journal
-from hansard.record.turns.entries import TURNS
+from hansard.record.turns.entries import TURNS, find_turn, turn_value
 from hansard.record.turns.operations import meet_running_turn, queue_turn
-from hansard.record.turns.reading import find_turn, turn_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,9 +37,9 @@ if TYPE_CHECKING:
     from hansard.domain.notices import Wording
     from hansard.domain.turns import By, TurnInfo
     from hansard.journal.backend import Reads
+    from hansard.journal.concepts import IsAlive
     from hansard.journal.reading import Journal
     from hansard.journal.transaction import Transaction
-    from hansard.record.turns.operations import IsAlive
 
 INTAKE = Concept(
     "intake",
@@ -199,7 +191,7 @@ def take_answer(tx: Transaction, session_id: str, offered: Offered) -> Entry | N
     found = tx.find(journal, offered.id)
     if found is not None:
         is_same = found.kind == "message.added" and found.body == ENCODER.encode(notice)
-        return entry_value(session_id, offered.id, found, notice) if is_same else None
+        return entry_of(session_id, offered.id, found, notice) if is_same else None
     reply = GivenAnswer(given, body.author, "", body.author or row.owner, session_id=session_id)
     judged = judge(tx, reply)
     if not judged.is_answer:
@@ -223,7 +215,7 @@ def _received_before(tx: Transaction, home: Journal, seq: int) -> Accepted:
         found = tx.find(journal, entry_id)
         if found is not None:
             decoded = tx.decode(found)
-            entries.append(entry_value(session_id, entry_id, found, decoded))
+            entries.append(entry_of(session_id, entry_id, found, decoded))
     turns = []
     for session_id, turn_id in body.turns:
         journal, _ = session_journal(tx, session_id)

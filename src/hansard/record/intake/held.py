@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from hansard.domain.access import DAY_MICROSECONDS, Action, may
 from hansard.domain.limits import MIB
 from hansard.journal.reading import home_journal
-from hansard.record.access import grant_of, tell_in_chat
+from hansard.record.access import grant_of
 from hansard.record.intake.events import INTAKE, IntakeHeld, move_cursor
 from hansard.record.intake.receive import mark_received
+from hansard.record.routes import tell_in_chat
 
 if TYPE_CHECKING:
     from hansard.domain.arrivals import HeldEvent

@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hansard.domain.access import (
-    Action,
-    Rank,
-    is_same_owner,
-    is_shared,
-    may,
-    may_see,
-    rank,
-)
+from hansard.domain.access import Action, Rank, is_same_owner, is_shared, may, may_see, rank
 from hansard.domain.arrivals import ArrivalKind, ArrivalOutcome, Received, RouteChange
 from hansard.domain.budgets import Brought
 from hansard.domain.chats import Began, Resting, check_sender, due, person_owner
@@ -28,56 +20,33 @@ from hansard.domain.ids import new_id, new_session_id
 from hansard.domain.messages import Message, Role, Text, join_own_text
 from hansard.domain.people import is_person
 from hansard.domain.questions import NOTHING_WAITS
-from hansard.domain.sessions import Link, Parent, SessionState
+from hansard.domain.sessions import Link, Parent, Session, SessionState
 from hansard.domain.settings import Busy
 from hansard.domain.turns import By, TurnState
 from hansard.errors import NotFound
 from hansard.journal.concepts import Body
 from hansard.journal.reading import SQL as JOURNAL
 from hansard.journal.reading import home_journal
-from hansard.record.access import (
-    Stranger,
-    ask,
-    grant_of,
-    tell_at_home,
-    tell_in_chat,
-)
-from hansard.record.circles import read_circle
+from hansard.record.access import ask, grant_of
 from hansard.record.fetches import await_files
 from hansard.record.intake.events import INTAKE, IntakeAccepted, move_cursor
-from hansard.record.messages.entries import (
-    MessageAdded,
-    MessageEdited,
-    MessageRetracted,
-)
+from hansard.record.messages.entries import MessageAdded, MessageEdited, MessageRetracted
 from hansard.record.messages.operations import Offered, append, offer
-from hansard.record.questions import (
-    GivenAnswer,
-    Judged,
-    judge,
-    record_answer,
-)
+from hansard.record.people import read_circle
+from hansard.record.questions import GivenAnswer, Judged, judge, record_answer
 from hansard.record.quotas import allows, count_used, tell_over
-from hansard.record.routes import ROUTES, RouteMove, find_route, move_route, tell_followers
-from hansard.record.sessions import NewSession, create_session, end_session, reopen_session, session_journal
-from hansard.record.turns.entries import TURNS
-from hansard.record.turns.operations import (
-    is_asked_by,
-    is_chore,
-    meet_running_turn,
-    queue_turn,
-    stop_turns,
-    turn_askers,
-)
-from hansard.record.turns.reading import find_turn
+from hansard.record.routes import ROUTES, find_route, move_route, tell_at_home, tell_followers, tell_in_chat
+from hansard.record.sessions import create_session, end_session, reopen_session, session_journal
+from hansard.record.turns.entries import TURNS, find_turn, is_asked_by, is_chore, turn_askers
+from hansard.record.turns.operations import meet_running_turn, queue_turn, stop_turns
 
 if TYPE_CHECKING:
     from hansard.domain.arrivals import Arrival, Conclusion, IntakeRules, MessageChange, Passing
     from hansard.domain.notices import Wording
     from hansard.domain.questions import Given
     from hansard.domain.sessions import Route
+    from hansard.journal.concepts import IsAlive
     from hansard.journal.transaction import Transaction
-    from hansard.record.turns.operations import IsAlive
 
 UNANSWERED = frozenset({ArrivalKind.LATE, ArrivalKind.UNVERIFIED})
 """Nothing is done about what was said so, and people are told by the notice of the same name."""
@@ -132,9 +101,8 @@ def refuse(tx: Transaction, arrival: Arrival, rules: IntakeRules, words: Wording
     if tx.row(INTAKE.queries.find_held, (arrival.channel, arrival.account, arrival.event_id)) is not None:
         mark_received(tx, arrival.channel, arrival.account, arrival.event_id)
     may_ask = may(Action.ASK, arrival.standing, grant_of(tx, arrival.channel, arrival.identity))
-    asking = Stranger(arrival.channel, arrival.identity, arrival.chat)
     is_silent = arrival.manner in {ArrivalKind.OBSERVED, ArrivalKind.KEPT, ArrivalKind.ANSWER}
-    asked = may_ask and not is_silent and ask(tx, asking, rules, words)
+    asked = may_ask and not is_silent and ask(tx, arrival.channel, arrival.identity, arrival.chat, rules, words=words)
     return Received(ArrivalOutcome.ASKED if asked else ArrivalOutcome.REFUSED)
 
 
@@ -249,7 +217,7 @@ def busy_of_arrival(tx: Transaction, arrival: Arrival, session_id: str) -> Busy:
     is_guest = rank(arrival.standing, grant_of(tx, arrival.channel, arrival.identity)) is Rank.GUEST
     if running is None or not is_guest or not is_shared(row.owner):
         return arrival.busy
-    own = read_circle(tx.rows, person_owner(arrival.channel, arrival.identity))
+    own = read_circle(tx, person_owner(arrival.channel, arrival.identity))
     return arrival.busy if is_asked_by(turn_askers(tx, journal, running.id), own) else Busy.QUEUE
 
 
@@ -285,20 +253,29 @@ def begins_session(tx: Transaction, arrival: Arrival) -> bool:
 def may_go_on(tx: Transaction, arrival: Arrival, session_owner: str) -> bool:
     """Return whether a chat's session may go on: it is the chat's own, or belongs to the same person."""
     own = person_owner(arrival.channel, arrival.identity)
-    return is_same_owner(session_owner, arrival.owner, own) or session_owner in read_circle(tx.rows, arrival.owner)
+    return is_same_owner(session_owner, arrival.owner, own) or session_owner in read_circle(tx, arrival.owner)
 
 
 def begin(tx: Transaction, arrival: Arrival, reason: str, generation: int) -> str:
     """Begin a session that follows none, and let the chat lead to it."""
-    child = create_session(tx, successor(tx, arrival, None, None))
-    move_route(tx, route_to(arrival, child.id, reason, generation))
+    child = create_successor(tx, arrival, None, "")
+    lead_to(tx, arrival, child.id, reason, generation)
     return child.id
 
 
-def route_to(arrival: Arrival | Conclusion, session_id: str, reason: str, generation: int) -> RouteMove:
-    """Return the move of a chat to a session; it is noted whose chat it is, as only a person's own follows."""
+def lead_to(tx: Transaction, arrival: Arrival | Conclusion, session_id: str, reason: str, generation: int) -> None:
+    """Let a chat lead to a session; it is noted whose chat it is, as only a person's own follows."""
     identity = arrival.identity if is_person(arrival.owner) else ""
-    return RouteMove(arrival.key, session_id, reason, generation, new_id(), arrival.owner, identity)
+    move_route(
+        tx,
+        arrival.key,
+        session_id,
+        reason=reason,
+        expect=generation,
+        token=new_id(),
+        owner=arrival.owner,
+        identity=identity,
+    )
 
 
 def resting(tx: Transaction, route: Route) -> Resting:
@@ -310,20 +287,27 @@ def resting(tx: Transaction, route: Route) -> Resting:
     return Resting(journal.messages, journal.active_at, led_since, has_turn)
 
 
-def successor(tx: Transaction, arrival: Arrival, parent: Parent | None, title: str | None) -> NewSession:
-    """Return a session that begins in a chat."""
-    session_id = new_session_id(tx.clock.now_microseconds())
-    return NewSession(session_id, False, new_id(), arrival.channel, arrival.owner, title or None, parent)  # noqa: FBT003
+def create_successor(tx: Transaction, arrival: Arrival, parent: Parent | None, reason: str) -> Session:
+    """Create a session that begins in a chat, titled only if it follows another."""
+    return create_session(
+        tx,
+        id=new_session_id(tx.clock.now_microseconds()),
+        source=arrival.channel,
+        owner=arrival.owner,
+        token=new_id(),
+        title=(arrival.title or None) if parent else None,
+        parent=parent,
+        reason=reason,
+    )
 
 
 def follow_on(tx: Transaction, arrival: Arrival, route: Route, reason: Began) -> tuple[str, RouteChange]:
     """Begin the next session of a chat: the old one ends with its reason, and the route moves."""
     parent = Parent(session_id=route.session_id, link=Link.RESET)
-    new = successor(tx, arrival, parent, arrival.title)
-    child = create_session(tx, new._replace(reason=reason))
+    child = create_successor(tx, arrival, parent, reason)
     if not others_lead(tx, route):
         end_session(tx, route.session_id, reason)
-    move_route(tx, route_to(arrival, child.id, reason, route.generation))
+    lead_to(tx, arrival, child.id, reason, route.generation)
     return child.id, RouteChange(reason, route.session_id, child.id)
 
 
@@ -430,14 +414,14 @@ def reply_event(event_id: str) -> str:
 def conclude(tx: Transaction, conclusion: Conclusion) -> str:
     """End a command: the chat leads where it led to, and the reply is recorded there. Return that session's id."""
     journal, row = session_journal(tx, conclusion.session_id)
-    if conclusion.reason and not may_see(conclusion.owner, row.owner, read_circle(tx.rows, conclusion.owner)):
+    if conclusion.reason and not may_see(conclusion.owner, row.owner, read_circle(tx, conclusion.owner)):
         message = f"there is no session {conclusion.session_id}"
         raise NotFound(message)
     if not is_concluded(tx, conclusion.channel, conclusion.account, conclusion.event_id):
         route = find_route(tx, conclusion.key)
         if conclusion.reason and (route is None or route.session_id != conclusion.session_id):
             generation = 0 if route is None else route.generation
-            move_route(tx, route_to(conclusion, conclusion.session_id, conclusion.reason, generation))
+            lead_to(tx, conclusion, conclusion.session_id, conclusion.reason, generation)
         entries: tuple[tuple[str, str], ...] = ()
         if conclusion.reply and tx.find(journal, conclusion.reply_id) is None:
             if row.state == SessionState.ENDED:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from hansard.domain.messages import File, Part, Reasoning, Role, Status, Text, ToolResult
+import msgspec
+
+from hansard.domain.messages import File, Part, Reasoning, Role, Status, Text, ToolResult, join_text
 from hansard.journal.concepts import Body, Concept, Seal
+from hansard.journal.follow import Shapes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,3 +148,59 @@ class FileTranscribed(Body, frozen=True):
 def is_spoken(body: MessageAdded) -> bool:
     """Return whether a person said this to the agent, here."""
     return bool(body.author) and body.role == Role.USER and not body.observed and not body.imported
+
+
+# Entries and chunks as callers see them. Their field names are what `--json` prints.
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One immutable fact of a journal."""
+
+    id: str
+    session_id: str
+    seq: int
+    kind: str
+    body: Body
+    at_microseconds: int = 0
+    position: str = "0"
+
+    @property
+    def text(self) -> str:
+        """The words of a whole message; empty for everything else, openings and seals included."""
+        return join_text(self.body.parts) if isinstance(self.body, MessageAdded) else ""
+
+    @property
+    def at(self) -> datetime:
+        """When it was recorded. A label: order is `seq`."""
+        return datetime.fromtimestamp(self.at_microseconds / 1_000_000, UTC)
+
+
+class Chunk(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of an open message, from `offset` on, counted in UTF-8 bytes of all its chunks."""
+
+    message_id: str
+    offset: int
+    text: str
+    position: str
+    part: str = "text"
+
+
+def entry_value(session_id: str, seq: int, entry_id: str, kind: str, at: int, body: Body, position: str = "") -> Entry:  # noqa: PLR0917
+    """Return an entry as callers see it."""
+    return Entry(
+        id=entry_id,
+        session_id=session_id,
+        seq=seq,
+        kind=kind,
+        body=body,
+        at_microseconds=at,
+        position=position or str(seq),
+    )
+
+
+def chunk(stream_id: str, offset: int, text: str, position: str, part: str) -> Chunk:
+    """Return a piece of an open message as callers see it."""
+    return Chunk(message_id=stream_id, offset=offset, text=text, position=position, part=part)
+
+
+SHAPES: Shapes[Entry | Chunk] = Shapes(entry_value, chunk)

@@ -20,6 +20,7 @@ from hansard.record.messages.entries import (
     MessageSealed,
     MessagesRestored,
     MessagesUndone,
+    streamed_pieces,
 )
 
 if TYPE_CHECKING:
@@ -37,15 +38,6 @@ def join_chunks(pieces: Iterable[tuple[str, str]]) -> tuple[Part, ...]:
         else:
             runs.append((part, [text]))
     return tuple(PART_KINDS[part]("".join(texts)) for part, texts in runs)
-
-
-def streamed_pieces(parts: Sequence[Part]) -> list[tuple[str, str]]:
-    """Return the (part kind, text) pieces of a sealed message that were streamed as chunks, in order."""
-    return [
-        ("text" if isinstance(part, Text) else "reasoning", part.text)
-        for part in parts
-        if isinstance(part, Text | Reasoning)
-    ]
 
 
 def same_words(parts: Sequence[Part], pieces: Iterable[tuple[str, str]]) -> bool:
@@ -147,7 +139,6 @@ class MessageFold:
     """What became of messages after they were added. It keeps nothing of messages that never changed."""
 
     def __init__(self) -> None:
-        """Begin before the first entry."""
         self.undone: dict[str, int] = {}
         """The messages that are undone now, each with the seq of the entry that undid it."""
         self._changes: dict[str, list[tuple[int, ChatChange | FileFetched]]] = {}

@@ -7,34 +7,49 @@ On crash: a message is there with the changes that came with it, or it is not th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from hansard.domain.ids import check_entry_id, check_session_id
-from hansard.domain.limits import NAME_CHARACTERS_MAX
+from hansard.domain.ids import HOME_JOURNAL, check_entry_id, check_session_id, new_id
+from hansard.domain.limits import NAME_CHARACTERS_MAX, READ_ROWS_MAX
 from hansard.domain.messages import File, Message, Role, Status, ToolResult, clean_part
 from hansard.domain.sessions import SessionState
 from hansard.domain.text import clean_name
 from hansard.domain.turns import TurnState
 from hansard.errors import InvalidInput, LeaseHeld, NotFound
 from hansard.journal.concepts import Body, encode_body
-from hansard.journal.follow import Position
-from hansard.journal.reading import inherited_entries
-from hansard.record.entries import Entry
+from hansard.journal.reading import SEQ_BITS, Stretch, inherited_entries, known_lineage, read_lineage, read_page
+from hansard.journal.reading import SQL as JOURNAL
 from hansard.record.messages.entries import (
+    MESSAGES,
+    Entry,
     MessageAdded,
     MessageEdited,
+    MessageOpened,
     MessageRetracted,
+    MessageSealed,
     MessagesRestored,
     MessagesUndone,
+    entry_value,
 )
-from hansard.record.sessions import check_open, session_journal
-from hansard.record.turns.reading import find_turn
+from hansard.record.messages.fold import (
+    MessageFold,
+    added_message,
+    fold_transcript,
+    join_chunks,
+    opened_message,
+    sealed_message,
+)
+from hansard.record.sessions import check_open, find_session, session_journal
+from hansard.record.turns.entries import find_turn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hansard.domain.messages import Part
+    from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
     from hansard.journal.lines import EntryRow
     from hansard.journal.reading import Journal, KnownEntry
@@ -78,17 +93,9 @@ def offer(message: Message) -> Offered:
     return Offered(check_entry_id(message.id), body, encode_body(body))
 
 
-def entry_value(journal_id: str, entry_id: str, found: KnownEntry, body: Body) -> Entry:
-    """Return the entry as callers see it."""
-    return Entry(
-        id=entry_id,
-        session_id=journal_id,
-        seq=found.seq,
-        kind=found.kind,
-        body=body,
-        at_microseconds=found.at,
-        position=str(Position(found.seq)),
-    )
+def entry_of(session_id: str, entry_id: str, found: KnownEntry | EntryRow, body: Body) -> Entry:
+    """Return an entry as callers see it, found or added in a transaction."""
+    return entry_value(session_id, found.seq, entry_id, found.kind, found.at, body)
 
 
 def append(tx: Transaction, session_id: str, offered: Offered) -> Entry:
@@ -97,31 +104,19 @@ def append(tx: Transaction, session_id: str, offered: Offered) -> Entry:
     if row.state == SessionState.OPEN and journal.base_id is None:
         added = tx.add_once(journal, offered.id, offered.body, offered.data)
         if added is not None:
-            return entry_of(journal, offered, added)
+            return entry_of(journal.id, offered.id, added, offered.body)
     inherited_entries(tx.row, journal)  # a fork whose past is missing takes no words: nobody can answer them
     found = tx.find_same(journal, offered.id, offered.body, offered.data)
     if found is None:
         check_open(row)
         return add_message(tx, journal, offered)
-    return entry_value(journal.id, offered.id, found, tx.decode(found))
+    return entry_of(journal.id, offered.id, found, tx.decode(found))
 
 
 def add_message(tx: Transaction, journal: Journal, offered: Offered) -> Entry:
     """Add a message that is new."""
-    return entry_of(journal, offered, tx.add(journal, offered.id, offered.body, offered.data))
-
-
-def entry_of(journal: Journal, offered: Offered, row: EntryRow) -> Entry:
-    """Return the entry of a message that was added just now."""
-    return Entry(
-        id=offered.id,
-        session_id=journal.id,
-        seq=row.seq,
-        kind=row.kind,
-        body=offered.body,
-        at_microseconds=row.at,
-        position=str(row.seq),
-    )
+    added = tx.add(journal, offered.id, offered.body, offered.data)
+    return entry_of(journal.id, offered.id, added, offered.body)
 
 
 class ImportedMessage(NamedTuple):
@@ -130,30 +125,6 @@ class ImportedMessage(NamedTuple):
     message: Message
     changes: tuple[ChatChange, ...] = ()
     known: int = 0
-
-
-class Imports:
-    """Takes in what was said elsewhere."""
-
-    def __init__(self, caller: Caller) -> None:
-        """Use `record.imports`."""
-        self._caller = caller
-
-    async def add_messages(self, session_id: str, said: Sequence[ImportedMessage]) -> None:
-        """Record messages, each followed by what was changed of it, in one commit; what is there already stays."""
-        checked = check_session_id(session_id)
-        offered = [
-            (offer(msgspec.structs.replace(each.message, is_imported=True)), clean_changes(each), each.known)
-            for each in said
-        ]
-        await check_blobs(self._caller, *(each for each, _, _ in offered))
-        cost = sum(len(each.data) for each, _, _ in offered)
-
-        def operation(tx: Transaction) -> None:
-            for each, changes, known in offered:
-                take_one(tx, checked, each, changes, known)
-
-        await self._caller.write(operation, cost=cost)
 
 
 def clean_changes(imported: ImportedMessage) -> tuple[ChatChange, ...]:
@@ -213,3 +184,160 @@ def undo(tx: Transaction, session_id: str, undone: MessagesUndone | MessagesRest
             message = f"there is no message {message_id} in session {session_id}"
             raise NotFound(message)
     tx.add(journal, entry_id, undone)
+
+
+def read_fold(reading: Reads | Transaction, stretches: Sequence[Stretch]) -> MessageFold:
+    """Return what became of messages after they were said, by the entries of some stretches."""
+    fold = MessageFold()
+    for stretch in stretches:
+        for kind, version, data in reading.rows(MESSAGES.queries.changing_entries, stretch):
+            fold.add(reading.schema.decode_body(kind, version, data))
+    return fold
+
+
+def find_in(snapshot: Reads, stretches: Sequence[Stretch], entry_id: str) -> tuple[int, tuple[Any, ...]] | None:
+    """Return the journal and the row of an entry of a session: what a fork's parent had after the fork is not one."""
+    for stretch in reversed(stretches):
+        journal = stretch.after >> SEQ_BITS
+        found = snapshot.row(JOURNAL.find_entry, (journal, entry_id))
+        if found is not None and stretch.after < (journal << SEQ_BITS) + found[0] <= stretch.last:
+            return journal, found
+    return None
+
+
+class TranscriptPage(NamedTuple):
+    """A stretch of a session's entries, and, at its end, what is open."""
+
+    rows: list[tuple[int, str, str, int, int, Body]]
+    open_pieces: list[tuple[str, str]]
+    complete: bool
+
+
+def transcript_page(snapshot: Reads, session_id: str, after: int) -> TranscriptPage:
+    """Return a page of a transcript; the last page comes with the open message's text, of the same moment."""
+    session = find_session(snapshot, session_id)
+    rows = read_page(snapshot, session_id, after, READ_ROWS_MAX)
+    if len(rows) == READ_ROWS_MAX:
+        return TranscriptPage(rows, [], complete=False)
+    chunks = snapshot.rows(JOURNAL.read_chunks, (session.journal,)) if session.open_message is not None else []
+    return TranscriptPage(rows, [(part, text.decode()) for _, _, part, text in chunks], complete=True)
+
+
+def fold_pages(pages: list[TranscriptPage]) -> list[Message]:
+    """Return the messages of a transcript's pages."""
+    rows = [(row[1], row[4], row[5]) for piece in pages for row in piece.rows]
+    return fold_transcript(rows, join_chunks(pages[-1].open_pieces))
+
+
+async def load_transcript(caller: Caller, session_id: str) -> list[Message]:
+    """Return every message of a session, page by page."""
+    pages: list[TranscriptPage] = []
+    after = 0
+    while not pages or not pages[-1].complete:
+        start = after
+        pages.append(await caller.read(lambda snapshot: transcript_page(snapshot, session_id, start)))  # noqa: B023
+        after = pages[-1].rows[-1][0] if pages[-1].rows else after
+    return fold_pages(pages)
+
+
+def read_message(snapshot: Reads, session_id: str, message_id: str) -> Message:
+    """Return a message of a session or of the home, a fork's inherited ones included."""
+    stretches = known_lineage(snapshot, session_id)
+    found = find_in(snapshot, stretches, message_id)
+    if found is not None:
+        journal, (_, kind, version, at, data) = found
+        body = snapshot.schema.decode_body(kind, version, data)
+        if isinstance(body, MessageAdded):
+            return added_message(message_id, at, body)
+        if isinstance(body, MessageOpened):
+            # The seal of a message that was open where a fork begins is the fork's own, and says interrupted (rule 19).
+            sealed = find_in(snapshot, stretches, f"~seal:{message_id}")
+            if sealed is None:
+                return opened_message(message_id, at, body, open_parts(snapshot, journal, message_id))
+            _, kind, version, _, data = sealed[1]
+            seal = snapshot.schema.decode_body(kind, version, data)
+            if isinstance(seal, MessageSealed):
+                return sealed_message(opened_message(message_id, at, body), seal)
+    read_lineage(snapshot, session_id)  # when a part of it is missing, the message may have been there
+    message = f"there is no message {message_id} in session {session_id}"
+    raise NotFound(message)
+
+
+def open_parts(snapshot: Reads, journal: int, message_id: str) -> tuple[Part, ...]:
+    """Return what an open message says so far."""
+    rows = snapshot.rows(JOURNAL.read_chunks, (journal,))
+    return join_chunks((part, text.decode()) for _, open_id, part, text in rows if open_id == message_id)
+
+
+class Messages:
+    """`record.messages`: what was said, one message at a time or many of elsewhere."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def read(self, session_id: str, message_id: str) -> Message:
+        """Return a message as it stands, an open one with its text so far, undone or not."""
+        return await self._caller.read(lambda snapshot: read_message(snapshot, session_id, message_id))
+
+    async def undo(self, session_id: str, message_ids: Sequence[str]) -> None:
+        """Take messages back: they leave the transcript and the context, and stay in the record."""
+        undone, token = MessagesUndone(message_ids=tuple(message_ids)), new_id()
+        await self._caller.write(lambda tx: undo(tx, session_id, undone, token))
+
+    async def restore(self, session_id: str, message_ids: Sequence[str]) -> None:
+        """Let messages that were taken back be there again, each at its old place in transcript and context."""
+        restored, token = MessagesRestored(message_ids=tuple(message_ids)), new_id()
+        await self._caller.write(lambda tx: undo(tx, session_id, restored, token))
+
+    async def import_messages(self, session_id: str, said: Sequence[ImportedMessage]) -> None:
+        """Record messages, each followed by what was changed of it, in one commit; what is there already stays."""
+        checked = check_session_id(session_id)
+        offered = [
+            (offer(msgspec.structs.replace(each.message, is_imported=True)), clean_changes(each), each.known)
+            for each in said
+        ]
+        await check_blobs(self._caller, *(each for each, _, _ in offered))
+        cost = sum(len(each.data) for each, _, _ in offered)
+
+        def operation(tx: Transaction) -> None:
+            for each, changes, known in offered:
+                take_one(tx, checked, each, changes, known)
+
+        await self._caller.write(operation, cost=cost)
+
+    async def list_home_notices(self, after: int = 0) -> list[tuple[int, Message]]:
+        """Return notices that were told where there was no session, with their numbers: some that come after one.
+
+        Empty when there are no more. The home journal has much else, so some pages of it are passed over.
+        """
+        while True:
+            entries = await self.read_home_entries(after)
+            found = [
+                (entry.seq, added_message(entry.id, entry.at_microseconds, entry.body))
+                for entry in entries
+                if isinstance(entry.body, MessageAdded)
+            ]
+            if found or not entries:
+                return found
+            after = entries[-1].seq
+
+    async def read_home_entries(self, after: int = 0) -> list[Entry]:
+        """Return entries of the home journal after a seq, a page at a time."""
+        rows = await self._caller.read(partial(read_page, journal_id=HOME_JOURNAL, after=after, limit=READ_ROWS_MAX))
+        return [entry_value("", seq, entry_id, kind, at, body) for seq, entry_id, kind, _, at, body in rows]
+
+
+class BlobFiles:
+    """`record.blobs`: attachments, by their digest."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def put(self, data: bytes) -> str:
+        """Store an attachment durably and return its digest."""
+        self._caller.check_writable()
+        return await self._caller.run(self._caller.store.blobs.put, data)
+
+    async def read(self, digest: str) -> bytes:
+        """Return an attachment."""
+        return await self._caller.run(self._caller.store.blobs.get, digest)

@@ -18,11 +18,10 @@ from hansard.domain.limits import (
 )
 from hansard.domain.messages import Message, Role
 from hansard.domain.search import Query, is_match, parse_query, tokens
-from hansard.domain.text import clean_text
+from hansard.domain.text import clean_text, read_state
 from hansard.journal.reading import SEQ_BITS, Stretch
 from hansard.journal.reading import SQL as JOURNAL
-from hansard.record.cleaning import one_of
-from hansard.record.messages import reading as views
+from hansard.record.messages import operations as views
 from hansard.record.search.docs import SEARCH, SEARCHES, SEQ_MASK, Doc, Scanner
 from hansard.record.search.index import DELETED, UNDONE, IndexState
 from hansard.record.search.loading import Loader
@@ -340,7 +339,7 @@ class Filters(TypedDict, total=False):
 
 def describe_search(query: str, limit: int, context: int, filters: Filters) -> Search:
     """Check what a caller searches for."""
-    role = one_of(Role, filters.get("role"))
+    role = read_state(Role, filters.get("role"))
     since, until = filters.get("since"), filters.get("until")
     return Search(
         clean_text(query),

@@ -25,7 +25,7 @@ from hansard.record.messages.entries import (
     MessagesUndone,
 )
 from hansard.record.messages.fold import added_message, opened_message, sealed_message
-from hansard.record.messages.reading import find_in
+from hansard.record.messages.operations import find_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +97,6 @@ class Scanner:
     """Reads a journal's entries as messages, page by page: for the index, and for what is not in it yet."""
 
     def __init__(self, readers: Readers, journal: int) -> None:
-        """Nothing is read yet."""
         self._readers = readers
         self._journal = journal
         self._names: dict[str, str] = {}

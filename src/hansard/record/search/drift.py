@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hansard.journal.reading import SEQ_BITS, Stretch
 from hansard.journal.reading import SQL as JOURNAL
 from hansard.journal.sqlite.connection import fetch
-from hansard.record.messages.reading import read_fold
+from hansard.record.messages.operations import read_fold
 from hansard.record.search.docs import SEARCH, SEQ_MASK, Scanner, joined
 
 if TYPE_CHECKING:

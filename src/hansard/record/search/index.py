@@ -102,7 +102,6 @@ class SearchCompanion:
     """Keeps the index up to date while a store is open."""
 
     def __init__(self, store: AnyStore) -> None:
-        """Nothing is opened before it is needed."""
         self.index = SearchIndex(store.home, store.readers, read_only=isinstance(store, ReadOnlyStore))
         self._thread = Ticker("hansard-index", self.index.tick, INDEX_SECONDS)
         self._is_passive = isinstance(store, ReadOnlyStore)
@@ -145,7 +144,6 @@ class SearchIndex:
     """The index of one home, in this process."""
 
     def __init__(self, home: Path, readers: Readers, *, read_only: bool = False) -> None:
-        """Nothing is opened before it is needed."""
         self._read_only = read_only
         self._path = home / "search.db"
         self._readers = readers

@@ -18,7 +18,7 @@ from hansard.journal.reading import SEQ_BITS, Stretch, known_lineage
 from hansard.journal.reading import SQL as JOURNAL
 from hansard.record.messages.entries import MessageAdded, MessageOpened, MessageSealed
 from hansard.record.messages.fold import added_message, name_awaited, opened_message
-from hansard.record.messages.reading import read_fold
+from hansard.record.messages.operations import read_fold
 from hansard.record.search.docs import SEARCHES, SEQ_MASK, read_opened, sealed_reply
 
 if TYPE_CHECKING:
@@ -70,7 +70,6 @@ class Loader:
     """Reads hits; what it learned of a session serves the next hit there."""
 
     def __init__(self, readers: Readers, database_id: str, context: int, *, undone: bool) -> None:
-        """Nothing is read yet. With `undone`, neighbours that were undone or deleted are told, too."""
         self._readers = readers
         self._database_id = database_id
         self._context = context

@@ -1,12 +1,22 @@
-"""The entries of turns, and their projection. The order of fields is hashed: it never changes."""
+"""The entries of turns, their projection, and who asks for turns. The order of fields is hashed: it never changes."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from hansard.domain.chats import asker_owner
 from hansard.domain.permissions import CallVerdict, Reason
 from hansard.domain.requests import Usage
-from hansard.domain.turns import By, How, TurnState
+from hansard.domain.turns import By, How, TurnInfo, TurnState, joined, recovered
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.record.messages.entries import MessageAdded, is_spoken
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from hansard.journal.backend import Reads
+    from hansard.journal.reading import Journal
+    from hansard.journal.transaction import Transaction
 
 TURNS = Concept(
     "turns",
@@ -166,3 +176,70 @@ def project_turn_ended(place: EntryPlace, body: TurnEnded) -> None:
     if body.state == TurnState.LOST:
         place.run(SQL.leave_turn_chats, (place.journal, body.turn_id))
     place.run(SQL.drop_turn_chats, (place.journal, body.turn_id))
+
+
+def turn_value(session_id: str, row: tuple[Any, ...]) -> TurnInfo:
+    """Return the turn of a row."""
+    turn_id, state, fence, owner, reason = row
+    return TurnInfo(id=turn_id, session_id=session_id, state=TurnState(state), fence=fence, owner=owner, reason=reason)
+
+
+def find_turn(tx: Transaction, journal: Journal, state: TurnState) -> TurnInfo | None:
+    """Return the running or the queued turn of a session."""
+    row = tx.row(SQL.find_turn_in_state, (journal.key, state))
+    return None if row is None else turn_value(journal.id, row)
+
+
+def is_chore(tx: Transaction, journal: Journal) -> bool:
+    """Return whether the turn that runs answers nobody: it makes way by itself, and nobody waits for its end."""
+    return tx.row(SQL.find_chore, (journal.key,)) is not None
+
+
+def end_queued(tx: Transaction, journal: Journal, reason: str) -> TurnInfo | None:
+    """End a turn before it began; return it."""
+    waiting = find_turn(tx, journal, TurnState.QUEUED)
+    if waiting is not None:
+        ended = TurnEnded(turn_id=waiting.id, state=TurnState.INTERRUPTED, reason=reason)
+        tx.add(journal, f"~ended:{waiting.id}", ended)
+    return waiting
+
+
+def read_by(tx: Transaction, journal: Journal, turn_id: str) -> tuple[By, ...]:
+    """Return who asked for a turn; turn "" is the next one."""
+    rows = tx.rows(SQL.list_turn_by, (journal.key, turn_id))
+    return tuple(By(person=person, chat=chat, how=How(how)) for person, chat, how in rows)
+
+
+def add_askers(tx: Transaction, journal: Journal, turn_id: str, by: tuple[By, ...]) -> None:
+    """Note that more people ask for a turn that waits or runs; who asked before is not noted again."""
+    before = read_by(tx, journal, turn_id)
+    if more := tuple(each for each in joined((), by) if each not in before):
+        tx.add(journal, f"~asked:{journal.head_seq + 1}", TurnAsked(turn_id=turn_id, by=more))
+
+
+def inherited_by(tx: Transaction, journal: Journal, lost_id: str) -> tuple[By, ...] | None:
+    """Return who asked for the turn that goes on with a lost one; None when nobody had recorded that."""
+    by = recovered(read_by(tx, journal, lost_id))
+    queued = tx.find(journal, f"~queued:{lost_id}")
+    body = tx.decode(queued) if queued is not None else None
+    return None if not by and isinstance(body, TurnQueued) and body.by is None else by
+
+
+def turn_askers(tx: Transaction, journal: Journal, turn_id: str) -> set[str]:
+    """Return the owners who asked for a turn."""
+    return {asker_owner(*each.place) for each in read_by(tx, journal, turn_id)}
+
+
+def is_asked_by(asked: set[str], owners: Collection[str]) -> bool:
+    """Return whether only these owners asked. Without owners it is always so."""
+    return not owners or (bool(asked) and asked <= {*owners})
+
+
+def next_askers(reads: Reads, journal: int) -> set[str]:
+    """Return the owners who ask for the next turn of a session; none when nobody does."""
+    return {asker_owner(person, chat) for person, chat in reads.rows(SQL.list_next_by, (journal,))}
+
+
+def last_askers(reads: Reads, journal: int) -> set[str]:
+    """Return the owners who asked for the last turn of a session."""
+    return {asker_owner(person, chat) for person, chat in reads.rows(SQL.list_last_by, (journal,))}

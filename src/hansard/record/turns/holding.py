@@ -1,4 +1,4 @@
-"""A turn and its replies, as the engine uses them."""
+"""A turn and its replies, as the engine uses them, and `record.turns`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import hashlib
 from collections import deque
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from hansard.domain.budgets import Budget
+from hansard.domain.chats import chats_of
 from hansard.domain.ids import check_entry_id, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX, REPLY_BYTES_MAX
 from hansard.domain.messages import Message, Part, Reasoning, Text, clean_part
@@ -24,13 +25,12 @@ from hansard.record import questions
 from hansard.record.compaction import SessionCompacted
 from hansard.record.messages.fold import PART_KINDS, join_chunks
 from hansard.record.messages.operations import check_blobs, offer
+from hansard.record.people import read_circle
 from hansard.record.questions import QuestionAsked
-from hansard.record.turns.entries import (
-    TurnContinued,
-    TurnUsed,
-)
+from hansard.record.sessions import find_session
+from hansard.record.turns.entries import SQL, TurnContinued, TurnUsed, last_askers, next_askers, turn_value
 from hansard.record.turns.operations import (
-    Claim,
+    NO_BUDGET,
     Lease,
     PendingFacts,
     ReplyText,
@@ -38,25 +38,30 @@ from hansard.record.turns.operations import (
     TurnEnding,
     append_in_turn,
     claim_turn,
+    close_lost,
     end_turn,
     note_decision,
     open_message,
+    queue_resumption,
+    queue_turn,
     release_claim,
     seal_message,
+    stop_turns,
     write_chunk,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
     from types import TracebackType
 
+    from hansard.domain.budgets import Budget
     from hansard.domain.notices import Wording
     from hansard.domain.questions import Answered
     from hansard.domain.turns import By
+    from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
     from hansard.journal.transaction import Transaction
-    from hansard.record.entries import Entry
-    from hansard.record.messages.entries import FileTranscribed
+    from hansard.record.messages.entries import Entry, FileTranscribed
     from hansard.record.turns.entries import ToolDecided
 
 WAIT_POLL_SECONDS = 0.02
@@ -66,11 +71,17 @@ GATHER_SECONDS = 0.02
 """A reply's pieces are written at most this often: words come faster than an eye can follow, and each commit costs."""
 
 
+LOST_AGE_MICROSECONDS_MAX = 24 * 3600 * 1_000_000
+"""What was lost longer ago is left alone: nobody waits for it any more."""
+
+RESUMED_TURNS_MAX = 100
+"""Turns that are taken up at one start."""
+
+
 class Turn:
     """One run of the agent. It holds its session by a fence until it ends."""
 
     def __init__(self, caller: Caller, claimed: TurnInfo) -> None:
-        """The turn was claimed."""
         self._caller = caller
         self._lease = Lease(claimed.session_id, claimed.id, claimed.fence)
         self._kept = PendingFacts()
@@ -188,55 +199,34 @@ class Turn:
         return await self._caller.write(lambda tx: end_turn(tx, self._lease, ending), cost=cost, ending=True)
 
 
-async def claim(  # noqa: PLR0917
-    caller: Caller,
-    words: Wording,
-    session_id: str,
-    wait_seconds: float,
-    waiting: str | None = None,
-    purpose: str = "",
-    budget: Budget | None = None,
-    by: tuple[By, ...] = (),
-) -> Turn:
-    """Claim a session's queued turn, or a new one; wait for the one that runs, no longer than told.
-
-    With a purpose it is always a new one, and what is queued goes on waiting.
-    """
-    loop = asyncio.get_running_loop()
-    store = caller.store
-    turn_id = new_id()
-    wanted = Claim(session_id, turn_id, store.owner, waiting, purpose, budget or Budget(), by)
-    deadline = loop.time() + wait_seconds
-    while True:
-        try:
-            claimed = await caller.write(lambda tx: claim_turn(tx, wanted, store.is_alive, words))
-            check_claimed(claimed)
-        except LeaseHeld:
-            if loop.time() >= deadline:
-                raise
-            await asyncio.sleep(WAIT_POLL_SECONDS)
-        except (asyncio.CancelledError, OutcomeUnknown):
-            # The claim may have been written all the same: a turn that nobody runs must not hold the session.
-            with contextlib.suppress(HansardError):
-                await caller.write(lambda tx: release_claim(tx, session_id, turn_id), ending=True)
-            raise
-        else:
-            return Turn(caller, claimed)
-
-
 @contextlib.asynccontextmanager
-async def hold_session(  # noqa: PLR0917 - what a claim is made of
+async def hold_session(
     caller: Caller,
     words: Wording,
     session_id: str,
+    *,
     wait_seconds: float,
     waiting: str | None = None,
     purpose: str = "",
     budget: Budget | None = None,
-    by: tuple[By, ...] = (),
+    by: Sequence[By] = (),
 ) -> AsyncIterator[Turn]:
     """Hold a session for one turn. Leaving ends it, whatever happened."""
-    turn = await claim(caller, words, session_id, wait_seconds, waiting, purpose, budget, by)
+    turn_id = new_id()
+    release = partial(release_claim, session_id=session_id, turn_id=turn_id)
+    claim = partial(
+        claim_turn,
+        session_id=session_id,
+        turn_id=turn_id,
+        owner=caller.store.owner,
+        waiting=waiting,
+        purpose=purpose,
+        budget=budget or NO_BUDGET,
+        by=tuple(by),
+        is_alive=caller.store.is_alive,
+        words=words,
+    )
+    turn = Turn(caller, await wait_for_turn(caller, claim, release, wait_seconds))
     try:
         yield turn
     except BaseException as error:
@@ -246,19 +236,36 @@ async def hold_session(  # noqa: PLR0917 - what a claim is made of
         await turn.end(None)
 
 
-def check_claimed(claimed: TurnInfo) -> None:
-    """Refuse to run what a limit of the day ended, or what has to wait for what runs."""
-    if claimed.state is TurnState.FAILED:
-        raise LimitReached(claimed.reason)
-    if claimed.state is TurnState.QUEUED:
-        raise LeaseHeld("the day's limit is near: other turns have to end first")
+async def wait_for_turn(
+    caller: Caller, claim: partial[TurnInfo], release: partial[None], wait_seconds: float
+) -> TurnInfo:
+    """Claim a turn; wait for the one that runs, no longer than told."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wait_seconds
+    while True:
+        try:
+            claimed = await caller.write(claim)
+            if claimed.state is TurnState.QUEUED:
+                raise LeaseHeld("the day's limit is near: other turns have to end first")
+        except LeaseHeld:
+            if loop.time() >= deadline:
+                raise
+            await asyncio.sleep(WAIT_POLL_SECONDS)
+        except (asyncio.CancelledError, OutcomeUnknown):
+            # The claim may have been written all the same: a turn that nobody runs must not hold the session.
+            with contextlib.suppress(HansardError):
+                await caller.write(release, ending=True)
+            raise
+        else:
+            if claimed.state is TurnState.FAILED:
+                raise LimitReached(claimed.reason)
+            return claimed
 
 
 class Reply:
     """An assistant's message while it is being said."""
 
     def __init__(self, turn: Turn, caller: Caller, lease: Lease, message_id: str) -> None:
-        """Nothing is recorded before the context is entered."""
         self.id = message_id
         self._turn = turn
         self._caller = caller
@@ -389,3 +396,100 @@ def join_pieces(pieces: list[StreamPiece]) -> list[StreamPiece]:
         text = "".join([first.text, *(piece.text for piece in others)])
         joined.append(StreamPiece(first.message_id, first.start, part, text))
     return joined
+
+
+class Turns:
+    """`record.turns`: turns that wait, run or ended."""
+
+    def __init__(self, caller: Caller, words: Callable[[], Wording]) -> None:
+        self._caller, self._words = caller, words
+
+    async def list_queued(self, channel: str = "") -> list[TurnInfo]:
+        """Return the turns that wait to run: in every session, or those to be shown in a channel's chats."""
+        query, bindings = (SQL.queued_turns_of_chats, chats_of(channel)) if channel else (SQL.queued_turns, ())
+        rows = await self._caller.read(lambda snapshot: snapshot.rows(query, bindings))
+        return [turn_value(row[0], row[1:]) for row in rows]
+
+    async def find(self, name: str) -> TurnInfo | None:
+        """Return the turn that an id, or a unique beginning of one, names; None for none, or for several."""
+        rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.find_turns_by_id, (name,))) if name else []
+        exact = [row for row in rows if row[1] == name] or rows
+        return turn_value(exact[0][0], exact[0][1:]) if len(exact) == 1 else None
+
+    async def list_askers(self, session_id: str) -> tuple[str, ...]:
+        """Return who asks for the next turn of a session, or asked for the last: each person by one of their names."""
+
+        def read(snapshot: Reads) -> tuple[str, ...]:
+            session = find_session(snapshot, session_id)
+            asked = next_askers(snapshot, session.journal) or last_askers(snapshot, session.journal)
+            return tuple(sorted({read_circle(snapshot, person)[0] for person in asked or {session.owner}}))
+
+        return await self._caller.read(read)
+
+    async def queue(self, session_id: str, *, chat: str = "", by: Sequence[By] = ()) -> TurnInfo:
+        """Queue a turn, to be shown in a chat as well. `by`: who asks for it. A turn that waits already is returned."""
+        turn_id = new_id()
+        return await self._caller.write(lambda tx: queue_turn(tx, session_id, turn_id, chat, tuple(by)))
+
+    async def stop(self, session_id: str, reason: str, *, queued: bool = False, asked_by: str = "") -> list[TurnInfo]:
+        """Ask the running turn to stop, in whichever process it runs; `queued` ends the one that waits as well.
+
+        `asked_by`: only turns that this person asked for, and nobody else.
+        """
+        cleaned, is_alive, words = (
+            clean_text(reason)[:REASON_CHARACTERS_MAX],
+            self._caller.store.is_alive,
+            self._words(),
+        )
+
+        def stop(tx: Transaction) -> list[TurnInfo]:
+            owners = read_circle(tx, asked_by) if asked_by else ()
+            return stop_turns(tx, session_id, cleaned, is_alive, words=words, queued=queued, asked_by=owners)
+
+        return await self._caller.write(stop)
+
+    async def list_running_chats(self, channel: str) -> list[str]:
+        """Return a channel's chats in which a running turn is shown."""
+        rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.running_chats, chats_of(channel)))
+        return [chat for (chat,) in rows]
+
+    async def list_writing_chats(self, channel: str) -> list[str]:
+        """Return a channel's chats in which a turn answers somebody, but those whose process is gone."""
+        is_alive = self._caller.store.is_alive
+
+        def read(snapshot: Reads) -> list[str]:
+            rows = snapshot.rows(SQL.writing_chats, chats_of(channel))
+            living = {owner for owner in {owner for _, owner in rows} if is_alive(owner)}
+            return list(dict.fromkeys(chat for chat, owner in rows if owner in living))
+
+        return await self._caller.read(read)
+
+    async def end_lost(self, channel: str) -> list[str]:
+        """End the turns that a dead process was showing in a channel's chats, as lost; return their sessions."""
+        is_alive = self._caller.store.is_alive
+        rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.running_turns_of_chats, chats_of(channel)))
+        dead = [session_id for session_id, owner in rows if not is_alive(owner)]
+        close = partial(close_lost, is_alive=is_alive, words=self._words())
+        return [
+            session_id
+            for session_id in dead
+            if await self._caller.write(partial(close, session_id=session_id), ending=True)
+        ]
+
+    async def list_lost(self) -> list[tuple[str, str]]:
+        """Return the open sessions whose last turn was lost lately, each with that turn."""
+        since = self._caller.store.clock.now_microseconds() - LOST_AGE_MICROSECONDS_MAX
+        return await self._caller.read(lambda snapshot: snapshot.rows(SQL.lost_turns, (since, RESUMED_TURNS_MAX)))
+
+    async def queue_resumption(self, session_id: str, lost_id: str, chats: Sequence[str]) -> TurnInfo | None:
+        """Queue the turn that goes on with a lost one, once; None when somebody has gone on already."""
+        return await self._caller.write(lambda tx: queue_resumption(tx, session_id, lost_id, tuple(chats)))
+
+    async def list(self, session_id: str) -> list[TurnInfo]:
+        """Return a session's turns, oldest first."""
+
+        def read(snapshot: Reads) -> list[TurnInfo]:
+            rows = snapshot.rows(SQL.list_turns, (find_session(snapshot, session_id).journal,))
+            return [turn_value(session_id, row) for row in rows]
+
+        return await self._caller.read(read)

@@ -6,43 +6,63 @@ What people do to a conversation: stop and steer its turns, take messages back, 
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from hansard.domain.budgets import Budget, BudgetState
-from hansard.domain.chats import asker_owner
 from hansard.domain.messages import Part, Role, Status, Text, ToolCall, ToolResult
+from hansard.domain.notices import ENGLISH, Wording
 from hansard.domain.sessions import SessionState
 from hansard.domain.settings import Busy
-from hansard.domain.turns import TURN_ENDS, By, How, TurnInfo, TurnState, joined, recovered
+from hansard.domain.turns import RESUMED_SUFFIX, TURN_ENDS, By, How, TurnInfo, TurnState, joined
 from hansard.errors import IdConflict, InvalidInput, LeaseHeld, NotFound, StaleLease
 from hansard.journal.concepts import ENCODER, Body
-from hansard.journal.reading import SEQ_BITS, Stretch
-from hansard.record.budgets import BudgetCheck, judge, next_askers
-from hansard.record.entries import Entry
+from hansard.journal.reading import SEQ_BITS, Stretch, open_stream
+from hansard.record.budgets import BudgetCheck, judge
 from hansard.record.messages.entries import (
+    Entry,
     MessageAdded,
     MessageOpened,
     MessageSealed,
     is_spoken,
+    streamed_pieces,
 )
-from hansard.record.messages.fold import join_chunks, same_words, streamed_pieces
-from hansard.record.messages.operations import Offered, add_message, entry_value
-from hansard.record.messages.reading import read_fold
+from hansard.record.messages.fold import join_chunks, same_words
+from hansard.record.messages.operations import Offered, add_message, entry_of, read_fold
 from hansard.record.routes import followers_of
 from hansard.record.sessions import SessionRow, check_open, read_memo, session_journal
-from hansard.record.turns.entries import TURNS, TurnAsked, TurnEnded, TurnQueued, TurnStarted, TurnSteered, TurnStopping
-from hansard.record.turns.reading import find_turn, turn_value
+from hansard.record.turns.entries import (
+    SQL,
+    TURNS,
+    TurnEnded,
+    TurnQueued,
+    TurnStarted,
+    TurnSteered,
+    TurnStopping,
+    add_askers,
+    end_queued,
+    find_turn,
+    inherited_by,
+    is_asked_by,
+    is_chore,
+    next_askers,
+    read_by,
+    turn_askers,
+    turn_value,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
 
-    from hansard.domain.notices import Wording
+    from hansard.journal.backend import Reads
+    from hansard.journal.concepts import IsAlive
     from hansard.journal.reading import Journal
     from hansard.journal.transaction import Transaction
     from hansard.record.turns.entries import ToolDecided
 
-if TYPE_CHECKING:
-    IsAlive = Callable[[str], bool]
+NO_BUDGET = Budget()
 
 
 class Lease(NamedTuple):
@@ -53,44 +73,18 @@ class Lease(NamedTuple):
     fence: int
 
 
-def is_chore(tx: Transaction, journal: Journal) -> bool:
-    """Return whether the turn that runs answers nobody: it makes way by itself, and nobody waits for its end."""
-    return tx.row(TURNS.queries.find_chore, (journal.key,)) is not None
-
-
-def read_by(tx: Transaction, journal: Journal, turn_id: str) -> tuple[By, ...]:
-    """Return who asked for a turn; turn "" is the next one."""
-    rows = tx.rows(TURNS.queries.list_turn_by, (journal.key, turn_id))
-    return tuple(By(person=person, chat=chat, how=How(how)) for person, chat, how in rows)
-
-
 def read_next_by(tx: Transaction, journal: Journal) -> tuple[By, ...]:
     """Return who said what the next turn answers. A person whose messages were all undone does not ask for it."""
     by = read_by(tx, journal, "")
-    (started,) = tx.row(TURNS.queries.last_start, (journal.key,))
+    (started,) = tx.row(SQL.last_start, (journal.key,))
     waiting = Stretch((journal.key << SEQ_BITS) + started, (journal.key << SEQ_BITS) + journal.head_seq)
     undone = read_fold(tx, [waiting]).undone if by else {}
     if not undone:
         return by
-    rows = tx.rows(TURNS.queries.said_since_start, waiting)
+    rows = tx.rows(SQL.said_since_start, waiting)
     said = [tx.schema.decode_body(*row[1:]) for row in rows if row[0] not in undone]
     standing = {(body.author, body.chat) for body in said if isinstance(body, MessageAdded) and is_spoken(body)}
     return tuple(each for each in by if each.how is not How.MESSAGE or each.place in standing)
-
-
-def add_askers(tx: Transaction, journal: Journal, turn_id: str, by: tuple[By, ...]) -> None:
-    """Note that more people ask for a turn that waits or runs; who asked before is not noted again."""
-    before = read_by(tx, journal, turn_id)
-    if more := tuple(each for each in joined((), by) if each not in before):
-        tx.add(journal, f"~asked:{journal.head_seq + 1}", TurnAsked(turn_id=turn_id, by=more))
-
-
-def inherited_by(tx: Transaction, journal: Journal, lost_id: str) -> tuple[By, ...] | None:
-    """Return who asked for the turn that goes on with a lost one; None when nobody had recorded that."""
-    by = recovered(read_by(tx, journal, lost_id))
-    queued = tx.find(journal, f"~queued:{lost_id}")
-    body = tx.decode(queued) if queued is not None else None
-    return None if not by and isinstance(body, TurnQueued) and body.by is None else by
 
 
 def queue_turn(tx: Transaction, session_id: str, turn_id: str, chat: str = "", by: tuple[By, ...] = ()) -> TurnInfo:
@@ -110,31 +104,24 @@ def queue_turn(tx: Transaction, session_id: str, turn_id: str, chat: str = "", b
     return TurnInfo(id=turn_id, session_id=session_id, state=TurnState.QUEUED, fence=queued.seq)
 
 
-def end_queued(tx: Transaction, journal: Journal, reason: str) -> TurnInfo | None:
-    """End a turn before it began; return it."""
-    waiting = find_turn(tx, journal, TurnState.QUEUED)
-    if waiting is not None:
-        ended = TurnEnded(turn_id=waiting.id, state=TurnState.INTERRUPTED, reason=reason)
-        tx.add(journal, f"~ended:{waiting.id}", ended)
-    return waiting
+def claim_turn(
+    tx: Transaction,
+    session_id: str,
+    turn_id: str,
+    owner: str,
+    *,
+    waiting: str | None = None,
+    purpose: str = "",
+    budget: Budget = NO_BUDGET,
+    by: tuple[By, ...] = (),
+    is_alive: IsAlive,
+    words: Wording,
+) -> TurnInfo:
+    """Start the session's queued turn, or a new one. The seq of the start entry is the fence.
 
-
-class Claim(NamedTuple):
-    """Who wants to run which turn. `waiting`: the id of the one that waits, "" whichever does, None a new one too."""
-
-    session_id: str
-    turn_id: str
-    owner: str
-    waiting: str | None = None
-    purpose: str = ""
-    budget: Budget = Budget()
-    by: tuple[By, ...] = ()
-    """Who asks for a turn with a purpose, which answers nobody."""
-
-
-def claim_turn(tx: Transaction, claim: Claim, is_alive: IsAlive, words: Wording) -> TurnInfo:
-    """Start the session's queued turn, or a new one. The seq of the start entry is the fence."""
-    session_id, turn_id, owner, _, purpose, budget, by = claim
+    `waiting`: the id of the one that waits, "" whichever does, None a new one too. `by`: who asks for a turn with a
+    purpose, which answers nobody.
+    """
     journal, row = session_journal(tx, session_id)
     running = find_turn(tx, journal, TurnState.RUNNING)
     if running is not None and running.owner == owner and tx.find(journal, f"~claim:{turn_id}") is not None:
@@ -144,18 +131,18 @@ def claim_turn(tx: Transaction, claim: Claim, is_alive: IsAlive, words: Wording)
         raise LeaseHeld(message, running.owner)
     check_open(row)
     close_lost(tx, session_id, is_alive, words)
-    waiting = None if purpose else find_turn(tx, journal, TurnState.QUEUED)
-    if claim.waiting is not None and (waiting is None or claim.waiting not in {"", waiting.id}):
-        message = f"no turn {claim.waiting} waits in session {session_id}"
+    queued = None if purpose else find_turn(tx, journal, TurnState.QUEUED)
+    if waiting is not None and (queued is None or waiting not in {"", queued.id}):
+        message = f"no turn {waiting} waits in session {session_id}"
         raise NotFound(message)
-    started_id = waiting.id if waiting is not None else turn_id
+    started_id = queued.id if queued is not None else turn_id
     if not purpose:
         # Also whoever said what is answered, though it asked for no turn: what came too late, or was left by a stop.
         by = joined(read_by(tx, journal, started_id), read_next_by(tx, journal))
     if budget.is_set and not purpose:
         judgement = judge(tx, by, row.owner, budget)
         if judgement.standing is BudgetState.REACHED:
-            return refuse_turn(tx, journal, claim._replace(by=by), started_id, judgement)
+            return refuse_turn(tx, journal, turn_id, TurnStarted(turn_id=started_id, owner=owner, by=by), judgement)
         if judgement.standing is BudgetState.NEAR:
             return TurnInfo(id=started_id, session_id=session_id, state=TurnState.QUEUED)
     body = TurnStarted(turn_id=started_id, owner=owner, purpose=purpose, by=by)
@@ -163,15 +150,17 @@ def claim_turn(tx: Transaction, claim: Claim, is_alive: IsAlive, words: Wording)
     return TurnInfo(id=started_id, session_id=session_id, state=TurnState.RUNNING, fence=started.seq, owner=owner)
 
 
-def refuse_turn(tx: Transaction, journal: Journal, claim: Claim, turn_id: str, judgement: BudgetCheck) -> TurnInfo:
+def refuse_turn(
+    tx: Transaction, journal: Journal, claim_id: str, started: TurnStarted, judgement: BudgetCheck
+) -> TurnInfo:
     """End a turn at a limit of the day before it asks anything; people are told where it would have been shown."""
-    started = TurnStarted(turn_id=turn_id, owner=claim.owner, refused=True, by=claim.by)
-    tx.add(journal, f"~claim:{claim.turn_id}", started)
+    turn_id, owner = started.turn_id, started.owner
+    tx.add(journal, f"~claim:{claim_id}", msgspec.structs.replace(started, refused=True))
     told = MessageAdded(role=Role.NOTICE, parts=(Text(judgement.told),))
     tx.add(journal, f"~refused:{turn_id}", told)
     reason = f"limit of the day: {judgement.reached}"
     tx.add(journal, f"~ended:{turn_id}", TurnEnded(turn_id=turn_id, state=TurnState.FAILED, reason=reason))
-    return TurnInfo(id=turn_id, session_id=journal.id, state=TurnState.FAILED, owner=claim.owner, reason=reason)
+    return TurnInfo(id=turn_id, session_id=journal.id, state=TurnState.FAILED, owner=owner, reason=reason)
 
 
 def release_claim(tx: Transaction, session_id: str, turn_id: str) -> None:
@@ -209,7 +198,7 @@ def _running_row(tx: Transaction, journal: Journal) -> tuple[Any, ...] | None:
     """Return the row of the turn that holds the session; read once for as long as the journal is kept."""
     memo = read_memo(journal)
     if memo.running is None:
-        memo.running = tx.row(TURNS.queries.find_turn_in_state, (journal.key, TurnState.RUNNING)) or ()
+        memo.running = tx.row(SQL.find_turn_in_state, (journal.key, TurnState.RUNNING)) or ()
     return memo.running or None
 
 
@@ -235,7 +224,7 @@ def append_in_turn(tx: Transaction, lease: Lease, offered: Offered, kept: Pendin
     journal, _ = session_journal(tx, lease.session_id)
     found = tx.find_same(journal, offered.id, offered.body, offered.data)
     if found is not None:
-        return entry_value(journal.id, offered.id, found, offered.body)
+        return entry_of(journal.id, offered.id, found, offered.body)
     check_fence(tx, lease)
     _write_kept(tx, journal, kept)
     return add_message(tx, journal, offered)
@@ -310,7 +299,7 @@ def seal_message(tx: Transaction, lease: Lease, said: ReplyText) -> None:
     journal, _ = session_journal(tx, lease.session_id)
     sealed = tx.find(journal, f"~seal:{said.message_id}")
     if sealed is not None:
-        own = tx.row(TURNS.queries.find_turn, (journal.key, lease.turn_id))
+        own = tx.row(SQL.find_turn, (journal.key, lease.turn_id))
         if own is not None and own[1] != TurnState.LOST:
             body = tx.decode(sealed)
             pieces = streamed_pieces(body.parts) if isinstance(body, MessageSealed) else []
@@ -363,7 +352,7 @@ def end_turn(tx: Transaction, lease: Lease, ending: TurnEnding) -> TurnInfo:
         message = f"a turn does not end as {ending.state}"
         raise InvalidInput(message)
     journal, _ = session_journal(tx, lease.session_id)
-    row = tx.row(TURNS.queries.find_turn, (journal.key, lease.turn_id))
+    row = tx.row(SQL.find_turn, (journal.key, lease.turn_id))
     if row is not None and row[1] == ending.state and row[2] == lease.fence:
         return turn_value(journal.id, row)
     _, session = check_fence(tx, lease)
@@ -377,7 +366,7 @@ def end_turn(tx: Transaction, lease: Lease, ending: TurnEnding) -> TurnInfo:
             add_message(tx, journal, offered)
     ended = TurnEnded(turn_id=lease.turn_id, state=ending.state, reason=ending.reason)
     tx.add(journal, f"~ended:{lease.turn_id}", ended)
-    return turn_value(journal.id, tx.row(TURNS.queries.find_turn, (journal.key, lease.turn_id)))
+    return turn_value(journal.id, tx.row(SQL.find_turn, (journal.key, lease.turn_id)))
 
 
 def stop_turns(
@@ -403,21 +392,11 @@ def stop_turns(
         stopped.append(running)
         if tx.find(journal, f"~stop:{running.id}") is None:
             tx.add(journal, f"~stop:{running.id}", TurnStopping(turn_id=running.id, reason=reason))
-    may_end = queued and is_asked_by(next_askers(tx.rows, journal.key), asked_by)
+    may_end = queued and is_asked_by(next_askers(tx, journal.key), asked_by)
     waiting = end_queued(tx, journal, reason) if may_end else None
     if waiting is not None:
         stopped.append(waiting)
-    return [turn_value(session_id, tx.row(TURNS.queries.find_turn, (journal.key, turn.id))) for turn in stopped]
-
-
-def turn_askers(tx: Transaction, journal: Journal, turn_id: str) -> set[str]:
-    """Return the owners who asked for a turn."""
-    return {asker_owner(*each.place) for each in read_by(tx, journal, turn_id)}
-
-
-def is_asked_by(asked: set[str], owners: Collection[str]) -> bool:
-    """Return whether only these owners asked. Without owners it is always so."""
-    return not owners or (bool(asked) and asked <= {*owners})
+    return [turn_value(session_id, tx.row(SQL.find_turn, (journal.key, turn.id))) for turn in stopped]
 
 
 def meet_running_turn(
@@ -459,7 +438,7 @@ def close_lost(tx: Transaction, session_id: str, is_alive: IsAlive, words: Wordi
         return False
     if row.open_message is not None:
         seal_stream(tx, journal, row.open_message, Status.INTERRUPTED)
-    shown = tx.rows(TURNS.queries.list_turn_chats, (journal.key, running.id))
+    shown = tx.rows(SQL.list_turn_chats, (journal.key, running.id))
     chats = tuple(chat for chat, follows in shown if not follows)
     waits = find_turn(tx, journal, TurnState.QUEUED) is not None
     again = bool(chats) and not waits and may_run_again(tx, journal, row, running)
@@ -484,5 +463,38 @@ def may_run_again(tx: Transaction, journal: Journal, row: SessionRow, running: T
     """
     if row.state == SessionState.ENDED:
         return False
-    said = tx.row(TURNS.queries.said_since, (journal.entry_key(running.fence), journal.entry_key(journal.head_seq)))
-    return said is None and tx.row(TURNS.queries.lost_since_end, (journal.key,))[0] == 0
+    said = tx.row(SQL.said_since, (journal.entry_key(running.fence), journal.entry_key(journal.head_seq)))
+    return said is None and tx.row(SQL.lost_since_end, (journal.key,))[0] == 0
+
+
+@TURNS.recovers
+def end_lost_turns(reads: Reads, is_alive: IsAlive, words: Wording = ENGLISH) -> list[Callable[[Transaction], object]]:
+    """End the turns of dead owners as lost (L6), and tell those who wait in a chat in these words."""
+    running = reads.rows(SQL.running_turns)
+    dead = {owner for *_, owner in running if not is_alive(owner)}
+    return [
+        partial(close_lost, session_id=session_id, is_alive=is_alive, words=words)
+        for session_id, _, owner in running
+        if owner in dead
+    ]
+
+
+@TURNS.checks_journal
+def check_open_message(reads: Reads, journal: Journal) -> Iterator[tuple[str, str]]:
+    """A message is open only while a turn runs."""
+    stream_id = open_stream(reads, journal.id)
+    if stream_id is not None and not reads.rows(SQL.find_turn_in_state, (journal.key, "running")):
+        yield "turn", f"message {stream_id} is open and no turn runs"
+
+
+def queue_resumption(tx: Transaction, session_id: str, lost_id: str, chats: tuple[str, ...]) -> TurnInfo | None:
+    """Queue a turn that goes on, unless one runs or waits, or this one was taken up before."""
+    journal, _ = session_journal(tx, session_id)
+    turn_id = f"{lost_id}{RESUMED_SUFFIX}"
+    if any(find_turn(tx, journal, state) is not None for state in (TurnState.QUEUED, TurnState.RUNNING)):
+        return None
+    if lost_id.endswith(RESUMED_SUFFIX) or tx.find(journal, f"~queued:{turn_id}") is not None:
+        return None
+    by = inherited_by(tx, journal, lost_id)
+    tx.add(journal, f"~queued:{turn_id}", TurnQueued(turn_id=turn_id, chats=chats, by=by))
+    return turn_value(session_id, tx.row(SQL.find_turn, (journal.key, turn_id)))
