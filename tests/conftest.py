@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 
 from tests.costs import measure
-from tests.counts import LONG, PROVE
+from tests.counts import LONG, PROVE, times
 from tests.schedule import UnitScheduling, rank_of
 
 # Homes and settings that tests make are not open to a group, whatever the umask of whoever runs them.
@@ -26,12 +26,16 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 SLOW = [hypothesis.HealthCheck.too_slow]
 """A busy machine draws examples slowly. That is no fault of a test."""
 
-# A proof draws more examples than a test run; both print how to repeat a failure.
+# All print how to repeat a failure.
 hypothesis.settings.register_profile(
-    "test", print_blob=True, derandomize=False, deadline=None, suppress_health_check=SLOW
+    "hansard",
+    max_examples=times(test=50, long=100, prove=2_000),
+    print_blob=True,
+    derandomize=False,
+    deadline=None,
+    suppress_health_check=SLOW,
 )
-hypothesis.settings.register_profile("prove", hypothesis.settings.get_profile("test"), max_examples=2_000)
-hypothesis.settings.load_profile("prove" if os.environ.get("HANSARD_PROVE") else "test")
+hypothesis.settings.load_profile("hansard")
 
 GARBAGE_THRESHOLDS = (20_000, 10, 10)
 """Objects made, and smaller collections, before a collection. Tests that make many objects take twice as long by the
