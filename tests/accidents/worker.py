@@ -94,7 +94,9 @@ class Actor(Servant):
     async def do_checkpoint(self, order: dict[str, Any]) -> None:
         """Copy the WAL of a home that is closed into its database, and empty it."""
         connection = apsw.Connection(str(Path(order["home"]) / "state.db"))
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        connection.set_busy_timeout(60_000)
+        ((busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        assert not busy, "somebody reads: the WAL was not emptied"
         connection.close()
 
     async def do_write_all(self, order: dict[str, Any]) -> dict[str, Any]:
