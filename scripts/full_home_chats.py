@@ -107,7 +107,7 @@ async def talk_in_a_room(story: Story) -> None:
             standing=Standing.LISTED,
             tells=tells,
         )
-        await record.intake.hold(held)
+        await record.intake.hold_event(held)
     readable = story.arrival("Readable after all", identity=BOB, manner=ArrivalKind.KEPT)
     await story.hear(msgspec.structs.replace(readable, event_id="$sealed-1"))
     passing = {"channel": "matrix", "account": AGENT, "chat": ROOM}

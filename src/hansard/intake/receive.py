@@ -385,7 +385,7 @@ class ChannelIntake:
             tells=event.is_direct,
             cursor=cursor,
         )
-        if await self._record.intake.hold(held) and self._held is not None:
+        if await self._record.intake.hold_event(held) and self._held is not None:
             self._held.add(event.id)
 
     async def _invitation(self, event: Event, cursor: str) -> None:

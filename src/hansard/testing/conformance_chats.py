@@ -222,12 +222,12 @@ async def what_cannot_be_read_is_held(backend: Backend) -> None:
             standing=Standing.LISTED,
         )
         for _ in range(2):
-            require(await record.intake.hold(held), "that it is kept")
+            require(await record.intake.hold_event(held), "that it is kept")
     async with backend.open_record() as record:
         require_equal(await record.intake.list_held("matrix", chat.account), ['{"sealed":1}'], "what is held")
         received = await record.intake.receive(arrival, chat.rules)
         require_equal(received.outcome, ArrivalOutcome.TAKEN, "once it can be read")
-        await record.intake.hold(held)
+        await record.intake.hold_event(held)
         require_equal(await record.intake.list_held("matrix", chat.account), [], "what is held then")
 
 

@@ -72,7 +72,7 @@ class RecordIntake:
         body = MessageRetracted(message_id="", event_id=change.event_id)
         return await self._caller.write(lambda tx: operations.apply_change(tx, change, body))
 
-    async def hold(self, held: HeldEvent) -> bool:
+    async def hold_event(self, held: HeldEvent) -> bool:
         """Keep an event that cannot be read yet, for when its keys come; return whether it is kept."""
         check_names(held.channel, held.account, held.event_id, held.chat)
         cleaned = msgspec.structs.replace(held, raw=clean_text(held.raw))
