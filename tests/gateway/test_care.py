@@ -101,7 +101,8 @@ async def readings(home: Path) -> int:
 def make_newer(folder: Path) -> Path:
     """Return the source of a Hansard that has one migration more."""
     package = folder / "hansard"
-    shutil.copytree(ROOT / "src" / "hansard", package, ignore=shutil.ignore_patterns("__pycache__"))
+    # With what is compiled already, but not what another process is just compiling.
+    shutil.copytree(ROOT / "src" / "hansard", package, ignore=shutil.ignore_patterns("*.pyc.*"))
     record = package / "record"
     (record / "migrations" / "9999_next.sql").write_text(NEXT)
     (record / "memory.sql").write_text(NEXT + (record / "memory.sql").read_text())

@@ -80,6 +80,7 @@ class Scene:
         return [entry.body for entry in entries if isinstance(entry.body, QuestionAnswered)]
 
 
+@pytest.mark.drawn(30)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("chat", [HOME_OF_ANN, ROOM], ids=["direct", "room"])
 @pytest.mark.parametrize("order", list(permutations(("question", "delivery", "answer"))), ids="-".join)
