@@ -200,16 +200,18 @@ def describe(item: Entry | Chunk) -> list[Any]:
 
 async def serve(home: Path, patience_seconds: float, crash: str) -> None:
     """Answer every line until there is none."""
-    if crash == STILL:
-        servant = Servant(home, patience_seconds, Wiring(threads=False))
-        driver = asyncio.create_task(servant.drive())
-        await serve_lines(servant)
-        driver.cancel()
+    if not crash:
+        await serve_lines(Servant(home, patience_seconds, None))
         return
+    # Without threads only orders reach a crash point: no commit of the keeper counts.
     name, _, occurrence = crash.partition(":")
-    await serve_lines(
-        Servant(home, patience_seconds, Wiring(reach=CrashPoint(name, int(occurrence or 1))) if crash else None)
-    )
+    wiring = Wiring(threads=False)
+    if crash != STILL:
+        wiring = wiring._replace(reach=CrashPoint(name, int(occurrence or 1)))
+    servant = Servant(home, patience_seconds, wiring)
+    driver = asyncio.create_task(servant.drive())
+    await serve_lines(servant)
+    driver.cancel()
 
 
 async def serve_lines(servant: Servant) -> None:
