@@ -341,7 +341,7 @@ def test_the_record_equals_its_model() -> None:
     run_state_machine_as_test(
         RecordMachine,
         settings=settings(
-            max_examples=times(test=12, long=40, prove=250),
+            max_examples=times(test=9, long=30, prove=250),
             stateful_step_count=50 if PROVE else 30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

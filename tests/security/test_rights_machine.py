@@ -190,7 +190,7 @@ class RightsMachine(RuleBasedStateMachine):
 def test_the_oracle_finds_nothing() -> None:
     """Whatever people do, each call was allowed to each who asked for it, and each word stays where it belongs."""
     RightsMachine.steps = 0
-    wanted = times(test=150, long=2_000, prove=20_000)
+    wanted = times(test=90, long=600, prove=20_000)
     while RightsMachine.steps < wanted:
         run_state_machine_as_test(
             RightsMachine,
