@@ -16,7 +16,7 @@ from hansard.domain.text import clean_text
 from hansard.domain.turns import TURN_ENDS
 from hansard.engine import prompts
 from hansard.journal.causes import WORDS
-from hansard.record.conversation import Placed
+from hansard.record.messages.fold import Placed
 from tests.shown.evidence import Asked, Evidence, Played, Shown
 from tests.shown.runs import FAILING, Fault, Run, Surface, events_of, finish_count
 from tests.shown.words import letters

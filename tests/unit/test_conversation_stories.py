@@ -18,7 +18,7 @@ from hansard.domain.turns import TurnState
 from hansard.engine.context import RequestStyle, opening_of, render, shown
 from hansard.journal.concepts import Body
 from hansard.record.compaction import SessionCompacted
-from hansard.record.conversation import Conversation, Placed
+from hansard.record.conversation import Conversation
 from hansard.record.messages.entries import (
     Entry,
     MessageAdded,
@@ -29,6 +29,7 @@ from hansard.record.messages.entries import (
     MessagesRestored,
     MessagesUndone,
 )
+from hansard.record.messages.fold import Placed
 from hansard.record.schema import SCHEMA
 from hansard.record.turns.entries import TurnEnded, TurnStarted
 from tests.counts import times

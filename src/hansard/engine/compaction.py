@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from hansard.engine.turns import Agent
     from hansard.ports.model import Model
     from hansard.record.api import Record
-    from hansard.record.conversation import Conversation, Placed
+    from hansard.record.conversation import Conversation
+    from hansard.record.messages.fold import Placed
     from hansard.record.turns.holding import Turn
 
 PURPOSE = "compaction"

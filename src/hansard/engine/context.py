@@ -38,7 +38,8 @@ from hansard.engine.views import as_text, fit, merged, noted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hansard.record.conversation import Conversation, End, Placed
+    from hansard.record.conversation import Conversation, End
+    from hansard.record.messages.fold import Placed
     from hansard.record.sessions import SessionFrozen
 
 CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")

@@ -11,7 +11,8 @@ from hansard.record.conversation import is_said
 
 if TYPE_CHECKING:
     from hansard.domain.messages import Message
-    from hansard.record.conversation import Conversation, Placed
+    from hansard.record.conversation import Conversation
+    from hansard.record.messages.fold import Placed
 
 
 class Speaker(NamedTuple):

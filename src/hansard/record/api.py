@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,11 +11,8 @@ from hansard.domain.budgets import Budget
 from hansard.domain.deliveries import Cursor, Intake
 from hansard.domain.ids import check_session_id, new_id, new_session_id
 from hansard.domain.limits import (
-    CONVERSATION_MESSAGES_MAX,
-    CONVERSATIONS_MAX,
     NAME_CHARACTERS_MAX,
     PATIENCE_SECONDS,
-    READ_ROWS_MAX,
     REASON_CHARACTERS_MAX,
     TITLE_CHARACTERS_MAX,
 )
@@ -34,7 +29,7 @@ from hansard.journal.verify import Report, verify_record
 from hansard.record import sessions
 from hansard.record.access import AccessList
 from hansard.record.budgets import Budgets
-from hansard.record.conversation import Conversation
+from hansard.record.conversation import Conversation, ConversationCache
 from hansard.record.deliveries import Deliveries
 from hansard.record.fetches import FileFetches
 from hansard.record.forks import fork_session
@@ -61,7 +56,8 @@ from hansard.record.turns.holding import Turns, hold_session
 from hansard.record.turns.operations import end_lost_turns
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+    import asyncio
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from hansard.domain.messages import Message
@@ -78,38 +74,6 @@ def writable(store: AnyStore) -> Store:
     if isinstance(store, Store) and not store.is_read_only:
         return store
     raise RecordReadOnly("this record was opened for reading only")
-
-
-class ConversationCache:
-    """Conversations that this process has folded, the last used ones, so that a turn reads only what came since.
-
-    Entries never change, so a fold up to a seq is never stale: it can only be behind.
-    """
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[asyncio.Lock, Conversation]] = OrderedDict()
-
-    async def read(self, session_id: str, read_entries: Callable[[str, int], Awaitable[list[Entry]]]) -> Conversation:
-        """Return a session's fold, grown to its present end."""
-        lock, conversation = self._kept.setdefault(session_id, (asyncio.Lock(), Conversation()))
-        async with lock:
-            while True:
-                entries = await read_entries(session_id, conversation.seq)
-                for entry in entries:
-                    conversation.add(entry)
-                if len(entries) < READ_ROWS_MAX:
-                    break
-        self._keep(session_id)
-        return conversation
-
-    def _keep(self, session_id: str) -> None:
-        """Forget what was not used for longest, beyond the limits."""
-        if session_id in self._kept:
-            self._kept.move_to_end(session_id)
-        messages = sum(len(conversation.placed) for _, conversation in self._kept.values())
-        while len(self._kept) > 1 and (len(self._kept) > CONVERSATIONS_MAX or messages > CONVERSATION_MESSAGES_MAX):
-            _, (_, forgotten) = self._kept.popitem(last=False)
-            messages -= len(forgotten.placed)
 
 
 class Record:

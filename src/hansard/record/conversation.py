@@ -8,9 +8,12 @@ place and is not shown there, so that it can come back to it.
 
 from __future__ import annotations
 
+import asyncio
+from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.domain.messages import File, Message, Role, Text, ToolCall, ToolResult
+from hansard.domain.limits import CONVERSATION_MESSAGES_MAX, CONVERSATIONS_MAX, READ_ROWS_MAX
+from hansard.domain.messages import File, Message, Role, Text
 from hansard.domain.requests import FailureKind, Usage, add_usage
 from hansard.domain.sessions import Link
 from hansard.domain.turns import By, How, TurnState, joined
@@ -30,13 +33,10 @@ from hansard.record.messages.entries import (
 )
 from hansard.record.messages.fold import (
     ChatChange,
-    MessageFold,
+    MessageOrder,
+    Placed,
     added_message,
-    applies_to,
-    change_message,
-    hide_retracted,
     opened_message,
-    sealed_message,
 )
 from hansard.record.sessions import SessionCreated, SessionFrozen, SessionSet
 from hansard.record.turns.entries import (
@@ -50,23 +50,12 @@ from hansard.record.turns.entries import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from typing import Any
 
 
 WISHES_LOST_MAX = 2
 """A summary that a person asked for and that took its process down so often is not tried again by itself."""
-
-
-class Placed(NamedTuple):
-    """A message where the model was given it, or gave it.
-
-    The turn is the one that it was part of; "" outside of turns. `seq` is where its entry stands in the journal.
-    """
-
-    message: Message
-    turn_id: str
-    seq: int
 
 
 class End(NamedTuple):
@@ -103,8 +92,8 @@ class Conversation:
 
     def __init__(self) -> None:
         self.seq = 0
-        self._fold = MessageFold()
-        self.undone = self._fold.undone
+        self._order = MessageOrder()
+        self.undone = self._order.undone
         """The messages that are undone now, each with the seq of the entry that undid it."""
         self.began: SessionCreated | None = None
         self.owner = ""
@@ -123,9 +112,6 @@ class Conversation:
         """Voice notes that were written down, or tried to be, by message and blob."""
         self.awaited: set[tuple[str, str]] = set()
         """Files that are still being fetched, by message and name."""
-        self._placed: list[Placed] = []
-        self._waiting: list[Placed] = []
-        self._there: list[Placed] | None = None
         self.compactions: list[Compaction] = []
         self.measure: Measure | None = None
         self.failed_compactions: list[Try] = []
@@ -136,8 +122,6 @@ class Conversation:
         self._wishes_lost = 0
         self._chores: set[str] = set()
         self._touched: dict[str, int] = {}
-        self._steered: set[str] = set()
-        self._open_calls: set[str] = set()
 
     def add(self, entry: Entry) -> None:
         """Take the next entry in."""
@@ -151,31 +135,12 @@ class Conversation:
     @property
     def placed(self) -> list[Placed]:
         """What the model was given and gave, in that order, without what was taken back."""
-        if not self.undone:
-            return self._placed
-        if self._there is None:
-            self._there = [each for each in self._placed if each.message.id not in self.undone]
-        return self._there
+        return self._order.placed
 
     @property
     def waiting(self) -> list[Placed]:
         """What was said and waits for the next turn, without what was taken back."""
-        return [each for each in self._waiting if each.message.id not in self.undone]
-
-    def _place(self, placed: Placed) -> None:
-        """The model was given something, or gave it."""
-        self._placed.append(placed)
-        if self._there is not None and placed.message.id not in self.undone:
-            self._there.append(placed)
-
-    def _replace(self, index: int, message: Message) -> None:
-        """A message stands changed where it stood. Most that change are among the last."""
-        before = self._placed[index]
-        self._placed[index] = before._replace(message=message)
-        for place in range(len(self._there or ()) - 1, -1, -1):
-            if self._there is not None and self._there[place] is before:
-                self._there[place] = self._placed[index]
-                return
+        return self._order.waiting
 
     @property
     def wants_reply(self) -> bool:
@@ -213,16 +178,6 @@ class Conversation:
         """Whether the turn that runs sums up what was said, and answers nobody."""
         return self.running in self._chores
 
-    def _place_waiting(self, turn_id: str, *, steered_only: bool = False) -> None:
-        """Let messages that wait enter."""
-        staying = []
-        for waiting in self._waiting:
-            if steered_only and waiting.message.id not in self._steered:
-                staying.append(waiting)
-            else:
-                self._place(waiting._replace(turn_id=turn_id))
-        self._waiting = staying
-
     def _session_created(self, _entry: Entry, body: SessionCreated) -> None:
         """A session begins. If it is a fork, the turns of its parent are not its own, and how that one began stays."""
         self.running = self.queued = ""
@@ -234,64 +189,35 @@ class Conversation:
     def _message_added(self, entry: Entry, body: MessageAdded) -> None:
         message = added_message(entry.id, entry.at_microseconds, body)
         self.awaited |= {(entry.id, part.fetch) for part in body.parts if isinstance(part, File) and part.fetch}
-        if body.role in {Role.USER, Role.SYSTEM}:
-            self._waiting.append(Placed(message, "", entry.seq))
+        placed = Placed(message, "" if is_waiting(body.role) else self.running, entry.seq)
+        if is_waiting(body.role):
+            self._order.add_waiting(placed)
         elif body.role == Role.ASSISTANT:
             if not self.running:
-                self._place_waiting("")
-            self._place(Placed(message, self.running, entry.seq))
-            self._open_calls = calls_of(message)
+                self._order.place_waiting("")
+            self._order.place_answer(placed)
         elif body.role == Role.TOOL:
-            self._place(Placed(message, self.running, entry.seq))
-            self._results_came(message)
-
-    def _results_came(self, message: Message) -> None:
-        """With the last result of a step, what steers the turn enters."""
-        self._open_calls -= {part.call_id for part in message.parts if isinstance(part, ToolResult)}
-        if self.running and not self._open_calls:
-            self._place_waiting(self.running, steered_only=True)
+            self._order.place_results(placed)
 
     def _message_opened(self, entry: Entry, body: MessageOpened) -> None:
-        self._place(Placed(opened_message(entry.id, entry.at_microseconds, body), body.turn_id, entry.seq))
+        self._order.place(Placed(opened_message(entry.id, entry.at_microseconds, body), body.turn_id, entry.seq))
 
     def _message_sealed(self, _entry: Entry, body: MessageSealed) -> None:
-        for index in range(len(self._placed) - 1, -1, -1):
-            placed = self._placed[index]
-            if placed.message.id == body.message_id:
-                sealed = sealed_message(placed.message, body)
-                self._replace(index, sealed)
-                self._open_calls = calls_of(sealed)
-                return
+        self._order.seal(body)
 
     def _change(self, entry: Entry, body: ChatChange | FileFetched | FileTranscribed) -> None:
-        """Somebody changed what was said: it stands changed where it stood. People change what is recent."""
-        for places in (self._waiting, self._placed):
-            for index in range(len(places) - 1, -1, -1):
-                placed = places[index]
-                if placed.message.id == body.message_id and applies_to(placed.message, body):
-                    changed = hide_retracted(change_message(placed.message, body))
-                    if places is self._placed:
-                        self._replace(index, changed)
-                    else:
-                        places[index] = placed._replace(message=changed)
-                    self._touch(entry.seq, {body.message_id})
-                    return
-
-    def _fetched(self, entry: Entry, body: FileFetched) -> None:
-        """A file is here, or cannot be had. One that comes late changes what the model was told of its message."""
-        self.awaited.discard((body.message_id, body.file))
-        self._change(entry, body)
-
-    def _transcribed(self, entry: Entry, body: FileTranscribed) -> None:
-        """A voice note has words from here on. It is asked for before the model is given the message."""
-        self.heard.add((body.message_id, body.blob))
-        if body.text:
-            self._change(entry, body)
+        """What was said is changed, or a file of it is here, or has words. Without words a voice note is only heard."""
+        if isinstance(body, FileFetched):
+            self.awaited.discard((body.message_id, body.file))
+        elif isinstance(body, FileTranscribed):
+            self.heard.add((body.message_id, body.blob))
+            if not body.text:
+                return
+        if self._order.change(body):
+            self._touch(entry.seq, {body.message_id})
 
     def _undo(self, entry: Entry, body: MessagesUndone | MessagesRestored) -> None:
-        """Messages are undone, or restored: each keeps its place."""
-        self._fold.add(body, entry.seq)
-        self._there = None
+        self._order.undo(body, entry.seq)
         self._touch(entry.seq, set(body.message_ids))
         self.measure = None
 
@@ -299,14 +225,14 @@ class Conversation:
         """Messages are changed, taken back or restored: a summary that reaches over one of them counts no longer."""
         self._touched.update(dict.fromkeys(message_ids, seq))
         reach = self.compactions[-1].reach if self.compactions else 0
-        touched = [index for index in range(reach) if self._placed[index].message.id in message_ids]
+        touched = [index for index, each in enumerate(self._order.everything[:reach]) if each.message.id in message_ids]
         if touched:
             self.compactions = [each for each in self.compactions if each.reach <= touched[0]]
             self.measure = None
 
     def _compacted(self, _entry: Entry, body: SessionCompacted) -> None:
         """A summary counts from here on, unless what it sums up was changed after it was read."""
-        reached = self._reached(body.through)
+        reached = self._order.reach(body.through)
         covered = sum(1 for message_id in reached if message_id not in self.undone)
         if covered <= self.covered or self.is_stale(body.through, body.read_seq):
             return
@@ -314,45 +240,39 @@ class Conversation:
         self.failed_compactions = []
         self.measure = None
 
-    def _reached(self, through: str) -> list[str]:
-        """Return the messages up to one, in the order in which they were placed, with those that are taken back."""
-        places = [index for index, placed in enumerate(self._placed) if placed.message.id == through]
-        return [placed.message.id for placed in self._placed[: places[-1] + 1]] if places else []
-
     def is_stale(self, through: str, read_seq: int) -> bool:
         """Return whether anything up to a message was changed, taken back or restored after it was read."""
-        return any(self._touched.get(message_id, 0) > read_seq for message_id in self._reached(through))
+        return any(self._touched.get(message_id, 0) > read_seq for message_id in self._order.reach(through))
 
-    def _turn_queued(self, _entry: Entry, body: TurnQueued) -> None:
+    def _turn_asked(self, _entry: Entry, body: TurnQueued | TurnAsked) -> None:
+        if isinstance(body, TurnAsked):
+            self.by[body.turn_id] = joined(self.by.get(body.turn_id, ()), body.by)
+            return
         self.queued = body.turn_id
         self.by[body.turn_id] = body.by or ()
         if body.by is None:
             self.unattributed.add(body.turn_id)
 
-    def _turn_asked(self, _entry: Entry, body: TurnAsked) -> None:
-        self.by[body.turn_id] = joined(self.by.get(body.turn_id, ()), body.by)
-
     def _turn_started(self, _entry: Entry, body: TurnStarted) -> None:
         if self.queued == body.turn_id:
             self.queued = ""
         self.running = body.turn_id
-        self.by[body.turn_id] = askers_of(each.message for each in self._waiting) if body.by is None else body.by
+        self.by[body.turn_id] = askers_of(self._order.list_waiting()) if body.by is None else body.by
         if body.purpose:
             self._chores.add(body.turn_id)
             self._wished = body.turn_id if self.wants_compaction else ""
             self.wants_compaction = False
             return
-        self._open_calls = set()
-        self._place_waiting(body.turn_id)
+        self._order.start_turn(body.turn_id)
 
     def _turn_steered(self, _entry: Entry, body: TurnSteered) -> None:
-        self._steered.add(body.message_id)
+        self._order.steered.add(body.message_id)
 
     def _turn_continued(self, entry: Entry, body: TurnContinued) -> None:
         """The request to go on stands where a person would have spoken; it seldom has words of its own."""
         parts = (Text(body.note),) if body.note else ()
         marker = Message(id=entry.id, role=Role.SYSTEM, parts=parts, at_microseconds=entry.at_microseconds)
-        self._place(Placed(marker, body.turn_id, entry.seq))
+        self._order.place(Placed(marker, body.turn_id, entry.seq))
 
     def _turn_used(self, _entry: Entry, body: TurnUsed) -> None:
         self.usage[body.model] = add_usage(self.usage.get(body.model), body.usage)
@@ -373,10 +293,10 @@ class Conversation:
             self.running = ""
         self.ends[body.turn_id] = End(body.state, body.reason)
 
-    def _frozen(self, _entry: Entry, body: SessionFrozen) -> None:
-        self.frozen = self.frozen or body
-
-    def _set(self, _entry: Entry, body: SessionSet) -> None:
+    def _set(self, _entry: Entry, body: SessionFrozen | SessionSet) -> None:
+        if isinstance(body, SessionFrozen):
+            self.frozen = self.frozen or body
+            return
         self.settings[body.name] = body.value
         if body.name == "compact":
             self.wants_compaction = True
@@ -390,18 +310,18 @@ APPLY: dict[type[Body], Callable[[Conversation, Entry, Any], None]] = {
     MessageSealed: Conversation._message_sealed,  # noqa: SLF001
     MessageEdited: Conversation._change,  # noqa: SLF001
     MessageRetracted: Conversation._change,  # noqa: SLF001
-    FileFetched: Conversation._fetched,  # noqa: SLF001
-    FileTranscribed: Conversation._transcribed,  # noqa: SLF001
+    FileFetched: Conversation._change,  # noqa: SLF001
+    FileTranscribed: Conversation._change,  # noqa: SLF001
     MessagesUndone: Conversation._undo,  # noqa: SLF001
     MessagesRestored: Conversation._undo,  # noqa: SLF001
-    TurnQueued: Conversation._turn_queued,  # noqa: SLF001
+    TurnQueued: Conversation._turn_asked,  # noqa: SLF001
     TurnAsked: Conversation._turn_asked,  # noqa: SLF001
     TurnStarted: Conversation._turn_started,  # noqa: SLF001
     TurnSteered: Conversation._turn_steered,  # noqa: SLF001
     TurnContinued: Conversation._turn_continued,  # noqa: SLF001
     TurnUsed: Conversation._turn_used,  # noqa: SLF001
     TurnEnded: Conversation._turn_ended,  # noqa: SLF001
-    SessionFrozen: Conversation._frozen,  # noqa: SLF001
+    SessionFrozen: Conversation._set,  # noqa: SLF001
     SessionSet: Conversation._set,  # noqa: SLF001
     SessionCompacted: Conversation._compacted,  # noqa: SLF001
 }
@@ -413,14 +333,14 @@ def askers_of(messages: Iterable[Message]) -> tuple[By, ...]:
     return joined((), tuple(By(person=each.author, chat=each.chat) for each in said if each.author))
 
 
+def is_waiting(role: Role) -> bool:
+    """Return whether what is said in a role waits for the next turn."""
+    return role in {Role.USER, Role.SYSTEM}
+
+
 def is_said(message: Message) -> bool:
     """Return whether a message was said to the model, by a person or as an instruction; a request to go on was not."""
     return message.role == Role.USER or (message.role == Role.SYSTEM and bool(message.parts))
-
-
-def calls_of(message: Message) -> set[str]:
-    """Return the ids of the tools that a message calls."""
-    return {part.id for part in message.parts if isinstance(part, ToolCall)}
 
 
 def last_exchange(conversation: Conversation, count: int = 1) -> list[Placed]:
@@ -498,3 +418,35 @@ def answered_by(conversation: Conversation, turn_id: str) -> list[Message]:
         start -= 1
     said = [each.message for each in placed[start:end]]
     return [message for message in said if message.role == Role.USER and not message.is_observed]
+
+
+class ConversationCache:
+    """Conversations that this process has folded, the last used ones, so that a turn reads only what came since.
+
+    Entries never change, so a fold up to a seq is never stale: it can only be behind.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, tuple[asyncio.Lock, Conversation]] = OrderedDict()
+
+    async def read(self, session_id: str, read_entries: Callable[[str, int], Awaitable[list[Entry]]]) -> Conversation:
+        """Return a session's fold, grown to its present end."""
+        lock, conversation = self._kept.setdefault(session_id, (asyncio.Lock(), Conversation()))
+        async with lock:
+            while True:
+                entries = await read_entries(session_id, conversation.seq)
+                for entry in entries:
+                    conversation.add(entry)
+                if len(entries) < READ_ROWS_MAX:
+                    break
+        self._keep(session_id)
+        return conversation
+
+    def _keep(self, session_id: str) -> None:
+        """Forget what was not used for longest, beyond the limits."""
+        if session_id in self._kept:
+            self._kept.move_to_end(session_id)
+        messages = sum(len(conversation.placed) for _, conversation in self._kept.values())
+        while len(self._kept) > 1 and (len(self._kept) > CONVERSATIONS_MAX or messages > CONVERSATION_MESSAGES_MAX):
+            _, (_, forgotten) = self._kept.popitem(last=False)
+            messages -= len(forgotten.placed)

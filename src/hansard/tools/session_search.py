@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hansard.domain.messages import Message
     from hansard.ports.tool import ToolScene
     from hansard.record.api import Record
-    from hansard.record.conversation import Placed
+    from hansard.record.messages.fold import Placed
 
 PARAMETERS = (
     '{"type":"object","properties":{'

@@ -1,4 +1,4 @@
-"""The fold of a session's entries into messages."""
+"""The fold of a session's entries into messages, and their order for the model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from hansard.domain.messages import RETRACTED, File, Message, Part, Reasoning, Status, Text
+from hansard.domain.messages import RETRACTED, File, Message, Part, Reasoning, Status, Text, ToolCall, ToolResult
 from hansard.journal.concepts import Body
 from hansard.record.messages.entries import (
     FileFetched,
@@ -215,3 +215,132 @@ def fold_transcript(entries: Iterable[tuple[str, int, Body]], open_parts: tuple[
         elif isinstance(body, FOLDED):
             fold.add(body)
     return fold.standing(messages)
+
+
+class Placed(NamedTuple):
+    """A message where the model was given it, or gave it.
+
+    The turn is the one that it was part of; "" outside of turns. `seq` is where its entry stands in the journal.
+    """
+
+    message: Message
+    turn_id: str
+    seq: int
+
+
+def calls_of(message: Message) -> set[str]:
+    """Return the ids of the tools that a message calls."""
+    return {part.id for part in message.parts if isinstance(part, ToolCall)}
+
+
+class MessageOrder:
+    """Messages in the order in which the model was given them, or gave them. An undone one keeps its place."""
+
+    def __init__(self) -> None:
+        self._fold = MessageFold()
+        self.undone = self._fold.undone
+        """The messages that are undone now, each with the seq of the entry that undid it."""
+        self.everything: list[Placed] = []
+        """What was placed, with what is undone."""
+        self.steered: set[str] = set()
+        """Messages that go into the running turn with its next results."""
+        self._waiting: list[Placed] = []
+        self._there: list[Placed] | None = None
+        self._open_calls: set[str] = set()
+
+    @property
+    def placed(self) -> list[Placed]:
+        """What the model was given and gave, without what is undone."""
+        if not self.undone:
+            return self.everything
+        if self._there is None:
+            self._there = [each for each in self.everything if each.message.id not in self.undone]
+        return self._there
+
+    @property
+    def waiting(self) -> list[Placed]:
+        """What was said and waits for the next turn, without what is undone."""
+        return [each for each in self._waiting if each.message.id not in self.undone]
+
+    def list_waiting(self) -> list[Message]:
+        """Return what waits for the next turn, with what is undone."""
+        return [each.message for each in self._waiting]
+
+    def add_waiting(self, placed: Placed) -> None:
+        """Something was said; it enters later."""
+        self._waiting.append(placed)
+
+    def place(self, placed: Placed) -> None:
+        """The model was given something, or gave it."""
+        self.everything.append(placed)
+        if self._there is not None and placed.message.id not in self.undone:
+            self._there.append(placed)
+
+    def place_answer(self, placed: Placed) -> None:
+        """The model gave a whole message; what it calls is open."""
+        self.place(placed)
+        self._open_calls = calls_of(placed.message)
+
+    def place_results(self, placed: Placed) -> None:
+        """A tool gave results. With the last result of a step, what steers the turn enters."""
+        self.place(placed)
+        self._open_calls -= {part.call_id for part in placed.message.parts if isinstance(part, ToolResult)}
+        if placed.turn_id and not self._open_calls:
+            self.place_waiting(placed.turn_id, steered_only=True)
+
+    def place_waiting(self, turn_id: str, *, steered_only: bool = False) -> None:
+        """Let messages that wait enter."""
+        staying = []
+        for waiting in self._waiting:
+            if steered_only and waiting.message.id not in self.steered:
+                staying.append(waiting)
+            else:
+                self.place(waiting._replace(turn_id=turn_id))
+        self._waiting = staying
+
+    def start_turn(self, turn_id: str) -> None:
+        """A turn answers what waits."""
+        self._open_calls = set()
+        self.place_waiting(turn_id)
+
+    def seal(self, body: MessageSealed) -> None:
+        """An answer that was opened has all its words."""
+        for index in range(len(self.everything) - 1, -1, -1):
+            placed = self.everything[index]
+            if placed.message.id == body.message_id:
+                sealed = sealed_message(placed.message, body)
+                self._replace(index, sealed)
+                self._open_calls = calls_of(sealed)
+                return
+
+    def change(self, body: ChatChange | FileFetched | FileTranscribed) -> bool:
+        """Let a message stand changed where it stood; return whether it is there. People change what is recent."""
+        for places in (self._waiting, self.everything):
+            for index in range(len(places) - 1, -1, -1):
+                placed = places[index]
+                if placed.message.id == body.message_id and applies_to(placed.message, body):
+                    changed = hide_retracted(change_message(placed.message, body))
+                    if places is self.everything:
+                        self._replace(index, changed)
+                    else:
+                        places[index] = placed._replace(message=changed)
+                    return True
+        return False
+
+    def _replace(self, index: int, message: Message) -> None:
+        before = self.everything[index]
+        self.everything[index] = before._replace(message=message)
+        for place in range(len(self._there or ()) - 1, -1, -1):
+            if self._there is not None and self._there[place] is before:
+                self._there[place] = self.everything[index]
+                return
+
+    def undo(self, body: MessagesUndone | MessagesRestored, seq: int) -> None:
+        """Messages are undone, or restored: each keeps its place."""
+        self._fold.add(body, seq)
+        self._there = None
+
+    def reach(self, through: str) -> list[str]:
+        """Return the messages up to one, in their order, with those that are undone."""
+        places = [index for index, placed in enumerate(self.everything) if placed.message.id == through]
+        return [placed.message.id for placed in self.everything[: places[-1] + 1]] if places else []
