@@ -9,7 +9,7 @@ On crash: a file that was not settled is still open.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hansard.domain.access import HOUR_MICROSECONDS
 from hansard.domain.arrivals import ArrivalKind
@@ -95,13 +95,6 @@ PERSON_OPEN_MAX = 100
 """Files that wait to be fetched, in all and of one person, who leaves room for others. More are only named."""
 
 
-class Settled(NamedTuple):
-    """What became of a file, and what people are told when it is not kept."""
-
-    fetched: FileFetched
-    text: str = ""
-
-
 def await_files(
     tx: Transaction, arrival: Arrival, session_id: str, message_id: str, rules: IntakeRules, *, words: Wording
 ) -> None:
@@ -155,21 +148,21 @@ def awaited_of(arrival: Arrival, awaited: Awaited, session_id: str, message_id: 
     )
 
 
-def settle_file(tx: Transaction, awaited: FileAwaited, settled: Settled) -> None:
+def settle_file(tx: Transaction, awaited: FileAwaited, fetched: FileFetched, text: str = "") -> None:
     """Record what became of a file, once, in its session, ended or not; tell people when it is not kept."""
     if tx.row(SQL.find_fetch, (awaited.session_id, awaited.message_id, awaited.file)) is None:
         return
-    record_file(tx, awaited.session_id, settled.fetched)
+    record_file(tx, awaited.session_id, fetched)
     home = home_journal(tx)
     body = FileSettled(
         session_id=awaited.session_id,
         message_id=awaited.message_id,
         file=awaited.file,
         person=awaited.person,
-        size_bytes=settled.fetched.size_bytes,
+        size_bytes=fetched.size_bytes,
     )
     tx.add(home, f"~settled:{home.head_seq + 1}", body)
-    tell(tx, awaited.session_id, awaited.chat, settled.text)
+    tell(tx, awaited.session_id, awaited.chat, text)
 
 
 def record_file(tx: Transaction, session_id: str, fetched: FileFetched) -> None:
@@ -212,10 +205,10 @@ class FileFetches:
         """Record that a file is kept: its blob is stored already."""
         await self._caller.run(self._caller.store.blobs.require, blob)
         fetched = FileFetched(message_id=awaited.message_id, file=awaited.file, blob=blob, size_bytes=size_bytes)
-        await self._caller.write(lambda tx: settle_file(tx, awaited, Settled(fetched)))
+        await self._caller.write(lambda tx: settle_file(tx, awaited, fetched))
 
     async def give_up(self, awaited: FileAwaited, failure: str, text: str) -> None:
         """Record that a file is not kept, and why; `text` is told where it was sent."""
         why = clean_text(failure)[:REASON_CHARACTERS_MAX]
         fetched = FileFetched(message_id=awaited.message_id, file=awaited.file, failure=why)
-        await self._caller.write(lambda tx: settle_file(tx, awaited, Settled(fetched, text)))
+        await self._caller.write(lambda tx: settle_file(tx, awaited, fetched, text))

@@ -7,7 +7,7 @@ Invariant: an owner sees and changes only the notes of their own circle (L11).
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -77,130 +77,6 @@ NOTE_ID_LETTERS = 4
 """Short enough to be typed; one that is taken is not given again."""
 
 
-def note_value(row: tuple[Any, ...]) -> Note:
-    """Return the note of a row."""
-    note_id, owner, text, noted_at, changed_at = row
-    return Note(id=note_id, owner=owner, text=text, noted_at_microseconds=noted_at, changed_at_microseconds=changed_at)
-
-
-class Remembering(NamedTuple):
-    """Something to remember: for whom, what, who says so."""
-
-    owner: str
-    text: str
-    by: str
-    operation_id: str
-
-
-def add(tx: Transaction, new: Remembering) -> Note:
-    """Note something. What is noted already, word for word, is not noted twice."""
-    home = home_journal(tx)
-    done = tx.find(home, f"~noted:{new.operation_id}")
-    if done is not None:
-        body = tx.decode(done)
-        return _read(tx, body.note_id, new.owner) if isinstance(body, MemoryNoted) else _missing(new.owner)
-    notes = [note_value(row) for row in tx.rows(SQL.list_notes, (owners_text(tx, new.owner), NOTES_MAX + 1))]
-    same = next((note for note in notes if note.text == new.text), None)
-    if same is not None:
-        return same
-    if len(notes) >= NOTES_MAX:
-        message = f"there are {NOTES_MAX} notes, which is the limit: forget one first"
-        raise TooLarge(message)
-    note_id = random_letters(NOTE_ID_LETTERS)
-    while tx.row(SQL.find_note, (note_id,)) is not None:
-        note_id = random_letters(NOTE_ID_LETTERS)
-    body = MemoryNoted(note_id=note_id, owner=new.owner, text=new.text, by=new.by)
-    tx.add(home, f"~noted:{new.operation_id}", body)
-    return _read(tx, note_id, new.owner)
-
-
-class Changing(NamedTuple):
-    """A change of a note. `owner` None: whoever it belongs to; `text` None: it is forgotten."""
-
-    note_id: str
-    owner: str | None
-    text: str | None
-    by: str
-    operation_id: str
-
-
-def change(tx: Transaction, changing: Changing) -> Note:
-    """Change or forget a note of an owner; another owner's does not exist for this one (L11). Return it as it was."""
-    home = home_journal(tx)
-    if tx.find(home, f"~forgotten:{changing.operation_id}") is not None:
-        return _recall(tx, home, changing.note_id)
-    row = tx.row(SQL.find_note, (changing.note_id,))
-    note = note_value(row) if row is not None else None
-    if note is None or (changing.owner is not None and note.owner not in read_circle(tx, changing.owner)):
-        return _missing(changing.note_id)
-    if changing.text is None:
-        forgotten = MemoryForgotten(note_id=note.id, by=changing.by)
-        tx.add(home, f"~forgotten:{changing.operation_id}", forgotten)
-        return note
-    if changing.text != note.text and tx.find(home, f"~edited:{changing.operation_id}") is None:
-        edited = MemoryEdited(note_id=note.id, text=changing.text, by=changing.by)
-        tx.add(home, f"~edited:{changing.operation_id}", edited)
-    return _read(tx, note.id, note.owner)
-
-
-def _read(tx: Transaction, note_id: str, owner: str) -> Note:
-    row = tx.row(SQL.find_note, (note_id,))
-    return note_value(row) if row is not None else _missing(owner)
-
-
-def _recall(tx: Transaction, home: Journal, note_id: str) -> Note:
-    """Return a forgotten note as it was, from its entries."""
-    note: Note | None = None
-    for kind, version, at, data in tx.rows(SQL.memory_entries, (home.entry_key(0), home.entry_key(home.head_seq))):
-        body = tx.schema.decode_body(kind, version, data)
-        if isinstance(body, MemoryNoted) and body.note_id == note_id:
-            note = note_value((note_id, body.owner, body.text, at, at))
-        elif isinstance(body, MemoryEdited) and body.note_id == note_id and note is not None:
-            note = msgspec.structs.replace(note, text=body.text, changed_at_microseconds=at)
-    return note or _missing(note_id)
-
-
-def _missing(note_id: str) -> Note:
-    message = f"there is no note {note_id[:80]}"
-    raise NotFound(message, "`/memory` or `hansard memory` lists the notes.")
-
-
-class Memory:
-    """What is remembered for each owner, and for whoever is one person with them; for nobody else (L11)."""
-
-    def __init__(self, caller: Caller) -> None:
-        """Use `record.memory`."""
-        self._caller = caller
-
-    async def list(self, owner: str | None = None) -> list[Note]:
-        """Return an owner's notes, the oldest first; without an owner, those of all: that is for the admin."""
-
-        def read(snapshot: Reads) -> list[Note]:
-            rows = snapshot.rows(SQL.list_notes, (owners_of(snapshot, owner), ALL_ROWS))
-            return [note_value(row) for row in rows]
-
-        return await self._caller.read(read)
-
-    async def add(self, owner: str, text: str, *, by: str = "") -> Note:
-        """Remember something for an owner; TooLarge when it is too long, or one too many."""
-        new = Remembering(
-            clean_name(owner, "an owner", NAME_CHARACTERS_MAX), clean_note(text), by[:NAME_CHARACTERS_MAX], new_id()
-        )
-        return await self._caller.write(lambda tx: add(tx, new))
-
-    async def edit(self, note_id: str, text: str, *, owner: str | None = None, by: str = "") -> Note:
-        """Let a note say something else; NotFound when this owner has none of that id."""
-        return await self._change(note_id, clean_note(text), owner, by)
-
-    async def forget(self, note_id: str, *, owner: str | None = None, by: str = "") -> Note:
-        """Tell a note to no model any more, and return it. The entries that made it stay in the record."""
-        return await self._change(note_id, None, owner, by)
-
-    async def _change(self, note_id: str, text: str | None, owner: str | None, by: str) -> Note:
-        changing = Changing(note_id, owner, text, by[:NAME_CHARACTERS_MAX], new_id())
-        return await self._caller.write(lambda tx: change(tx, changing))
-
-
 class Note(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is remembered. Times are in microseconds since 1970."""
 
@@ -227,3 +103,114 @@ def clean_note(text: str) -> str:
         message = f"a note has {len(cleaned)} characters; the limit is {NOTE_CHARACTERS_MAX}"
         raise TooLarge(message)
     return cleaned
+
+
+def note_value(row: tuple[Any, ...]) -> Note:
+    """Return the note of a row."""
+    note_id, owner, text, noted_at, changed_at = row
+    return Note(id=note_id, owner=owner, text=text, noted_at_microseconds=noted_at, changed_at_microseconds=changed_at)
+
+
+def add_note(tx: Transaction, *, owner: str, text: str, by: str, token: str) -> Note:
+    """Note something. What is noted already, word for word, is not noted twice."""
+    home = home_journal(tx)
+    done = tx.find(home, f"~noted:{token}")
+    if done is not None:
+        body = tx.decode(done)
+        return _read(tx, body.note_id, owner) if isinstance(body, MemoryNoted) else _missing(owner)
+    notes = [note_value(row) for row in tx.rows(SQL.list_notes, (owners_text(tx, owner), NOTES_MAX + 1))]
+    same = next((note for note in notes if note.text == text), None)
+    if same is not None:
+        return same
+    if len(notes) >= NOTES_MAX:
+        message = f"there are {NOTES_MAX} notes, which is the limit: forget one first"
+        raise TooLarge(message)
+    note_id = random_letters(NOTE_ID_LETTERS)
+    while tx.row(SQL.find_note, (note_id,)) is not None:
+        note_id = random_letters(NOTE_ID_LETTERS)
+    tx.add(home, f"~noted:{token}", MemoryNoted(note_id=note_id, owner=owner, text=text, by=by))
+    return _read(tx, note_id, owner)
+
+
+def edit_note(tx: Transaction, *, note_id: str, owner: str | None, text: str, by: str, token: str) -> Note:
+    """Give a note other words."""
+    note = find_note(tx, note_id, owner)
+    home = home_journal(tx)
+    if text != note.text and tx.find(home, f"~edited:{token}") is None:
+        tx.add(home, f"~edited:{token}", MemoryEdited(note_id=note.id, text=text, by=by))
+    return _read(tx, note.id, note.owner)
+
+
+def forget_note(tx: Transaction, *, note_id: str, owner: str | None, by: str, token: str) -> Note:
+    """Forget a note; return it as it was."""
+    home = home_journal(tx)
+    if tx.find(home, f"~forgotten:{token}") is not None:
+        return _recall(tx, home, note_id)
+    note = find_note(tx, note_id, owner)
+    tx.add(home, f"~forgotten:{token}", MemoryForgotten(note_id=note.id, by=by))
+    return note
+
+
+def find_note(tx: Transaction, note_id: str, owner: str | None) -> Note:
+    """Return a note. For an owner, notes of other circles do not exist (L11)."""
+    row = tx.row(SQL.find_note, (note_id,))
+    note = note_value(row) if row is not None else None
+    if note is None or (owner is not None and note.owner not in read_circle(tx, owner)):
+        return _missing(note_id)
+    return note
+
+
+def _read(tx: Transaction, note_id: str, owner: str) -> Note:
+    row = tx.row(SQL.find_note, (note_id,))
+    return note_value(row) if row is not None else _missing(owner)
+
+
+def _recall(tx: Transaction, home: Journal, note_id: str) -> Note:
+    """Return a forgotten note as it was, from its entries."""
+    note: Note | None = None
+    for kind, version, at, data in tx.rows(SQL.memory_entries, (home.entry_key(0), home.entry_key(home.head_seq))):
+        body = tx.schema.decode_body(kind, version, data)
+        if isinstance(body, MemoryNoted) and body.note_id == note_id:
+            note = note_value((note_id, body.owner, body.text, at, at))
+        elif isinstance(body, MemoryEdited) and body.note_id == note_id and note is not None:
+            note = msgspec.structs.replace(note, text=body.text, changed_at_microseconds=at)
+    return note or _missing(note_id)
+
+
+def _missing(note_id: str) -> Note:
+    message = f"there is no note {note_id[:80]}"
+    raise NotFound(message, "`/memory` or `hansard memory` lists the notes.")
+
+
+class Memory:
+    """`record.memory`: notes of each owner, and of whoever is one person with them; of nobody else (L11)."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def list(self, owner: str | None = None) -> list[Note]:
+        """Return an owner's notes, the oldest first; without an owner, those of all: that is for the admin."""
+
+        def read(snapshot: Reads) -> list[Note]:
+            rows = snapshot.rows(SQL.list_notes, (owners_of(snapshot, owner), ALL_ROWS))
+            return [note_value(row) for row in rows]
+
+        return await self._caller.read(read)
+
+    async def add(self, owner: str, text: str, *, by: str = "") -> Note:
+        """Remember something for an owner; TooLarge when it is too long, or one too many."""
+        named, words = clean_name(owner, "an owner", NAME_CHARACTERS_MAX), clean_note(text)
+        who, token = by[:NAME_CHARACTERS_MAX], new_id()
+        return await self._caller.write(lambda tx: add_note(tx, owner=named, text=words, by=who, token=token))
+
+    async def edit(self, note_id: str, text: str, *, owner: str | None = None, by: str = "") -> Note:
+        """Let a note say something else; NotFound when this owner has none of that id."""
+        words, who, token = clean_note(text), by[:NAME_CHARACTERS_MAX], new_id()
+        return await self._caller.write(
+            lambda tx: edit_note(tx, note_id=note_id, owner=owner, text=words, by=who, token=token)
+        )
+
+    async def forget(self, note_id: str, *, owner: str | None = None, by: str = "") -> Note:
+        """Tell a note to no model any more, and return it. The entries that made it stay in the record."""
+        who, token = by[:NAME_CHARACTERS_MAX], new_id()
+        return await self._caller.write(lambda tx: forget_note(tx, note_id=note_id, owner=owner, by=who, token=token))

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
     from hansard.journal.transaction import Transaction
-    from hansard.record.questions import QuestionAnswered
 
 PERMISSIONS = Concept("permissions", "hansard.record", tables=(Table(name="permission", order="id", of_home=True),))
 SQL = PERMISSIONS.queries
@@ -90,17 +89,12 @@ class Permission(NamedTuple):
     by: str
 
 
-def grant(tx: Transaction, answered: QuestionAnswered, session_id: str) -> None:
+def grant(tx: Transaction, *, tool: str, person: str, place: str, session_id: str, by: str) -> None:
     """Note, with an answer that counts for more than one call, what it allows."""
     home = home_journal(tx)
     number = home.head_seq + 1
     granted = PermissionGranted(
-        permission_id=f"p{number}",
-        tool=answered.tool,
-        person=answered.author,
-        place=answered.chat,
-        session_id=session_id,
-        by=answered.by,
+        permission_id=f"p{number}", tool=tool, person=person, place=place, session_id=session_id, by=by
     )
     tx.add(home, f"~permission:{number}", granted)
 

@@ -162,23 +162,16 @@ def open_question(tx: Transaction, journal: Journal, turn_id: str) -> Open | Non
     return last
 
 
-class NewQuestion(NamedTuple):
-    """A question: the notice that asks it, and what it is about."""
-
-    notice: Offered
-    body: QuestionAsked
-
-
-def ask(tx: Transaction, lease: Lease, asking: NewQuestion) -> int:
+def ask(tx: Transaction, lease: Lease, notice: Offered, asked: QuestionAsked) -> int:
     """Ask: the notice that people see and the fact that the turn waits, in one commit. Return the question's number."""
     journal, _ = session_journal(tx, lease.session_id)
     last = last_question(tx, journal, lease.turn_id)
-    if last is not None and last.body.message_id == asking.notice.id:
+    if last is not None and last.body.message_id == notice.id:
         return last.number
     check_fence(tx, lease)
-    add_message(tx, journal, asking.notice)
+    add_message(tx, journal, notice)
     number = 1 if last is None else last.number + 1
-    tx.add(journal, question_id(lease.turn_id, number), asking.body)
+    tx.add(journal, question_id(lease.turn_id, number), asked)
     return number
 
 
@@ -302,7 +295,8 @@ def record_answer(tx: Transaction, reply: GivenAnswer, question: Open, message_i
     )
     tx.add(journal, answer_id(body.turn_id, question.number), answered)
     if given.scope in {Scope.SESSION, Scope.ALWAYS}:
-        grant(tx, answered, question.session_id if given.scope is Scope.SESSION else "")
+        session_id = question.session_id if given.scope is Scope.SESSION else ""
+        grant(tx, tool=answered.tool, person=reply.author, place=reply.chat, session_id=session_id, by=answered.by)
     return q.TAKEN[given.scope]
 
 

@@ -164,8 +164,9 @@ class Turn:
         offered = offer(notice)
         await check_blobs(self._caller, offered)
         body = msgspec.structs.replace(asked, turn_id=self.id, message_id=notice.id)
-        asking = questions.NewQuestion(offered, body)
-        return await self._caller.write(lambda tx: questions.ask(tx, self._lease, asking), cost=len(offered.data))
+        return await self._caller.write(
+            lambda tx: questions.ask(tx, self._lease, offered, body), cost=len(offered.data)
+        )
 
     async def settle_question(self, number: int, reason: str) -> Answered:
         """End a question that nobody answered; return the answer, if it came after all."""
