@@ -23,6 +23,7 @@ def programs() -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(("page", "program"), programs())
 def test_programs_in_the_documentation_run(page: str, program: str, tmp_path: Path) -> None:
     """A program that a page shows runs as it stands, in a new home."""

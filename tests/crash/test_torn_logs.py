@@ -291,6 +291,7 @@ async def test_a_damaged_log_without_a_database_costs_its_neighbours_nothing(
         await record.append(RIGHT, Message.user("healthy", id="healthy"))
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.loss("B13", "B14", "B19", "B26", "D8")
 @pytest.mark.parametrize(
     "damage", [remove, empty, tear, fill_nul, fill_garbage, as_folder], ids=lambda damage: damage.__name__

@@ -48,6 +48,7 @@ async def drawn(on: Stage, count: int = 1) -> QuestionAsked:
     return body
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("busy", list(Busy))
 @pytest.mark.parametrize(("words", "runs"), [("Yes.", 1), ("ok", 1), ("no", 0), ("Nein!", 0)])
 @pytest.mark.loss("C4")

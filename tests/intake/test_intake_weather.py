@@ -30,6 +30,7 @@ COMMITS = 12
 """How many commits the batch takes, about: kills are drawn among them."""
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.loss("F11", "F15", "I2", "H8")
 @pytest.mark.parametrize("point", POINTS)
 async def test_killed_in_the_middle_of_a_batch(home: Path, seed: int, point: str) -> None:

@@ -65,6 +65,7 @@ async def test_a_story_comes_back_as_it_was(home: Path, tmp_path: Path) -> None:
         assert await record.blobs.read(first.blob) == ATTACHMENT
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("number", range(ROUNDS))
 async def test_random_homes_come_back_as_they_were(home: Path, tmp_path: Path, seed: int, number: int) -> None:
     """Whatever was said in whichever order, with forks at any entry: equal transcripts, and verify is clean."""

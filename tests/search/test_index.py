@@ -139,6 +139,7 @@ async def test_damaged(home: Path, where: str) -> None:
         assert (await record.verify()).ok
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.loss("K2")
 @pytest.mark.parametrize("where", ["header", "all", "cut", "empty", "text"])
 async def test_damaged_while_open(home: Path, where: str) -> None:
@@ -276,6 +277,7 @@ NOT_ASKED = {
 """Drifts that are seen before the index is asked: the entries themselves are searched then."""
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.loss("D8")
 @pytest.mark.parametrize("drift", sorted(DRIFTS.keys() - NOT_ASKED))
 async def test_verify_asks_the_index(home: Path, drift: str) -> None:

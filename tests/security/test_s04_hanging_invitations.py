@@ -54,6 +54,7 @@ async def test_a_hanging_answer_holds_up_nobody(home: Path, tmp_path: Path) -> N
         assert [chat for chat, _ in platform.reasons] == [strange]
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 @pytest.mark.parametrize("point", ["logged", "committed"])
 async def test_a_kill_loses_no_invitation(home: Path, point: str, number: int) -> None:

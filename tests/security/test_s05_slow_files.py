@@ -176,6 +176,7 @@ async def test_every_view_has_the_file_and_no_export_its_keys(home: Path) -> Non
         await here.check()
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("point", ["logged", "committed"])
 async def test_a_kill_loses_no_file(home: Path, point: str, number: int) -> None:

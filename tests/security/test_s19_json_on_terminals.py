@@ -88,6 +88,7 @@ def run_on_terminal(home: Path, *arguments: str) -> str:
     return b"".join(pieces).decode().replace("\r\n", "\n")
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_no_command_of_a_terminal(evil_home: Path, name: str) -> None:
     """Each command that writes JSON, on a real terminal: nothing unsafe, valid JSON, and the words in it."""
