@@ -15,7 +15,6 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 from tests.counts import PROVE
 
 UNITS: dict[str, tuple[str, ...]] = {
-    "a homeserver that dies": ("tests/gateway/test_synapse_weather.py",),
     "a homeserver for channels": (
         "tests/channels/test_suite_matrix.py",
         "tests/channels/test_company.py",
@@ -30,6 +29,8 @@ UNITS: dict[str, tuple[str, ...]] = {
         "tests/security/test_s13_matrix_identity.py",
         "tests/security/test_flood_synapse.py",
     ),
+    "kills at every step": ("tests/crash/test_kills.py",),
+    "a homeserver that dies": ("tests/gateway/test_synapse_weather.py",),
     "a homeserver for gateways": (
         "tests/gateway/test_synapse",
         "tests/gateway/test_documented.py",
@@ -51,6 +52,11 @@ UNITS: dict[str, tuple[str, ...]] = {
         "tests/telegram/test_kills.py",
     ),
     "programs that ask providers": ("tests/shown/",),
+    "servers of tools": ("tests/tools/test_mcp.py",),
+    "the search index": ("tests/search/test_index.py",),
+    "writers beside searches": ("tests/search/test_writers.py",),
+    "power cuts": ("tests/crash/test_power_cut.py",),
+    "answers without an end": ("tests/security/test_s15", "tests/security/test_s18"),
     "the repository, parsed": (
         "tests/unit/test_citations.py",
         "tests/unit/test_glossary.py",
