@@ -25,7 +25,7 @@ async def measure(folder: Path, size: dict[str, Any]) -> dict[str, Any]:
             told = await crowd.ask(do="talk", seconds=size["seconds"], pause_seconds=size["pause_seconds"])
             sampling.cancel()
             await asyncio.wait_for(app.runner.idle(), SETTLE_SECONDS_MAX)
-            commits = app.record.store.writer.latency.read()
+            commits = app.record.latency.read()
         say(f"{size['chats']} chats: {len(told['matrix']) + len(told['telegram'])} messages were answered")
     waits = told["matrix"] + told["telegram"]
     return {

@@ -72,7 +72,7 @@ async def measure(folder: Path, size: dict[str, Any]) -> dict[str, Any]:
             lived = await live(crowd, app, clock, days)
             seconds, processor = time.perf_counter() - began, time.process_time() - processor
             memory_end = resident_mib()
-            commits = record.store.writer.latency.read()
+            commits = record.latency.read()
         sessions = await record.sessions(limit=10_000)
         began = time.perf_counter()
         report = await record.verify()

@@ -370,7 +370,7 @@ UNSETTLED = "it may have been shown, and the platform cannot tell"
 async def settle_unknown(sender: Sender, delivery: Delivery, post: Post) -> Tried:
     """Find out whether an unknown delivery was shown, and send it if it was not."""
     created = await sender.record.deliveries.read_time(delivery)
-    age_seconds = abs(sender.record.store.clock.now_microseconds() - created) / 1_000_000
+    age_seconds = abs(sender.record.clock.now_microseconds() - created) / 1_000_000
     is_good = age_seconds < sender.channel.capabilities.repeat_seconds * sender.pace.repeat_margin
     if not is_good and sender.timeline is not None:
         return await _settle_by_timeline(sender, sender.timeline, delivery, post, created // 1000)

@@ -129,7 +129,7 @@ class Gateway:
     async def _until_unfit(self) -> None:
         """Wait until this process may not write any more; then raise why."""
         while True:
-            self._app.record.store.check_fit()
+            self._app.record.check_fit()
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _give_up(self, tasks: list[asyncio.Task[None]]) -> None:
@@ -257,7 +257,7 @@ class Gateway:
 
     async def health(self) -> Health:
         """Return how everything does."""
-        now = self._app.record.store.clock.now_microseconds()
+        now = self._app.record.clock.now_microseconds()
         trouble = self._app.record.trouble
         channels: list[ChannelHealth] = []
         try:
@@ -284,7 +284,7 @@ class Gateway:
         record, queued = self._app.record, None
         with suppress(HansardError):
             queued = len(await record.turns.list_queued())
-        readings = Readings(self._app.runner.running, queued, record.store.writer.latency)
+        readings = Readings(self._app.runner.running, queued, record.latency)
         return Page(metrics_text(await self.health(), readings), "text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -349,7 +349,7 @@ async def waiting_text(record: Record, session_id: str) -> str:
     if queued is None:
         return ""
     entries = await record.sessions.read_entries(session_id, queued.fence - 1, 1)
-    seconds = (record.store.clock.now_microseconds() - entries[0].at_microseconds) // 1_000_000
+    seconds = (record.clock.now_microseconds() - entries[0].at_microseconds) // 1_000_000
     if seconds < WAITING_SECONDS_MIN:
         return ""
     return f"an answer has waited {seconds} s to begin, because others run first"

@@ -115,7 +115,7 @@ class ChannelIntake:
         self._channel = channel
         self.files = Files(record, channel, fetches, report)
         self._report = report
-        self._clock = record.store.clock
+        self._clock = record.clock
         self._age = Age(self._clock)
         self.comings = Comings(record, channel, report)
         self._commands = ChatCommands(record, channel.name, settings, model)

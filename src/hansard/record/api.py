@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from hansard.domain.sessions import Session
     from hansard.domain.turns import By
     from hansard.journal.progress import Progress
+    from hansard.journal.queue import Latency
     from hansard.record.messages.entries import Chunk, Entry
     from hansard.record.search.asking import Filters
     from hansard.record.turns.holding import Turn
@@ -82,6 +83,7 @@ class Record:
     def __init__(self, caller: Caller, words: Wording = ENGLISH) -> None:
         self._caller = caller
         self.home = caller.store.source
+        self.clock = caller.store.clock
         self.is_read_only = caller.store.is_read_only
         self.note = caller.store.note  # what is special about a record that was opened for reading only
         self.words = words
@@ -136,6 +138,15 @@ class Record:
     def trouble(self) -> str:
         """Why the record cannot be written just now; empty when all is well."""
         return self._caller.store.writer.describe_trouble()
+
+    @property
+    def latency(self) -> Latency:
+        """How long commits took lately."""
+        return self.store.writer.latency
+
+    def check_fit(self) -> None:
+        """Raise why this process may not write any more: a newer Hansard migrated the record, or the home is gone."""
+        self.store.check_fit()
 
     @property
     def store(self) -> Store:
