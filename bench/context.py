@@ -22,8 +22,7 @@ from hansard.engine.compaction import context_tokens, is_due, plan
 from hansard.engine.context import build_request
 from hansard.journal.concepts import Body
 from hansard.models.openai_body import chat_messages
-from hansard.record.compaction import SessionCompacted
-from hansard.record.conversation import Conversation
+from hansard.record.conversation import Conversation, SessionCompacted
 from hansard.record.messages.entries import Entry, MessageAdded, MessageOpened, MessageSealed, MessagesUndone
 from hansard.record.schema import SCHEMA
 from hansard.record.sessions import SessionFrozen

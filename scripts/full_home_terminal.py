@@ -34,7 +34,7 @@ from hansard.domain.sessions import Link, Parent
 from hansard.domain.settings import Busy, Person, TurnLimits
 from hansard.domain.turns import By, How
 from hansard.engine.turns import Agent, run_turn
-from hansard.record.compaction import SessionCompacted
+from hansard.record.conversation import SessionCompacted
 from hansard.record.messages.entries import MessageEdited, MessageRetracted
 from hansard.record.messages.operations import ImportedMessage
 from hansard.record.sessions import SessionFrozen

@@ -11,8 +11,7 @@ from hansard.domain.requests import Said, ToolSpec
 from hansard.domain.settings import Busy
 from hansard.engine.calls import Calls
 from hansard.engine.context import build_request, render
-from hansard.record.compaction import SessionCompacted
-from hansard.record.conversation import Conversation, exchange_starts, last_exchange, last_undone
+from hansard.record.conversation import Conversation, SessionCompacted, exchange_starts, last_exchange, last_undone
 from hansard.record.messages.entries import Entry
 from hansard.record.sessions import SessionFrozen
 from tests.engine.journals import contexts

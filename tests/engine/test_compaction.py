@@ -19,7 +19,7 @@ from hansard.errors import LeaseHeld
 from hansard.intake.agent_commands import compact as compact_command
 from hansard.intake.handlers import CommandScene, undo
 from hansard.record.api import Record
-from hansard.record.compaction import SessionCompacted
+from hansard.record.conversation import SessionCompacted
 from hansard.record.turns.entries import TurnEnded, TurnStarted
 from hansard.testing.tools import Echo, tools_by_name
 from tests.engine.stage import WAIT_SECONDS_MAX, Answer, Gate, PlayedModel, Stage, call, failure, stage

@@ -16,7 +16,7 @@ import pytest
 from hansard.domain.requests import FailureKind, FinishReason
 from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnState
-from hansard.record.compaction import SessionCompacted
+from hansard.record.conversation import SessionCompacted
 from hansard.testing.crash import CRASH_POINTS
 from tests.counts import times
 from tests.engine.compactor import ASKED

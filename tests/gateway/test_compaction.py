@@ -16,7 +16,7 @@ from hansard.domain.turns import TurnState
 from hansard.engine.compaction import INTERRUPTED
 from hansard.journal.store import Wiring
 from hansard.record.api import Record
-from hansard.record.compaction import SessionCompacted
+from hansard.record.conversation import SessionCompacted
 from hansard.record.messages.entries import Entry, MessageEdited, MessageRetracted
 from hansard.record.turns.entries import TurnEnded, TurnStarted
 from hansard.testing import RECORDING_CAPABILITIES, FakeClock, Platform

@@ -13,7 +13,7 @@ from hansard.domain.turns import TurnState
 from hansard.errors import LeaseHeld, RecordUnavailable
 from hansard.intake.speak import speak
 from hansard.record.api import Record
-from hansard.record.compaction import SessionCompacted
+from hansard.record.conversation import SessionCompacted
 from hansard.record.turns.entries import TurnSteered, TurnStopping
 from hansard.testing import abandon_store
 from tests.record.test_lost_turns import CHAT, asked, is_notice, lose, states

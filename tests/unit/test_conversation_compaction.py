@@ -6,8 +6,7 @@ from hansard.domain.messages import Role, Text
 from hansard.domain.requests import Usage
 from hansard.domain.turns import TurnState
 from hansard.journal.concepts import Body
-from hansard.record.compaction import SessionCompacted
-from hansard.record.conversation import Conversation, Measure, exchange_starts
+from hansard.record.conversation import Conversation, Measure, SessionCompacted, exchange_starts
 from hansard.record.messages.entries import Entry, MessageAdded, MessageEdited, MessageRetracted, MessagesUndone
 from hansard.record.schema import SCHEMA
 from hansard.record.sessions import SessionSet

@@ -17,8 +17,7 @@ from hansard.domain.messages import Role, Status, Text, ToolCall, ToolResult
 from hansard.domain.turns import TurnState
 from hansard.engine.context import RequestStyle, opening_of, render, shown
 from hansard.journal.concepts import Body
-from hansard.record.compaction import SessionCompacted
-from hansard.record.conversation import Conversation
+from hansard.record.conversation import Conversation, SessionCompacted
 from hansard.record.messages.entries import (
     Entry,
     MessageAdded,

@@ -25,7 +25,7 @@ from hansard.domain.requests import Usage
 from hansard.domain.sessions import Link
 from hansard.domain.turns import TURN_ENDS, TurnState
 from hansard.journal.concepts import Body
-from hansard.record.compaction import SessionCompacted
+from hansard.record.conversation import SessionCompacted
 from hansard.record.messages.entries import (
     Entry,
     MessageAdded,

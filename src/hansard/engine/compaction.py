@@ -23,8 +23,7 @@ from hansard.engine.summaries import anchors_of, blocks_of, fault_of, summary_re
 from hansard.engine.turns import limit_reached, models_of
 from hansard.engine.views import estimate_tokens, message_tokens
 from hansard.errors import HansardError
-from hansard.record.compaction import SessionCompacted
-from hansard.record.conversation import exchange_starts
+from hansard.record.conversation import SessionCompacted, exchange_starts
 from hansard.record.messages.entries import Entry
 from hansard.record.sessions import SessionEnd
 from hansard.record.turns.entries import TurnQueued, TurnStopping

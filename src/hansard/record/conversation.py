@@ -4,6 +4,8 @@ The order here is the order in which the model was given things, which is not al
 says while a turn runs waits for the next turn, or, steered, for the turn's next results. Where a message entered is
 told by the entries alone, so that a later request begins with what an earlier one sent. What was taken back keeps its
 place and is not shown there, so that it can come back to it.
+
+Entry: session.compacted, a summary that the model is told in place of earlier messages. The record keeps every word.
 """
 
 from __future__ import annotations
@@ -17,8 +19,7 @@ from hansard.domain.messages import File, Message, Role, Text
 from hansard.domain.requests import FailureKind, Usage, add_usage
 from hansard.domain.sessions import Link
 from hansard.domain.turns import By, How, TurnState, joined
-from hansard.journal.concepts import Body
-from hansard.record.compaction import SessionCompacted
+from hansard.journal.concepts import Body, Concept
 from hansard.record.messages.entries import (
     Entry,
     FileFetched,
@@ -52,6 +53,24 @@ from hansard.record.turns.entries import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
     from typing import Any
+
+
+COMPACTION = Concept("compaction")
+
+
+@COMPACTION.entry("session.compacted")
+class SessionCompacted(Body, frozen=True):
+    """The model is told a summary in place of the messages up to `through`, unless one changed after `read_seq`."""
+
+    summary: str
+    through: str
+    from_seq: int
+    to_seq: int
+    read_seq: int
+    tokens_before: int = 0
+    tokens_after: int = 0
+    model: str = ""
+    focus: str = ""
 
 
 WISHES_LOST_MAX = 2

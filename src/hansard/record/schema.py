@@ -8,7 +8,7 @@ from hansard.journal.concepts import Schema
 from hansard.journal.reading import HOME
 from hansard.record.access import ACCESS
 from hansard.record.budgets import BUDGETS
-from hansard.record.compaction import COMPACTION
+from hansard.record.conversation import COMPACTION
 from hansard.record.deliveries import DELIVERIES
 from hansard.record.fetches import FETCHES
 from hansard.record.intake.events import INTAKE

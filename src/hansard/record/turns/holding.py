@@ -22,7 +22,7 @@ from hansard.domain.turns import TurnInfo, TurnState
 from hansard.errors import HansardError, IdConflict, InvalidInput, LeaseHeld, LimitReached, OutcomeUnknown, TooLarge
 from hansard.journal.queue import Item, ItemState
 from hansard.record import questions
-from hansard.record.compaction import SessionCompacted
+from hansard.record.conversation import SessionCompacted
 from hansard.record.messages.fold import PART_KINDS, join_chunks
 from hansard.record.messages.operations import check_blobs, offer
 from hansard.record.people import read_circle
