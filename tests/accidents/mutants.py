@@ -64,7 +64,7 @@ NO_FIT = Edit(
 )
 NO_REWRITE = Edit(
     "journal/sqlite/reconcile.py",
-    "            self._keep_unknown_lines(journal, size)\n            rewrite_log(self.tx, journal)\n",
+    "            self._keep_unknown_lines(journal, size)\n            rewrite_log(self.group, journal)\n",
     "            self._keep_unknown_lines(journal, size)\n",
 )
 
@@ -164,7 +164,7 @@ MUTANTS = (
         ("newer copy", "running"),
         (
             Edit(
-                "journal/transaction.py",
+                "journal/sqlite/group.py",
                 "            if size != journal.log_end or is_other or journal.id in self.files.suspect:",
                 "            if is_other or journal.id in self.files.suspect:",
             ),
@@ -177,7 +177,7 @@ MUTANTS = (
         (
             Edit(
                 "journal/sqlite/reconcile.py",
-                "  # the database has its text\n        tx.files.put_aside(name)\n",
+                "  # the database has its text\n        group.files.put_aside(name)\n",
                 "\n        raise\n",
             ),
         ),
@@ -189,8 +189,8 @@ MUTANTS = (
         (
             Edit(
                 "journal/sqlite/reconcile.py",
-                "        if line is None or line.message != message_id or line.start > tx.chunk_end(journal):",
-                "        if line is None or line.start > tx.chunk_end(journal):",
+                "        if line is None or line.message != message_id or line.start > group.stream_end(journal):",
+                "        if line is None or line.start > group.stream_end(journal):",
             ),
         ),
     ),
@@ -254,7 +254,7 @@ MUTANTS = (
         ("unwritable", "idle"),
         (
             Edit(
-                "journal/store.py",
+                "journal/sqlite/backend.py",
                 '        for name in ("", "locks", "locks/owners", "sessions"):\n',
                 '        for name in ("", "locks", "locks/owners", "sessions", "backups/of-today"):\n',
             ),

@@ -18,7 +18,8 @@ import pytest
 
 from hansard import Record, RecordDamaged, RecordUnavailable
 from hansard.journal import causes
-from hansard.journal.causes import ERRNO_CAUSES, WORDS, Cause, explain, explain_delay, tell
+from hansard.journal.causes import ERRNO_CAUSES, WORDS, Cause, explain_delay, tell
+from hansard.journal.sqlite.connection import explain
 from tests.record.helpers_process import stranger
 
 SOURCES = Path(causes.__file__).parents[1]

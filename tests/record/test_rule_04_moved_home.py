@@ -68,7 +68,7 @@ async def test_every_call_refuses_and_nothing_appears_at_the_old_path(home: Path
             with pytest.raises(HomeMoved, match=str(home)):
                 await call()  # type: ignore[no-untyped-call, unused-ignore]
         assert str(home) in record.trouble
-        record.store.keeper.step()
+        record.store.backend.upkeep.step()
         search_index(record.store).tick()
     assert (fingerprint(home) if home.is_dir() else home.exists()) == before
     if (moved := home.with_name("moved")).exists():

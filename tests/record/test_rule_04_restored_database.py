@@ -240,7 +240,7 @@ async def test_every_commit_is_stamped_once(home: Path) -> None:
             await reply.write("one")
         store = record._caller.store  # noqa: SLF001 - the thread would call the keeper half a second later
         assert isinstance(store, Store)
-        store.keeper.step()
+        store.backend.upkeep.step()
         await say(record, "c")
     log_of(home).unlink()
     await talk(home, "d")

@@ -295,7 +295,7 @@ class RecordMachine(RuleBasedStateMachine):
     @rule()
     def keep(self) -> None:
         """The keeper puts the logs on the disk; nobody can tell."""
-        self.driver.record.store.keeper.step()
+        self.driver.record.store.backend.upkeep.step()
         self.driver.finish([])
 
     @rule(seconds=st.integers(-100_000, 100_000))

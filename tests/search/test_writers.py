@@ -16,7 +16,7 @@ import apsw
 import pytest
 
 from hansard import Message, Record
-from hansard.journal.sqlite.reading import Readers, Snapshot
+from hansard.journal.backend import Reads, Snapshots
 from hansard.record.search.index import SearchIndex
 from tests.counts import times
 from tests.search.oracle import Asked, scan
@@ -130,7 +130,7 @@ async def read_all(process: Process) -> None:
 class PausingReaders:
     """The record's readers. A read that happens in the middle of an index batch waits, with its snapshot open."""
 
-    def __init__(self, readers: Readers, index: Path) -> None:
+    def __init__(self, readers: Snapshots, index: Path) -> None:
         """Nothing is read yet."""
         self._readers = readers
         self.schema = readers.schema
@@ -138,10 +138,10 @@ class PausingReaders:
         self.paused = threading.Event()
         self.go_on = threading.Event()
 
-    def read(self, look: Callable[[Snapshot], object]) -> object:
+    def read(self, look: Callable[[Reads], object]) -> object:
         """Read, and wait if somebody is writing to the index."""
 
-        def look_slowly(snapshot: Snapshot) -> object:
+        def look_slowly(snapshot: Reads) -> object:
             found = look(snapshot)
             if not self.paused.is_set() and is_being_written(self._index):
                 self.paused.set()
@@ -170,8 +170,8 @@ async def test_appends_commit_during_a_rebuild(home: Path) -> None:
     async with Record.open(home) as record:
         await record.create_session(id="long", source="test")
         await record.accept([("long", Message.user(f"word {each} " * 30)) for each in range(100)])
-        readers = PausingReaders(record.store.readers, home / "search.db")
-        index = SearchIndex(home, cast("Readers", readers))
+        readers = PausingReaders(record.store.backend, home / "search.db")
+        index = SearchIndex(home, cast("Snapshots", readers))
 
         def rebuild() -> None:
             while not readers.paused.is_set():  # the record itself may index first

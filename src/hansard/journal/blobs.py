@@ -27,7 +27,7 @@ ONE_COPY = (
 DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
 
-class Blobs:
+class FileBlobs:
     """The blobs of one home."""
 
     def __init__(self, home: HomeFolder) -> None:

@@ -18,8 +18,15 @@ from hansard.journal.backend import EntriesGoneError, ReplacedError
 from hansard.journal.causes import Cause, explain_delay, framed, tell
 from hansard.journal.progress import QUIET_SECONDS, SHOW_SECONDS, OpeningWatch, ProgressLog, ProgressWatch
 from hansard.journal.queue import Item, ItemState
-from hansard.journal.sqlite.readonly import close_reading, open_reading
-from hansard.journal.store import StoreOpening, Wiring, close_store, home_at, open_store
+from hansard.journal.store import (
+    StoreOpening,
+    Wiring,
+    close_reading,
+    close_store,
+    home_at,
+    open_reading,
+    open_store,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -27,8 +34,7 @@ if TYPE_CHECKING:
     from hansard.journal.backend import Reads
     from hansard.journal.concepts import Schema
     from hansard.journal.progress import Progress
-    from hansard.journal.sqlite.readonly import AnyStore
-    from hansard.journal.store import Store
+    from hansard.journal.store import AnyStore, Store
     from hansard.journal.transaction import Transaction
 
 Result = TypeVar("Result")
@@ -372,7 +378,7 @@ class Caller:
 
     async def read(self, read: Callable[[Reads], Result]) -> Result:
         """Run a read in one snapshot, off the loop."""
-        return await self.retry_replaced(lambda: self.store.readers.read(read))
+        return await self.retry_replaced(lambda: self.store.backend.read(read))
 
     async def search(self, look: Callable[[], Result]) -> Result:
         """Run a search, off the loop and apart from other reads."""
@@ -400,7 +406,7 @@ class Caller:
             )
             raise RecordDamaged(f"{error}; {why}") from error
         except ReplacedError as error:
-            raise tell(Cause.REPLACED, self.store.readers.path) from error
+            raise tell(Cause.REPLACED, self.store.backend.place) from error
 
     async def run(self, function: Callable[..., Result], *arguments: Any) -> Result:  # noqa: ANN401
         """Run blocking work off the loop."""

@@ -16,10 +16,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hansard.errors import HansardError, RecordDamaged, RecordUnavailable
-from hansard.journal.holders import find_lock_holder, find_transaction_holder
-from hansard.journal.sqlite.connection import CAUSES, UNCLEAR, is_cut_off
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -193,11 +192,8 @@ def tell(cause: Cause, *facts: object) -> HansardError:
     return error
 
 
-def explain(error: Exception, database: Path | str = "state.db", *, writes: bool = True) -> HansardError:
-    """Return our error for one of the system or of SQLite.
-
-    `database` is the file that SQLite's errors are about; `writes` is whether it was to be written.
-    """
+def explain(error: Exception) -> HansardError:
+    """Return our error for one of the system. A backend explains those of its database."""
     if isinstance(error, HansardError):
         return error
     if isinstance(error, OSError):
@@ -207,25 +203,7 @@ def explain(error: Exception, database: Path | str = "state.db", *, writes: bool
             file = _first_non_folder(file)
         detail = "" if cause is not Cause.OTHER else error.strerror or error
         return tell(cause, file, detail)
-    is_short = is_cut_off(error)
-    if (
-        isinstance(error, UNCLEAR)
-        and not is_short
-        and (found := look_for_cause(str(database), writes=writes)) is not None
-    ):
-        return found
-    for kind, name in CAUSES:
-        if isinstance(error, kind):
-            cause = Cause.DAMAGED if is_short else Cause[name]  # the disk is well, and the file too short
-            if cause is Cause.LOCKED_BY_STRANGER:
-                return tell(cause, find_transaction_holder(str(database)) or "")
-            return tell(cause, database, "" if cause is Cause.DISK_FULL else error)
     return tell(Cause.OTHER, f"{type(error).__name__}: {error}")
-
-
-def map_error(error: Exception, done: str, database: Path | str = "state.db", *, writes: bool = True) -> HansardError:
-    """Return our error for a foreign one, and say what could not be done: "opened", "read", "verified", "written"."""
-    return framed(explain(error, database, writes=writes), f"the record could not be {done}")
 
 
 def framed(problem: HansardError, frame: str, kind: type[HansardError] | None = None) -> HansardError:
@@ -319,3 +297,77 @@ def _check_rights(path: str, rights: int) -> None:
         return
     number = errno.EROFS if os.statvfs(path).f_flag & os.ST_RDONLY else errno.EACCES
     raise OSError(number, os.strerror(number), path)
+
+
+# Which process holds a lock, from Linux's /proc/locks. Elsewhere, and in other process namespaces, it is unknown.
+
+WAL_LOCKS = range(120, 128)
+"""Bytes of the wal-index that SQLite locks; 128 and above only say that somebody has the file open."""
+
+STOPPED = frozenset("Tt")
+
+READS = 4
+"""The kernel gives its list in pieces. A lock can be missing when others come and go meanwhile, so it is read again."""
+
+
+class Holder(NamedTuple):
+    """A process that holds a lock."""
+
+    pid: int
+    name: str
+    is_stopped: bool
+
+    def __str__(self) -> str:
+        return f"process {self.pid}{f', {self.name}' if self.name else ''}"
+
+
+class Lock(NamedTuple):
+    """A lock that the kernel knows."""
+
+    kind: str
+    mode: str
+    pid: int
+    start: int
+
+
+def find_lock_holder(path: str) -> Holder | None:
+    """Return the other process that holds a lock file; None when none does or it cannot be known."""
+    return _first_other(lock.pid for lock in _locks_of(path) if lock.kind == "FLOCK" and lock.mode == "WRITE")
+
+
+def find_transaction_holder(database: str) -> Holder | None:
+    """Return the other process that has a write transaction open; None when it cannot be known."""
+    wal = (lock.pid for lock in _locks_of(f"{database}-shm") if lock.mode == "WRITE" and lock.start in WAL_LOCKS)
+    return _first_other(wal) or _first_other(lock.pid for lock in _locks_of(database) if lock.mode == "WRITE")
+
+
+def _first_other(pids: Iterator[int]) -> Holder | None:
+    return next((_holder(pid) for pid in pids if pid not in {os.getpid(), 0, -1}), None)
+
+
+def _holder(pid: int) -> Holder:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            before, _, after = file.read().rpartition(")")
+    except OSError:
+        return Holder(pid, "", is_stopped=False)
+    return Holder(pid, before.partition("(")[2], after.split()[0] in STOPPED)
+
+
+def _locks_of(path: str) -> Iterator[Lock]:
+    """Yield the locks of a file that are held, not waited for."""
+    try:
+        found = os.stat(path)
+        lines = {line.partition(":")[2] for _ in range(READS) for line in _read_locks()}
+    except OSError:
+        return
+    place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    for line in lines:
+        fields = line.split()
+        if fields[0] != "->" and fields[4] == place:
+            yield Lock(fields[0], fields[2], int(fields[3]), int(fields[5]))
+
+
+def _read_locks() -> list[str]:
+    with open("/proc/locks", encoding="ascii") as file:
+        return file.read().splitlines()

@@ -20,7 +20,7 @@ from hansard.journal.backend import Reads
 
 if TYPE_CHECKING:
     from hansard.journal.reading import Journal
-    from hansard.journal.sqlite.readonly import AnyStore
+    from hansard.journal.store import AnyStore
     from hansard.journal.transaction import Transaction
 
 ENCODER = msgspec.json.Encoder()

@@ -8,35 +8,28 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
+import shutil
 import threading
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hansard.domain.ids import random_letters
-from hansard.errors import HansardError, RecordMigrated, RecordUnavailable, UsedAfterFork
-from hansard.journal.blobs import Blobs
-from hansard.journal.causes import Cause, explain, explain_delay, framed
-from hansard.journal.files import LogFiles, make_folder
+from hansard.errors import HansardError, RecordMigrated, RecordReadOnly, RecordUnavailable, UsedAfterFork
+from hansard.journal.causes import Cause, explain, explain_delay, framed, tell
+from hansard.journal.files import make_folder
 from hansard.journal.follow import Followers
-from hansard.journal.locks import FairLock, OwnerLock, owner_is_alive, remove_dead_owner
-from hansard.journal.queue import Item
-from hansard.journal.sqlite.connection import SQL, DatabaseError, fetch
-from hansard.journal.sqlite.database import Database
-from hansard.journal.sqlite.filesystem import check_behaviour, check_filesystem
-from hansard.journal.sqlite.keeper import TICK_SECONDS, WATCHER_SECONDS, Keeper, Ticker, Watcher
-from hansard.journal.sqlite.reading import Readers, Snapshot
-from hansard.journal.sqlite.reserve import Reserve
-from hansard.journal.writer import TouchedJournal, Writer
+from hansard.journal.opening import open_backend, open_read_backend
+from hansard.journal.queue import Item, Latency, WriteQueue
+from hansard.journal.writer import Writer
 from hansard.ports import Clock, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from hansard.journal.backend import Backend, ReadBackend, Reads, TouchedJournal
     from hansard.journal.concepts import Companion, Recover, Schema
-    from hansard.journal.sqlite.readonly import ReadOnlyStore
+    from hansard.journal.transaction import Transaction
 
 logger = logging.getLogger("hansard.record")
 
@@ -71,41 +64,26 @@ class Wiring(NamedTuple):
 class Store:
     """The open record of this process."""
 
-    is_read_only = False
-    note = ""
-
-    def __init__(
-        self, home: Path, schema: Schema, wiring: Wiring, *, files: LogFiles | None = None, blobs: Blobs | None = None
-    ) -> None:
-        """Create what is missing of the home; `open` does the rest. A copy has its logs and attachments elsewhere."""
-        self.home = self.source = home
-        self.schema = schema
+    def __init__(self, backend: Backend, wiring: Wiring, *, source: Path | None = None, note: str = "") -> None:
+        """`open` does the rest. `source` is the home that a temporary copy was made of, `note` says why."""
+        self.backend = backend
+        self.home = backend.home
+        self.source = source or backend.home
+        self.is_read_only = source is not None
+        self.note = note
+        self.schema = backend.schema
         self.wiring = wiring
         self.clock = wiring.clock
-        check_filesystem(home)
-        for name in ("", "locks", "locks/owners", "sessions"):
-            make_folder(str(home / name).rstrip("/"))
-        check_behaviour(home / "locks" / "probe")
-        self.owner = f"{socket.gethostname()}-{os.getpid()}-{random_letters(6)}"
-        self._owners = home / "locks" / "owners"
-        self._owner_lock = OwnerLock(self._owners, self.owner)
-        self.held_locks: list[Callable[[], None]] = []
-        """Locks that this process holds for as long as it serves: each call takes one again, or raises."""
-        self.files = files or LogFiles(home)
-        self.database = Database(home, self.files, self.clock, wiring.reach, self._check_place, schema)
-        self.work = self.database.work
-        self.lock = FairLock(home / "locks")
-        self._keeper_lock = FairLock(home / "locks")
-        self.blobs = blobs or Blobs(self.database.folder)
-        self.readers = Readers(self.database.path, self.database.gate)
+        self.owner = backend.owners.owner
+        self.held_locks = backend.owners.held_locks
+        self.is_alive = backend.owners.is_alive
+        self.blobs = backend.blobs
+        self.work = backend.work
         self.followers = Followers(self._start_watching, self._stop_watching)
-        reserve = Reserve(home)
-        self.writer = Writer(self.database, self.lock, reserve, reach=wiring.reach, committed=self._committed)
-        self.keeper = Keeper(self.database, self.writer, self._keeper_lock)
+        self.writer = Writer(backend, wiring.clock, reach=wiring.reach, committed=self._committed)
+        backend.upkeep.attach(self.writer)
         self._writer_thread = threading.Thread(target=self._write, name="hansard-writer", daemon=True)
-        self._keeper_thread = Ticker("hansard-keeper", self.keeper.tick, TICK_SECONDS)
-        self._watcher_thread: Ticker | None = None
-        self.watcher: Watcher | None = None
+        self._stop_watch: Callable[[], None] | None = None
         self._process = os.getpid()
         self._wrote = False
         self.users = 0
@@ -120,13 +98,14 @@ class Store:
         """
         began = time.monotonic()
         told = ""
+        failures: tuple[type[Exception], ...] = (*self.backend.failures, RecordUnavailable)
         while True:
             try:
                 self._recover()
                 break
-            except (DatabaseError, OSError, RecordUnavailable) as error:
-                problem = explain(error, self.database.path)
-                deadline = max(began, self.database.work.moved_at) + patience_seconds
+            except failures as error:
+                problem = self.backend.explain(error)
+                deadline = max(began, self.work.moved_at) + patience_seconds
                 if problem.cause not in PASSING or time.monotonic() > deadline:
                     raise cannot_open(self.home, problem) from error
                 if str(problem) != told:
@@ -135,74 +114,49 @@ class Store:
                 time.sleep(0.05)
         if self.wiring.threads:
             self._writer_thread.start()
-            self._keeper_thread.start()
+            self.backend.upkeep.start()
         self.companions = start_companions(self)
 
     def _recover(self) -> None:
         """Open under the lock, then end what dead owners left open as what it is (L6)."""
-        self.lock.acquire()
-        try:
-            connection = self.database.connection()
-            reads = Snapshot(connection, self.schema)
-            recoveries = [self.wiring.recoveries.get(each.name, each.recover) for each in self.schema.concepts]
-            operations = [each for recover in recoveries if recover for each in recover(reads, self.is_alive)]
-            unsynced = [row[0] for row in fetch(connection, SQL.unsynced_journals)]
-        finally:
-            self.lock.release()
-        self.keeper.note(unsynced)
-        for operation in operations:
+        for operation in self.backend.open(self._find_lost):
             self.writer.queue.submit(Item(operation, _log_failure, ending=True))
         while self.writer.queue.is_ready():
             self.writer.step()
             if self.writer.problem is not None:
                 raise self.writer.problem
-        self._remove_dead_owners()
+        self.backend.owners.remove_dead()
 
-    def _remove_dead_owners(self) -> None:
-        """Remove the lock files of owners that are gone and whose turns are closed."""
-        for entry in list(os.scandir(self._owners)):
-            if entry.name != self.owner:
-                remove_dead_owner(entry.path)
+    def _find_lost(self, reads: Reads) -> list[Callable[[Transaction], object]]:
+        recoveries = [self.wiring.recoveries.get(each.name, each.recover) for each in self.schema.concepts]
+        return [each for recover in recoveries if recover for each in recover(reads, self.is_alive)]
 
     def close(self, patience_seconds: float) -> None:
         """Write what is queued, put the logs on the disk, let go of the locks. Blocking."""
         self._stop_watching()
         finish_companions(self, wrote=self._wrote)
-        self._keeper_thread.stop()
-        self.keeper.step()
+        self.backend.upkeep.stop()
+        self.backend.upkeep.step()
         self.writer.stop()
         if self._writer_thread.is_alive():
             self._writer_thread.join(patience_seconds)
         else:
             while self.writer.queue.items and self.writer.problem is None:
                 self.writer.step()
-        if self._writer_thread.is_alive() or self.writer.queue.items:
+        is_writing = self._writer_thread.is_alive()
+        if is_writing or self.writer.queue.items:
             self.writer.abandon()
-        self.readers.close()
-        if not self._writer_thread.is_alive():
-            self.keeper.shrink()
-            self.database.close()
-            self.files.close()
-            self.lock.close()
-        self.keeper.close()
-        self._keeper_lock.close()
-        self._owner_lock.close()
+        self.backend.close(is_writing=is_writing)
 
     def abandon(self) -> None:
         """Drop everything where it stands; the owner's lock file stays, as a killed process leaves it."""
         self.writer.drop()
         if self._writer_thread.is_alive():
             self._writer_thread.join()
-        self._keeper_thread.stop()
+        self.backend.upkeep.stop()
         finish_companions(self, wrote=False)
         self._stop_watching()
-        self.readers.close()
-        self.keeper.close()
-        self.database.close()
-        self.files.close()
-        self.lock.close()
-        self._keeper_lock.close()
-        self._owner_lock.drop()
+        self.backend.close(killed=True)
 
     # The writer's thread and what follows a commit.
 
@@ -216,7 +170,6 @@ class Store:
 
     def _committed(self, changes: list[TouchedJournal]) -> None:
         self._wrote = True
-        self.keeper.note(change.journal_id for change in changes if change.logged)
         self.followers.ring([change.journal_id for change in changes])
 
     @property
@@ -224,21 +177,11 @@ class Store:
         """Why something that waits to be written is not written yet."""
         return self.writer.problem or explain_delay(self.home / "locks")
 
-    def _check_place(self) -> None:
-        """Refuse when the home was taken away; take locks again whose files were.
-
-        Called under the write lock, before the database is opened and after a lock file was replaced.
-        """
-        self.database.folder.check()
-        self._owner_lock.renew()
-        for take_again in self.held_locks:
-            take_again()
-
     def check_fit(self) -> None:
         """Raise why this process may not write any more: a newer Hansard migrated the record, or the home is gone."""
         if self.writer.migrated:
             raise RecordMigrated(self.writer.migrated)
-        self.database.folder.check()
+        self.backend.leg.check()
 
     def check_process(self) -> None:
         """Refuse a child of fork(): locks and connections stayed with its parent."""
@@ -246,40 +189,92 @@ class Store:
             message = "this record was opened before fork(); its locks stayed with the parent process"
             raise UsedAfterFork(message)
 
-    @contextmanager
-    def settled(self) -> Iterator[None]:
-        """Hold the write lock, so that nothing is in flight."""
-        lock = FairLock(self.home / "locks")
-        lock.acquire()
-        try:
-            yield
-        finally:
-            lock.release()
-            lock.close()
-
-    def is_alive(self, owner: str) -> bool:
-        """Return whether an owner's process lives."""
-        return owner_is_alive(self._owners, owner)
-
     # Watching other processes, only while somebody follows.
 
     def _start_watching(self) -> None:
-        watcher = Watcher(self.readers, self.followers)
-        self.watcher = watcher
         if self.wiring.threads:
-            self._watcher_thread = Ticker("hansard-watcher", watcher.step, WATCHER_SECONDS, watcher.close)
-            self._watcher_thread.start()
+            self._stop_watch = self.backend.watch(self.followers)
 
     def _stop_watching(self) -> None:
-        watcher, self.watcher = self.watcher, None
-        thread, self._watcher_thread = self._watcher_thread, None
-        if thread is not None:
-            thread.request_stop()
-        elif watcher is not None:
-            watcher.close()
+        stop, self._stop_watch = self._stop_watch, None
+        if stop is not None:
+            stop()
 
 
-def start_companions(store: Store | ReadOnlyStore) -> dict[str, Companion]:
+class RefusingQueue(WriteQueue):
+    """A queue that takes nothing."""
+
+    def submit(self, item: Item, *, ring: bool = True) -> None:
+        """Refuse an item."""
+        del item, ring
+        message = "this record was opened for reading only"
+        raise RecordReadOnly(message)
+
+
+class NoWriter:
+    """Stands where a writer would: whatever is to be written is refused."""
+
+    def __init__(self) -> None:
+        """Nothing ever waits."""
+        self.queue = RefusingQueue()
+        self.migrated = ""
+        self.problem: HansardError | None = None
+        self.latency = Latency()
+
+    def describe_trouble(self) -> str:
+        """Nothing is written, so nothing prevents it."""
+        return ""
+
+
+class ReadOnlyStore:
+    """A record that is read where it lies. It has what a `Store` has for those who read."""
+
+    is_read_only = True
+
+    def __init__(self, backend: ReadBackend, wiring: Wiring, note: str) -> None:
+        """Nothing is opened before it is needed."""
+        self.backend = backend
+        self.home = self.source = backend.home
+        self.schema = backend.schema
+        self.note = note
+        self.wiring = wiring
+        self.clock = wiring.clock
+        self.owner = ""
+        self.blobs = backend.blobs
+        self.is_alive = backend.owners.is_alive
+        self.companions = start_companions(self)
+        self.followers = Followers(self._start_watching, self._stop_watching)
+        self.writer = NoWriter()
+        self.work = backend.work
+        self.problem = tell(Cause.CLOSED)
+        self._stop_watch: Callable[[], None] | None = None
+        self._process = os.getpid()
+
+    def check_process(self) -> None:
+        """Refuse a child of fork(): SQLite's connections stayed with its parent."""
+        if os.getpid() != self._process:
+            message = "this record was opened before fork(); open it again in the child"
+            raise UsedAfterFork(message)
+
+    def _start_watching(self) -> None:
+        self._stop_watch = self.backend.watch(self.followers)
+
+    def _stop_watching(self) -> None:
+        stop, self._stop_watch = self._stop_watch, None
+        if stop is not None:
+            stop()
+
+    def close(self) -> None:
+        """Close every file."""
+        self._stop_watching()
+        finish_companions(self, wrote=False)
+        self.backend.close()
+
+
+AnyStore = Store | ReadOnlyStore
+
+
+def start_companions(store: AnyStore) -> dict[str, Companion]:
     """Start what follows a store, by the name of its concept."""
     companions = {each.name: each.companion(store) for each in store.schema.concepts if each.companion is not None}
     if store.wiring.threads:
@@ -288,7 +283,7 @@ def start_companions(store: Store | ReadOnlyStore) -> dict[str, Companion]:
     return companions
 
 
-def finish_companions(store: Store | ReadOnlyStore, *, wrote: bool) -> None:
+def finish_companions(store: AnyStore, *, wrote: bool) -> None:
     """End what follows a store. `wrote`: this process added entries, which each may take in a last time."""
     for companion in store.companions.values():
         companion.finish(wrote=wrote and store.wiring.threads)
@@ -313,7 +308,7 @@ class Slot:
     def is_working(self) -> bool:
         """Return whether this process is migrating or rebuilding that home, or reading its logs."""
         store = self.store
-        return store is not None and store.database.work.is_active
+        return store is not None and store.work.is_active
 
 
 _slots: dict[tuple[int, int], Slot] = {}
@@ -385,7 +380,7 @@ def open_store(
 def _fill_slot(slot: Slot, home: Path, schema: Schema, wiring: Wiring, patience_seconds: float) -> None:
     """Open the store of a home; one that cannot be opened leaves the slot empty."""
     try:
-        store = Store(home, schema, wiring)
+        store = Store(open_backend(home, schema, wiring.clock, wiring.reach), wiring)
     except OSError as error:
         raise cannot_open(home, explain(error)) from error
     slot.store = store
@@ -429,3 +424,39 @@ def _slot_of(store: Store) -> Iterator[bool]:
         finally:
             if is_last:
                 slot.store = None
+
+
+# Reading only.
+
+COPY_PATIENCE_SECONDS: Final = 30.0
+"""Nobody else uses a private copy, so this bounds only what its own disk does."""
+
+
+def open_reading(path: str | Path, schema: Schema, wiring: Wiring) -> AnyStore:
+    """Open a home for reading only. Blocking; as long as a rebuild when a copy has to be made."""
+    home = home_at(path)
+    check_not_inherited(home)
+    found = open_read_backend(home, schema, wiring.clock, wiring.reach)
+    if found.copy is None:
+        return ReadOnlyStore(found.backend, wiring, found.note)
+    with ExitStack() as stack:
+        stack.callback(found.remove_copy)
+        store = Store(found.copy, wiring, source=home, note=f"{found.note}, so a temporary copy was read")
+        stack.callback(store.abandon)
+        try:
+            store.open(COPY_PATIENCE_SECONDS)
+        except RecordUnavailable as error:
+            raise found.explain(error) from error
+        stack.pop_all()
+    return store
+
+
+def close_reading(store: AnyStore) -> None:
+    """Close what `open_reading` opened. Blocking."""
+    if isinstance(store, ReadOnlyStore):
+        store.close()
+        return
+    try:
+        store.close(COPY_PATIENCE_SECONDS)
+    finally:
+        shutil.rmtree(store.home, ignore_errors=True)

@@ -16,7 +16,7 @@ from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.errors import HansardError, LogUnwritable, PastMissing, RecordDamaged
 from hansard.journal.backend import ReplacedError
-from hansard.journal.causes import Cause, map_error, tell
+from hansard.journal.causes import Cause, framed, tell
 from hansard.journal.concepts import EntryPlace
 from hansard.journal.lines import (
     EntryRow,
@@ -28,17 +28,14 @@ from hansard.journal.lines import (
     row_digest,
     tail_name,
 )
-from hansard.journal.reading import SEQ_BITS, Journal, open_stream, trace_entries
-from hansard.journal.sqlite.connection import SQL, DatabaseError
-from hansard.journal.sqlite.database import list_logs
-from hansard.journal.sqlite.reading import ReadConnection, Snapshot
-from hansard.journal.sqlite.rebuilding import Fold, dump_query
+from hansard.journal.reading import SEQ_BITS, SQL, Journal, open_stream, trace_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hansard.journal.concepts import Body
-    from hansard.journal.sqlite.readonly import AnyStore
+    from hansard.journal.backend import Fold, Leg, Reads
+    from hansard.journal.concepts import Body, Table
+    from hansard.journal.store import AnyStore
 
 RECHECKS_MAX = 3
 """How often a difference is looked at again. The lock settles it the first time; reading only, there is none."""
@@ -69,11 +66,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 class JournalCheck:
     """Compares one journal with its log and its projections, in short snapshots."""
 
-    def __init__(self, store: AnyStore, connection: ReadConnection, fold: Fold, journal_id: str) -> None:
+    def __init__(self, store: AnyStore, fold: Fold, journal_id: str) -> None:
         """Check one journal."""
         self._store = store
         self._schema = store.schema
-        self._connection = connection
+        self._leg = store.backend.leg
+        self._failures: tuple[type[Exception], ...] = (HansardError, msgspec.MsgspecError, *store.backend.failures)
+        self._files = store.backend.leg.files
         self._fold = fold
         self._id = journal_id
         self._lines = self._read_lines()
@@ -97,9 +96,9 @@ class JournalCheck:
         self._fold.begin()
         after: int | None = None
         while after is None or after >= 0:
-            after = self._connection.snapshot(lambda snapshot: self._page(snapshot, after))  # noqa: B023
+            after = self._leg.snapshot(lambda snapshot: self._page(snapshot, after))  # noqa: B023
 
-    def _page(self, snapshot: Snapshot, after: int | None) -> int:
+    def _page(self, snapshot: Reads, after: int | None) -> int:
         journal = Journal(snapshot.row(SQL.read_journal, (self._id,)))
         if after is None:
             self._seq, self._digest = journal.base_seq, journal.base_digest
@@ -113,7 +112,7 @@ class JournalCheck:
         self._check_end(snapshot, journal)
         return -1
 
-    def _check_base(self, snapshot: Snapshot, journal: Journal) -> None:
+    def _check_base(self, snapshot: Reads, journal: Journal) -> None:
         """A fork's chain must continue what its parent holds at that place."""
         try:
             trace_entries(snapshot.row, journal)
@@ -132,7 +131,7 @@ class JournalCheck:
         try:
             body = self._schema.decode_body(row.kind, row.version, row.body, ignorable=bool(row.ignorable))
             self._schema.project(EntryPlace(self._fold.run, journal, row.seq, row.id, row.at), body)
-        except (HansardError, msgspec.MsgspecError, DatabaseError) as error:
+        except self._failures as error:
             self.find("entry", f"seq {row.seq} ({row.kind}): {error}")
             return
         self._messages += self._schema.count(body)
@@ -144,7 +143,7 @@ class JournalCheck:
         blobs = kind.blobs(body) if kind is not None and kind.blobs is not None else ()
         for blob in filter(None, blobs):
             try:
-                self._store.blobs.get(blob)
+                self._store.backend.blobs.get(blob)
             except HansardError as error:
                 self.find("blob", f"seq {row.seq}: {error}")
 
@@ -152,8 +151,8 @@ class JournalCheck:
 
     def _read_lines(self) -> Iterator[tuple[int, LogLine | None]]:
         try:
-            self._store.files.stat_file(log_name(self._id))
-            for end, data in self._store.files.read_lines(log_name(self._id), 0, 1 << 62):
+            self._files.stat_file(log_name(self._id))
+            for end, data in self._files.read_lines(log_name(self._id), 0, 1 << 62):
                 yield end, decode_line(data)
         except (RecordDamaged, LogUnwritable, OSError) as error:
             self._log_broken = True
@@ -176,7 +175,7 @@ class JournalCheck:
             self.find("log", f"the log has another entry {line.seq} ({line.id}, {line.digest[:16]}) than seq {row.seq}")
         self._offset = end
 
-    def _check_end(self, snapshot: Snapshot, journal: Journal) -> None:
+    def _check_end(self, snapshot: Reads, journal: Journal) -> None:
         if (journal.messages, journal.active_at) != (self._messages, self._active_at):
             told, counted = (journal.messages, journal.active_at), (self._messages, self._active_at)
             self.find("projection", f"messages and last activity are {told}; the entries give {counted}")
@@ -190,7 +189,7 @@ class JournalCheck:
         elif not self._log_broken:
             if self._offset != journal.log_end:
                 self.find("log", f"the log's lines end at byte {self._offset}, the database says {journal.log_end}")
-            elif (look := self._store.files.stat_file(log_name(self._id))) is not None and look.size > journal.log_end:
+            elif (look := self._files.stat_file(log_name(self._id))) is not None and look.size > journal.log_end:
                 self._find_more_lines()
         for table in self._schema.tables:
             if table.of_home and self._id != HOME_JOURNAL:
@@ -207,7 +206,7 @@ class JournalCheck:
         told = "lines that cannot be read" if line is None else f"entry {line.seq} ({line.id}, {line.digest[:16]})"
         self.find("log", f"the log goes on after seq {self._seq} with {told}")
 
-    def _check_part(self, snapshot: Snapshot, journal: Journal) -> None:
+    def _check_part(self, snapshot: Reads, journal: Journal) -> None:
         chunks = snapshot.rows(SQL.read_chunks, (journal.key,))
         stream_id = open_stream(snapshot, self._id)
         if any(message_id != stream_id for _, message_id, _, _ in chunks):
@@ -217,7 +216,7 @@ class JournalCheck:
                 self.find(what, detail)
         stored = [(message_id, part, text.decode()) for _, message_id, part, text in chunks]
         try:
-            lines = list(self._store.files.read_lines(part_name(self._id), 0, journal.part_end))
+            lines = list(self._files.read_lines(part_name(self._id), 0, journal.part_end))
         except LogUnwritable as error:
             self.find("part", str(error))
             return
@@ -233,50 +232,49 @@ class JournalCheck:
 
 def verify_record(store: AnyStore) -> Report:
     """Check every journal, and that nothing lies around that no journal accounts for. Blocking."""
-    connection = store.readers.connect()
+    backend = store.backend
     try:
-        return _verify(store, connection)
+        return _verify(store)
     except ReplacedError:
-        raise tell(Cause.REPLACED, store.readers.path) from None
-    except (DatabaseError, OSError) as error:
-        raise map_error(error, "verified", store.readers.path) from error
-    finally:
-        connection.close()
+        raise tell(Cause.REPLACED, backend.place) from None
+    except backend.failures as error:
+        raise framed(backend.explain(error), "the record could not be verified") from error
 
 
-def _verify(store: AnyStore, connection: ReadConnection) -> Report:
+def _verify(store: AnyStore) -> Report:
+    leg = store.backend.leg
     findings = [Finding("", "repair", store.note)] if store.note else []
-    findings += connection.snapshot(_check_database)
-    fold = Fold(store.schema)
+    findings += leg.snapshot(lambda reads: _check_database(reads, leg.self_check))
+    fold = leg.make_fold()
     entries = sessions = 0
     known = set()
     after = 0
-    while rows := connection.snapshot(lambda s: s.rows(SQL.list_journals, (after, READ_ROWS_MAX))):  # noqa: B023
+    while rows := leg.snapshot(lambda s: s.rows(SQL.list_journals, (after, READ_ROWS_MAX))):  # noqa: B023
         after = rows[-1][0]
         for row in rows:
-            check = _check_journal(store, connection, fold, row[1])
+            check = _check_journal(store, fold, row[1])
             known.add(row[1])
             findings += check.findings
             entries += check.entries
             sessions += row[1] != HOME_JOURNAL
-    for log in list_logs(store.files):
+    for log in leg.list_logs():
         is_known = log.suffix != "jsonl" or log.journal_id in known or not log.size_bytes
-        if not is_known and not _known_now(connection, log.journal_id):
+        if not is_known and not _known_now(leg, log.journal_id):
             findings.append(Finding(log.journal_id, "stray", f"{log_name(log.journal_id)} is no session's log"))
     notes = [note for companion in store.companions.values() for note in companion.check()] + [
         f"{tail_name(journal_id)} keeps what a crash left unfinished"
         for journal_id in sorted(known)
-        if os.path.exists(store.files.path(tail_name(journal_id)))
+        if os.path.exists(leg.files.path(tail_name(journal_id)))
     ]
     return Report(findings=findings, notes=notes, sessions=sessions, entries=entries)
 
 
-def _known_now(connection: ReadConnection, journal_id: str) -> bool:
-    return connection.snapshot(lambda snapshot: snapshot.row(SQL.read_journal, (journal_id,))) is not None
+def _known_now(leg: Leg, journal_id: str) -> bool:
+    return leg.snapshot(lambda snapshot: snapshot.row(SQL.read_journal, (journal_id,))) is not None
 
 
-def _check_database(snapshot: Snapshot) -> list[Finding]:
-    findings = [Finding("", "database", problem) for (problem,) in snapshot.rows(SQL.quick_check) if problem != "ok"]
+def _check_database(snapshot: Reads, self_check: str) -> list[Finding]:
+    findings = [Finding("", "database", problem) for (problem,) in snapshot.rows(self_check) if problem != "ok"]
     for kind, version, ignorable in snapshot.rows(SQL.list_kinds):
         try:
             snapshot.schema.check_kind(kind, version, ignorable=bool(ignorable))
@@ -288,16 +286,22 @@ def _check_database(snapshot: Snapshot) -> list[Finding]:
     return findings
 
 
-def _check_journal(store: AnyStore, connection: ReadConnection, fold: Fold, journal_id: str) -> JournalCheck:
+def _check_journal(store: AnyStore, fold: Fold, journal_id: str) -> JournalCheck:
     """Check a journal while it is in use; what seems wrong is looked at again under the write lock."""
-    check = JournalCheck(store, connection, fold, journal_id)
+    check = JournalCheck(store, fold, journal_id)
     check.run()
     if not check.findings:
         return check
     for _ in range(RECHECKS_MAX):
-        with store.settled():
-            check = JournalCheck(store, connection, fold, journal_id)
+        with store.backend.leg.settled():
+            check = JournalCheck(store, fold, journal_id)
             check.run()
         if not check.findings:
             break
     return check
+
+
+def dump_query(table: Table) -> str:
+    """Return the query that gives the rows of a table that a journal's entries must give."""
+    where = "" if table.of_home else " WHERE journal = ?1"
+    return f"SELECT {table.columns} FROM {table.name}{where} ORDER BY {table.order}"  # noqa: S608 - our own names

@@ -8,12 +8,11 @@ On crash: the lock is released by the kernel, and the next writer reconciles wha
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hansard.domain.limits import RETRY_SECONDS_MAX, RETRY_SECONDS_MIN
 from hansard.errors import (
@@ -26,19 +25,17 @@ from hansard.errors import (
     RecordRefused,
     RecordUnavailable,
 )
-from hansard.journal.causes import Cause, explain, explain_waiting, framed, tell
+from hansard.journal.backend import BlockedError, CommitError, MismatchError
+from hansard.journal.causes import Cause, explain_waiting, framed, tell
 from hansard.journal.lines import log_name
 from hansard.journal.queue import Item, ItemState, Latency, WriteQueue
-from hansard.journal.sqlite.connection import BROKEN, DatabaseBusy, DatabaseError, DatabaseFull
-from hansard.journal.transaction import LogWriteError, MismatchError, Transaction, Written
+from hansard.journal.transaction import Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
-    from hansard.journal.locks import FairLock
-    from hansard.journal.sqlite.database import Database
-    from hansard.journal.sqlite.reserve import Reserve
+    from hansard.journal.backend import Backend, Group, GroupCommit, TouchedJournal
+    from hansard.ports import Clock
 
 logger = logging.getLogger("hansard.record")
 
@@ -51,21 +48,6 @@ ROOM_SECONDS = 0.25
 
 LOCK_TELL_SECONDS = 0.2
 """Waiting for the write lock is told after so long: before that, other processes just take their turns."""
-
-
-class TouchedJournal(NamedTuple):
-    """A journal that a commit touched, and whether its log grew or only its open message."""
-
-    journal_id: str
-    logged: bool
-
-
-class Prepared(NamedTuple):
-    """A batch whose log lines are written, just before COMMIT."""
-
-    tx: Transaction
-    touched: list[TouchedJournal]
-    written: list[Written]
 
 
 class UnwritableLogs:
@@ -109,9 +91,9 @@ class ReplayError(Exception):
 class WriteHealth:
     """Whether the record can be written just now, and what prevents it."""
 
-    def __init__(self, database: Path) -> None:
+    def __init__(self, backend: Backend) -> None:
         """All is well."""
-        self._database = database
+        self._backend = backend
         self._error: HansardError | None = None
         self._waiting_since = 0.0
 
@@ -119,24 +101,24 @@ class WriteHealth:
         """Return what prevents writing: a lock that is waited for now, or else the last error."""
         since = self._waiting_since
         if since and time.monotonic() - since > LOCK_TELL_SECONDS:
-            return explain_waiting(self._database.parent / "locks") or self._error
+            return explain_waiting(self._backend.home / "locks") or self._error
         return self._error
 
     def note(self, error: Exception | None) -> None:
         """Note how the last attempt ended; None when it succeeded. A new problem is logged once."""
-        before, self._error = self._error, None if error is None else explain(error, self._database)
+        before, self._error = self._error, None if error is None else self._backend.explain(error)
         if self._error is not None and str(before or "") != str(self._error):
             logger.error("the record could not be written: %s", self._error)
 
     def note_full(self) -> None:
         """Note that the disk is full, although what ends something may still be written."""
-        self.note(tell(Cause.DISK_FULL, self._database.parent))
+        self.note(tell(Cause.DISK_FULL, self._backend.home))
 
-    def take_lock(self, lock: FairLock) -> None:
+    def begin(self) -> GroupCommit:
         """Wait for the write lock."""
         self._waiting_since = time.monotonic()
         try:
-            lock.acquire()
+            return self._backend.begin()
         finally:
             self._waiting_since = 0.0
 
@@ -153,17 +135,18 @@ class Writer:
 
     def __init__(
         self,
-        database: Database,
-        lock: FairLock,
-        reserve: Reserve,
+        backend: Backend,
+        clock: Clock,
         *,
         reach: Callable[[str], None],
         committed: Callable[[list[TouchedJournal]], None],
     ) -> None:
         """`committed` hears which journals changed; `reach` hears each step, for crash tests."""
-        self._database = database
-        self._lock = lock
-        self._reserve = reserve
+        self._backend = backend
+        self._clock = clock
+        self._failures = backend.failures
+        self._breaking: tuple[type[Exception], ...] = (MismatchError, *backend.broken, OSError)
+        self._room = backend.room
         self._reach = reach
         self._committed = committed
         self.queue = WriteQueue()
@@ -171,8 +154,8 @@ class Writer:
         self._is_full = False
         self._stopped = threading.Event()
         self.migrated = ""
-        self._standing = WriteHealth(database.path)
-        self.unwritable = UnwritableLogs(database.files.home)
+        self._standing = WriteHealth(backend)
+        self.unwritable = UnwritableLogs(str(backend.home))
         self.latency = Latency()
 
     @property
@@ -197,7 +180,7 @@ class Writer:
 
     def _may_go_on(self) -> bool:
         """Return whether there is something to do on a disk that was full: it has room, or something is to be ended."""
-        return self._reserve.has_room() or self.queue.has_ending()
+        return self._room.has_room() or self.queue.has_ending()
 
     def stop(self) -> None:
         """Take no new items; what is queued is still written."""
@@ -229,7 +212,7 @@ class Writer:
 
     def _take_items(self) -> list[Item]:
         """Take what has gathered. On a full disk, only what ends something."""
-        self._is_full = self._reserve.spent and not self._reserve.restore()
+        self._is_full = self._room.spent and not self._room.restore()
         batch = self.queue.take_batch(only_ending=self._is_full)
         if self._is_full and self.queue.items:
             self._standing.note_full()
@@ -263,17 +246,17 @@ class Writer:
     def step(self) -> None:
         """Commit what has gathered. Failures leave the items queued; their waiters decide how long to wait."""
         try:
-            self._standing.take_lock(self._lock)
+            commit = self._standing.begin()
         except (HomeMoved, PermissionError, NotADirectoryError) as error:  # waiting does not change that
-            batch = self._refuse(self._take_items(), explain(error))
+            batch = self._refuse(self._take_items(), self._backend.explain(error))
             answer_items(batch if isinstance(error, HomeMoved) else self._park(batch, lambda _item: True))
             return
         self._reach("locked")
         began = time.perf_counter()
         try:
-            batch, touched = self._commit_batch()
+            batch, touched = self._commit_batch(commit)
         finally:
-            self._lock.release()
+            commit.release()
         if touched:
             self.latency.note(time.perf_counter() - began)
         self._reach("released")
@@ -283,65 +266,45 @@ class Writer:
             answer_items(batch)
             self._reach("acknowledged")
 
-    def _commit_batch(self) -> tuple[list[Item], list[TouchedJournal]]:
+    def _commit_batch(self, commit: GroupCommit) -> tuple[list[Item], list[TouchedJournal]]:
         """Run a batch and commit it; return who is to be answered and what changed."""
         batch: list[Item] = []
         try:
-            self._database.begin(self._lock)
+            group = commit.start({})
             self._reach("begun")
             batch = self._take_items()
-            prepared = self._prepare(batch)
-        except LogWriteError as error:
-            return self._recover(batch, error.written, error.error or OSError(str(error)))
-        except (DatabaseError, OSError) as error:
-            return self._recover(batch, [], error)
+            touched = self._commit(commit, group, batch)
+        except CommitError as failed:
+            return self._recover(commit, batch, failed.error)
+        except self._failures as error:
+            return self._recover(commit, batch, error)
         except (RecordRefused, GatewayRuns) as error:
-            self._database.rollback()
+            commit.undo(error)
             if isinstance(error, RecordMigrated):
                 self.retire(str(error))
             return self._refuse(batch or self._take_items(), error), []
         except Exception as error:  # boundary: writer batch
             logger.exception("a batch failed in an unforeseen way")
-            self._database.rollback()
+            commit.undo(error)
             return self._refuse(batch, error), []
-        return self._commit(prepared, batch)
-
-    def _prepare(self, batch: list[Item]) -> Prepared:
-        """Run a batch and write its log lines. A log that cannot be written fails the items of its journal alone."""
-        blocked: dict[str, HansardError] = {}
-        while True:
-            tx = self._apply(batch, blocked)
-            touched = [TouchedJournal(journal.id, bool(journal.log)) for journal in tx.changed()]
-            if not touched:
-                return Prepared(tx, [], [])
-            try:
-                return Prepared(tx, touched, tx.finish(self._reach))
-            except LogWriteError as error:
-                if error.error is not None:
-                    raise
-                blocked.update(error.unwritable)
-                blocked.update(self._take_back(error.written))
-                self._database.restart()
-
-    def _commit(self, prepared: Prepared, batch: list[Item]) -> tuple[list[Item], list[TouchedJournal]]:
-        """Commit, and make sure that it went into the file at the path."""
-        try:
-            self._database.commit()
-        except DatabaseError as error:
-            return self._recover(batch, prepared.written, error, committing=True)
-        self._reach("committed")
-        if not self._database.same():
-            self._database.lose()
-            return self._recover(batch, [], tell(Cause.REPLACED, self._database.path), doubt=True)
-        prepared.tx.settle_commit()
-        self._reach("removed")
-        if self._reserve.spent:
+        if self._room.spent:
             self._standing.note_full()
         else:
             self._standing.note(None)
         self._pause_seconds = FULL_SECONDS if self._is_full else 0.0
-        self.unwritable.forget(change.journal_id for change in prepared.touched)
-        return self._park(batch, lambda item: is_of_one_log(item.error)), prepared.touched
+        self.unwritable.forget(change.journal_id for change in touched)
+        return self._park(batch, lambda item: is_of_one_log(item.error)), touched
+
+    def _commit(self, commit: GroupCommit, group: Group, batch: list[Item]) -> list[TouchedJournal]:
+        """Run a batch and commit it. A log that cannot be written fails the items of its journal alone."""
+        blocked: dict[str, HansardError] = {}
+        while True:
+            tx = self._apply(commit, group, batch, blocked)
+            try:
+                return commit.commit(tx.units)
+            except BlockedError as error:
+                blocked.update(error.journals)
+                group = commit.start(blocked)
 
     def _refuse(self, batch: list[Item], error: Exception) -> list[Item]:
         """Answer a batch that cannot be written as things stand. Of items in doubt nobody knows."""
@@ -350,15 +313,17 @@ class Writer:
             item.error = OutcomeUnknown(str(error)) if item.doubt else error
         return batch
 
-    def _apply(self, batch: list[Item], blocked: dict[str, HansardError]) -> Transaction:
-        """Run the items; reconcile first whatever journal is not as the database says, and run them again.
+    def _apply(
+        self, commit: GroupCommit, group: Group, batch: list[Item], blocked: dict[str, HansardError]
+    ) -> Transaction:
+        """Run the items; mend first whatever journal is not as the database says, and run them again.
 
         What touches a blocked journal fails with that journal's error.
         """
-        reconciled: set[str] = set()
+        mended: set[str] = set()
         failed: set[Item] = set()
         while True:
-            tx = self._database.transaction(blocked)
+            tx = Transaction(group, self._clock)
             try:
                 for item in batch:
                     if item not in failed:
@@ -366,25 +331,23 @@ class Writer:
                         self._run(tx, item)
             except ReplayError:
                 failed.update(item for item in batch if item.error is not None)
-                self._database.restart()
             except MismatchError as mismatch:
-                self._database.rollback()
-                again = mismatch.journal_id in reconciled
-                error = self._database.reconcile(mismatch.journal_id)
-                reconciled.add(mismatch.journal_id)
+                again = mismatch.journal_id in mended
+                error = commit.mend(mismatch.journal_id)
+                mended.add(mismatch.journal_id)
                 if again and error is None:
                     error = RecordUnavailable(f"the files of {mismatch.journal_id} change under the write lock")
                 if error is not None:
                     blocked[mismatch.journal_id] = error
-                self._database.restart()
             else:
                 return tx
+            group = commit.start(blocked)
 
     def _run(self, tx: Transaction, item: Item) -> None:
         """Run one item. It fails alone (rule 6); operations check before they write, so little is ever undone."""
         try:
             item.result = item.operation(tx)
-        except (MismatchError, *BROKEN, OSError):
+        except self._breaking:
             raise
         except Exception as error:  # boundary: writer batch
             if not isinstance(error, HansardError):
@@ -399,41 +362,15 @@ class Writer:
             tx.finish_unit()
 
     def _recover(
-        self,
-        batch: list[Item],
-        written: list[Written],
-        error: Exception,
-        *,
-        committing: bool = False,
-        doubt: bool = False,
+        self, commit: GroupCommit, batch: list[Item], error: Exception
     ) -> tuple[list[Item], list[TouchedJournal]]:
-        """After a failed commit: make sure that it is gone, take the log lines back, and queue the batch again."""
+        """After a failed commit: make sure that it is gone, and queue the batch again."""
         self._standing.note(error)
-        try:
-            self._database.rollback()
-        except DatabaseError:
-            self._database.close()
-        if isinstance(error, DatabaseFull) or getattr(error, "errno", 0) == errno.ENOSPC:
-            self._reserve.spend()
-        doubt = doubt or (committing and not self._database.commit_nothing())
-        if not doubt:
-            doubt = bool(self._take_back(written))
-        self._put_back(batch, doubt=doubt)
-        if isinstance(error, DatabaseBusy):
+        self._put_back(batch, doubt=not commit.undo(error))
+        problem = self._standing.problem()
+        if problem is not None and problem.cause == Cause.LOCKED_BY_STRANGER:
             self._pause_seconds = RETRY_SECONDS_MIN
         return [], []
-
-    def _take_back(self, written: list[Written]) -> dict[str, HansardError]:
-        """Cut lines that were not committed; return the journals whose lines stay, so that their outcome is unknown."""
-        kept: dict[str, HansardError] = {}
-        for journal_id, name, size in written:
-            try:
-                look = self._database.files.stat_file(name)
-                if look is not None and look.size > size:
-                    self._database.files.cut(name, size)
-            except (LogUnwritable, OSError) as error:
-                kept[journal_id] = framed(explain(error), "lines of a failed commit cannot be cut off", OutcomeUnknown)
-        return kept
 
 
 def is_of_one_log(error: BaseException | None) -> bool:

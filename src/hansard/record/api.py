@@ -23,8 +23,7 @@ from hansard.domain.text import clean_name, clean_text
 from hansard.errors import InvalidInput, RecordReadOnly
 from hansard.journal.calls import Caller, open_journals
 from hansard.journal.follow import PageReader, Position, notified
-from hansard.journal.sqlite.readonly import AnyStore
-from hansard.journal.store import Store, Wiring
+from hansard.journal.store import AnyStore, Store, Wiring
 from hansard.journal.verify import Report, verify_record
 from hansard.record import sessions
 from hansard.record.access import AccessList
@@ -252,7 +251,7 @@ class Record:
         wanted = describe_search(query, limit, context, filters)
         store = self._caller.store
         now = store.clock.now_microseconds()
-        return await self._caller.search(lambda: search(search_index(store), store.readers, wanted, now))
+        return await self._caller.search(lambda: search(search_index(store), store.backend, wanted, now))
 
     async def conversation(self, session_id: str) -> Conversation:
         """Return what the conversation stands at: a fold that is kept, and grown by what came since."""

@@ -11,7 +11,9 @@ from urllib.parse import quote
 import apsw
 
 from hansard.domain.limits import BUSY_STEP_SECONDS, WAL_BYTES_MAX
-from hansard.errors import RecordUnavailable, UnsupportedSQLite
+from hansard.errors import HansardError, RecordUnavailable, UnsupportedSQLite
+from hansard.journal import causes
+from hansard.journal.causes import Cause, find_transaction_holder, framed, look_for_cause, tell
 from hansard.journal.concepts import Queries, read_sql
 
 if TYPE_CHECKING:
@@ -34,25 +36,20 @@ BROKEN: Final = (apsw.IOError, apsw.FullError, apsw.CorruptError)
 UNCLEAR: Final = (apsw.CantOpenError, apsw.IOError, apsw.ReadOnlyError, apsw.PermissionsError)
 """Errors that have several causes: the files are looked at to find which one."""
 
-CAUSES: Final[tuple[tuple[type[apsw.Error], str], ...]] = (
-    (apsw.NotADBError, "DAMAGED"),
-    (apsw.CorruptError, "DAMAGED"),
-    (apsw.FullError, "DISK_FULL"),
-    (apsw.BusyError, "LOCKED_BY_STRANGER"),
-    (apsw.LockedError, "LOCKED_BY_STRANGER"),
-    (apsw.ProtocolError, "LOCKED_BY_STRANGER"),
-    (apsw.NoMemError, "NO_MEMORY"),
-    (apsw.ReadOnlyError, "READ_ONLY"),
-    (apsw.PermissionsError, "NOT_PERMITTED"),
-    (apsw.CantOpenError, "CANNOT_OPEN"),
-    (apsw.IOError, "DISK_FAILS"),
+CAUSES: Final[tuple[tuple[type[apsw.Error], Cause], ...]] = (
+    (apsw.NotADBError, Cause.DAMAGED),
+    (apsw.CorruptError, Cause.DAMAGED),
+    (apsw.FullError, Cause.DISK_FULL),
+    (apsw.BusyError, Cause.LOCKED_BY_STRANGER),
+    (apsw.LockedError, Cause.LOCKED_BY_STRANGER),
+    (apsw.ProtocolError, Cause.LOCKED_BY_STRANGER),
+    (apsw.NoMemError, Cause.NO_MEMORY),
+    (apsw.ReadOnlyError, Cause.READ_ONLY),
+    (apsw.PermissionsError, Cause.NOT_PERMITTED),
+    (apsw.CantOpenError, Cause.CANNOT_OPEN),
+    (apsw.IOError, Cause.DISK_FAILS),
 )
 """Which cause of `journal/causes.py` an error has. The first that fits counts."""
-
-
-def is_cut_off(error: Exception) -> bool:
-    """Return whether a file of the database ended where more was expected."""
-    return getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHORT_READ
 
 
 SQLITE_VERSION_MIN = (3, 51, 3)
@@ -76,6 +73,34 @@ PRAGMAS_DARWIN: tuple[tuple[str, int | str, int | str, str], ...] = (
     ("fullfsync", "ON", 1, "fsync on macOS does not reach the platter"),
     ("checkpoint_fullfsync", "ON", 1, "the same for checkpoints"),
 )
+
+
+def explain(error: Exception, database: Path | str = "state.db", *, writes: bool = True) -> HansardError:
+    """Return our error for one of the system or of SQLite.
+
+    `database` is the file that SQLite's errors are about; `writes` is whether it was to be written.
+    """
+    if not isinstance(error, apsw.Error):
+        return causes.explain(error)
+    is_short = getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHORT_READ
+    if (
+        isinstance(error, UNCLEAR)
+        and not is_short
+        and (found := look_for_cause(str(database), writes=writes)) is not None
+    ):
+        return found
+    for kind, named in CAUSES:
+        if isinstance(error, kind):
+            cause = Cause.DAMAGED if is_short else named  # the disk is well, and the file too short
+            if cause is Cause.LOCKED_BY_STRANGER:
+                return tell(cause, find_transaction_holder(str(database)) or "")
+            return tell(cause, database, "" if cause is Cause.DISK_FULL else error)
+    return causes.explain(error)
+
+
+def map_error(error: Exception, done: str, database: Path | str = "state.db", *, writes: bool = True) -> HansardError:
+    """Return our error for a foreign one, and say what could not be done: "opened", "read", "verified", "written"."""
+    return framed(explain(error, database, writes=writes), f"the record could not be {done}")
 
 
 def fetch(connection: apsw.Connection, query: str, bindings: tuple[Any, ...] = ()) -> list[Any]:

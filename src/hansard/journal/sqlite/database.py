@@ -8,22 +8,24 @@ On crash: SQLite's recovery, then ours in `reconcile`.
 
 from __future__ import annotations
 
+import errno
 import logging
-import os
 from contextlib import ExitStack, contextmanager
+from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import apsw
 
-from hansard.domain.ids import HOME_JOURNAL
-from hansard.domain.limits import READ_ROWS_MAX
-from hansard.errors import HansardError, LogForked, LogUnwritable, RecordDamaged, RecordTooNew
+from hansard.errors import HansardError, LogForked, LogUnwritable, OutcomeUnknown, RecordDamaged, RecordTooNew
+from hansard.journal.backend import BlockedError, CommitError, IdTakenError, MismatchError
+from hansard.journal.causes import Cause, framed, tell
 from hansard.journal.files import HomeFolder, sync_filesystem, sync_folder
-from hansard.journal.lines import decode_line, log_name, part_name
+from hansard.journal.lines import log_name
 from hansard.journal.progress import COMPARING, REBUILDING, Work
-from hansard.journal.reading import Journal, home_journal
-from hansard.journal.sqlite.connection import SQL, fetch, immediate, savepoint
+from hansard.journal.reading import home_journal
+from hansard.journal.sqlite.connection import SQL, explain, fetch, immediate, savepoint
+from hansard.journal.sqlite.group import HeadCache, LogWriteError, SqliteGroup, group_of
 from hansard.journal.sqlite.legs import EntriesMissingError, check_heads, check_legs, copy_to_logs
 from hansard.journal.sqlite.migrate import (
     check_not_migrated,
@@ -33,18 +35,20 @@ from hansard.journal.sqlite.migrate import (
 )
 from hansard.journal.sqlite.orphans import connect, set_files_aside
 from hansard.journal.sqlite.reading import DatabaseLook, Identity, ReaderPool, files_fit, last_written_ns, look_at
-from hansard.journal.sqlite.rebuilding import JournalDifference, group_differences, refold
-from hansard.journal.sqlite.reconcile import PIECE_BYTES, Reconciler, log_continues
-from hansard.journal.transaction import HeadCache, LogWriteError, MismatchError, Transaction
+from hansard.journal.sqlite.rebuilding import find_differences, group_differences, list_logs, refold
+from hansard.journal.sqlite.reconcile import PIECE_BYTES, Reconciler
+from hansard.journal.transaction import Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from hansard.journal.backend import TouchedJournal, Unit
     from hansard.journal.concepts import Schema
     from hansard.journal.files import LogFiles
     from hansard.journal.locks import FairLock
+    from hansard.journal.sqlite.reserve import Reserve
     from hansard.ports import Clock
 
 logger = logging.getLogger("hansard.record")
@@ -59,6 +63,16 @@ WAL_PAGES_MAX = 8_192
 """A WAL that grew to this while logs were read in is copied back: 32 MiB."""
 
 
+class CommitOutcome(Enum):
+    """How far a commit came that failed."""
+
+    OPEN = auto()
+    COMMITTING = auto()
+    """COMMIT was tried: a recovery of the WAL may find it."""
+    LOST = auto()
+    """It went into a file that is not at the path any more."""
+
+
 class Database:
     """The connection that writes, and what it is connected to."""
 
@@ -70,6 +84,8 @@ class Database:
         reach: Callable[[str], None],
         check_place: Callable[[], None],
         schema: Schema,
+        lock: FairLock,
+        reserve: Reserve,
     ) -> None:
         """Nothing is opened before it is needed. `check_place` refuses when the home or a held lock was taken away."""
         self.path = home / "state.db"
@@ -85,6 +101,12 @@ class Database:
         self._connection: apsw.Connection | None = None
         self._doubtful = False
         self._kept = HeadCache()
+        self._lock = lock
+        self._reserve = reserve
+        self._group: SqliteGroup | None = None
+        self._outcome = CommitOutcome.OPEN
+        self.unsynced: set[str] = set()
+        """Journals whose logs grew since they were last put on the disk."""
         self.folder = HomeFolder(home)
         self.gate = ReaderPool(self.folder, schema)
         self.work = Work(home)
@@ -224,14 +246,6 @@ class Database:
         self.wal_pages = pages
         return apsw.SQLITE_OK
 
-    def reconcile(self, journal_id: str) -> HansardError | None:
-        """Bring one journal's files in line; return why it cannot be written to."""
-        connection = self._begun()
-        with self.work.under_way():
-            self.work.begin(COMPARING, 1, 0)
-            error = self._attempt(journal_id, partial(self._adopt_pieces, connection))
-            return error or self._attempt(journal_id, partial(self._reconcile_within, connection, stamped))
-
     def _adopt_pieces(self, connection: apsw.Connection, journal_id: str, *, is_synced: bool = False) -> None:
         """Adopt a log that is much longer than the database says, piece by piece, until the rest is short."""
         while True:
@@ -270,7 +284,7 @@ class Database:
         except (LogForked, RecordDamaged, RecordTooNew) as error:
             logger.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a traceback
             return error
-        except apsw.ConstraintError as error:
+        except (apsw.ConstraintError, IdTakenError) as error:
             logger.error("the log of %s cannot be adopted: %s", journal_id, error)  # noqa: TRY400
             return RecordDamaged(f"{log_name(journal_id)} contradicts the database: {error}")
         return None
@@ -294,37 +308,93 @@ class Database:
 
     def new_transaction(self, connection: apsw.Connection) -> Transaction:
         """Return a transaction that remembers nothing of others."""
-        return Transaction(connection.cursor().execute, self.files, self.clock, self.schema)
+        return Transaction(SqliteGroup(connection.cursor().execute, self.files, self.schema), self.clock)
 
-    def transaction(self, blocked: Mapping[str, HansardError]) -> Transaction:
-        """Return what operations work on, in the transaction that was begun. Blocked journals raise their errors."""
-        connection = self._begun()
-        kept = self.known(connection)
-        return Transaction(connection.cursor().execute, self.files, self.clock, self.schema, blocked, kept)
+    # Group commit. The caller holds the write lock.
 
-    def _begun(self) -> apsw.Connection:
-        assert self._connection is not None, "begin() comes first"
-        return self._connection
-
-    def restart(self) -> None:
-        """Forget what was not committed, and begin again, still under the write lock."""
-        self.rollback()
-        self._begun().execute(SQL.begin)
-
-    def commit(self) -> None:
-        """Make it durable."""
-        self._begun().execute(SQL.commit)
-
-    def begin(self, lock: FairLock) -> None:
-        """Begin a transaction on the database at the path, under the write lock.
+    def start(self, blocked: Mapping[str, HansardError]) -> SqliteGroup:
+        """Begin a transaction on the database at the path, or begin it again.
 
         Whether it is still the one at the path is looked at after COMMIT, before anyone is answered (rule 4).
         """
-        if lock.replaced:
+        if self._group is not None:
+            self._rollback()
+        if self._lock.replaced:
             self._check_place()
-            lock.trust_again()
+            self._lock.trust_again()
         connection = self._connection or self.connection()
         connection.execute(SQL.begin)
+        self._group = SqliteGroup(connection.cursor().execute, self.files, self.schema, blocked, self.known(connection))
+        return self._group
+
+    def mend(self, journal_id: str) -> HansardError | None:
+        """Bring one journal's files in line; return why it cannot be written to."""
+        self._rollback()
+        connection = self._connection
+        assert connection is not None, "start() comes first"
+        with self.work.under_way():
+            self.work.begin(COMPARING, 1, 0)
+            error = self._attempt(journal_id, partial(self._adopt_pieces, connection))
+            return error or self._attempt(journal_id, partial(self._reconcile_within, connection, stamped))
+
+    def commit(self, units: Sequence[Unit]) -> list[TouchedJournal]:
+        """Write the log, commit, and make sure that it went into the file at the path."""
+        group, connection = self._group, self._connection
+        assert group is not None, "start() comes first"
+        assert connection is not None, "start() comes first"
+        try:
+            touched = group.write(units, self.reach)
+        except LogWriteError as error:
+            if error.error is not None:
+                raise CommitError(error.error) from error
+            raise BlockedError(error.unwritable | self._take_back()) from error
+        self._outcome = CommitOutcome.COMMITTING
+        try:
+            connection.execute(SQL.commit)
+        except apsw.Error as error:
+            raise CommitError(error) from error
+        self.reach("committed")
+        if not self.same():
+            self.lose()
+            self._outcome = CommitOutcome.LOST
+            raise CommitError(tell(Cause.REPLACED, self.path))
+        group.settle_commit()
+        self._group, self._outcome = None, CommitOutcome.OPEN
+        self.unsynced.update(each.journal_id for each in touched if each.logged)
+        self.reach("removed")
+        return touched
+
+    def undo(self, error: Exception) -> bool:
+        """After a failed commit: make sure that it is gone, and take the log lines back; False when nobody knows."""
+        outcome, self._outcome = self._outcome, CommitOutcome.OPEN
+        group = self._group
+        try:
+            self._rollback()
+        except apsw.Error:
+            self.close()
+        self._group = group
+        if isinstance(error, apsw.FullError) or getattr(error, "errno", 0) == errno.ENOSPC:
+            self._reserve.spend()
+        is_known = outcome is CommitOutcome.OPEN or (outcome is CommitOutcome.COMMITTING and self.commit_nothing())
+        is_known = is_known and not self._take_back()
+        self._group = None
+        return is_known
+
+    def _take_back(self) -> dict[str, HansardError]:
+        """Cut lines that were not committed; return the journals whose lines stay, so that their outcome is unknown."""
+        kept: dict[str, HansardError] = {}
+        for journal_id, name, size in self._group.written if self._group is not None else ():
+            try:
+                look = self.files.stat_file(name)
+                if look is not None and look.size > size:
+                    self.files.cut(name, size)
+            except (LogUnwritable, OSError) as error:
+                kept[journal_id] = framed(explain(error), "lines of a failed commit cannot be cut off", OutcomeUnknown)
+        return kept
+
+    def release(self) -> None:
+        """Let the next in line go."""
+        self._lock.release()
 
     def commit_nothing(self) -> bool:
         """Commit a no-op after a failed COMMIT: only when that succeeds is the failed one gone for good (rule 3)."""
@@ -339,8 +409,9 @@ class Database:
             return False
         return self.same()
 
-    def rollback(self) -> None:
+    def _rollback(self) -> None:
         """Forget what was not committed."""
+        self._group = None
         self._kept.forget()
         if self._connection is not None and self._connection.in_transaction:
             self._connection.execute(SQL.rollback)
@@ -360,8 +431,7 @@ def introduce(database: Database, connection: apsw.Connection, *, rebuilt: bool)
             tx = database.new_transaction(connection)
             home_journal(tx, tx.row(SQL.read_record)[0], rebuilt=rebuilt)
             tx.finish_unit()
-            if tx.changed():
-                tx.finish(database.reach)
+            group_of(tx).write(tx.units, database.reach)
     except LogWriteError as error:
         if error.error is not None:
             raise error.error from error
@@ -377,116 +447,3 @@ def stamped(connection: apsw.Connection) -> Iterator[None]:
     with immediate(connection):
         fetch(connection, SQL.bump_commits)
         yield
-
-
-class LogSeen(NamedTuple):
-    """A log or part file of the home."""
-
-    suffix: str
-    journal_id: str
-    size_bytes: int
-    changed_ns: int
-    """When it was last changed or put in place; no tool can set this time back."""
-
-
-def list_logs(files: LogFiles) -> Iterator[LogSeen]:
-    """Yield every log and part file of the home. Links to folders are followed, as they are when a log is written.
-
-    A folder that cannot be listed is an error: its sessions would be missing in silence.
-    """
-    folders = [("", files.home)]
-    while folders:
-        prefix, folder = folders.pop()
-        for entry in _list_folder(folder):
-            if prefix and prefix.count("/") < LOG_FOLDERS_DEEP and (entry.is_dir() or _is_broken_folder(entry)):
-                folders.append((f"{prefix}{entry.name}/", entry.path))
-            elif not prefix and entry.name == "sessions":
-                folders.append(("sessions/", entry.path))
-            elif not prefix and entry.name != "home.jsonl":
-                continue
-            else:
-                stem, _, suffix = entry.name.rpartition(".")
-                journal_id = HOME_JOURNAL if not prefix else stem
-                name = {"jsonl": log_name, "part": part_name}.get(suffix)
-                is_ours = name is not None and name(journal_id) == f"{prefix}{entry.name}"
-                if is_ours and (entry.is_file() or entry.is_symlink()):
-                    seen = entry.stat(follow_symlinks=False)
-                    yield LogSeen(suffix, journal_id, seen.st_size, seen.st_ctime_ns)
-
-
-LOG_FOLDERS_DEEP = 3
-"""Folders above a log, at most: `sessions/2026/11/`."""
-
-
-def _list_folder(path: str) -> list[os.DirEntry[str]]:
-    try:
-        return list(os.scandir(path))
-    except FileNotFoundError:
-        if not os.path.islink(path):
-            return []
-        message = f"{path} is a link to a folder that is not there: the logs in it cannot be read"
-        raise RecordDamaged(message) from None
-
-
-def _is_broken_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a link to nowhere in the place of a folder."""
-    return entry.is_symlink() and "." not in entry.name and not os.path.exists(entry.path)
-
-
-def find_differences(
-    connection: apsw.Connection, files: LogFiles, work: Work, *, unsynced: bool = True, since_ns: int | None = None
-) -> list[JournalDifference]:
-    """Return the journals whose files are not as the database says, by name and size.
-
-    `unsynced` ones count as different: after a power cut their size may be right and their content not. With
-    `since_ns`, the last line is compared as well of every log that changed after that time and of every journal that
-    changed since heads were last compared: a log of another history may be just as long.
-    """
-    recent = {row[0] for row in fetch(connection, SQL.unchecked_journals)} if since_ns is not None else set()
-    logs: dict[str, LogSeen] = {}
-    parts: dict[str, int] = {}
-    for seen in list_logs(files):
-        if seen.suffix == "jsonl":
-            logs[seen.journal_id] = seen
-        else:
-            parts[seen.journal_id] = seen.size_bytes
-        work.show_life()
-    different = []
-    after = 0
-    while rows := fetch(connection, SQL.list_journals, (after, READ_ROWS_MAX)):
-        after = rows[-1][0]
-        for row in rows:
-            journal = Journal(row)
-            log = logs.pop(journal.id, NO_LOG)
-            sizes = log.size_bytes, parts.pop(journal.id, 0)
-            if sizes != (journal.log_end, journal.part_end) or (unsynced and journal.log_synced < journal.log_end):
-                different.append(JournalDifference(journal.id, abs(sizes[0] - journal.log_end)))
-                continue
-            is_suspect = since_ns is not None and (log.changed_ns > since_ns or journal.id in recent)
-            if (is_suspect or journal.id == HOME_JOURNAL) and _is_foreign(files, journal):
-                different.append(JournalDifference(journal.id, 0))
-    for journal_id in sorted(logs, key=lambda journal_id: (journal_id != HOME_JOURNAL, journal_id)):
-        work.show_life()
-        if _has_first_line(files, journal_id):
-            different.append(JournalDifference(journal_id, logs[journal_id].size_bytes))
-    return different
-
-
-NO_LOG = LogSeen("jsonl", "", 0, 0)
-
-
-def _is_foreign(files: LogFiles, journal: Journal) -> bool:
-    """Return whether a log of the right size ends with another line: that of another home's journal can."""
-    try:
-        return not log_continues(files, journal)
-    except (LogUnwritable, RecordDamaged, OSError):
-        return False  # whoever writes to it is told
-
-
-def _has_first_line(files: LogFiles, journal_id: str) -> bool:
-    """Return whether a log that the database does not know begins like one of ours."""
-    name = log_name(journal_id)
-    look = files.stat_file(name)
-    for _, data in files.read_lines(name, 0, look.size if look is not None else 0):
-        return decode_line(data) is not None
-    return False

@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import apsw
@@ -29,11 +30,12 @@ from hansard.journal.files import sync_descriptor, sync_folder
 from hansard.journal.lines import log_name
 from hansard.journal.queue import Item
 from hansard.journal.sqlite.connection import SQL, open_connection
+from hansard.journal.sqlite.group import group_of
 from hansard.journal.sqlite.migrate import check_not_migrated
 from hansard.journal.sqlite.reading import ReadConnection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from hansard.journal.follow import Followers
     from hansard.journal.locks import FairLock
@@ -55,15 +57,14 @@ FOLDERS_KNOWN_MAX = 50_000
 class Keeper:
     """Syncs logs and checkpoints the WAL. A thread calls `tick` again and again."""
 
-    def __init__(self, database: Database, writer: Writer, lock: FairLock) -> None:
+    def __init__(self, database: Database, lock: FairLock) -> None:
         """The lock is the keeper's own handle on the write lock."""
         self._database = database
         self._files = database.files
-        self._writer = writer
+        self._writer: Writer | None = None
         self._lock = lock
+        self._thread = Ticker("hansard-keeper", self.tick, TICK_SECONDS)
         self._connection = ReadConnection(database.path, database.gate, open_connection)
-        self._mutex = threading.Lock()
-        self._dirty: set[str] = set()
         self._in_folder: set[str] = set()
         self._failing: dict[str, str] = {}
         self._mending: set[str] = set()
@@ -71,10 +72,17 @@ class Keeper:
         self._checkpoint_after = 0.0
         self._looked = time.monotonic()
 
-    def note(self, journal_ids: Iterable[str]) -> None:
-        """Remember logs that grew."""
-        with self._mutex:
-            self._dirty.update(journal_ids)
+    def attach(self, writer: Writer) -> None:
+        """Write through this writer's queue."""
+        self._writer = writer
+
+    def start(self) -> None:
+        """Begin, in a thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._thread.stop()
 
     def tick(self) -> None:
         """Do what is due: a long WAL at once, the logs twice a second."""
@@ -95,8 +103,10 @@ class Keeper:
         """
         if not self._database.folder.is_there():
             return
-        with self._mutex:
-            dirty, self._dirty = self._dirty, set()
+        dirty = set()
+        with suppress(KeyError):  # the writer's thread adds to it meanwhile
+            while True:
+                dirty.add(self._database.unsynced.pop())
         synced = {journal_id: end for journal_id in dirty if (end := self._sync(journal_id))}
         if synced:
             self._submit(lambda tx: mark_synced(tx, synced))
@@ -108,7 +118,8 @@ class Keeper:
             ((version,),) = self._connection.fetch(SQL.schema_version)
             check_not_migrated(version, self._database.schema)
         except RecordMigrated as error:
-            self._writer.retire(str(error))
+            if self._writer is not None:
+                self._writer.retire(str(error))
         except (apsw.Error, OSError, HansardError, ReplacedError):
             pass  # the writer finds out what is wrong with it
 
@@ -141,7 +152,7 @@ class Keeper:
         except OSError as error:
             # The file may be as it should be, and only cannot be opened: it is tried again, and nothing is rewritten.
             self._tell(journal_id, f"{path} cannot be opened and is not synced: {error.strerror}")
-            self.note([journal_id])
+            self._database.unsynced.add(journal_id)
             return 0
         try:
             try:
@@ -172,7 +183,7 @@ class Keeper:
                 lambda _item: self._mending.discard(journal_id),
                 ending=False,
             )
-        self.note([journal_id])
+        self._database.unsynced.add(journal_id)
         return 0
 
     def _tell(self, journal_id: str, what: str) -> None:
@@ -188,6 +199,8 @@ class Keeper:
         *,
         ending: bool = True,
     ) -> None:
+        if self._writer is None:
+            return
         try:
             self._writer.queue.submit(Item(operation, done, ending=ending))
         except HansardError as error:
@@ -212,15 +225,14 @@ class Keeper:
 
 def look_again(tx: Transaction, journal_id: str) -> None:
     """Look at a log that failed to reach the disk: that alone makes it be written anew."""
-    journal = tx.find_journal(journal_id)
-    if journal is not None:
-        tx.look_at_log(journal)
+    tx.find_journal(journal_id)
 
 
 def mark_synced(tx: Transaction, synced: dict[str, int]) -> None:
     """Note how much of each log is on the disk."""
-    tx.number()  # every commit is stamped
-    for journal_id in synced.keys() - tx.files.suspect:
+    group = group_of(tx)
+    group.number()  # every commit is stamped
+    for journal_id in synced.keys() - group.files.suspect:
         tx.run(SQL.update_log_synced, (synced[journal_id], journal_id))
 
 
@@ -297,3 +309,11 @@ SCHEMA_SECONDS = 1.0
 
 TICK_SECONDS = 0.05
 WATCHER_SECONDS = FOLLOW_POLL_SECONDS
+
+
+def watch_others(readers: Readers, followers: Followers) -> Callable[[], None]:
+    """Ring for journals that other processes changed, from a thread, until the returned function is called."""
+    watcher = Watcher(readers, followers)
+    thread = Ticker("hansard-watcher", watcher.step, WATCHER_SECONDS, watcher.close)
+    thread.start()
+    return thread.request_stop

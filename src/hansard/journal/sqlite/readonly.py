@@ -23,35 +23,28 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import apsw
 
-from hansard.errors import HansardError, RecordDamaged, RecordReadOnly, RecordUnavailable, UsedAfterFork
-from hansard.journal.blobs import Blobs
-from hansard.journal.causes import SAFE, Cause, explain, explain_delay, framed, tell
+from hansard.errors import HansardError, RecordDamaged
+from hansard.journal.blobs import FileBlobs
+from hansard.journal.causes import SAFE, Cause, explain_delay, framed, tell
 from hansard.journal.files import HomeFolder, LogFiles
-from hansard.journal.follow import Followers
-from hansard.journal.locks import any_owner_is_alive, owner_is_alive
+from hansard.journal.locks import any_owner_is_alive
 from hansard.journal.progress import Work
-from hansard.journal.queue import Latency, WriteQueue
-from hansard.journal.sqlite.connection import SQL, fetch, open_untouched
-from hansard.journal.sqlite.database import find_differences, list_logs
-from hansard.journal.sqlite.keeper import WATCHER_SECONDS, Ticker, Watcher
+from hansard.journal.sqlite.backend import HostOwners, SqliteBackend, SqliteLeg
+from hansard.journal.sqlite.connection import SQL, explain, fetch, open_untouched
+from hansard.journal.sqlite.keeper import watch_others
 from hansard.journal.sqlite.legs import EntriesMissingError, check_heads
 from hansard.journal.sqlite.migrate import check_version, is_unfinished
 from hansard.journal.sqlite.reading import ReaderPool, Readers, files_fit, look_at
-from hansard.journal.store import (
-    Store,
-    Wiring,
-    check_not_inherited,
-    finish_companions,
-    home_at,
-    start_companions,
-)
+from hansard.journal.sqlite.rebuilding import find_differences, list_logs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
+    from hansard.journal.backend import Blobs, Leg, Owners
     from hansard.journal.concepts import Schema
-    from hansard.journal.queue import Item
+    from hansard.journal.follow import Followers
+    from hansard.ports import Clock
 
 logger = logging.getLogger("hansard.record")
 
@@ -60,109 +53,47 @@ AGREE_SECONDS: Final = 1.0
 
 AGREE_PAUSE_SECONDS: Final = 0.01
 
-COPY_PATIENCE_SECONDS: Final = 30.0
-"""Nobody else uses a private copy, so this bounds only what its own disk does."""
 
-
-class RefusingQueue(WriteQueue):
-    """A queue that takes nothing."""
-
-    def submit(self, item: Item, *, ring: bool = True) -> None:
-        """Refuse an item."""
-        del item, ring
-        message = "this record was opened for reading only"
-        raise RecordReadOnly(message)
-
-
-class NoWriter:
-    """Stands where a writer would: whatever is to be written is refused."""
-
-    def __init__(self) -> None:
-        """Nothing ever waits."""
-        self.queue = RefusingQueue()
-        self.migrated = ""
-        self.problem: HansardError | None = None
-        self.latency = Latency()
-
-    def describe_trouble(self) -> str:
-        """Nothing is written, so nothing prevents it."""
-        return ""
-
-
-class ReadOnlyStore:
-    """The files of a home, read where they lie. It has what a `Store` has for those who read."""
-
-    is_read_only = True
-
-    def __init__(self, home: Path, schema: Schema, wiring: Wiring, note: str) -> None:
-        """Nothing is opened before it is needed."""
-        self.schema = schema
-        self.home = self.source = home
-        self.note = note
-        self.wiring = wiring
-        self.clock = wiring.clock
-        self.owner = ""
-        self.files = LogFiles(home)
-        folder = HomeFolder(home)
-        self.blobs = Blobs(folder)
-        self.readers = Readers(home / "state.db", ReaderPool(folder, schema), open_untouched)
-        self.companions = start_companions(self)
-        self.followers = Followers(self._start_watching, self._stop_watching)
-        self.writer = NoWriter()
-        self.work = Work(home)
-        self.problem = tell(Cause.CLOSED)
-        self._watcher: Ticker | None = None
-        self._process = os.getpid()
-
-    def check_process(self) -> None:
-        """Refuse a child of fork(): SQLite's connections stayed with its parent."""
-        if os.getpid() != self._process:
-            message = "this record was opened before fork(); open it again in the child"
-            raise UsedAfterFork(message)
-
-    def is_alive(self, owner: str) -> bool:
-        """Return whether an owner's process lives."""
-        return owner_is_alive(self.home / "locks" / "owners", owner)
+class ReadOnlyLeg(SqliteLeg):
+    """The files of a home that is read only: there is no lock to take, so whoever compares looks several times."""
 
     def settled(self) -> AbstractContextManager[None]:
-        """There is no lock to take: whoever compares looks several times."""
+        """Nothing is held."""
         return nullcontext()
 
-    def _start_watching(self) -> None:
-        watcher = Watcher(self.readers, self.followers)
-        self._watcher = Ticker("hansard-watcher", watcher.step, WATCHER_SECONDS, watcher.close)
-        self._watcher.start()
 
-    def _stop_watching(self) -> None:
-        watcher, self._watcher = self._watcher, None
-        if watcher is not None:
-            watcher.request_stop()
+class ReadOnlyBackend:
+    """The files of a home, read where they lie."""
 
-    def close(self) -> None:
+    failures: tuple[type[Exception], ...] = (apsw.Error, OSError)
+
+    def __init__(self, home: Path, schema: Schema) -> None:
+        """Nothing is opened before it is needed."""
+        self.home = home
+        self.place = home / "state.db"
+        self.schema = schema
+        folder = HomeFolder(home)
+        self.blobs: Blobs = FileBlobs(folder)
+        self.owners: Owners = HostOwners(home)
+        self.readers = Readers(self.place, ReaderPool(folder, schema), open_untouched)
+        self.read = self.readers.read
+        self._leg = ReadOnlyLeg(LogFiles(home), folder, self.readers)
+        self.leg: Leg = self._leg
+        self.work = Work(home)
+
+    def watch(self, followers: Followers) -> Callable[[], None]:
+        """Ring for journals that other processes changed."""
+        return watch_others(self.readers, followers)
+
+    def explain(self, error: Exception) -> HansardError:
+        """Return our error for one of the system or of SQLite."""
+        return explain(error, self.place)
+
+    def close(self, *, is_writing: bool = False, killed: bool = False) -> None:
         """Close every file."""
-        self._stop_watching()
-        finish_companions(self, wrote=False)
+        del is_writing, killed
+        self._leg.close()
         self.readers.close()
-        self.files.close()
-
-
-class CopiedStore(Store):
-    """A private copy of a home: the database is its own, and logs that a repair changes are copied first."""
-
-    is_read_only = True
-
-    def __init__(self, home: Path, folder: Path, schema: Schema, wiring: Wiring, note: str) -> None:
-        """Read the logs and attachments of the home; write below the folder."""
-        super().__init__(folder, schema, wiring, files=CopiedFiles(home, folder), blobs=Blobs(HomeFolder(home)))
-        self.source = home
-        self.note = note
-
-    def close_copy(self) -> None:
-        """Close it, and remove the folder."""
-        try:
-            self.close(COPY_PATIENCE_SECONDS)
-        finally:
-            shutil.rmtree(self.home, ignore_errors=True)
 
 
 class CopiedFiles(LogFiles):
@@ -212,9 +143,6 @@ def cannot_read(home: Path, problem: HansardError) -> HansardError:
     return framed(problem, f"the record at {home} could not be read")
 
 
-AnyStore = Store | ReadOnlyStore
-
-
 class HomeInspection(NamedTuple):
     """What a look at a home found: why the database is not the whole truth, and whether it can be used at all."""
 
@@ -223,26 +151,36 @@ class HomeInspection(NamedTuple):
     is_shared: bool = False
 
 
-def open_reading(path: str | Path, schema: Schema, wiring: Wiring) -> ReadOnlyStore | CopiedStore:
-    """Open a home for reading only. Blocking; as long as a rebuild when a copy has to be made."""
-    home = home_at(path)
-    check_not_inherited(home)
+class ReadOpening(NamedTuple):
+    """What reads a home: its files where they lie, or a private copy; and why the database is not the whole truth."""
+
+    home: Path
+    note: str
+    backend: ReadOnlyBackend
+    copy: SqliteBackend | None = None
+
+    def remove_copy(self) -> None:
+        """Remove the folder of a copy."""
+        if self.copy is not None:
+            shutil.rmtree(self.copy.home, ignore_errors=True)
+
+    def explain(self, error: HansardError) -> HansardError:
+        """Return why a copy could not be opened."""
+        problem = tell(Cause(error.cause), tempfile.gettempdir()) if error.cause else error
+        return cannot_copy(self.home, self.note, problem)
+
+
+def open_read_only(home: Path, schema: Schema, clock: Clock, reach: Callable[[str], None]) -> ReadOpening:
+    """Look at a home; make a copy of its database where that alone is not the whole truth. Blocking."""
     try:
         os.stat(home)
         judged = judge(home, LogFiles(home), schema)
+        backend = ReadOnlyBackend(home, schema)
         if judged.why and not judged.is_shared:
-            return open_copy(home, schema, wiring, judged)
+            return ReadOpening(home, judged.why, backend, open_copy(home, schema, clock, reach, judged))
     except OSError as error:
         raise cannot_read(home, explain(error)) from error
-    return ReadOnlyStore(home, schema, wiring, judged.why)
-
-
-def close_reading(store: ReadOnlyStore | CopiedStore) -> None:
-    """Close what `open_reading` opened. Blocking."""
-    if isinstance(store, CopiedStore):
-        store.close_copy()
-    else:
-        store.close()
+    return ReadOpening(home, judged.why, backend)
 
 
 def judge(home: Path, files: LogFiles, schema: Schema) -> HomeInspection:
@@ -317,14 +255,16 @@ def find_different(connection: apsw.Connection, files: LogFiles) -> set[str]:
     return {each.journal_id for each in found}
 
 
-def open_copy(home: Path, schema: Schema, wiring: Wiring, judged: HomeInspection) -> CopiedStore:
-    """Make a private copy of a home's database, or none, and let opening repair it from the logs."""
+def open_copy(
+    home: Path, schema: Schema, clock: Clock, reach: Callable[[str], None], judged: HomeInspection
+) -> SqliteBackend:
+    """Make a private copy of a home's database, or none; opening it repairs it from the logs."""
     if not judged.has_database and next(list_logs(LogFiles(home)), None) is None:
         raise cannot_read(home, RecordDamaged(f"{judged.why}, and there are no logs to read instead"))
     try:
         folder = Path(tempfile.mkdtemp(prefix="hansard-read-"))
     except OSError as error:
-        raise cannot_copy(home, judged, explain(error)) from error
+        raise cannot_copy(home, judged.why, explain(error)) from error
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         if judged.has_database:
@@ -332,23 +272,18 @@ def open_copy(home: Path, schema: Schema, wiring: Wiring, judged: HomeInspection
                 with untouched(home / "state.db") as connection:
                     connection.execute(SQL.vacuum_into, (str(folder / "state.db"),))
             except apsw.FullError as error:
-                raise cannot_copy(home, judged, explain(error, folder)) from error
+                raise cannot_copy(home, judged.why, explain(error, folder)) from error
             except apsw.Error as error:
                 raise cannot_read(home, explain(error, home / "state.db", writes=False)) from error
-        store = CopiedStore(home, folder, schema, wiring, f"{judged.why}, so a temporary copy was read")
-        stack.callback(store.abandon)
-        try:
-            store.open(COPY_PATIENCE_SECONDS)
-        except RecordUnavailable as error:
-            problem = tell(Cause(error.cause), folder.parent) if error.cause else error
-            raise cannot_copy(home, judged, problem) from error
+        files, blobs = CopiedFiles(home, folder), FileBlobs(HomeFolder(home))
+        backend = SqliteBackend(folder, schema, clock, reach, files, blobs)
         stack.pop_all()
-    return store
+    return backend
 
 
-def cannot_copy(home: Path, judged: HomeInspection, problem: HansardError) -> HansardError:
+def cannot_copy(home: Path, why: str, problem: HansardError) -> HansardError:
     """Return why no temporary copy of a home could be read."""
     folder = tempfile.gettempdir()
-    error = framed(problem, f"the record at {home} needs a temporary copy in {folder} to be read ({judged.why})")
+    error = framed(problem, f"the record at {home} needs a temporary copy in {folder} to be read ({why})")
     error.hint = f"{SAFE}. Set TMPDIR to a folder with enough room, or repair what the message names, and try again."
     return error

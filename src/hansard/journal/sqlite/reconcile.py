@@ -33,13 +33,15 @@ from hansard.journal.lines import (
 )
 from hansard.journal.reading import Journal, open_stream
 from hansard.journal.sqlite.connection import SQL
-from hansard.journal.transaction import Transaction
+from hansard.journal.sqlite.group import group_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hansard.journal.concepts import Schema
     from hansard.journal.files import LogFiles
+    from hansard.journal.sqlite.group import SqliteGroup
+    from hansard.journal.transaction import Transaction
 
 logger = logging.getLogger("hansard.record")
 
@@ -158,7 +160,8 @@ class Reconciler:
         self.tx = tx
         self.is_synced = is_synced
         self.level = logging.DEBUG if is_synced else logging.WARNING
-        self.files = tx.files
+        self.group = group_of(tx)
+        self.files = self.group.files
         self.tails: dict[str, LogTail] = {}
 
     def run(self, journal_id: str) -> None:
@@ -171,7 +174,7 @@ class Reconciler:
         if journal is not None and (size < accounted or (size == accounted and journal_id in self.files.suspect)):
             self._refuse_other_chain(journal, size)
             self._keep_unknown_lines(journal, size)
-            rewrite_log(self.tx, journal)
+            rewrite_log(self.group, journal)
         elif size > accounted:
             if journal is None or self._check_boundary(journal, size):
                 self._adopt(journal_id)
@@ -180,7 +183,7 @@ class Reconciler:
         elif journal is not None:
             self._check_boundary(journal, size)
         for touched in {journal_id, *self.tails}:
-            reconcile_part(self.tx, touched)
+            reconcile_part(self.group, touched)
 
     def adopt_piece(self, journal_id: str) -> int:
         """Adopt the beginning of a log that is much longer than the database says; return how many bytes it had.
@@ -196,7 +199,11 @@ class Reconciler:
 
     def _read(self, journal_id: str) -> Journal | None:
         row = self.tx.row(SQL.read_journal, (journal_id,))
-        return None if row is None else Journal(row)
+        if row is None:
+            return None
+        journal = Journal(row)
+        journal.log_seen = True  # what it holds beyond the database is adopted here
+        return journal
 
     # Longer: adopt.
 
@@ -273,7 +280,7 @@ class Reconciler:
             journal.log_end = end
             touched = tail.tx if count > 0 else self.tx.row(SQL.read_touched, (journal.key,))[0]
             self.tx.run(SQL.raise_commits, (touched,))
-            self.tx.store_head(journal, touched)
+            self.group.store_head(journal, touched)
             if self.is_synced:
                 self.tx.run(SQL.update_log_synced, (end, journal.id))
         return end
@@ -291,7 +298,9 @@ class Reconciler:
         raise LogForked(message)
 
     def _new_journal(self, tail: LogTail) -> Journal:
-        return self.tx.create_journal(tail.journal_id, tail.base)
+        journal = self.tx.create_journal(tail.journal_id, tail.base)
+        journal.log_seen = True
+        return journal
 
     def _check_boundary(self, journal: Journal, size: int) -> bool:
         """Return whether the log, up to where the database accounts for it, ends with the database's head.
@@ -301,7 +310,7 @@ class Reconciler:
         if log_continues(self.files, journal):
             return True
         self._refuse_foreign_lines(journal, size)
-        rewrite_log(self.tx, journal)
+        rewrite_log(self.group, journal)
         return False
 
     def _refuse_foreign_lines(self, journal: Journal, size: int) -> None:
@@ -339,10 +348,10 @@ class Reconciler:
 
     def _check_unsynced(self, journal: Journal) -> None:
         """Compare the lines that were not known to be on the disk; rewrite the log when they differ (rule 2)."""
-        if not lines_agree(self.tx, journal, journal.log_synced):
+        if not lines_agree(self.group, journal, journal.log_synced):
             self._refuse_foreign_lines(journal, journal.log_end)
             logger.warning("the log of %s is damaged; it is rewritten from the database", journal.id)
-            rewrite_log(self.tx, journal)
+            rewrite_log(self.group, journal)
 
     def _keep_unknown_lines(self, journal: Journal, size: int) -> None:
         """Before a log is rewritten, set aside whole lines that the database does not have."""
@@ -379,10 +388,10 @@ def set_aside(files: LogFiles, journal_id: str, start: int, end: int, *, cut: bo
     logger.warning("set aside %d bytes of %s in %s", end - start, journal_id, name)
 
 
-def stored_rows(tx: Transaction, journal: Journal) -> Iterator[EntryRow]:
+def stored_rows(group: SqliteGroup, journal: Journal) -> Iterator[EntryRow]:
     """Yield a journal's own entries, in pages that are read to their end before the first is used."""
     after, last = journal.entry_key(journal.base_seq), journal.entry_key(journal.head_seq)
-    while rows := tx.rows(SQL.read_full_entries, (after, last, READ_ROWS_MAX)):
+    while rows := group.rows(SQL.read_full_entries, (after, last, READ_ROWS_MAX)):
         for row in map(EntryRow._make, rows):
             after += 1
             if journal.entry_key(row.seq) != after:
@@ -396,14 +405,14 @@ def stored_rows(tx: Transaction, journal: Journal) -> Iterator[EntryRow]:
         raise RecordDamaged(message)
 
 
-def rewrite_log(tx: Transaction, journal: Journal) -> None:
+def rewrite_log(group: SqliteGroup, journal: Journal) -> None:
     """Write a journal's log anew from the database."""
-    (touched,) = tx.row(SQL.read_touched, (journal.key,))
-    lines = (encode_line(row, touched) for row in stored_rows(tx, journal))
-    size = tx.files.replace(log_name(journal.id), lines)
-    tx.files.suspect.discard(journal.id)
+    (touched,) = group.row(SQL.read_touched, (journal.key,))
+    lines = (encode_line(row, touched) for row in stored_rows(group, journal))
+    size = group.files.replace(log_name(journal.id), lines)
+    group.files.suspect.discard(journal.id)
     journal.log_end = journal.log_synced = size
-    tx.run(SQL.update_journal_log, (size, size, journal.part_end, journal.key))
+    group.run(SQL.update_journal_log, (size, size, journal.part_end, journal.key))
     logger.warning("rewrote the log of %s from the database (%d bytes)", journal.id, size)
 
 
@@ -422,14 +431,14 @@ def log_continues(files: LogFiles, journal: Journal) -> bool:
     return line is not None and (line.seq, line.digest) == (journal.head_seq, journal.head_digest.hex())
 
 
-def lines_agree(tx: Transaction, journal: Journal, start: int) -> bool:
+def lines_agree(group: SqliteGroup, journal: Journal, start: int) -> bool:
     """Return whether a log's lines from an offset to its end are the database's last entries."""
     expected = None
-    for _, data in tx.files.read_lines(log_name(journal.id), start, journal.log_end):
+    for _, data in group.files.read_lines(log_name(journal.id), start, journal.log_end):
         line = decode_line(data)
         if line is None or (expected is not None and line.seq != expected) or line.seq > journal.head_seq:
             return False
-        row = tx.row(SQL.read_digest, (journal.entry_key(line.seq),))
+        row = group.row(SQL.read_digest, (journal.entry_key(line.seq),))
         if row is None or row[0].hex() != line.digest:
             return False
         expected = line.seq + 1
@@ -437,37 +446,37 @@ def lines_agree(tx: Transaction, journal: Journal, start: int) -> bool:
     return expected == head_seq + 1
 
 
-def reconcile_part(tx: Transaction, journal_id: str) -> None:
+def reconcile_part(group: SqliteGroup, journal_id: str) -> None:
     """Bring an open message's part file and chunks in line: what the file has beyond the chunks is adopted."""
-    row = tx.row(SQL.read_journal, (journal_id,))
+    row = group.row(SQL.read_journal, (journal_id,))
     if row is None:
         return
     journal = Journal(row)
     name = part_name(journal_id)
     try:
-        look = tx.files.stat_file(name)
+        look = group.files.stat_file(name)
     except RecordDamaged:  # the database has its text
-        tx.files.put_aside(name)
+        group.files.put_aside(name)
         look = None
-    message_id = open_stream(tx, journal_id)
-    found = [data for _, data in tx.files.read_lines(name, 0, look.size if look is not None else 0)]
+    message_id = open_stream(group, journal_id)
+    found = [data for _, data in group.files.read_lines(name, 0, look.size if look is not None else 0)]
     if message_id is None:
         wanted = []
-        tx.files.remove(name)
+        group.files.remove(name)
     else:
-        adopt_chunks(tx, journal, message_id, found)
-        chunks = tx.rows(SQL.read_chunks, (journal.key,))
+        adopt_chunks(group, journal, message_id, found)
+        chunks = group.rows(SQL.read_chunks, (journal.key,))
         wanted = [encode_part(message, start, part, text.decode()) for start, message, part, text in chunks]
         if wanted != found:
-            tx.files.replace(name, wanted)
-    tx.run(SQL.update_journal_log, (journal.log_end, journal.log_synced, sum(map(len, wanted)), journal.key))
+            group.files.replace(name, wanted)
+    group.run(SQL.update_journal_log, (journal.log_end, journal.log_synced, sum(map(len, wanted)), journal.key))
 
 
-def adopt_chunks(tx: Transaction, journal: Journal, message_id: str, found: list[bytes]) -> None:
+def adopt_chunks(group: SqliteGroup, journal: Journal, message_id: str, found: list[bytes]) -> None:
     """Store the chunks of the open message that only its part file has."""
     journal.part_seen = True
     for data in found:
         line = decode_part(data)
-        if line is None or line.message != message_id or line.start > tx.chunk_end(journal):
+        if line is None or line.message != message_id or line.start > group.stream_end(journal):
             return
-        tx.add_chunk(journal, message_id, line.start, line.part, line.text)
+        group.extend(journal, message_id, line.start, line.part, line.text)

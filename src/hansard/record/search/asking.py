@@ -29,8 +29,7 @@ from hansard.record.sessions import owners_of
 
 if TYPE_CHECKING:
     from hansard.domain.messages import Message
-    from hansard.journal.backend import Reads
-    from hansard.journal.sqlite.reading import Readers
+    from hansard.journal.backend import Reads, Snapshots
     from hansard.record.search.index import SearchIndex
 
 SAID_ROLES = (Role.USER, Role.ASSISTANT, Role.TOOL, Role.SYSTEM)
@@ -136,7 +135,7 @@ class SearchPlan(NamedTuple):
         return self.journals is None or journal in self.journals
 
 
-def search(index: SearchIndex, readers: Readers, wanted: Search, now: int) -> list[Hit]:
+def search(index: SearchIndex, readers: Snapshots, wanted: Search, now: int) -> list[Hit]:
     """Return the messages that match, the best first."""
     query = parse_query(wanted.query)
     if not query or wanted.limit <= 0:
@@ -151,7 +150,7 @@ def search(index: SearchIndex, readers: Readers, wanted: Search, now: int) -> li
     ]
 
 
-def find_journals(readers: Readers, wanted: Search) -> frozenset[int] | None:
+def find_journals(readers: Snapshots, wanted: Search) -> frozenset[int] | None:
     """Return the journals of the sessions that are looked into; None for all."""
     filters = (wanted.source, wanted.session_id, wanted.title)
     if wanted.owner is None and all(each is None for each in filters):
@@ -168,7 +167,7 @@ def score(candidate: Candidate, now: int) -> float:
     return float(candidate.weight * 0.5 ** (max(0, now - candidate.at) / HALF_LIFE_MICROSECONDS))
 
 
-def gather(index: SearchIndex, readers: Readers, asking: SearchPlan) -> tuple[str, list[Candidate]]:
+def gather(index: SearchIndex, readers: Snapshots, asking: SearchPlan) -> tuple[str, list[Candidate]]:
     """Return the database's id, what matches beyond the index, and the best of what the index finds.
 
     The index is let go while entries are read. Asked after that, it may have grown, but must be the same one: then
@@ -187,7 +186,7 @@ def gather(index: SearchIndex, readers: Readers, asking: SearchPlan) -> tuple[st
     raise AssertionError
 
 
-def begin(index: SearchIndex, readers: Readers, asking: SearchPlan, *, alone: bool) -> IndexPosition:
+def begin(index: SearchIndex, readers: Snapshots, asking: SearchPlan, *, alone: bool) -> IndexPosition:
     """Return where the index stands, and what it finds when it has everything; `alone`: without the index."""
 
     def read_position(snapshot: Reads | None) -> IndexPosition:
@@ -207,7 +206,7 @@ def begin(index: SearchIndex, readers: Readers, asking: SearchPlan, *, alone: bo
     return read_position(None) if alone else index.read(read_position)
 
 
-def read_beyond(readers: Readers, start: IndexPosition, asking: SearchPlan) -> Scan:
+def read_beyond(readers: Snapshots, start: IndexPosition, asking: SearchPlan) -> Scan:
     """Return what matches in entries that the index does not have, and what they undid, brought back or deleted."""
     scan = Scan({}, {}, set())
     for stretch in start.beyond:
@@ -224,7 +223,9 @@ def read_beyond(readers: Readers, start: IndexPosition, asking: SearchPlan) -> S
     return scan
 
 
-def look_again(readers: Readers, stretch: UnindexedStretch, changed: list[int], scan: Scan, asking: SearchPlan) -> None:
+def look_again(
+    readers: Snapshots, stretch: UnindexedStretch, changed: list[int], scan: Scan, asking: SearchPlan
+) -> None:
     """Look at messages that the index has and that were edited or brought back since: by all they say, as they are now.
 
     The index knows neither the one nor the other, and what it hides it does not tell.

@@ -30,8 +30,7 @@ from hansard.record.messages.operations import find_in
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hansard.journal.backend import Reads
-    from hansard.journal.sqlite.reading import Readers
+    from hansard.journal.backend import Reads, Snapshots
     from hansard.record.messages.fold import ChatChange, MessageFold
 
 SEARCHES = Concept("search", "hansard.record.search")
@@ -96,7 +95,7 @@ def joined(text: str) -> str:
 class Scanner:
     """Reads a journal's entries as messages, page by page: for the index, and for what is not in it yet."""
 
-    def __init__(self, readers: Readers, journal: int) -> None:
+    def __init__(self, readers: Snapshots, journal: int) -> None:
         self._readers = readers
         self._journal = journal
         self._names: dict[str, str] = {}

@@ -15,8 +15,8 @@ from hansard.record.search.docs import SEARCH, SEQ_MASK, Scanner, joined
 
 if TYPE_CHECKING:
     from hansard.domain.messages import Message
+    from hansard.journal.backend import Snapshots
     from hansard.journal.sqlite.connection import Connection
-    from hansard.journal.sqlite.reading import Readers
 
 SAMPLE_ENTRIES = 20
 """Entries that are compared at a time."""
@@ -31,7 +31,7 @@ COUNT_EVERY = 20
 class Sampler:
     """Compares entries with the index, a few at a time, those after the last ones, and then from the beginning."""
 
-    def __init__(self, readers: Readers) -> None:
+    def __init__(self, readers: Snapshots) -> None:
         """Begin at the first entry."""
         self._readers = readers
         self._key = 0

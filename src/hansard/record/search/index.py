@@ -20,7 +20,6 @@ from hansard.domain.limits import CHECKPOINT_WAL_BYTES, INDEX_BATCH_BYTES, INDEX
 from hansard.domain.search import RULE
 from hansard.errors import HansardError
 from hansard.journal.backend import ReplacedError
-from hansard.journal.causes import map_error
 from hansard.journal.locks import TryLock
 from hansard.journal.reading import SQL as JOURNAL
 from hansard.journal.sqlite.connection import (
@@ -34,12 +33,13 @@ from hansard.journal.sqlite.connection import (
     fetch,
     immediate,
     is_guarded,
+    map_error,
     open_connection,
     open_untouched,
 )
 from hansard.journal.sqlite.keeper import Ticker
 from hansard.journal.sqlite.reading import Identity, Snapshot, look_at, open_reader
-from hansard.journal.sqlite.readonly import ReadOnlyStore
+from hansard.journal.store import ReadOnlyStore
 from hansard.record.search.docs import SEARCH, Doc, Scanner, joined
 from hansard.record.search.docs import SEARCHES as SEARCHES  # noqa: PLC0414 - whoever has it has the index, too
 from hansard.record.search.drift import Sampler
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hansard.journal.sqlite.reading import Readers
-    from hansard.journal.sqlite.readonly import AnyStore
+    from hansard.journal.backend import Snapshots
+    from hansard.journal.store import AnyStore
 
 Result = TypeVar("Result")
 
@@ -102,7 +102,7 @@ class SearchCompanion:
     """Keeps the index up to date while a store is open."""
 
     def __init__(self, store: AnyStore) -> None:
-        self.index = SearchIndex(store.home, store.readers, read_only=isinstance(store, ReadOnlyStore))
+        self.index = SearchIndex(store.home, store.backend, read_only=isinstance(store, ReadOnlyStore))
         self._thread = Ticker("hansard-index", self.index.tick, INDEX_SECONDS)
         self._is_passive = isinstance(store, ReadOnlyStore)
 
@@ -143,7 +143,7 @@ def search_index(store: AnyStore) -> SearchIndex:
 class SearchIndex:
     """The index of one home, in this process."""
 
-    def __init__(self, home: Path, readers: Readers, *, read_only: bool = False) -> None:
+    def __init__(self, home: Path, readers: Snapshots, *, read_only: bool = False) -> None:
         self._read_only = read_only
         self._path = home / "search.db"
         self._readers = readers

@@ -24,8 +24,7 @@ from hansard.record.search.docs import SEARCHES, SEQ_MASK, read_opened, sealed_r
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from hansard.journal.backend import Reads
-    from hansard.journal.sqlite.reading import Readers
+    from hansard.journal.backend import Reads, Snapshots
     from hansard.record.messages.fold import MessageFold
 
     Row = tuple[int, str, str, int, int, int, bytes]
@@ -69,7 +68,7 @@ class Near(NamedTuple):
 class Loader:
     """Reads hits; what it learned of a session serves the next hit there."""
 
-    def __init__(self, readers: Readers, database_id: str, context: int, *, undone: bool) -> None:
+    def __init__(self, readers: Snapshots, database_id: str, context: int, *, undone: bool) -> None:
         self._readers = readers
         self._database_id = database_id
         self._context = context

@@ -1,0 +1,218 @@
+"""The backend of a home: SQLite and log files, with the locks that processes of one host share.
+
+Reads and writes: `state.db`, the logs, `locks/`, `reserve`. Invariants: see `database`, `group`, `keeper`, `reading`.
+On crash: the kernel drops the locks, and the next opening recovers.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from hansard.domain.ids import random_letters
+from hansard.journal.blobs import FileBlobs
+from hansard.journal.files import LogFiles, make_folder
+from hansard.journal.locks import FairLock, OwnerLock, owner_is_alive, remove_dead_owner
+from hansard.journal.sqlite.connection import BROKEN, SQL, DatabaseError, explain, fetch
+from hansard.journal.sqlite.database import Database
+from hansard.journal.sqlite.filesystem import check_behaviour, check_filesystem
+from hansard.journal.sqlite.keeper import Keeper, watch_others
+from hansard.journal.sqlite.reading import Readers, Snapshot
+from hansard.journal.sqlite.rebuilding import MemoryFold, list_logs
+from hansard.journal.sqlite.reserve import Reserve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from hansard.errors import HansardError
+    from hansard.journal.backend import Blobs, GroupCommit, Leg, LogSeen, Owners, Reads, Room, Upkeep
+    from hansard.journal.concepts import Schema
+    from hansard.journal.files import HomeFolder
+    from hansard.journal.follow import Followers
+    from hansard.journal.sqlite.reading import ReadConnection
+    from hansard.ports import Clock
+
+Result = TypeVar("Result")
+
+
+class HostOwners:
+    """The processes of this host that have a home open: each holds a lock file of its own (rule 10)."""
+
+    def __init__(self, home: Path) -> None:
+        """Look on; `join` makes this process one of them."""
+        self.owner = ""
+        self.held_locks: list[Callable[[], None]] = []
+        self._folder = home / "locks" / "owners"
+        self._lock: OwnerLock | None = None
+
+    def join(self) -> None:
+        """Take a lock of this process's own."""
+        self.owner = f"{socket.gethostname()}-{os.getpid()}-{random_letters(6)}"
+        self._lock = OwnerLock(self._folder, self.owner)
+
+    def is_alive(self, owner: str) -> bool:
+        """Return whether an owner's process lives."""
+        return owner_is_alive(self._folder, owner)
+
+    def remove_dead(self) -> None:
+        """Remove the lock files of owners that are gone and whose turns are closed."""
+        for entry in list(os.scandir(self._folder)):
+            if entry.name != self.owner:
+                remove_dead_owner(entry.path)
+
+    def take_again(self) -> None:
+        """Take locks again whose files were removed or replaced."""
+        assert self._lock is not None
+        self._lock.renew()
+        for take_again in self.held_locks:
+            take_again()
+
+    def leave(self, *, killed: bool) -> None:
+        """Give the lock back; or let it fall and leave its file, as a process that is killed does."""
+        assert self._lock is not None
+        if killed:
+            self._lock.drop()
+        else:
+            self._lock.close()
+
+
+class SqliteLeg:
+    """The log files of a home, and the database that a verification compares them with."""
+
+    self_check = SQL.quick_check
+
+    def __init__(self, files: LogFiles, folder: HomeFolder, readers: Readers) -> None:
+        """Nothing is opened before it is needed."""
+        self.files = files
+        self._folder = folder
+        self._readers = readers
+        self._connection: ReadConnection | None = None
+
+    def check(self) -> None:
+        """Refuse when the home was moved or removed."""
+        self._folder.check()
+
+    @contextmanager
+    def _hold_lock(self) -> Iterator[None]:
+        lock = FairLock(Path(self._folder.path) / "locks")
+        lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+            lock.close()
+
+    def settled(self) -> AbstractContextManager[None]:
+        """Hold the write lock, so that nothing is in flight."""
+        return self._hold_lock()
+
+    def list_logs(self) -> Iterator[LogSeen]:
+        """Yield every log and part file of the home."""
+        return list_logs(self.files)
+
+    def make_fold(self) -> MemoryFold:
+        """Return empty tables, to fold a journal's entries into."""
+        return MemoryFold(self._readers.schema)
+
+    def snapshot(self, look: Callable[[Reads], Result]) -> Result:
+        """Read one committed state; errors of SQLite are its own."""
+        if self._connection is None:
+            self._connection = self._readers.connect()
+        return self._connection.snapshot(look)
+
+    def close(self) -> None:
+        """Close every file."""
+        if self._connection is not None:
+            self._connection.close()
+        self.files.close()
+
+
+class SqliteBackend:
+    """One home, open for writing in this process."""
+
+    failures: tuple[type[Exception], ...] = (DatabaseError, OSError)
+    broken: tuple[type[Exception], ...] = BROKEN
+
+    def __init__(  # noqa: PLR0917
+        self,
+        home: Path,
+        schema: Schema,
+        clock: Clock,
+        reach: Callable[[str], None],
+        files: LogFiles | None = None,
+        blobs: FileBlobs | None = None,
+    ) -> None:
+        """Create what is missing of the home; `open` does the rest. A copy has its logs and attachments elsewhere."""
+        self.home = home
+        self.schema = schema
+        check_filesystem(home)
+        for name in ("", "locks", "locks/owners", "sessions"):
+            make_folder(str(home / name).rstrip("/"))
+        check_behaviour(home / "locks" / "probe")
+        self._owners = HostOwners(home)
+        self._owners.join()
+        self.owners: Owners = self._owners
+        self.files = files or LogFiles(home)
+        self._lock = FairLock(home / "locks")
+        self._keeper_lock = FairLock(home / "locks")
+        reserve = Reserve(home)
+        self.room: Room = reserve
+        self.database = Database(home, self.files, clock, reach, self._check_place, schema, self._lock, reserve)
+        self.work = self.database.work
+        self.blobs: Blobs = blobs or FileBlobs(self.database.folder)
+        self.readers = Readers(self.database.path, self.database.gate)
+        self.read = self.readers.read
+        self.place = self.database.path
+        self._leg = SqliteLeg(self.files, self.database.folder, self.readers)
+        self.leg: Leg = self._leg
+        self._keeper = Keeper(self.database, self._keeper_lock)
+        self.upkeep: Upkeep = self._keeper
+
+    def open(self, look: Callable[[Reads], Result]) -> Result:
+        """Open, create, migrate or rebuild the database and bring the logs in line; then look, under the lock."""
+        self._lock.acquire()
+        try:
+            connection = self.database.connection()
+            result = look(Snapshot(connection, self.schema))
+            self.database.unsynced.update(row[0] for row in fetch(connection, SQL.unsynced_journals))
+        finally:
+            self._lock.release()
+        return result
+
+    def begin(self) -> GroupCommit:
+        """Wait for the write lock in a fair line."""
+        self._lock.acquire()
+        return self.database
+
+    def watch(self, followers: Followers) -> Callable[[], None]:
+        """Ring for journals that other processes changed."""
+        return watch_others(self.readers, followers)
+
+    def explain(self, error: Exception) -> HansardError:
+        """Return our error for one of the system or of SQLite."""
+        return explain(error, self.database.path)
+
+    def _check_place(self) -> None:
+        """Refuse when the home was taken away; take locks again whose files were.
+
+        Called under the write lock, before the database is opened and after a lock file was replaced.
+        """
+        self.database.folder.check()
+        self._owners.take_again()
+
+    def close(self, *, is_writing: bool = False, killed: bool = False) -> None:
+        """Let go of locks and connections; of those that a stuck writer uses not. `killed`: the owner's lock stays."""
+        self.readers.close()
+        if not is_writing:
+            if not killed:
+                self._keeper.shrink()
+            self.database.close()
+            self._leg.close()
+            self._lock.close()
+        self._keeper.close()
+        self._keeper_lock.close()
+        self._owners.leave(killed=killed)

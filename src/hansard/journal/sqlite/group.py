@@ -1,0 +1,286 @@
+"""A group commit's transaction in SQLite, and the log bytes that go with it.
+
+Reads: state.db; sizes of log files. Writes: state.db; then, at the very end, the log files.
+Invariants: a file is appended to only when it is exactly as long as the database says (rule 1); what one call adds is
+one unit, in the log too; file writes are the last thing before COMMIT.
+On crash: the database rolls back; what was logged is found by the next writer, which adopts or sets it aside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hansard.domain.ids import is_journal_id
+from hansard.domain.limits import JOURNALS_KEPT_MAX
+from hansard.errors import HansardError, LogUnwritable, RecordDamaged, WrongState
+from hansard.journal.backend import IdTakenError, MismatchError, TouchedJournal
+from hansard.journal.lines import chain_start, encode_line, encode_part, log_name, part_name, place_mark
+from hansard.journal.reading import Journal
+from hansard.journal.sqlite.connection import SQL, IdTaken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hansard.journal.backend import Unit
+    from hansard.journal.concepts import Base, Schema
+    from hansard.journal.files import LogFiles
+    from hansard.journal.lines import EntryRow
+    from hansard.journal.transaction import Transaction
+
+
+class Written(NamedTuple):
+    """A file that got bytes before COMMIT, and where they began."""
+
+    journal_id: str
+    name: str
+    size_before: int
+
+
+class HeadCache:
+    """What the writer knows of the database from its last commits, for as long as nobody else commits."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.data_version = -1
+        self.journals: dict[str, Journal] = {}
+        self.kinds: set[tuple[str, int]] = set()
+
+    def forget(self) -> None:
+        """Read everything anew: another process committed, or a commit of ours failed."""
+        self.data_version = -1
+        self.journals = {}
+        self.kinds = set()
+
+
+class SqliteGroup:
+    """Journals under the write lock, in a transaction that was begun."""
+
+    def __init__(
+        self,
+        run: Callable[..., Any],
+        files: LogFiles,
+        schema: Schema,
+        blocked: Mapping[str, HansardError] | None = None,
+        kept: HeadCache | None = None,
+    ) -> None:
+        """`run` executes a statement. Without `kept`, nothing is remembered of other transactions."""
+        self.run = run
+        self.files = files
+        self.schema = schema
+        self.blocked = blocked or {}
+        self.kept = kept or HeadCache()
+        self.journals: dict[str, Journal] = {}
+        self.written: list[Written] = []
+        self._number = 0
+
+    def number(self) -> int:
+        """Return this transaction's number: it grows with each commit, and log lines carry it."""
+        if not self._number:
+            (self._number,) = self.row(SQL.bump_commits)
+        return self._number
+
+    def rows(self, query: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
+        """Return every row: no cursor stays half read (rule 12)."""
+        rows: list[Any] = self.run(query, bindings).fetchall()
+        return rows
+
+    def row(self, query: str, bindings: tuple[Any, ...] = ()) -> Any:  # noqa: ANN401 - a row of any shape
+        """Return the first row or None."""
+        rows = self.run(query, bindings).fetchall()
+        return rows[0] if rows else None
+
+    # Journals.
+
+    def head(self, journal_id: str, *, log: bool = True) -> Journal | None:
+        """Return a journal whose log is as the database says, or None when neither of them knows it."""
+        journal = self.journals.get(journal_id)
+        if journal is not None:
+            if log:
+                self.look_at_log(journal)
+            return journal
+        if not is_journal_id(journal_id):
+            return None
+        if (error := self.blocked.get(journal_id)) is not None:
+            raise error
+        journal = self.kept.journals.get(journal_id)
+        if journal is None:
+            row = self.row(SQL.read_journal, (journal_id,))
+            if row is None:
+                found = self.files.stat_file(log_name(journal_id))
+                if found is not None and found.size:
+                    raise MismatchError(journal_id)
+                return None
+            journal = Journal(row)
+        if log:
+            self.look_at_log(journal)
+        self.journals[journal_id] = journal
+        return journal
+
+    def look_at_log(self, journal: Journal) -> None:
+        """Compare the log with the database, before its first entry in this transaction (rule 1)."""
+        if not journal.log_seen:
+            journal.log_look = self.files.stat_file(log_name(journal.id))
+            size = journal.log_look.size if journal.log_look else 0
+            is_other = self.files.was_replaced(log_name(journal.id), journal.log_look)
+            if size != journal.log_end or is_other or journal.id in self.files.suspect:
+                raise MismatchError(journal.id)
+            journal.log_seen = True
+
+    def _look_at_part(self, journal: Journal) -> None:
+        """Compare the part file with the database, before its first use in this transaction."""
+        if not journal.part_seen:
+            try:
+                journal.part_look = self.files.stat_file(part_name(journal.id))
+            except RecordDamaged:
+                raise MismatchError(journal.id) from None
+            if (journal.part_look.size if journal.part_look else 0) != journal.part_end:
+                raise MismatchError(journal.id)
+            journal.part_seen = True
+
+    def create(self, journal_id: str, base: Base | None = None) -> Journal:
+        """Return a new journal; a fork's continues its parent's chain."""
+        base_id, base_seq, digest = base or (None, 0, chain_start(journal_id))
+        row = (journal_id, base_id, base_seq, digest, base_seq, digest)
+        (key,) = self.row(SQL.insert_journal, row)
+        journal = Journal((key, *row, 0, 0, 0, 0, 0))
+        self.journals[journal_id] = journal
+        return journal
+
+    def add(self, journal: Journal, row: EntryRow) -> None:
+        """Store an entry at its place, once its log was looked at."""
+        if not journal.log_seen:
+            self.look_at_log(journal)
+        try:
+            self.run(SQL.insert_entry, (journal.entry_key(row.seq), *row[1:]))
+        except IdTaken as error:
+            raise IdTakenError(str(error)) from error
+        if (row.kind, row.version) not in self.kept.kinds:
+            self.run(SQL.insert_kind, (row.kind, row.version, row.ignorable))
+            self.kept.kinds.add((row.kind, row.version))
+
+    # Open streams.
+
+    def extend(self, journal: Journal, stream_id: str, start: int, part: str, text: str) -> int:
+        """Append to the open stream; what is there already is skipped. Return where the stream ends."""
+        self._look_at_part(journal)
+        data = text.encode()
+        end = self.stream_end(journal)
+        if start + len(data) <= end:
+            return end
+        if start > end:
+            message = f"a chunk of {stream_id} begins at byte {start}; the message ends at {end}"
+            raise WrongState(message)
+        if start < end:
+            data = data[end - start :]
+            text, start = data.decode(), end
+        self.run(SQL.insert_chunk, (journal.key, start, stream_id, part, data))
+        line = encode_part(stream_id, start, part, text)
+        journal.part.append(line)
+        journal.part_end += len(line)
+        journal.open_end = start + len(data)
+        return journal.open_end
+
+    def stream_end(self, journal: Journal) -> int:
+        """Return how many bytes the open stream has."""
+        if journal.open_end < 0:
+            last = self.row(SQL.last_chunk, (journal.key,))
+            journal.open_end = 0 if last is None else last[0] + len(last[3])
+        return journal.open_end
+
+    def end_stream(self, journal: Journal) -> None:
+        """Let the chunks go: the seal holds their text."""
+        self.run(SQL.delete_chunks, (journal.key,))
+        journal.part = []
+        journal.part_end = 0
+        journal.part_reset = True
+        journal.open_end = -1
+
+    # The end of the transaction.
+
+    def _encode_lines(self, units: Sequence[Unit]) -> None:
+        """Turn what each call added into log lines that stand or fall together."""
+        for unit in units:
+            if len(unit) == 1:
+                journal, row = unit[0]
+                journal.log.append(encode_line(row, self.number()))
+                continue
+            marks = {journal.id: place_mark(row.seq, row.digest) for journal, row in unit}
+            for journal, row in unit:
+                journal.log.append(encode_line(row, self.number(), marks))
+
+    def write(self, units: Sequence[Unit], reach: Callable[[str], None]) -> list[TouchedJournal]:
+        """Store the journals' heads, then write the log: one write for each file, just before COMMIT."""
+        self._encode_lines(units)
+        changed = [journal for journal in self.journals.values() if journal.log or journal.part or journal.part_reset]
+        if not changed:
+            return []
+        commits = self.number()
+        ends: list[tuple[Journal, bytes, int]] = []
+        for journal in changed:
+            data = b"".join(journal.log)
+            before = journal.log_end
+            journal.log_end += len(data)
+            ends.append((journal, data, before))
+            self.store_head(journal, commits)
+        reach("applied")
+        unwritable: dict[str, HansardError] = {}
+        for journal, data, before in ends:
+            try:
+                self._write_files(journal, data, before)
+            except LogUnwritable as error:
+                unwritable[journal.id] = error  # the others are tried too, so that all that fail are known at once
+            except OSError as error:
+                raise LogWriteError(error) from error
+            reach("logging")
+        if unwritable:
+            raise LogWriteError(None, unwritable)
+        reach("logged")
+        return [TouchedJournal(journal.id, bool(journal.log)) for journal in changed]
+
+    def store_head(self, journal: Journal, commits: int) -> None:
+        """Store where a journal stands."""
+        self.run(SQL.update_journal, journal.head_row(commits))
+
+    def _write_files(self, journal: Journal, data: bytes, before: int) -> None:
+        """Append one journal's lines to its files, and note in `written` where they began."""
+        if data:
+            name = log_name(journal.id)
+            descriptor = self.files.open(name, journal.log_look)
+            self.written.append(Written(journal.id, name, before))
+            self.files.write(name, descriptor, data)
+        if journal.part:
+            name = part_name(journal.id)
+            part = b"".join(journal.part)
+            if journal.part_reset:
+                self.files.cut(name, 0)
+            descriptor = self.files.open(name, journal.part_look)
+            self.written.append(Written(journal.id, name, journal.part_end - len(part)))
+            self.files.write(name, descriptor, part)
+
+    def settle_commit(self) -> None:
+        """After COMMIT: remove the part files of streams whose seal is now in both legs, and keep what is known."""
+        for journal in self.journals.values():
+            if journal.part_reset and not journal.part:
+                with contextlib.suppress(LogUnwritable, OSError):  # it stays behind, and the next touch finds it
+                    self.files.remove(part_name(journal.id))
+            journal.reset_changes()
+        if len(self.kept.journals) + len(self.journals) > JOURNALS_KEPT_MAX:
+            self.kept.journals = {}
+        self.kept.journals.update(self.journals)
+
+
+def group_of(tx: Transaction) -> SqliteGroup:
+    """Return the group that a transaction of this backend works on."""
+    assert isinstance(tx.group, SqliteGroup)
+    return tx.group
+
+
+class LogWriteError(Exception):
+    """Some logs could not be written. The group knows what was, so that it can be cut."""
+
+    def __init__(self, error: OSError | None, unwritable: dict[str, HansardError] | None = None) -> None:
+        """Keep the error of the whole disk, or those of single journals, by journal."""
+        super().__init__(str(error))
+        self.error = error
+        self.unwritable = unwritable or {}
