@@ -26,13 +26,13 @@ from hansard.interop.hermes_values import (
     text_of,
 )
 from hansard.journal.concepts import Queries
-from hansard.journal.sqlite.foreign import open_foreign
+from hansard.journal.databases import open_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from hansard.journal.sqlite.foreign import ForeignDatabase, Row
+    from hansard.journal.databases import ForeignDatabase, Row
 
 SQL = Queries(resources.files(__package__).joinpath("hermes.sql").read_text(encoding="utf-8"))
 

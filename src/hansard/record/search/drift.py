@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hansard.journal.databases import fetch
 from hansard.journal.reading import SEQ_BITS, Stretch
 from hansard.journal.reading import SQL as JOURNAL
-from hansard.journal.sqlite.connection import fetch
 from hansard.record.messages.operations import read_fold
 from hansard.record.search.docs import SEARCH, SEQ_MASK, Scanner, joined
 
 if TYPE_CHECKING:
     from hansard.domain.messages import Message
     from hansard.journal.backend import Snapshots
-    from hansard.journal.sqlite.connection import Connection
+    from hansard.journal.databases import Connection
 
 SAMPLE_ENTRIES = 20
 """Entries that are compared at a time."""

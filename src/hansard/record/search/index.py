@@ -20,25 +20,26 @@ from hansard.domain.limits import CHECKPOINT_WAL_BYTES, INDEX_BATCH_BYTES, INDEX
 from hansard.domain.search import RULE
 from hansard.errors import HansardError
 from hansard.journal.backend import ReplacedError
-from hansard.journal.locks import TryLock
-from hansard.journal.reading import SQL as JOURNAL
-from hansard.journal.sqlite.connection import (
-    SQL as DATABASE,
-)
-from hansard.journal.sqlite.connection import (
+from hansard.journal.databases import SQL as DATABASE
+from hansard.journal.databases import (
     Connection,
     DatabaseBusy,
     DatabaseError,
     DatabaseFull,
+    Identity,
+    Snapshot,
+    Ticker,
     fetch,
     immediate,
     is_guarded,
+    look_at,
     map_error,
     open_connection,
+    open_reader,
     open_untouched,
 )
-from hansard.journal.sqlite.keeper import Ticker
-from hansard.journal.sqlite.reading import Identity, Snapshot, look_at, open_reader
+from hansard.journal.locks import TryLock
+from hansard.journal.reading import SQL as JOURNAL
 from hansard.journal.store import ReadOnlyStore
 from hansard.record.search.docs import SEARCH, Doc, Scanner, joined
 from hansard.record.search.docs import SEARCHES as SEARCHES  # noqa: PLC0414 - whoever has it has the index, too
