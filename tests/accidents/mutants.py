@@ -58,7 +58,7 @@ class Mutant(NamedTuple):
 
 
 NO_FIT = Edit(
-    "journal/sqlite/belonging.py",
+    "journal/sqlite/stamps.py",
     "    return database.state == wal.stamps[0].previous or any(database.state == stamp.state for stamp in wal.stamps)",
     "    return True",
 )
@@ -88,7 +88,7 @@ MUTANTS = (
         ("cut off", "idle"),
         (
             Edit(
-                "journal/sqlite/belonging.py",
+                "journal/sqlite/stamps.py",
                 "OPEN_AND_COMPARE if is_legacy or database.is_short else",
                 "OPEN_AND_COMPARE if is_legacy else",
             ),
@@ -216,7 +216,7 @@ MUTANTS = (
         "blobs/",
         "attachments are not compared with their digests",
         ("garbage", "idle"),
-        (Edit("journal/blobs.py", "        if hashlib.sha256(data).hexdigest() != digest:", "        if not data:"),),
+        (Edit("journal/files.py", "        if hashlib.sha256(data).hexdigest() != digest:", "        if not data:"),),
     ),
     Mutant(
         "locks/",
@@ -234,7 +234,7 @@ MUTANTS = (
         "reserve",
         "a folder in the place of the reserve leaves the home without one",
         ("a directory", "idle"),
-        (Edit("journal/sqlite/reserve.py", "            self._clear_place()\n", ""),),
+        (Edit("journal/sqlite/disk.py", "            self._clear_place()\n", ""),),
     ),
     Mutant(
         "reserve",
@@ -242,7 +242,7 @@ MUTANTS = (
         ("unwritable", "idle"),
         (
             Edit(
-                "journal/sqlite/reserve.py",
+                "journal/sqlite/disk.py",
                 "        except OSError:\n            return False\n        try:\n            os.posix",
                 "        except FileNotFoundError:\n            return False\n        try:\n            os.posix",
             ),
@@ -266,7 +266,7 @@ MUTANTS = (
         ("older copy", "idle"),
         (
             Edit(
-                "journal/sqlite/orphans.py",
+                "journal/sqlite/opening.py",
                 "    every = set_orphans_aside(path, files, lost)\n",
                 "    for orphan in path.parent.glob('*.orphan-*'):\n        os.truncate(orphan, 0)\n"
                 "    every = set_orphans_aside(path, files, lost)\n",

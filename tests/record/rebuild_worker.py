@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from hansard import Record
-from hansard.journal.progress import Progress
+from hansard.journal.locks import Progress
 from hansard.journal.store import Wiring
 from hansard.testing import CrashPoint
 from hansard.testing.crash import count_steps

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hansard import UnsafeFilesystem
-from hansard.journal.sqlite.filesystem import check_behaviour, check_filesystem
+from hansard.journal.sqlite.disk import check_behaviour, check_filesystem
 from tests.record.helpers_process import Worker, WorkerError, need_strace
 
 LACKS = {

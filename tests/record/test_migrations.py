@@ -12,15 +12,9 @@ import pytest
 from hansard.domain.messages import Message
 from hansard.errors import RecordDamaged, RecordTooNew
 from hansard.journal.concepts import Schema
-from hansard.journal.progress import Work
-from hansard.journal.sqlite.connection import APPLICATION_ID
-from hansard.journal.sqlite.migrate import (
-    check_version,
-    create_schema,
-    migrate,
-    schema_version,
-)
-from hansard.journal.sqlite.rebuilding import refold
+from hansard.journal.locks import Work
+from hansard.journal.sqlite.connection import APPLICATION_ID, check_version, schema_version
+from hansard.journal.sqlite.rebuilding import create_schema, migrate, refold
 from hansard.record.api import Record
 from hansard.record.schema import CONCEPTS, SCHEMA
 

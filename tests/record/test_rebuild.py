@@ -19,7 +19,7 @@ import pytest
 from hansard import Record
 from hansard.journal.backend import ReplacedError
 from hansard.journal.files import HomeFolder
-from hansard.journal.progress import Progress, Work, progress_path, read_progress
+from hansard.journal.locks import Progress, Work, progress_path, read_progress
 from hansard.journal.sqlite.connection import SQL
 from hansard.journal.sqlite.reading import ReadConnection, ReaderPool
 from hansard.journal.store import Wiring

@@ -13,13 +13,14 @@ import pytest
 
 from hansard import Message, Record
 from hansard.errors import HansardError, LegsMixed
-from hansard.journal.sqlite.belonging import DatabaseVerdict, judge_files
-from hansard.journal.sqlite.migrate import create_schema, migrate
+from hansard.journal.sqlite.rebuilding import create_schema, migrate
 from hansard.journal.sqlite.stamps import (
     RECORD_PAGE,
     DatabaseFile,
     DatabaseStamp,
+    DatabaseVerdict,
     WalFile,
+    judge_files,
     read_database_file,
     read_wal_file,
 )

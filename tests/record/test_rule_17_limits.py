@@ -22,7 +22,7 @@ from hansard.domain.limits import (
     UNIT_ENTRIES_MAX,
 )
 from hansard.journal.locks import FairLock
-from hansard.journal.sqlite.reserve import Reserve
+from hansard.journal.sqlite.disk import Reserve
 from hansard.journal.store import Wiring
 from hansard.record.search.index import search_index
 from tests.record.helpers_facts import (

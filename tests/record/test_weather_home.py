@@ -21,7 +21,7 @@ from hansard import (
     UnsupportedSQLite,
 )
 from hansard.journal.sqlite.connection import check_sqlite_version
-from hansard.journal.sqlite.filesystem import check_filesystem
+from hansard.journal.sqlite.disk import check_filesystem
 from hansard.record.schema import SCHEMA
 from tests.record.helpers_facts import (
     SESSION,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hansard.domain.settings import Settings
-    from hansard.journal.progress import Progress
+    from hansard.journal.locks import Progress
     from hansard.ports.tool import Tool
 
 

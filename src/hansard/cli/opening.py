@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hansard.cli.options import Options
-    from hansard.journal.progress import Progress
+    from hansard.journal.locks import Progress
 
 TELL_SECONDS = 1.5
 """A wait longer than this is told: a screen on which nothing happens looks broken."""

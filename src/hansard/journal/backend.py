@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hansard.journal.files import LogFiles
     from hansard.journal.follow import Followers
     from hansard.journal.lines import EntryRow
-    from hansard.journal.progress import Work
+    from hansard.journal.locks import Work
     from hansard.journal.reading import Journal
     from hansard.journal.writer import Writer
 

@@ -16,7 +16,7 @@ from hansard.domain.limits import PATIENCE_SECONDS, QUEUE_BYTES_MAX, QUEUE_ITEMS
 from hansard.errors import HansardError, OutcomeUnknown, RecordDamaged, RecordReadOnly, RecordUnavailable
 from hansard.journal.backend import EntriesGoneError, ReplacedError
 from hansard.journal.causes import Cause, explain_delay, framed, tell
-from hansard.journal.progress import QUIET_SECONDS, SHOW_SECONDS, OpeningWatch, ProgressLog, ProgressWatch
+from hansard.journal.locks import QUIET_SECONDS, SHOW_SECONDS, OpeningWatch, ProgressLog, ProgressWatch
 from hansard.journal.queue import Item, ItemState
 from hansard.journal.store import (
     StoreOpening,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from hansard.journal.backend import Reads
     from hansard.journal.concepts import Schema
-    from hansard.journal.progress import Progress
+    from hansard.journal.locks import Progress
     from hansard.journal.store import AnyStore, Store
     from hansard.journal.transaction import Transaction
 

@@ -12,11 +12,16 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from hansard.domain.ids import log_path
+from hansard.domain.limits import KIB, LINE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from hansard.journal.files import LogFiles
+    from hansard.journal.reading import Journal
 
 DIGEST_FORMAT = 1
 """1: SHA-256 for chain and body. Kept with each entry, so that another can follow one day."""
@@ -48,6 +53,9 @@ def chain_digest(previous: bytes, header: Header, salt: bytes, body: bytes) -> b
     body_hash = hashlib.sha256(salt + body).digest()
     return hashlib.sha256(previous + head.encode() + body_hash).digest()
 
+
+BOUNDARY_BYTES = 64 * KIB
+"""How much of a log is read, at first, to find the last line before an offset."""
 
 MARK_BYTES = 8
 """How much of a digest a mark carries: enough to tell two entries of one seq apart."""
@@ -194,3 +202,24 @@ def part_name(journal_id: str) -> str:
 def tail_name(journal_id: str) -> str:
     """Return the name of the file that keeps what could not be read as part of the log."""
     return str(log_path(journal_id).with_suffix(".tail"))
+
+
+def log_size(files: LogFiles, journal_id: str) -> int:
+    """Return the size of a journal's log; 0 when it has none."""
+    look = files.stat_file(log_name(journal_id))
+    return look.size if look is not None else 0
+
+
+def log_continues(files: LogFiles, journal: Journal) -> bool:
+    """Return whether a log, as far as the database accounts for it, is empty or ends with the line of its head."""
+    if journal.log_end == 0:
+        return True
+    line = None
+    for length in (BOUNDARY_BYTES, LINE_BYTES_MAX):
+        start = max(0, journal.log_end - length)
+        last = b""
+        for _, data in files.read_lines(log_name(journal.id), start, journal.log_end):
+            last = data
+        if (line := decode_line(last)) is not None:
+            break
+    return line is not None and (line.seq, line.digest) == (journal.head_seq, journal.head_digest.hex())

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from hansard.domain.messages import Message
     from hansard.domain.sessions import Session
     from hansard.domain.turns import By
-    from hansard.journal.progress import Progress
+    from hansard.journal.locks import Progress
     from hansard.journal.queue import Latency
     from hansard.record.messages.entries import Chunk, Entry
     from hansard.record.search.asking import Filters

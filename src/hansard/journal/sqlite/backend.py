@@ -13,16 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from hansard.domain.ids import random_letters
-from hansard.journal.blobs import FileBlobs
-from hansard.journal.files import LogFiles, make_folder
+from hansard.journal.files import FileBlobs, LogFiles, make_folder
 from hansard.journal.locks import FairLock, OwnerLock, owner_is_alive, remove_dead_owner
 from hansard.journal.sqlite.connection import BROKEN, SQL, DatabaseError, explain, fetch
 from hansard.journal.sqlite.database import Database
-from hansard.journal.sqlite.filesystem import check_behaviour, check_filesystem
+from hansard.journal.sqlite.disk import Reserve, check_behaviour, check_filesystem
 from hansard.journal.sqlite.keeper import Keeper, watch_others
+from hansard.journal.sqlite.opening import list_logs
 from hansard.journal.sqlite.reading import Readers, Snapshot
-from hansard.journal.sqlite.rebuilding import MemoryFold, list_logs
-from hansard.journal.sqlite.reserve import Reserve
+from hansard.journal.sqlite.rebuilding import MemoryFold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

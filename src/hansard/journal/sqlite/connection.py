@@ -11,7 +11,14 @@ from urllib.parse import quote
 import apsw
 
 from hansard.domain.limits import BUSY_STEP_SECONDS, WAL_BYTES_MAX
-from hansard.errors import HansardError, RecordUnavailable, UnsupportedSQLite
+from hansard.errors import (
+    HansardError,
+    RecordDamaged,
+    RecordMigrated,
+    RecordTooNew,
+    RecordUnavailable,
+    UnsupportedSQLite,
+)
 from hansard.journal import causes
 from hansard.journal.causes import Cause, find_transaction_holder, framed, look_for_cause, tell
 from hansard.journal.concepts import Queries, read_sql
@@ -19,6 +26,8 @@ from hansard.journal.concepts import Queries, read_sql
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from hansard.journal.concepts import Schema
 
 SQL = Queries(read_sql("hansard.journal.sqlite", "sqlite.sql") + read_sql("hansard.journal", "journal.sql"))
 """The tables and statements of this backend, and the reads that every backend has."""
@@ -225,3 +234,39 @@ def open_alone(path: Path) -> Iterator[apsw.Connection]:
         connection.pragma("writable_schema", value=True)  # or a file that is shorter than its header says is refused
         connection.pragma("trusted_schema", value=False)
         yield connection
+
+
+# Versions of the schema.
+
+STAMPED_VERSION = 9
+"""The first version whose commits are stamped."""
+
+
+def schema_version(connection: apsw.Connection) -> int:
+    """Return the version of an open database; 0 is an empty one."""
+    version: int = connection.execute(SQL.schema_version).get
+    return version
+
+
+def check_version(connection: apsw.Connection, schema: Schema) -> int:
+    """Return the version; refuse a newer database, or one that is not ours, without touching it."""
+    version = schema_version(connection)
+    if version > schema.version:
+        message = f"state.db has schema version {version}; this Hansard knows {schema.version}"
+        raise RecordTooNew(message)
+    if version == 0 and connection.execute(SQL.count_tables).get:
+        message = "state.db is another program's database"
+        raise RecordDamaged(message)
+    return version
+
+
+def check_not_migrated(version: int, schema: Schema) -> None:
+    """Refuse to write to a database that another process brought to another version since it was opened."""
+    if version != schema.version:
+        message = f"state.db was migrated to schema version {version} by a newer Hansard; this one must be restarted"
+        raise RecordMigrated(message)
+
+
+def is_unfinished(connection: apsw.Connection, schema: Schema) -> bool:
+    """Return whether some logs are not in this database yet. Once it is whole, it stays so."""
+    return schema_version(connection) == schema.version and bool(connection.execute(SQL.read_rebuilding).get)

@@ -22,20 +22,29 @@ from hansard.journal.backend import BlockedError, CommitError, IdTakenError, Mis
 from hansard.journal.causes import Cause, framed, tell
 from hansard.journal.files import HomeFolder, sync_filesystem, sync_folder
 from hansard.journal.lines import log_name
-from hansard.journal.progress import COMPARING, REBUILDING, Work
+from hansard.journal.locks import COMPARING, REBUILDING, Work
 from hansard.journal.reading import home_journal
-from hansard.journal.sqlite.connection import SQL, explain, fetch, immediate, savepoint
-from hansard.journal.sqlite.group import HeadCache, LogWriteError, SqliteGroup, group_of
-from hansard.journal.sqlite.legs import EntriesMissingError, check_heads, check_legs, copy_to_logs
-from hansard.journal.sqlite.migrate import (
+from hansard.journal.sqlite.connection import (
+    SQL,
     check_not_migrated,
-    create_schema,
-    migrate,
+    explain,
+    fetch,
+    immediate,
+    savepoint,
     schema_version,
 )
-from hansard.journal.sqlite.orphans import connect, set_files_aside
+from hansard.journal.sqlite.group import HeadCache, LogWriteError, SqliteGroup, group_of
+from hansard.journal.sqlite.opening import (
+    EntriesMissingError,
+    check_heads,
+    check_legs,
+    connect,
+    find_differences,
+    list_logs,
+    set_files_aside,
+)
 from hansard.journal.sqlite.reading import DatabaseLook, Identity, ReaderPool, files_fit, last_written_ns, look_at
-from hansard.journal.sqlite.rebuilding import find_differences, group_differences, list_logs, refold
+from hansard.journal.sqlite.rebuilding import copy_to_logs, create_schema, group_differences, migrate, refold
 from hansard.journal.sqlite.reconcile import PIECE_BYTES, Reconciler
 from hansard.journal.transaction import Transaction
 
@@ -48,7 +57,7 @@ if TYPE_CHECKING:
     from hansard.journal.concepts import Schema
     from hansard.journal.files import LogFiles
     from hansard.journal.locks import FairLock
-    from hansard.journal.sqlite.reserve import Reserve
+    from hansard.journal.sqlite.disk import Reserve
     from hansard.ports import Clock
 
 logger = logging.getLogger("hansard.record")

@@ -29,9 +29,8 @@ from hansard.journal.backend import ReplacedError
 from hansard.journal.files import sync_descriptor, sync_folder
 from hansard.journal.lines import log_name
 from hansard.journal.queue import Item
-from hansard.journal.sqlite.connection import SQL, open_connection
+from hansard.journal.sqlite.connection import SQL, check_not_migrated, open_connection
 from hansard.journal.sqlite.group import group_of
-from hansard.journal.sqlite.migrate import check_not_migrated
 from hansard.journal.sqlite.reading import ReadConnection
 
 if TYPE_CHECKING:

@@ -21,10 +21,16 @@ import apsw
 
 from hansard.journal.backend import EntriesGoneError, ReplacedError
 from hansard.journal.causes import Cause, misplaced, tell
-from hansard.journal.sqlite.belonging import does_fit
-from hansard.journal.sqlite.connection import SQL, fetch, is_guarded, map_error, open_connection, open_untouched
-from hansard.journal.sqlite.migrate import is_unfinished
-from hansard.journal.sqlite.stamps import read_database_file, read_wal_file
+from hansard.journal.sqlite.connection import (
+    SQL,
+    fetch,
+    is_guarded,
+    is_unfinished,
+    map_error,
+    open_connection,
+    open_untouched,
+)
+from hansard.journal.sqlite.stamps import does_fit, read_database_file, read_wal_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,18 +24,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import apsw
 
 from hansard.errors import HansardError, RecordDamaged
-from hansard.journal.blobs import FileBlobs
 from hansard.journal.causes import SAFE, Cause, explain_delay, framed, tell
-from hansard.journal.files import HomeFolder, LogFiles
-from hansard.journal.locks import any_owner_is_alive
-from hansard.journal.progress import Work
+from hansard.journal.files import FileBlobs, HomeFolder, LogFiles
+from hansard.journal.locks import Work, any_owner_is_alive
 from hansard.journal.sqlite.backend import HostOwners, SqliteBackend, SqliteLeg
-from hansard.journal.sqlite.connection import SQL, explain, fetch, open_untouched
+from hansard.journal.sqlite.connection import SQL, check_version, explain, fetch, is_unfinished, open_untouched
 from hansard.journal.sqlite.keeper import watch_others
-from hansard.journal.sqlite.legs import EntriesMissingError, check_heads
-from hansard.journal.sqlite.migrate import check_version, is_unfinished
+from hansard.journal.sqlite.opening import EntriesMissingError, check_heads, find_differences, list_logs
 from hansard.journal.sqlite.reading import ReaderPool, Readers, files_fit, look_at
-from hansard.journal.sqlite.rebuilding import find_differences, list_logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Work of an opening that can take long: reading logs into the database, and folding entries into the projections.
+"""Making databases: new, migrated, or folded again from their entries; and saving what one holds that is set aside.
 
 Reads: every entry; logs. Writes: every projection; what `reconcile` writes.
 Invariants: the fold is the one that commits, adoption and `verify` run (`Schema.project`). Logs are read in
@@ -8,44 +8,45 @@ pieces, each committed. On crash: a migration is rolled back; reading the logs g
 from __future__ import annotations
 
 import logging
-import os
+import secrets
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import apsw
 import msgspec
 
-from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
-from hansard.errors import LogUnwritable, RecordDamaged
-from hansard.journal.backend import LogSeen
+from hansard.errors import LogForked, RecordDamaged
 from hansard.journal.concepts import EntryPlace
-from hansard.journal.lines import EntryRow, decode_line, log_name, part_name
-from hansard.journal.progress import MIGRATING
-from hansard.journal.reading import Journal
-from hansard.journal.sqlite.connection import SQL, fetch
+from hansard.journal.files import make_folder, sync_file, sync_folder
+from hansard.journal.lines import EntryRow, decode_line, encode_line, log_name, log_size, row_digest, tail_name
+from hansard.journal.locks import MIGRATING
+from hansard.journal.reading import SEQ_BITS, Journal
+from hansard.journal.sqlite.connection import (
+    APPLICATION_ID,
+    SQL,
+    STAMPED_VERSION,
+    fetch,
+    immediate,
+    schema_version,
+)
 from hansard.journal.sqlite.reading import Snapshot
-from hansard.journal.sqlite.reconcile import PIECE_BYTES, log_continues
+from hansard.journal.sqlite.reconcile import PIECE_BYTES, set_aside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
     from hansard.journal.concepts import Schema
     from hansard.journal.files import LogFiles
-    from hansard.journal.progress import Work
+    from hansard.journal.lines import LogLine
+    from hansard.journal.locks import Work
+    from hansard.journal.sqlite.opening import JournalDifference
 
 logger = logging.getLogger("hansard.record")
 
 JOURNALS_MAX = 1_000
 """Short logs that are read into the database in one transaction."""
-
-
-class JournalDifference(NamedTuple):
-    """A journal whose files are not as the database says."""
-
-    journal_id: str
-    size_bytes: int
-    """By how much its log differs."""
 
 
 def group_differences(differences: Iterable[JournalDifference]) -> Iterator[list[JournalDifference]]:
@@ -124,104 +125,187 @@ def _refold_journal(connection: apsw.Connection, schema: Schema, journal: Journa
     fetch(connection, SQL.update_journal_fold, (messages, active_at, journal.key))
 
 
-def list_logs(files: LogFiles) -> Iterator[LogSeen]:
-    """Yield every log and part file of the home. Links to folders are followed, as they are when a log is written.
+# Creating and migrating: one transaction each.
 
-    A folder that cannot be listed is an error: its sessions would be missing in silence.
+
+def create_schema(connection: apsw.Connection, schema: Schema, *, rebuilding: bool = False) -> None:
+    """Fill an empty database in one transaction. `rebuilding`: it is not whole before all logs were read into it."""
+    with immediate(connection):
+        connection.execute(SQL.tables + schema.create_tables())
+        connection.execute(SQL.insert_record, (secrets.token_hex(8),))
+        if rebuilding:
+            connection.execute(SQL.begin_rebuilding)
+        connection.pragma("application_id", APPLICATION_ID)
+        connection.pragma("user_version", schema.version)
+
+
+def migrate(
+    connection: apsw.Connection,
+    backups: Path,
+    refold: Callable[[apsw.Connection], None],
+    schema: Schema,
+    reach: Callable[[str], None] = lambda _step: None,
+) -> Path | None:
+    """Bring an older database to the newest version, and leave one backup of it as it was.
+
+    Every step and the fold of the entries into the projections are one transaction: killed at any moment, the
+    database is the old one or the new one. The copy gets its name as the last thing before COMMIT, so that a run that
+    did not come so far leaves a copy that the next run replaces.
     """
-    folders = [("", files.home)]
-    while folders:
-        prefix, folder = folders.pop()
-        for entry in _list_folder(folder):
-            if prefix and prefix.count("/") < LOG_FOLDERS_DEEP and (entry.is_dir() or _is_broken_folder(entry)):
-                folders.append((f"{prefix}{entry.name}/", entry.path))
-            elif not prefix and entry.name == "sessions":
-                folders.append(("sessions/", entry.path))
-            elif not prefix and entry.name != "home.jsonl":
-                continue
-            else:
-                stem, _, suffix = entry.name.rpartition(".")
-                journal_id = HOME_JOURNAL if not prefix else stem
-                name = {"jsonl": log_name, "part": part_name}.get(suffix)
-                is_ours = name is not None and name(journal_id) == f"{prefix}{entry.name}"
-                if is_ours and (entry.is_file() or entry.is_symlink()):
-                    seen = entry.stat(follow_symlinks=False)
-                    yield LogSeen(suffix, journal_id, seen.st_size, seen.st_ctime_ns)
-
-
-LOG_FOLDERS_DEEP = 3
-"""Folders above a log, at most: `sessions/2026/11/`."""
-
-
-def _list_folder(path: str) -> list[os.DirEntry[str]]:
+    version, migrations = schema_version(connection), schema.migrations
+    if version >= len(migrations):
+        return None
+    make_folder(str(backups))
+    copy = backups / f"state-v{version}.db.new"
+    backup = backups / f"state-v{version}-{secrets.token_hex(4)}.db"
+    copy.unlink(missing_ok=True)
     try:
-        return list(os.scandir(path))
-    except FileNotFoundError:
-        if not os.path.islink(path):
-            return []
-        message = f"{path} is a link to a folder that is not there: the logs in it cannot be read"
-        raise RecordDamaged(message) from None
+        connection.execute(SQL.vacuum_into, (str(copy),))
+        copy.chmod(0o600)
+        sync_file(str(copy))
+        reach("copied")
+        with immediate(connection):
+            for step in migrations[version:]:
+                connection.execute(step)
+            reach("altered")
+            refold(connection)
+            reach("folded")
+            if len(migrations) >= STAMPED_VERSION:
+                connection.execute(SQL.bump_commits)
+            connection.pragma("user_version", len(migrations))
+            copy.rename(backup)
+            sync_folder(str(backups))
+        reach("migrated")
+    except BaseException:
+        copy.unlink(missing_ok=True)
+        raise
+    return backup
 
 
-def _is_broken_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a link to nowhere in the place of a folder."""
-    return entry.is_symlink() and "." not in entry.name and not os.path.exists(entry.path)
+# What only a database holds that is set aside.
 
 
-def find_differences(
-    connection: apsw.Connection, files: LogFiles, work: Work, *, unsynced: bool = True, since_ns: int | None = None
-) -> list[JournalDifference]:
-    """Return the journals whose files are not as the database says, by name and size.
-
-    `unsynced` ones count as different: after a power cut their size may be right and their content not. With
-    `since_ns`, the last line is compared as well of every log that changed after that time and of every journal that
-    changed since heads were last compared: a log of another history may be just as long.
-    """
-    recent = {row[0] for row in fetch(connection, SQL.unchecked_journals)} if since_ns is not None else set()
-    logs: dict[str, LogSeen] = {}
-    parts: dict[str, int] = {}
-    for seen in list_logs(files):
-        if seen.suffix == "jsonl":
-            logs[seen.journal_id] = seen
-        else:
-            parts[seen.journal_id] = seen.size_bytes
-        work.show_life()
-    different = []
+def list_heads(connection: apsw.Connection) -> Iterator[tuple[Journal, int]]:
+    """Yield every journal, and the commit that last changed it."""
     after = 0
     while rows := fetch(connection, SQL.list_journals, (after, READ_ROWS_MAX)):
         after = rows[-1][0]
         for row in rows:
-            journal = Journal(row)
-            log = logs.pop(journal.id, NO_LOG)
-            sizes = log.size_bytes, parts.pop(journal.id, 0)
-            if sizes != (journal.log_end, journal.part_end) or (unsynced and journal.log_synced < journal.log_end):
-                different.append(JournalDifference(journal.id, abs(sizes[0] - journal.log_end)))
-                continue
-            is_suspect = since_ns is not None and (log.changed_ns > since_ns or journal.id in recent)
-            if (is_suspect or journal.id == HOME_JOURNAL) and _is_foreign(files, journal):
-                different.append(JournalDifference(journal.id, 0))
-    for journal_id in sorted(logs, key=lambda journal_id: (journal_id != HOME_JOURNAL, journal_id)):
-        work.show_life()
-        if _has_first_line(files, journal_id):
-            different.append(JournalDifference(journal_id, logs[journal_id].size_bytes))
-    return different
+            ((touched,),) = fetch(connection, SQL.read_touched, (row[0],))
+            yield Journal(row), touched
 
 
-NO_LOG = LogSeen("jsonl", "", 0, 0)
+def read_entries(connection: apsw.Connection, journal: Journal) -> Iterator[EntryRow]:
+    """Yield the entries that the database has of a journal."""
+    after, last = journal.entry_key(journal.base_seq), ((journal.key + 1) << SEQ_BITS) - 1
+    while rows := fetch(connection, SQL.read_full_entries, (after, last, READ_ROWS_MAX)):
+        yield from map(EntryRow._make, rows)
+        after = journal.entry_key(rows[-1][0])
 
 
-def _is_foreign(files: LogFiles, journal: Journal) -> bool:
-    """Return whether a log of the right size ends with another line: that of another home's journal can."""
+def copy_to_logs(connection: apsw.Connection, files: LogFiles) -> None:
+    """Write the entries that only this database holds into the logs, so that the rebuilt one has them.
+
+    Only entries whose chain holds count. Where both legs go on differently, nothing is done and a person decides.
+    """
     try:
-        return not log_continues(files, journal)
-    except (LogUnwritable, RecordDamaged, OSError):
-        return False  # whoever writes to it is told
+        journals = list(list_heads(connection))
+    except apsw.Error as error:
+        logger.warning("no entries could be read from the state.db that is set aside: %s", error)
+        return
+    for journal, touched in journals:
+        merge = Merge(connection, files, journal)
+        try:
+            log_size(files, journal.id)
+        except RecordDamaged as error:
+            logger.warning("the log of %s cannot be read: %s", journal.id, error)
+            continue
+        merge.compare()
+        if merge.missing:
+            if merge.taken_bytes < log_size(files, journal.id):
+                set_aside(files, journal.id, 0, log_size(files, journal.id), cut=False)
+            files.replace(log_name(journal.id), merge.lines(touched))
+            logger.warning("wrote %d entries of %s from state.db into its log", merge.missing, journal.id)
 
 
-def _has_first_line(files: LogFiles, journal_id: str) -> bool:
-    """Return whether a log that the database does not know begins like one of ours."""
-    name = log_name(journal_id)
-    look = files.stat_file(name)
-    for _, data in files.read_lines(name, 0, look.size if look is not None else 0):
-        return decode_line(data) is not None
-    return False
+class Merge:
+    """One journal of both legs: at each seq the entry that continues the chain, from whichever leg has it."""
+
+    def __init__(self, connection: apsw.Connection, files: LogFiles, journal: Journal) -> None:
+        """Nothing is read yet."""
+        self._connection = connection
+        self._files = files
+        self._journal = journal
+        self.missing = 0
+        """Entries that the log lacks and the database has."""
+        self.taken_bytes = 0
+        """Bytes of the log that are lines of the merged journal."""
+
+    def compare(self) -> None:
+        """Count what the log lacks; refuse two histories."""
+        for _, data in self._merged():
+            self.missing += not data
+            self.taken_bytes += len(data)
+
+    def lines(self, touched: int) -> Iterator[bytes]:
+        """Yield the lines of the whole log."""
+        for row, data in self._merged():
+            yield data or encode_line(row, touched)
+
+    def _merged(self) -> Iterator[tuple[EntryRow, bytes]]:
+        """Yield each entry, with its line where the log has it."""
+        seq, digest = self._journal.base_seq, self._journal.base_digest
+        stored, logged = self._stored(), self._logged()
+        row = next(stored, None)
+        found = next(logged, None)
+        while True:
+            while row is not None and row.seq <= seq:
+                row = next(stored, None)
+            while found is not None and found[0].seq <= seq:
+                found = next(logged, None)
+            from_database = row if row is not None and self._continues(seq, digest, row) else None
+            from_log = found if found is not None and self._continues(seq, digest, found[0]) else None
+            if from_log is not None:
+                if from_database is not None and from_database.digest != from_log[0].digest:
+                    self._refuse(seq + 1)
+                taken, data = from_log
+            elif from_database is not None:
+                taken, data = from_database, b""
+            elif row is not None:
+                self._refuse_gap(seq + 1)
+            else:
+                return
+            yield taken, data
+            seq, digest = taken.seq, taken.digest
+
+    def _continues(self, seq: int, digest: bytes, row: EntryRow) -> bool:
+        return row.seq == seq + 1 and row_digest(self._journal.id, digest, row) == row.digest
+
+    def _stored(self) -> Iterator[EntryRow]:
+        try:
+            yield from read_entries(self._connection, self._journal)
+        except apsw.Error as error:
+            logger.warning("not all entries of %s can be read from state.db: %s", self._journal.id, error)
+
+    def _logged(self) -> Iterator[tuple[EntryRow, bytes]]:
+        name = log_name(self._journal.id)
+        for _, data in self._files.read_lines(name, 0, log_size(self._files, self._journal.id)):
+            line: LogLine | None = decode_line(data)
+            if line is not None:
+                yield line.row(), data
+
+    def _refuse_gap(self, seq: int) -> NoReturn:
+        message = (
+            f"entry {seq} of {self._journal.id} is neither in state.db nor in {log_name(self._journal.id)}, and later "
+            f"ones are. To go on without them, move state.db, state.db-wal and state.db-shm away: the database is "
+            f"rebuilt from the logs, and the later ones stay in the file {tail_name(self._journal.id)}"
+        )
+        raise RecordDamaged(message)
+
+    def _refuse(self, seq: int) -> NoReturn:
+        message = (
+            f"state.db and {log_name(self._journal.id)} go on differently from entry {seq} of {self._journal.id}, and "
+            f"state.db does not fit its WAL. To take the log, move state.db, state.db-wal and state.db-shm away; to "
+            f"take the database, move the log away"
+        )
+        raise LogForked(message)

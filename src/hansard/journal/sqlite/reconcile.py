@@ -12,7 +12,7 @@ import logging
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.domain.limits import KIB, LINE_BYTES_MAX, MIB, READ_ROWS_MAX
+from hansard.domain.limits import MIB, READ_ROWS_MAX
 from hansard.errors import LogForked, LogUnwritable, RecordDamaged
 from hansard.journal.causes import Cause
 from hansard.journal.concepts import Base
@@ -25,6 +25,7 @@ from hansard.journal.lines import (
     decode_part,
     encode_line,
     encode_part,
+    log_continues,
     log_name,
     part_name,
     read_mark,
@@ -47,10 +48,6 @@ logger = logging.getLogger("hansard.record")
 
 PIECE_BYTES = 4 * MIB
 """A log that is longer than the database says by more than this is adopted in pieces of this size, each committed."""
-
-BOUNDARY_BYTES = 64 * KIB
-"""How much of a log is read, at first, to find the last line before an offset."""
-
 
 MISPLACED = frozenset({Cause.NOT_PERMITTED, Cause.IS_A_FOLDER, Cause.IS_A_LINK})
 """Why a `.tail` cannot be appended to, when another one can be begun in its place."""
@@ -414,21 +411,6 @@ def rewrite_log(group: SqliteGroup, journal: Journal) -> None:
     journal.log_end = journal.log_synced = size
     group.run(SQL.update_journal_log, (size, size, journal.part_end, journal.key))
     logger.warning("rewrote the log of %s from the database (%d bytes)", journal.id, size)
-
-
-def log_continues(files: LogFiles, journal: Journal) -> bool:
-    """Return whether a log, as far as the database accounts for it, is empty or ends with the line of its head."""
-    if journal.log_end == 0:
-        return True
-    line = None
-    for length in (BOUNDARY_BYTES, LINE_BYTES_MAX):
-        start = max(0, journal.log_end - length)
-        last = b""
-        for _, data in files.read_lines(log_name(journal.id), start, journal.log_end):
-            last = data
-        if (line := decode_line(last)) is not None:
-            break
-    return line is not None and (line.seq, line.digest) == (journal.head_seq, journal.head_digest.hex())
 
 
 def lines_agree(group: SqliteGroup, journal: Journal, start: int) -> bool:
