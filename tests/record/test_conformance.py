@@ -15,7 +15,7 @@ from hansard.errors import NotFound
 from hansard.journal.store import Wiring
 from hansard.record.api import Record
 from hansard.testing.clock import FakeClock
-from hansard.testing.conformance import CONTRACTS, Backend, elsewhere, run_record_conformance
+from hansard.testing.conformance import CONTRACTS, RecordUnderTest, elsewhere, run_record_conformance
 from hansard.testing.conformance_kit import Contract, ContractBroken, require_error
 from tests.counts import only_long
 
@@ -45,10 +45,10 @@ LOSSES = {
 """What each group of contracts covers of docs/proof/losses.md."""
 
 
-def sqlite_backend(home: Path, clock: FakeClock | None = None) -> Backend:
+def sqlite_backend(home: Path, clock: FakeClock | None = None) -> RecordUnderTest:
     """Return the SQLite record on a home, with other processes."""
     here = partial(Record.open, home, wiring=Wiring(clock=clock)) if clock is not None else partial(Record.open, home)
-    return Backend(open_record=here, elsewhere=elsewhere(partial(Record.open, home)), clock=clock)
+    return RecordUnderTest(open_record=here, elsewhere=elsewhere(partial(Record.open, home)), clock=clock)
 
 
 def parameters() -> list[object]:
@@ -94,7 +94,8 @@ async def test_a_broken_backend_is_found_out(home: Path) -> None:
         "crash.a_queued_turn_survives": "skipped",
     }
     results = {
-        result.contract.name: result for result in await run_record_conformance(Backend(open_record=open_forgetful))
+        result.contract.name: result
+        for result in await run_record_conformance(RecordUnderTest(open_record=open_forgetful))
     }
     assert set(results) == set(CONTRACTS)
     assert {name: results[name].outcome for name in chosen} == chosen
@@ -105,7 +106,7 @@ async def test_a_broken_backend_is_found_out(home: Path) -> None:
 async def test_a_contract_that_should_fail_fails(home: Path) -> None:
     """The checks themselves can fail: a wrong expectation of an error breaks the contract."""
 
-    async def run(backend: Backend) -> None:
+    async def run(backend: RecordUnderTest) -> None:
         async with backend.open_record() as record:
             with require_error(NotFound, "a session that exists"):
                 await record.create_session(source="x")

@@ -24,7 +24,7 @@ from hansard.record.intake.events import Accepted
 from hansard.record.memory import Memory
 from hansard.record.people import CodeCheck, Parted
 from hansard.testing.clock import FakeClock
-from hansard.testing.conformance import CONTRACTS, Backend
+from hansard.testing.conformance import CONTRACTS, RecordUnderTest
 
 
 class RepeatingCaller:
@@ -84,4 +84,4 @@ async def test_an_operation_that_is_run_again_gives_its_first_result(name: str, 
         async with Record.open(home, wiring=Wiring(clock=clock) if clock is not None else None) as record:
             yield Record(cast("Caller", RepeatingCaller(record._caller)))  # noqa: SLF001 - the very seam
 
-    await CONTRACTS[name].check(Backend(open_record=open_repeating, clock=clock))
+    await CONTRACTS[name].check(RecordUnderTest(open_record=open_repeating, clock=clock))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hansard.errors import HansardError
-    from hansard.journal.concepts import Base, Schema
+    from hansard.journal.concepts import Base, Schema, Table
     from hansard.journal.files import LogFiles
     from hansard.journal.follow import Followers
     from hansard.journal.lines import EntryRow
@@ -185,6 +185,9 @@ class Fold(Protocol):
 
     def begin(self) -> None:
         """Start with empty tables."""
+
+    def query(self, table: Table) -> str:
+        """Return the query that gives the rows of a table that a journal's entries must give."""
 
     def dump(self, query: str, bindings: tuple[Any, ...]) -> list[Any]:
         """Return the rows of a query."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hansard.journal.backend import Fold, Leg, Reads
-    from hansard.journal.concepts import Body, Table
+    from hansard.journal.concepts import Body
     from hansard.journal.store import AnyStore
 
 RECHECKS_MAX = 3
@@ -194,7 +194,7 @@ class JournalCheck:
         for table in self._schema.tables:
             if table.of_home and self._id != HOME_JOURNAL:
                 continue
-            query, bindings = dump_query(table), () if table.of_home else (journal.key,)
+            query, bindings = self._fold.query(table), () if table.of_home else (journal.key,)
             stored, folded = snapshot.rows(query, bindings), self._fold.dump(query, bindings)
             if stored != folded:
                 self.find("projection", f"{table.name} is {stored!r:.300}; the entries give {folded!r:.300}")
@@ -299,9 +299,3 @@ def _check_journal(store: AnyStore, fold: Fold, journal_id: str) -> JournalCheck
         if not check.findings:
             break
     return check
-
-
-def dump_query(table: Table) -> str:
-    """Return the query that gives the rows of a table that a journal's entries must give."""
-    where = "" if table.of_home else " WHERE journal = ?1"
-    return f"SELECT {table.columns} FROM {table.name}{where} ORDER BY {table.order}"  # noqa: S608 - our own names

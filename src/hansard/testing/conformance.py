@@ -4,11 +4,11 @@ With pytest, one test for each contract:
 
     @pytest.mark.parametrize("name", CONTRACTS)
     async def test_contract(name, tmp_path):
-        await CONTRACTS[name].check(Backend(open_record=partial(MyRecord.open, tmp_path / "home")))
+        await CONTRACTS[name].check(RecordUnderTest(open_record=partial(MyRecord.open, tmp_path / "home")))
 
 Without pytest, all of them on one storage (no contract needs an empty one):
 
-    results = await run_record_conformance(Backend(open_record=…, elsewhere=elsewhere(…)))
+    results = await run_record_conformance(RecordUnderTest(open_record=…, elsewhere=elsewhere(…)))
     assert all(result.outcome != "broken" for result in results), results
 
 A contract that needs what a backend does not have (other processes, a clock that can be moved) is skipped by name.
@@ -32,9 +32,17 @@ from hansard.testing import (
     conformance_turns,
 )
 from hansard.testing.conformance_elsewhere import elsewhere
-from hansard.testing.conformance_kit import CONTRACTS, Backend, Contract, ContractBroken
+from hansard.testing.conformance_kit import CONTRACTS, Contract, ContractBroken, RecordUnderTest
 
-__all__ = ["CONTRACTS", "Backend", "Contract", "ContractBroken", "Result", "elsewhere", "run_record_conformance"]
+__all__ = [
+    "CONTRACTS",
+    "Contract",
+    "ContractBroken",
+    "RecordUnderTest",
+    "Result",
+    "elsewhere",
+    "run_record_conformance",
+]
 
 GROUPS = (
     conformance_chats,
@@ -63,12 +71,12 @@ class Result:
     error: BaseException | None = None
 
 
-async def run_record_conformance(backend: Backend) -> list[Result]:
+async def run_record_conformance(backend: RecordUnderTest) -> list[Result]:
     """Try every contract on a backend, one after the other, and return what became of each."""
     return [await _try(contract, backend) for contract in CONTRACTS.values()]
 
 
-async def _try(contract: Contract, backend: Backend) -> Result:
+async def _try(contract: Contract, backend: RecordUnderTest) -> Result:
     if missing := contract.missing(backend):
         return Result(contract=contract, outcome="skipped", reason=f"the backend offers no {missing}")
     try:

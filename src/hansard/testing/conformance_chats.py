@@ -22,7 +22,7 @@ from hansard.domain.settings import Pairing, Resets
 from hansard.domain.turns import TurnState
 from hansard.errors import NotFound
 from hansard.testing.conformance_kit import (
-    Backend,
+    RecordUnderTest,
     contract,
     fresh,
     require,
@@ -109,7 +109,7 @@ class ContractChat:
 
 
 @contract("chats")
-async def an_arrival_is_taken_once(backend: Backend) -> None:
+async def an_arrival_is_taken_once(backend: RecordUnderTest) -> None:
     """Message, session, route, turn and cursor come with the first; repeats, after reopening too, return the same."""
     async with backend.open_record() as record:
         chat = ContractChat(record)
@@ -128,7 +128,7 @@ async def an_arrival_is_taken_once(backend: Backend) -> None:
 
 
 @contract("chats")
-async def who_may_not_leaves_nothing(backend: Backend) -> None:
+async def who_may_not_leaves_nothing(backend: RecordUnderTest) -> None:
     """A stranger's words are not recorded; the one code that they are shown counts once, and only for them."""
     async with backend.open_record() as record:
         pairing = Pairing(codes_per_hour_max=1000, source_codes_per_hour_max=1000, tries_per_hour_max=1000)
@@ -158,7 +158,7 @@ async def who_may_not_leaves_nothing(backend: Backend) -> None:
 
 
 @contract("chats", "clock")
-async def a_due_reset_moves_the_chat(backend: Backend) -> None:
+async def a_due_reset_moves_the_chat(backend: RecordUnderTest) -> None:
     """The route moves, the old session ends with its reason, parent and child are linked; never while a turn waits."""
     async with backend.open_record() as record:
         chat = ContractChat(record, IntakeRules(Resets(idle_minutes=60)))
@@ -184,7 +184,7 @@ async def a_due_reset_moves_the_chat(backend: Backend) -> None:
 
 
 @contract("chats")
-async def changes_are_kept_beside_the_first_words(backend: Backend) -> None:
+async def changes_are_kept_beside_the_first_words(backend: RecordUnderTest) -> None:
     """An edit by its author shows the latest words, one by another nothing; a deletion leaves a fixed sentence."""
     async with backend.open_record() as record:
         chat = ContractChat(record)
@@ -207,7 +207,7 @@ async def changes_are_kept_beside_the_first_words(backend: Backend) -> None:
 
 
 @contract("chats")
-async def what_cannot_be_read_is_held(backend: Backend) -> None:
+async def what_cannot_be_read_is_held(backend: RecordUnderTest) -> None:
     """It is kept whole until it is received, over reopening, and not held again afterwards."""
     async with backend.open_record() as record:
         chat = ContractChat(record)
@@ -232,7 +232,7 @@ async def what_cannot_be_read_is_held(backend: Backend) -> None:
 
 
 @contract("chats")
-async def a_command_leads_only_to_sessions_of_its_owner(backend: Backend) -> None:
+async def a_command_leads_only_to_sessions_of_its_owner(backend: RecordUnderTest) -> None:
     """Its end moves the route, records the reply there, once; a session of somebody else does not exist for it."""
     async with backend.open_record() as record:
         chat = ContractChat(record)

@@ -7,7 +7,7 @@ from hansard.domain.deliveries import DELIVERY_MOVES, Delivery, DeliveryState, O
 from hansard.domain.messages import File, Message, Reasoning, Text, ToolCall, ToolOutcome, ToolResult
 from hansard.errors import IdConflict, InvalidInput, NotFound, TooLarge, WrongState
 from hansard.testing.conformance_kit import (
-    Backend,
+    RecordUnderTest,
     contract,
     fresh,
     new_session,
@@ -38,7 +38,7 @@ BROKEN_TEXTS = [
 
 
 @contract("deliveries")
-async def states_move_by_the_table(backend: Backend) -> None:
+async def states_move_by_the_table(backend: RecordUnderTest) -> None:
     """From every state, every move that the table allows is made and every other one is WrongState."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -61,7 +61,7 @@ async def states_move_by_the_table(backend: Backend) -> None:
 
 
 @contract("deliveries")
-async def a_delivery_is_created_once(backend: Backend) -> None:
+async def a_delivery_is_created_once(backend: RecordUnderTest) -> None:
     """The same delivery again changes nothing, wherever it stands by now; another one of the same id is IdConflict."""
     async with backend.open_record() as record:
         session_id, name = await new_session(record), fresh("delivery")
@@ -89,7 +89,7 @@ async def a_delivery_is_created_once(backend: Backend) -> None:
 
 
 @contract("deliveries")
-async def receipts_and_attempts_are_kept(backend: Backend) -> None:
+async def receipts_and_attempts_are_kept(backend: RecordUnderTest) -> None:
     """Attempts count; a receipt once known stays; an ended session still settles; lists filter (E3, E5)."""
     name, channel = fresh("delivery"), fresh("channel")
     async with backend.open_record() as record:
@@ -113,7 +113,7 @@ async def receipts_and_attempts_are_kept(backend: Backend) -> None:
 
 
 @contract("deliveries")
-async def deliveries_come_in_pages(backend: Backend) -> None:
+async def deliveries_come_in_pages(backend: RecordUnderTest) -> None:
     """Page after page gives each delivery once, in the order of the whole list; of one session, or of all."""
     async with backend.open_record() as record:
         channel, whole = fresh("channel"), []
@@ -135,7 +135,7 @@ async def deliveries_come_in_pages(backend: Backend) -> None:
 
 
 @contract("blobs")
-async def a_blob_is_its_bytes(backend: Backend) -> None:
+async def a_blob_is_its_bytes(backend: RecordUnderTest) -> None:
     """Bytes are stored once, under their digest, and come back as they were, also after reopening."""
     data = b"\0\xff" * 5000 + fresh("blob").encode()
     async with backend.open_record() as record:
@@ -154,7 +154,7 @@ async def a_blob_is_its_bytes(backend: Backend) -> None:
 
 
 @contract("blobs")
-async def a_blob_must_be_there_before_it_is_named(backend: Backend) -> None:
+async def a_blob_must_be_there_before_it_is_named(backend: RecordUnderTest) -> None:
     """A message that names a blob that is not there is NotFound, and is not recorded."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -168,7 +168,7 @@ async def a_blob_must_be_there_before_it_is_named(backend: Backend) -> None:
 
 
 @contract("content")
-async def every_kind_of_part_comes_back(backend: Backend) -> None:
+async def every_kind_of_part_comes_back(backend: RecordUnderTest) -> None:
     """Reasoning with its signature, tool calls as they were written, results with their outcome: all as given (N3)."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -191,7 +191,7 @@ async def every_kind_of_part_comes_back(backend: Backend) -> None:
 
 
 @contract("limits")
-async def too_large_is_refused_before_anything_is_written(backend: Backend) -> None:
+async def too_large_is_refused_before_anything_is_written(backend: RecordUnderTest) -> None:
     """Content over a limit is TooLarge, nothing of it is written, and the next append works."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -213,7 +213,7 @@ async def too_large_is_refused_before_anything_is_written(backend: Backend) -> N
 
 
 @contract("limits")
-async def a_reply_that_grows_too_long_is_kept_up_to_there(backend: Backend) -> None:
+async def a_reply_that_grows_too_long_is_kept_up_to_there(backend: RecordUnderTest) -> None:
     """A reply over its limit is refused at the write that exceeds it; what came before is recorded."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -226,7 +226,7 @@ async def a_reply_that_grows_too_long_is_kept_up_to_there(backend: Backend) -> N
 
 
 @contract("text")
-async def broken_text_is_replaced_by_the_table(backend: Backend) -> None:
+async def broken_text_is_replaced_by_the_table(backend: RecordUnderTest) -> None:
     """Lone surrogates and NUL become U+FFFD and split pairs their character, whole, streamed and cut in two (C11)."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -242,7 +242,7 @@ async def broken_text_is_replaced_by_the_table(backend: Backend) -> None:
 
 
 @contract("text")
-async def any_other_text_is_kept_byte_for_byte(backend: Backend) -> None:
+async def any_other_text_is_kept_byte_for_byte(backend: RecordUnderTest) -> None:
     """Scripts, joiners, line separators, escapes, quotes and empty text come back as they were."""
     given = [
         "",

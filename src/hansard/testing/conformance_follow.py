@@ -10,8 +10,8 @@ from hansard.domain.messages import Message, Status
 from hansard.errors import InvalidInput
 from hansard.record.messages.entries import Chunk, Entry, MessageSealed
 from hansard.testing.conformance_kit import (
-    Backend,
     Item,
+    RecordUnderTest,
     contract,
     follow_until,
     new_session,
@@ -54,7 +54,7 @@ def remaining(items: list[Item], start: int) -> tuple[list[int], dict[str, str]]
 
 
 @contract("follow")
-async def everything_is_given_once_and_in_order(backend: Backend) -> None:
+async def everything_is_given_once_and_in_order(backend: RecordUnderTest) -> None:
     """From the start: every entry, each message's bytes, the opening before and the seal after its chunks."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -76,7 +76,7 @@ async def everything_is_given_once_and_in_order(backend: Backend) -> None:
 
 
 @contract("follow")
-async def openings_and_seals_have_no_text(backend: Backend) -> None:
+async def openings_and_seals_have_no_text(backend: RecordUnderTest) -> None:
     """The text of an opening and of a seal is empty: their words come as chunks. A whole message has its own."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -88,7 +88,7 @@ async def openings_and_seals_have_no_text(backend: Backend) -> None:
 
 
 @contract("follow")
-async def reconnecting_loses_and_repeats_nothing(backend: Backend) -> None:
+async def reconnecting_loses_and_repeats_nothing(backend: RecordUnderTest) -> None:
     """A follower that comes back at any position it was given gets exactly what it had not been given yet."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -103,7 +103,7 @@ async def reconnecting_loses_and_repeats_nothing(backend: Backend) -> None:
 
 
 @contract("follow")
-async def offsets_count_bytes(backend: Backend) -> None:
+async def offsets_count_bytes(backend: RecordUnderTest) -> None:
     """A chunk begins where the one before it ended, counted in UTF-8 bytes of all the message's chunks."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -118,7 +118,7 @@ async def offsets_count_bytes(backend: Backend) -> None:
 
 
 @contract("follow")
-async def live_followers_miss_nothing(backend: Backend) -> None:
+async def live_followers_miss_nothing(backend: RecordUnderTest) -> None:
     """Followers that watch while it is said, each from another moment on, are given every byte once."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -138,7 +138,7 @@ async def live_followers_miss_nothing(backend: Backend) -> None:
 
 
 @contract("follow")
-async def kept_positions_of_an_open_message_hold(backend: Backend) -> None:
+async def kept_positions_of_an_open_message_hold(backend: RecordUnderTest) -> None:
     """Positions that were kept while a message was open still give its remainder, and then its seal, afterwards."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -164,7 +164,7 @@ async def kept_positions_of_an_open_message_hold(backend: Backend) -> None:
 
 
 @contract("follow")
-async def an_open_message_is_in_the_transcript(backend: Backend) -> None:
+async def an_open_message_is_in_the_transcript(backend: RecordUnderTest) -> None:
     """While a message is open, the transcript has its text so far; the seal changes its status, not its place."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -181,7 +181,7 @@ async def an_open_message_is_in_the_transcript(backend: Backend) -> None:
 
 
 @contract("follow")
-async def a_fork_is_followed_from_its_beginning(backend: Backend) -> None:
+async def a_fork_is_followed_from_its_beginning(backend: RecordUnderTest) -> None:
     """Following a fork gives the inherited prefix first, under the fork's own name, and then its own entries."""
     async with backend.open_record() as record:
         parent = await new_session(record)
@@ -198,7 +198,7 @@ async def a_fork_is_followed_from_its_beginning(backend: Backend) -> None:
 
 
 @contract("follow")
-async def nonsense_is_no_position(backend: Backend) -> None:
+async def nonsense_is_no_position(backend: RecordUnderTest) -> None:
     """A position that this record never gave is InvalidInput: no crash, no silent start from elsewhere."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -212,7 +212,7 @@ async def nonsense_is_no_position(backend: Backend) -> None:
 
 
 @contract("follow", "elsewhere")
-async def other_processes_are_followed_live(backend: Backend) -> None:
+async def other_processes_are_followed_live(backend: RecordUnderTest) -> None:
     """What another process appends and streams reaches a follower here, once and in order."""
     async with backend.open_record() as record:
         session_id = await new_session(record)

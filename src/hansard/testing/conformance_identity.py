@@ -12,7 +12,7 @@ from hansard.domain.sessions import Link, Parent
 from hansard.domain.turns import TurnState
 from hansard.errors import IdConflict, InvalidInput, NotFound, SessionEnded
 from hansard.testing.conformance_kit import (
-    Backend,
+    RecordUnderTest,
     all_entries,
     contract,
     fresh,
@@ -27,7 +27,7 @@ HOUR_SECONDS = 3600.0
 
 
 @contract("identity")
-async def same_id_is_a_no_op(backend: Backend) -> None:
+async def same_id_is_a_no_op(backend: RecordUnderTest) -> None:
     """The same id with the same content again returns the first entry and writes nothing, whatever the time says."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -41,7 +41,7 @@ async def same_id_is_a_no_op(backend: Backend) -> None:
 
 
 @contract("identity")
-async def same_id_with_another_body_is_refused(backend: Backend) -> None:
+async def same_id_with_another_body_is_refused(backend: RecordUnderTest) -> None:
     """The same id with other words, or from another speaker, is an IdConflict, and nothing is written."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -56,7 +56,7 @@ async def same_id_with_another_body_is_refused(backend: Backend) -> None:
 
 
 @contract("identity")
-async def an_id_belongs_to_its_session(backend: Backend) -> None:
+async def an_id_belongs_to_its_session(backend: RecordUnderTest) -> None:
     """The same id in two sessions names two entries."""
     async with backend.open_record() as record:
         one, two = await new_session(record), await new_session(record)
@@ -66,7 +66,7 @@ async def an_id_belongs_to_its_session(backend: Backend) -> None:
 
 
 @contract("identity")
-async def a_fork_inherits_ids(backend: Backend) -> None:
+async def a_fork_inherits_ids(backend: RecordUnderTest) -> None:
     """An id of the inherited prefix is taken in the fork too; one that its parent used after the fork is not."""
     async with backend.open_record() as record:
         parent = await new_session(record)
@@ -82,7 +82,7 @@ async def a_fork_inherits_ids(backend: Backend) -> None:
 
 
 @contract("identity")
-async def a_given_session_id_is_idempotent(backend: Backend) -> None:
+async def a_given_session_id_is_idempotent(backend: RecordUnderTest) -> None:
     """Creating a session that exists returns it, as it is; it never raises and never resets anything."""
     async with backend.open_record() as record:
         session_id = fresh("given")
@@ -100,7 +100,7 @@ async def a_given_session_id_is_idempotent(backend: Backend) -> None:
 
 
 @contract("identity")
-async def create_fills_only_empty_fields(backend: Backend) -> None:
+async def create_fills_only_empty_fields(backend: RecordUnderTest) -> None:
     """Creating a session again fills a missing title and parent, once."""
     async with backend.open_record() as record:
         first, second = await new_session(record), await new_session(record)
@@ -113,7 +113,7 @@ async def create_fills_only_empty_fields(backend: Backend) -> None:
 
 
 @contract("identity")
-async def a_fork_is_made_by_fork(backend: Backend) -> None:
+async def a_fork_is_made_by_fork(backend: RecordUnderTest) -> None:
     """A parent that is linked as a fork is refused by create_session: only fork() can share a prefix."""
     async with backend.open_record() as record:
         parent = await new_session(record)
@@ -122,7 +122,7 @@ async def a_fork_is_made_by_fork(backend: Backend) -> None:
 
 
 @contract("identity")
-async def generated_session_ids_are_new(backend: Backend) -> None:
+async def generated_session_ids_are_new(backend: RecordUnderTest) -> None:
     """Without an id each session is a new one, with an id that can be typed and used again."""
     async with backend.open_record() as record:
         ids = [(await record.create_session(source="conformance")).id for _ in range(60)]
@@ -131,7 +131,7 @@ async def generated_session_ids_are_new(backend: Backend) -> None:
 
 
 @contract("identity")
-async def ids_are_checked(backend: Backend) -> None:
+async def ids_are_checked(backend: RecordUnderTest) -> None:
     """An id that cannot be a file name, or that the record keeps for itself, is refused before anything is written."""
     async with backend.open_record() as record:
         for wrong in ("", "Upper", "-x", "a/b", "..", "a" * 65, "a\n", "ä"):
@@ -145,7 +145,7 @@ async def ids_are_checked(backend: Backend) -> None:
 
 
 @contract("identity")
-async def identity_outlives_closing(backend: Backend) -> None:
+async def identity_outlives_closing(backend: RecordUnderTest) -> None:
     """After the record was closed and opened again, a repeat is still a no-op and a conflict still a conflict."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -162,7 +162,7 @@ async def identity_outlives_closing(backend: Backend) -> None:
 
 
 @contract("identity")
-async def a_repeat_outlives_the_session_end(backend: Backend) -> None:
+async def a_repeat_outlives_the_session_end(backend: RecordUnderTest) -> None:
     """A repeat of what an ended session holds returns the first; new words are SessionEnded."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -175,7 +175,7 @@ async def a_repeat_outlives_the_session_end(backend: Backend) -> None:
 
 
 @contract("order")
-async def seq_is_contiguous(backend: Backend) -> None:
+async def seq_is_contiguous(backend: RecordUnderTest) -> None:
     """Every entry of a session, of whatever kind, has the next number, from 1 on; the head is the last one."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -194,7 +194,7 @@ async def seq_is_contiguous(backend: Backend) -> None:
 
 
 @contract("order")
-async def event_times_are_kept_and_never_order(backend: Backend) -> None:
+async def event_times_are_kept_and_never_order(backend: RecordUnderTest) -> None:
     """Messages stay in the order of their commits; the time of the event is kept beside it, older or not."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -209,7 +209,7 @@ async def event_times_are_kept_and_never_order(backend: Backend) -> None:
 
 
 @contract("order", "clock")
-async def a_clock_that_jumps_orders_nothing(backend: Backend) -> None:
+async def a_clock_that_jumps_orders_nothing(backend: RecordUnderTest) -> None:
     """Messages, and sessions in a list, stay in commit order while the clock goes an hour back each time."""
     owner = fresh("person:clock")
     async with backend.open_record() as record:
@@ -226,7 +226,7 @@ async def a_clock_that_jumps_orders_nothing(backend: Backend) -> None:
 
 
 @contract("order")
-async def long_transcripts_are_whole_and_in_order(backend: Backend) -> None:
+async def long_transcripts_are_whole_and_in_order(backend: RecordUnderTest) -> None:
     """A transcript longer than any page has every message once, in order, at each load, also after reopening."""
     count = 1_100
     expected = [f"message {number}" for number in range(count)]
@@ -243,7 +243,7 @@ async def long_transcripts_are_whole_and_in_order(backend: Backend) -> None:
 
 
 @contract("duplicates")
-async def an_event_is_taken_in_once(backend: Backend) -> None:
+async def an_event_is_taken_in_once(backend: RecordUnderTest) -> None:
     """A platform event that comes again, also after reopening, returns what it became: no message, no turn twice."""
     session_id, account = fresh("intake"), fresh("account")
     intake = Intake(channel="matrix", account=account, event_id="$1")
@@ -262,7 +262,7 @@ async def an_event_is_taken_in_once(backend: Backend) -> None:
 
 
 @contract("duplicates")
-async def events_are_unique_by_channel_account_and_id(backend: Backend) -> None:
+async def events_are_unique_by_channel_account_and_id(backend: RecordUnderTest) -> None:
     """The same event id on another channel or account is another event; an intake without names is refused."""
     async with backend.open_record() as record:
         session_id, account = await new_session(record), fresh("account")
@@ -280,7 +280,7 @@ async def events_are_unique_by_channel_account_and_id(backend: Backend) -> None:
 
 
 @contract("duplicates")
-async def a_cursor_moves_in_the_same_commit(backend: Backend) -> None:
+async def a_cursor_moves_in_the_same_commit(backend: RecordUnderTest) -> None:
     """The platform's cursor moves with what was taken in, and stays where it was when that was refused (L2)."""
     account = fresh("account")
     async with backend.open_record() as record:
@@ -301,7 +301,7 @@ async def a_cursor_moves_in_the_same_commit(backend: Backend) -> None:
 
 
 @contract("duplicates")
-async def what_is_accepted_together_stands_or_falls_together(backend: Backend) -> None:
+async def what_is_accepted_together_stands_or_falls_together(backend: RecordUnderTest) -> None:
     """One refused message of several leaves nothing of the others, in whichever session they are."""
     async with backend.open_record() as record:
         one, two, account = await new_session(record), await new_session(record), fresh("account")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     OpenRecord = Callable[[], AbstractAsyncContextManager[Record]]
     Elsewhere = Callable[..., Awaitable[list[str]]]
-    Check = Callable[["Backend"], Awaitable[None]]
+    Check = Callable[["RecordUnderTest"], Awaitable[None]]
 
 Item = Entry | Chunk
 Found = TypeVar("Found")
@@ -31,7 +31,7 @@ FOLLOW_SECONDS_MAX = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Backend:
+class RecordUnderTest:
     """A record backend under test.
 
     `open_record` opens one storage, which may hold other sessions, and opens the same one each time it is called.
@@ -57,11 +57,11 @@ class Contract:
     run: Check
     needs: tuple[str, ...] = ()
 
-    def missing(self, backend: Backend) -> str:
+    def missing(self, backend: RecordUnderTest) -> str:
         """Return what the backend would have to offer for this contract to be tried; empty when it offers all."""
         return ", ".join(need for need in self.needs if getattr(backend, need) is None)
 
-    async def check(self, backend: Backend) -> None:
+    async def check(self, backend: RecordUnderTest) -> None:
         """Try to break the contract, then verify the whole record. Raises `ContractBroken`."""
         await self.run(backend)
         async with backend.open_record() as record:

@@ -18,7 +18,7 @@ from hansard.record.messages.entries import MessageEdited
 from hansard.record.messages.operations import ImportedMessage
 from hansard.testing.conformance_kit import (
     FOLLOW_SECONDS_MAX,
-    Backend,
+    RecordUnderTest,
     contract,
     fresh,
     new_session,
@@ -52,7 +52,7 @@ async def waiting(record: Record, channel: str) -> list[tuple[str, str]]:
 
 
 @contract("outbox")
-async def a_turn_is_shown_where_it_was_asked(backend: Backend) -> None:
+async def a_turn_is_shown_where_it_was_asked(backend: RecordUnderTest) -> None:
     """Answers and notices of a turn wait in the chats of the messages that it answers, and in no other."""
     channel, chat = new_chat()
     async with backend.open_record() as record:
@@ -78,7 +78,7 @@ async def a_turn_is_shown_where_it_was_asked(backend: Backend) -> None:
 
 
 @contract("outbox")
-async def a_steered_turn_is_shown_there_too(backend: Backend) -> None:
+async def a_steered_turn_is_shown_there_too(backend: RecordUnderTest) -> None:
     """A message that goes into a running turn brings its chat along; so does a turn that is queued for a chat."""
     channel, chat = new_chat()
     async with backend.open_record() as record:
@@ -95,7 +95,7 @@ async def a_steered_turn_is_shown_there_too(backend: Backend) -> None:
 
 
 @contract("outbox")
-async def what_has_a_chat_of_its_own_is_shown_there(backend: Backend) -> None:
+async def what_has_a_chat_of_its_own_is_shown_there(backend: RecordUnderTest) -> None:
     """A notice with a chat waits there; a person's own words, commands and observed ones do not."""
     channel, chat = new_chat()
     async with backend.open_record() as record:
@@ -113,7 +113,7 @@ async def what_has_a_chat_of_its_own_is_shown_there(backend: Backend) -> None:
 
 
 @contract("outbox")
-async def people_without_a_session_are_told_too(backend: Backend) -> None:
+async def people_without_a_session_are_told_too(backend: RecordUnderTest) -> None:
     """What is told in the home journal waits, is delivered and settled like everything else."""
     channel, chat = new_chat()
     async with backend.open_record() as record:
@@ -147,7 +147,7 @@ def delivery_of(session_id: str, channel: str, chat: str, message_id: str) -> De
 
 
 @contract("outbox")
-async def a_delivery_begins_once(backend: Backend) -> None:
+async def a_delivery_begins_once(backend: RecordUnderTest) -> None:
     """Beginning records the delivery as on its way; again is refused until it is settled; its order is its id's."""
     channel, chat = new_chat()
     async with backend.open_record() as record:
@@ -171,7 +171,7 @@ async def a_delivery_begins_once(backend: Backend) -> None:
 
 
 @contract("outbox")
-async def a_mark_stays_with_its_delivery(backend: Backend) -> None:
+async def a_mark_stays_with_its_delivery(backend: RecordUnderTest) -> None:
     """A delivery that may be shown twice is marked when it is sent again, and keeps that, whatever becomes of it."""
     channel, chat = new_chat()
     async with backend.open_record() as record:
@@ -191,7 +191,7 @@ async def a_mark_stays_with_its_delivery(backend: Backend) -> None:
 
 
 @contract("outbox")
-async def a_message_is_settled_once(backend: Backend) -> None:
+async def a_message_is_settled_once(backend: RecordUnderTest) -> None:
     """Settled, it waits no longer; settled again changes nothing; a retry lets it wait again, at the end."""
     channel, chat = new_chat()
     async with backend.open_record() as record:
@@ -216,7 +216,7 @@ async def a_message_is_settled_once(backend: Backend) -> None:
 
 
 @contract("outbox")
-async def whoever_asked_to_be_notified_is(backend: Backend) -> None:
+async def whoever_asked_to_be_notified_is(backend: RecordUnderTest) -> None:
     """A commit sets the event of whoever waits for anything, and of whoever waits for that session."""
     async with backend.open_record() as record:
         session_id, other = await new_session(record), await new_session(record)
@@ -236,7 +236,7 @@ async def whoever_asked_to_be_notified_is(backend: Backend) -> None:
 
 
 @contract("outbox")
-async def what_was_imported_is_not_shown(backend: Backend) -> None:
+async def what_was_imported_is_not_shown(backend: RecordUnderTest) -> None:
     """Words from elsewhere name chats and are sent to none, not even during a turn; changes of them come once."""
     channel, chat = new_chat()
     async with backend.open_record() as record:

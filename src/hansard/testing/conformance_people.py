@@ -13,7 +13,7 @@ from hansard.domain.people import ADMIN, CODE_MINUTES
 from hansard.domain.settings import Busy
 from hansard.errors import InvalidInput, NotFound
 from hansard.testing.conformance_chats import ContractChat
-from hansard.testing.conformance_kit import Backend, contract, fresh, require, require_equal, require_error
+from hansard.testing.conformance_kit import RecordUnderTest, contract, fresh, require, require_equal, require_error
 
 if TYPE_CHECKING:
     from hansard.record.api import Record
@@ -46,7 +46,7 @@ def resumed(chat: ContractChat, session_id: str, owner: str) -> Conclusion:
 
 
 @contract("people")
-async def linked_people_see_both_and_parted_ones_their_own(backend: Backend) -> None:
+async def linked_people_see_both_and_parted_ones_their_own(backend: RecordUnderTest) -> None:
     """Lists, names and search follow the circle of an owner, also after reopening; no session changes its owner."""
     one, other = new_person(), new_person()
     word = fresh("word")
@@ -71,7 +71,7 @@ async def linked_people_see_both_and_parted_ones_their_own(backend: Backend) -> 
 
 
 @contract("people")
-async def a_circle_is_joined_and_left_as_a_whole(backend: Backend) -> None:
+async def a_circle_is_joined_and_left_as_a_whole(backend: RecordUnderTest) -> None:
     """Whoever is linked to either is one person with both; whoever leaves is alone, and the others stay together."""
     people = [new_person() for _ in range(4)]
     async with backend.open_record() as record:
@@ -89,7 +89,7 @@ async def a_circle_is_joined_and_left_as_a_whole(backend: Backend) -> None:
 
 
 @contract("people")
-async def a_code_joins_one_pair_once(backend: Backend) -> None:
+async def a_code_joins_one_pair_once(backend: RecordUnderTest) -> None:
     """Of several who enter one code at the same time one is linked; afterwards it counts for nobody."""
     shown_to = new_person()
     tried = [new_person() for _ in range(4)]
@@ -105,7 +105,7 @@ async def a_code_joins_one_pair_once(backend: Backend) -> None:
 
 
 @contract("people", "clock")
-async def a_code_counts_for_a_while(backend: Backend) -> None:
+async def a_code_counts_for_a_while(backend: RecordUnderTest) -> None:
     """When its minutes are over, a code is as good as none."""
     if backend.clock is None:
         raise TypeError(backend)
@@ -117,7 +117,7 @@ async def a_code_counts_for_a_while(backend: Backend) -> None:
 
 
 @contract("people")
-async def what_is_said_elsewhere_waits_where_the_same_person_is(backend: Backend) -> None:
+async def what_is_said_elsewhere_waits_where_the_same_person_is(backend: RecordUnderTest) -> None:
     """A second chat of the same person that leads to the session is to be shown words and answer; a stranger's is not.
 
     Whoever is parted afterwards follows no longer, and the record says so when it is asked.

@@ -12,7 +12,7 @@ from hansard.errors import LeaseHeld
 from hansard.record.messages.entries import Chunk
 from hansard.testing.conformance_elsewhere import die, tell
 from hansard.testing.conformance_kit import (
-    Backend,
+    RecordUnderTest,
     all_entries,
     contract,
     fresh,
@@ -32,7 +32,7 @@ PROCESSES = 3
 
 
 @contract("concurrency")
-async def many_tasks_share_a_session(backend: Backend) -> None:
+async def many_tasks_share_a_session(backend: RecordUnderTest) -> None:
     """Everything that many tasks append to one session is there once; each task's messages are in its order."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -58,7 +58,7 @@ async def require_whole(record: Record, session_id: str, names: list[str]) -> No
 
 
 @contract("concurrency")
-async def many_tasks_use_many_sessions(backend: Backend) -> None:
+async def many_tasks_use_many_sessions(backend: RecordUnderTest) -> None:
     """Tasks that each write to a session of their own, streaming included, never meet."""
     async with backend.open_record() as record:
 
@@ -78,7 +78,7 @@ async def many_tasks_use_many_sessions(backend: Backend) -> None:
 
 
 @contract("concurrency")
-async def concurrent_creation_makes_one_session(backend: Backend) -> None:
+async def concurrent_creation_makes_one_session(backend: RecordUnderTest) -> None:
     """Many tasks that create the same id at once get the same session, and none of them an error."""
     async with backend.open_record() as record:
         session_id = fresh("created")
@@ -89,7 +89,7 @@ async def concurrent_creation_makes_one_session(backend: Backend) -> None:
 
 
 @contract("concurrency")
-async def concurrent_repeats_are_one_entry(backend: Backend) -> None:
+async def concurrent_repeats_are_one_entry(backend: RecordUnderTest) -> None:
     """Many tasks that append the same id at once, or take in the same event, get the same entry."""
     async with backend.open_record() as record:
         session_id, account = await new_session(record), fresh("account")
@@ -106,7 +106,7 @@ async def concurrent_repeats_are_one_entry(backend: Backend) -> None:
 
 
 @contract("concurrency")
-async def a_bad_item_fails_alone(backend: Backend) -> None:
+async def a_bad_item_fails_alone(backend: RecordUnderTest) -> None:
     """Refused calls among many good ones are refused alone: their neighbours are written (B3)."""
     async with backend.open_record() as record:
         session_id, gone = await new_session(record), fresh("gone")
@@ -121,7 +121,7 @@ async def a_bad_item_fails_alone(backend: Backend) -> None:
 
 
 @contract("concurrency", "elsewhere")
-async def many_processes_share_a_session(backend: Backend) -> None:
+async def many_processes_share_a_session(backend: RecordUnderTest) -> None:
     """Processes that append to one session at once, this one too, lose and double nothing."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -135,7 +135,7 @@ async def many_processes_share_a_session(backend: Backend) -> None:
 
 
 @contract("concurrency", "elsewhere")
-async def a_lease_holds_between_processes(backend: Backend) -> None:
+async def a_lease_holds_between_processes(backend: RecordUnderTest) -> None:
     """A turn that runs here is LeaseHeld elsewhere, and the holder that is named there is the one here."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -153,7 +153,7 @@ async def try_turn(record: Record, session_id: str) -> None:
 
 
 @contract("crash", "elsewhere")
-async def what_was_acknowledged_survives(backend: Backend) -> None:
+async def what_was_acknowledged_survives(backend: RecordUnderTest) -> None:
     """After a process was killed, everything that it was told is written is there once, and repeats are no-ops."""
     session_id = fresh("crash")
     for _ in range(2):
@@ -184,7 +184,7 @@ async def append_and_die(record: Record, session_id: str) -> None:
 
 
 @contract("crash", "elsewhere")
-async def a_dead_turn_is_lost_and_its_words_are_kept(backend: Backend) -> None:
+async def a_dead_turn_is_lost_and_its_words_are_kept(backend: RecordUnderTest) -> None:
     """After its process was killed, a turn is lost, its message interrupted, and all that was shown is in it (L6)."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -223,7 +223,7 @@ async def stream_and_die(record: Record, session_id: str) -> None:
 
 
 @contract("crash", "elsewhere")
-async def a_queued_turn_survives(backend: Backend) -> None:
+async def a_queued_turn_survives(backend: RecordUnderTest) -> None:
     """A turn that was queued when its process died still waits afterwards, and can be run."""
     async with backend.open_record() as record:
         session_id = await new_session(record)

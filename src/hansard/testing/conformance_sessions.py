@@ -12,7 +12,7 @@ from hansard.domain.sessions import Link, SessionState
 from hansard.errors import Ambiguous, InvalidInput, NotFound, SessionEnded, WrongState
 from hansard.record.messages.entries import Entry
 from hansard.testing.conformance_kit import (
-    Backend,
+    RecordUnderTest,
     all_entries,
     contract,
     follow_until,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @contract("sessions")
-async def lists_are_filtered_and_paged(backend: Backend) -> None:
+async def lists_are_filtered_and_paged(backend: RecordUnderTest) -> None:
     """Lists show latest activity first, by owner, source and state; pages join without gap or repeat."""
     async with backend.open_record() as record:
         owner = fresh("person:lister")
@@ -61,7 +61,7 @@ async def lists_are_filtered_and_paged(backend: Backend) -> None:
 
 
 @contract("sessions")
-async def a_session_is_found_by_id_prefix_and_title(backend: Backend) -> None:
+async def a_session_is_found_by_id_prefix_and_title(backend: RecordUnderTest) -> None:
     """An id, a unique beginning of one in any case, and a title in any case each name their session."""
     async with backend.open_record() as record:
         session_id, title = fresh("resolve"), fresh("Titel Ä")
@@ -71,7 +71,7 @@ async def a_session_is_found_by_id_prefix_and_title(backend: Backend) -> None:
 
 
 @contract("sessions")
-async def an_exact_id_wins(backend: Backend) -> None:
+async def an_exact_id_wins(backend: RecordUnderTest) -> None:
     """A whole id names its session although others begin with it."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -80,7 +80,7 @@ async def an_exact_id_wins(backend: Backend) -> None:
 
 
 @contract("sessions")
-async def several_matches_are_listed(backend: Backend) -> None:
+async def several_matches_are_listed(backend: RecordUnderTest) -> None:
     """A text that several sessions match is Ambiguous, with the candidates; nothing is chosen silently (D13)."""
     async with backend.open_record() as record:
         stem, title = fresh("twin"), fresh("Same")
@@ -105,7 +105,7 @@ async def begin_turn(record: Record, session_id: str) -> None:
 
 
 @contract("sessions")
-async def unknown_ids_are_not_found(backend: Backend) -> None:
+async def unknown_ids_are_not_found(backend: RecordUnderTest) -> None:
     """Every verb on a session that does not exist is NotFound: none answers with success or an empty list (D14)."""
     async with backend.open_record() as record:
         gone = fresh("gone")
@@ -147,7 +147,7 @@ async def unknown_ids_are_not_found(backend: Backend) -> None:
 
 
 @contract("sessions")
-async def the_first_end_reason_stays(backend: Backend) -> None:
+async def the_first_end_reason_stays(backend: RecordUnderTest) -> None:
     """Ending twice keeps the first reason; reopening lets words in again, and the next end has its own reason."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -174,7 +174,7 @@ async def the_first_end_reason_stays(backend: Backend) -> None:
 
 
 @contract("sessions")
-async def titles_are_facts(backend: Backend) -> None:
+async def titles_are_facts(backend: RecordUnderTest) -> None:
     """A title can change; the same title again writes nothing; every title stays in the journal."""
     async with backend.open_record() as record:
         session_id, title = await new_session(record), fresh("Title")
@@ -186,7 +186,7 @@ async def titles_are_facts(backend: Backend) -> None:
 
 
 @contract("sessions")
-async def a_fork_shares_the_past_only(backend: Backend) -> None:
+async def a_fork_shares_the_past_only(backend: RecordUnderTest) -> None:
     """A fork has its parent's messages up to the fork point, continues its seq, and neither changes the other."""
     async with backend.open_record() as record:
         parent = await new_session(record)
@@ -213,7 +213,7 @@ async def a_fork_shares_the_past_only(backend: Backend) -> None:
 
 
 @contract("sessions")
-async def a_fork_point_inside_a_message_interrupts_it(backend: Backend) -> None:
+async def a_fork_point_inside_a_message_interrupts_it(backend: RecordUnderTest) -> None:
     """A message that was open at the fork point reads as interrupted in the child, with its text (rule 19)."""
     async with backend.open_record() as record:
         parent = await new_session(record)
@@ -234,7 +234,7 @@ async def a_fork_point_inside_a_message_interrupts_it(backend: Backend) -> None:
 
 
 @contract("sessions")
-async def a_given_fork_id_is_idempotent(backend: Backend) -> None:
+async def a_given_fork_id_is_idempotent(backend: RecordUnderTest) -> None:
     """The same fork again returns the first."""
     async with backend.open_record() as record:
         parent, child = await new_session(record), fresh("fork")
@@ -245,7 +245,7 @@ async def a_given_fork_id_is_idempotent(backend: Backend) -> None:
 
 
 @contract("routes")
-async def a_route_moves_by_generations(backend: Backend) -> None:
+async def a_route_moves_by_generations(backend: RecordUnderTest) -> None:
     """Each move bumps the generation by one; a mover that expects another generation is WrongState."""
     key = fresh("matrix:room:!abc")
     async with backend.open_record() as record:
@@ -261,7 +261,7 @@ async def a_route_moves_by_generations(backend: Backend) -> None:
 
 
 @contract("routes")
-async def a_reset_is_one_step(backend: Backend) -> None:
+async def a_reset_is_one_step(backend: RecordUnderTest) -> None:
     """A reset ends the old session, begins its linked successor and moves the route; the old one stays listed."""
     key, owner = fresh("telegram:chat:42"), fresh("person:reset")
     async with backend.open_record() as record:
@@ -283,7 +283,7 @@ async def a_reset_is_one_step(backend: Backend) -> None:
 
 
 @contract("routes")
-async def overtaken_moves_lose(backend: Backend) -> None:
+async def overtaken_moves_lose(backend: RecordUnderTest) -> None:
     """Of many movers that expect the same generation exactly one wins."""
     key = fresh("key")
     async with backend.open_record() as record:
@@ -297,7 +297,7 @@ async def overtaken_moves_lose(backend: Backend) -> None:
 
 
 @contract("sessions")
-async def entries_say_what_they_are(backend: Backend) -> None:
+async def entries_say_what_they_are(backend: RecordUnderTest) -> None:
     """What append returns is what reading gives: id, session, seq, kind, text and position."""
     async with backend.open_record() as record:
         session_id = await new_session(record)

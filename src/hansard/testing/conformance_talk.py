@@ -15,7 +15,7 @@ from hansard.record.messages.entries import Entry
 from hansard.record.sessions import SessionFrozen
 from hansard.testing.conformance_kit import (
     FOLLOW_SECONDS_MAX,
-    Backend,
+    RecordUnderTest,
     all_entries,
     contract,
     fresh,
@@ -42,7 +42,7 @@ async def say(record: Record, session_id: str, text: str, busy: Busy) -> str:
 
 
 @contract("talk")
-async def a_message_may_interrupt_queue_or_steer(backend: Backend) -> None:
+async def a_message_may_interrupt_queue_or_steer(backend: RecordUnderTest) -> None:
     """What a message means for the running turn is recorded with it, once for a turn that is to stop."""
     async with backend.open_record() as record:
         for busy, expected in ((Busy.INTERRUPT, "turn.stopping"), (Busy.STEER, "turn.steered"), (Busy.QUEUE, "")):
@@ -59,7 +59,7 @@ async def a_message_may_interrupt_queue_or_steer(backend: Backend) -> None:
 
 
 @contract("talk")
-async def a_message_to_an_idle_session_stops_nothing(backend: Backend) -> None:
+async def a_message_to_an_idle_session_stops_nothing(backend: RecordUnderTest) -> None:
     """Without a running turn there is nothing to stop or to steer."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -70,7 +70,7 @@ async def a_message_to_an_idle_session_stops_nothing(backend: Backend) -> None:
 
 
 @contract("talk")
-async def stopping_reaches_the_holder_and_ends_what_waits(backend: Backend) -> None:
+async def stopping_reaches_the_holder_and_ends_what_waits(backend: RecordUnderTest) -> None:
     """A request to stop names the running turn and comes to its follower; a queued turn ends as interrupted."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -96,7 +96,7 @@ async def stopping_reaches_the_holder_and_ends_what_waits(backend: Backend) -> N
 
 
 @contract("talk")
-async def ending_a_session_ends_what_waits_there(backend: Backend) -> None:
+async def ending_a_session_ends_what_waits_there(backend: RecordUnderTest) -> None:
     """A turn that waits in a session that ends is ended too; one that runs finishes where it is."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -111,7 +111,7 @@ async def ending_a_session_ends_what_waits_there(backend: Backend) -> None:
 
 
 @contract("talk")
-async def undo_leaves_the_record_whole(backend: Backend) -> None:
+async def undo_leaves_the_record_whole(backend: RecordUnderTest) -> None:
     """Undone messages leave transcript and conversation; their entries stay. A running turn forbids it."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -133,7 +133,7 @@ async def undo_leaves_the_record_whole(backend: Backend) -> None:
 
 
 @contract("talk")
-async def an_undo_is_undone(backend: Backend) -> None:
+async def an_undo_is_undone(backend: RecordUnderTest) -> None:
     """Restored messages are at their old places in transcript and conversation, by an entry more; also in a fork."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -161,7 +161,7 @@ async def an_undo_is_undone(backend: Backend) -> None:
 
 
 @contract("talk")
-async def what_a_model_is_told_is_fixed_once(backend: Backend) -> None:
+async def what_a_model_is_told_is_fixed_once(backend: RecordUnderTest) -> None:
     """The first frozen prompt stays, for the session and for what is forked from it; settings change."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -178,7 +178,7 @@ async def what_a_model_is_told_is_fixed_once(backend: Backend) -> None:
 
 
 @contract("talk")
-async def a_turn_ends_with_what_it_left_open(backend: Backend) -> None:
+async def a_turn_ends_with_what_it_left_open(backend: RecordUnderTest) -> None:
     """Results for unfinished calls, notices and what was used are recorded with the turn's end; a result stays."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -200,7 +200,7 @@ async def a_turn_ends_with_what_it_left_open(backend: Backend) -> None:
 
 
 @contract("talk")
-async def calls_that_were_never_recorded_have_no_results(backend: Backend) -> None:
+async def calls_that_were_never_recorded_have_no_results(backend: RecordUnderTest) -> None:
     """A message that was cut before its seal has no calls, so that its turn's end records no results for them."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -214,7 +214,7 @@ async def calls_that_were_never_recorded_have_no_results(backend: Backend) -> No
 
 
 @contract("talk")
-async def entries_can_be_followed_without_chunks(backend: Backend) -> None:
+async def entries_can_be_followed_without_chunks(backend: RecordUnderTest) -> None:
     """Who follows entries only is given every entry and no chunk."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -235,7 +235,7 @@ async def entries_can_be_followed_without_chunks(backend: Backend) -> None:
 
 
 @contract("talk")
-async def an_owner_resolves_only_their_own(backend: Backend) -> None:
+async def an_owner_resolves_only_their_own(backend: RecordUnderTest) -> None:
     """Resolving for an owner finds their sessions by id, beginning and title, and nobody else's (L11)."""
     async with backend.open_record() as record:
         title = fresh("trip")

@@ -10,7 +10,7 @@ from hansard.domain.messages import Message, Status
 from hansard.domain.turns import TurnInfo, TurnState
 from hansard.errors import IdConflict, LeaseHeld, SessionEnded, StaleLease
 from hansard.testing.conformance_kit import (
-    Backend,
+    RecordUnderTest,
     all_entries,
     contract,
     fresh,
@@ -35,7 +35,7 @@ async def last_turn(record: Record, session_id: str) -> TurnInfo:
 
 
 @contract("fencing")
-async def a_session_has_one_holder(backend: Backend) -> None:
+async def a_session_has_one_holder(backend: RecordUnderTest) -> None:
     """While a turn runs, another one is LeaseHeld, which names the holder; afterwards the session is free."""
     async with backend.open_record() as record:
         session_id, other = await new_session(record), await new_session(record)
@@ -57,7 +57,7 @@ async def a_session_has_one_holder(backend: Backend) -> None:
 
 
 @contract("fencing")
-async def a_turn_may_wait(backend: Backend) -> None:
+async def a_turn_may_wait(backend: RecordUnderTest) -> None:
     """With wait_seconds, a turn begins as soon as the one before it ended."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -79,7 +79,7 @@ async def a_turn_may_wait(backend: Backend) -> None:
 
 
 @contract("fencing")
-async def a_stale_holder_is_refused(backend: Backend) -> None:
+async def a_stale_holder_is_refused(backend: RecordUnderTest) -> None:
     """What a turn writes after its end is a StaleLease, which names the new holder; nothing of it is recorded."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -100,7 +100,7 @@ async def a_stale_holder_is_refused(backend: Backend) -> None:
 
 
 @contract("fencing")
-async def a_stale_stream_is_refused(backend: Backend) -> None:
+async def a_stale_stream_is_refused(backend: RecordUnderTest) -> None:
     """A reply that goes on after its turn ended is refused, and what it said in time is kept as interrupted."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -119,7 +119,7 @@ async def a_stale_stream_is_refused(backend: Backend) -> None:
 
 
 @contract("fencing")
-async def fences_only_grow(backend: Backend) -> None:
+async def fences_only_grow(backend: RecordUnderTest) -> None:
     """Each turn of a session has a higher fence than the one before it, also after reopening."""
     session_id = fresh("fences")
     fences = []
@@ -133,7 +133,7 @@ async def fences_only_grow(backend: Backend) -> None:
 
 
 @contract("fencing")
-async def a_turn_ends_as_what_it_was(backend: Backend) -> None:
+async def a_turn_ends_as_what_it_was(backend: RecordUnderTest) -> None:
     """Left normally it is completed, by an exception failed with its reason, by fail() and interrupt() as they say."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -157,7 +157,7 @@ async def a_turn_ends_as_what_it_was(backend: Backend) -> None:
 
 
 @contract("fencing")
-async def an_exception_seals_what_was_said(backend: Backend) -> None:
+async def an_exception_seals_what_was_said(backend: RecordUnderTest) -> None:
     """A reply left by an exception keeps its text as interrupted, and the turn's end follows at once."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -172,7 +172,7 @@ async def an_exception_seals_what_was_said(backend: Backend) -> None:
 
 
 @contract("fencing")
-async def a_turn_survives_a_broken_reply(backend: Backend) -> None:
+async def a_turn_survives_a_broken_reply(backend: RecordUnderTest) -> None:
     """A turn may catch what broke its reply and say something else: the first stays as interrupted, in its place."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -189,7 +189,7 @@ async def a_turn_survives_a_broken_reply(backend: Backend) -> None:
 
 
 @contract("fencing")
-async def a_reply_id_is_taken_once(backend: Backend) -> None:
+async def a_reply_id_is_taken_once(backend: RecordUnderTest) -> None:
     """A reply under an id that names other words is IdConflict, and costs neither those words nor the turn."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -212,7 +212,7 @@ async def a_reply_id_is_taken_once(backend: Backend) -> None:
 
 
 @contract("fencing")
-async def a_cancelled_turn_always_ends(backend: Backend) -> None:
+async def a_cancelled_turn_always_ends(backend: RecordUnderTest) -> None:
     """Cancelled at whatever moment, claiming and opening included: no turn runs on, no message stays open."""
     async with backend.open_record() as record:
 
@@ -237,7 +237,7 @@ async def a_cancelled_turn_always_ends(backend: Backend) -> None:
 
 
 @contract("fencing")
-async def a_turn_takes_its_open_reply_with_it(backend: Backend) -> None:
+async def a_turn_takes_its_open_reply_with_it(backend: RecordUnderTest) -> None:
     """A reply that nobody left when its turn ended is sealed as interrupted: the session is never stuck."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -253,7 +253,7 @@ async def a_turn_takes_its_open_reply_with_it(backend: Backend) -> None:
 
 
 @contract("fencing")
-async def a_queued_turn_is_one_and_is_claimed(backend: Backend) -> None:
+async def a_queued_turn_is_one_and_is_claimed(backend: RecordUnderTest) -> None:
     """A session has at most one waiting turn; whoever begins a turn there begins that one."""
     async with backend.open_record() as record:
         session_id = await new_session(record)
@@ -273,7 +273,7 @@ async def a_queued_turn_is_one_and_is_claimed(backend: Backend) -> None:
 
 
 @contract("fencing")
-async def an_ended_session_lets_its_turn_end(backend: Backend) -> None:
+async def an_ended_session_lets_its_turn_end(backend: RecordUnderTest) -> None:
     """Ending a session refuses new turns; the one that runs can still end there, with its words."""
     async with backend.open_record() as record:
         session_id = await new_session(record)

@@ -18,6 +18,7 @@ from hansard.journal.locks import FairLock, OwnerLock, owner_is_alive, remove_de
 from hansard.journal.sqlite.connection import BROKEN, SQL, DatabaseError, explain, fetch
 from hansard.journal.sqlite.database import Database
 from hansard.journal.sqlite.disk import Reserve, check_behaviour, check_filesystem
+from hansard.journal.sqlite.group import SqliteGroupCommit
 from hansard.journal.sqlite.keeper import Keeper, watch_others
 from hansard.journal.sqlite.opening import list_logs
 from hansard.journal.sqlite.reading import Readers, Snapshot
@@ -160,7 +161,8 @@ class SqliteBackend:
         self._keeper_lock = FairLock(home / "locks")
         reserve = Reserve(home)
         self.room: Room = reserve
-        self.database = Database(home, self.files, clock, reach, self._check_place, schema, self._lock, reserve)
+        self.database = Database(home, self.files, clock, reach, self._check_place, schema)
+        self._commit = SqliteGroupCommit(self.database, self._lock, reserve)
         self.work = self.database.work
         self.blobs: Blobs = blobs or FileBlobs(self.database.folder)
         self.readers = Readers(self.database.path, self.database.gate)
@@ -185,7 +187,7 @@ class SqliteBackend:
     def begin(self) -> GroupCommit:
         """Wait for the write lock in a fair line."""
         self._lock.acquire()
-        return self.database
+        return self._commit
 
     def watch(self, followers: Followers) -> Callable[[], None]:
         """Ring for journals that other processes changed."""

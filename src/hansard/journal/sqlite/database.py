@@ -8,18 +8,15 @@ On crash: SQLite's recovery, then ours in `reconcile`.
 
 from __future__ import annotations
 
-import errno
 import logging
 from contextlib import ExitStack, contextmanager
-from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING
 
 import apsw
 
-from hansard.errors import HansardError, LogForked, LogUnwritable, OutcomeUnknown, RecordDamaged, RecordTooNew
-from hansard.journal.backend import BlockedError, CommitError, IdTakenError, MismatchError
-from hansard.journal.causes import Cause, framed, tell
+from hansard.errors import HansardError, LogForked, LogUnwritable, RecordDamaged, RecordTooNew
+from hansard.journal.backend import IdTakenError, MismatchError
 from hansard.journal.files import HomeFolder, sync_filesystem, sync_folder
 from hansard.journal.lines import log_name
 from hansard.journal.locks import COMPARING, REBUILDING, Work
@@ -27,7 +24,6 @@ from hansard.journal.reading import home_journal
 from hansard.journal.sqlite.connection import (
     SQL,
     check_not_migrated,
-    explain,
     fetch,
     immediate,
     savepoint,
@@ -49,15 +45,12 @@ from hansard.journal.sqlite.reconcile import PIECE_BYTES, Reconciler
 from hansard.journal.transaction import Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from hansard.journal.backend import TouchedJournal, Unit
     from hansard.journal.concepts import Schema
     from hansard.journal.files import LogFiles
-    from hansard.journal.locks import FairLock
-    from hansard.journal.sqlite.disk import Reserve
     from hansard.ports import Clock
 
 logger = logging.getLogger("hansard.record")
@@ -72,16 +65,6 @@ WAL_PAGES_MAX = 8_192
 """A WAL that grew to this while logs were read in is copied back: 32 MiB."""
 
 
-class CommitOutcome(Enum):
-    """How far a commit came that failed."""
-
-    OPEN = auto()
-    COMMITTING = auto()
-    """COMMIT was tried: a recovery of the WAL may find it."""
-    LOST = auto()
-    """It went into a file that is not at the path any more."""
-
-
 class Database:
     """The connection that writes, and what it is connected to."""
 
@@ -93,13 +76,11 @@ class Database:
         reach: Callable[[str], None],
         check_place: Callable[[], None],
         schema: Schema,
-        lock: FairLock,
-        reserve: Reserve,
     ) -> None:
         """Nothing is opened before it is needed. `check_place` refuses when the home or a held lock was taken away."""
         self.path = home / "state.db"
         self.home = home
-        self._check_place = check_place
+        self.check_place = check_place
         self.files = files
         self.clock = clock
         self.schema = schema
@@ -109,11 +90,7 @@ class Database:
         self._written_ns = 0
         self._connection: apsw.Connection | None = None
         self._doubtful = False
-        self._kept = HeadCache()
-        self._lock = lock
-        self._reserve = reserve
-        self._group: SqliteGroup | None = None
-        self._outcome = CommitOutcome.OPEN
+        self.heads = HeadCache()
         self.unsynced: set[str] = set()
         """Journals whose logs grew since they were last put on the disk."""
         self.folder = HomeFolder(home)
@@ -139,13 +116,19 @@ class Database:
         self._seen = look
         return True
 
+    def begin(self) -> apsw.Connection:
+        """Begin a transaction. Whether the database is the one at the path is looked at after COMMIT (rule 4)."""
+        connection = self._connection or self.connection()
+        connection.execute(SQL.begin)
+        return connection
+
     def connection(self) -> apsw.Connection:
         """Return a connection to the database at the path; open, create or rebuild it when need be."""
         if self._connection is not None:
             if self.same():
                 return self._connection
             self.lose()
-        self._check_place()
+        self.check_place()
         with self.work.under_way(), self.gate.emptied():
             try:
                 connection = self._open()
@@ -171,6 +154,11 @@ class Database:
             connection.set_progress_handler(None)
             stack.pop_all()
         return connection
+
+    def connected(self) -> apsw.Connection:
+        """Return the connection of the transaction that was begun."""
+        assert self._connection is not None, "start() comes first"
+        return self._connection
 
     def lose(self) -> None:
         """Let go of files that are not at the path any more, and remember which they were until others are open."""
@@ -255,6 +243,14 @@ class Database:
         self.wal_pages = pages
         return apsw.SQLITE_OK
 
+    def reconcile(self, journal_id: str) -> HansardError | None:
+        """Bring one journal's files in line; return why it cannot be written to."""
+        connection = self.connected()
+        with self.work.under_way():
+            self.work.begin(COMPARING, 1, 0)
+            error = self._attempt(journal_id, partial(self._adopt_pieces, connection))
+            return error or self._attempt(journal_id, partial(self._reconcile_within, connection, stamped))
+
     def _adopt_pieces(self, connection: apsw.Connection, journal_id: str, *, is_synced: bool = False) -> None:
         """Adopt a log that is much longer than the database says, piece by piece, until the rest is short."""
         while True:
@@ -283,7 +279,7 @@ class Database:
 
     def _attempt(self, journal_id: str, act: Callable[[str], None]) -> HansardError | None:
         """Do something with a journal's files; return why that is impossible."""
-        self._kept.forget()
+        self.heads.forget()
         self.folder.check()
         try:
             act(journal_id)
@@ -309,101 +305,15 @@ class Database:
         Then the schema is looked at too: it may have been migrated (rule 6).
         """
         ((version,),) = fetch(connection, SQL.data_version)
-        if version != self._kept.data_version:
-            self._kept.forget()
+        if version != self.heads.data_version:
+            self.heads.forget()
             check_not_migrated(schema_version(connection), self.schema)
-            self._kept.data_version = version
-        return self._kept
+            self.heads.data_version = version
+        return self.heads
 
     def new_transaction(self, connection: apsw.Connection) -> Transaction:
         """Return a transaction that remembers nothing of others."""
         return Transaction(SqliteGroup(connection.cursor().execute, self.files, self.schema), self.clock)
-
-    # Group commit. The caller holds the write lock.
-
-    def start(self, blocked: Mapping[str, HansardError]) -> SqliteGroup:
-        """Begin a transaction on the database at the path, or begin it again.
-
-        Whether it is still the one at the path is looked at after COMMIT, before anyone is answered (rule 4).
-        """
-        if self._group is not None:
-            self._rollback()
-        if self._lock.replaced:
-            self._check_place()
-            self._lock.trust_again()
-        connection = self._connection or self.connection()
-        connection.execute(SQL.begin)
-        self._group = SqliteGroup(connection.cursor().execute, self.files, self.schema, blocked, self.known(connection))
-        return self._group
-
-    def mend(self, journal_id: str) -> HansardError | None:
-        """Bring one journal's files in line; return why it cannot be written to."""
-        self._rollback()
-        connection = self._connection
-        assert connection is not None, "start() comes first"
-        with self.work.under_way():
-            self.work.begin(COMPARING, 1, 0)
-            error = self._attempt(journal_id, partial(self._adopt_pieces, connection))
-            return error or self._attempt(journal_id, partial(self._reconcile_within, connection, stamped))
-
-    def commit(self, units: Sequence[Unit]) -> list[TouchedJournal]:
-        """Write the log, commit, and make sure that it went into the file at the path."""
-        group, connection = self._group, self._connection
-        assert group is not None, "start() comes first"
-        assert connection is not None, "start() comes first"
-        try:
-            touched = group.write(units, self.reach)
-        except LogWriteError as error:
-            if error.error is not None:
-                raise CommitError(error.error) from error
-            raise BlockedError(error.unwritable | self._take_back()) from error
-        self._outcome = CommitOutcome.COMMITTING
-        try:
-            connection.execute(SQL.commit)
-        except apsw.Error as error:
-            raise CommitError(error) from error
-        self.reach("committed")
-        if not self.same():
-            self.lose()
-            self._outcome = CommitOutcome.LOST
-            raise CommitError(tell(Cause.REPLACED, self.path))
-        group.settle_commit()
-        self._group, self._outcome = None, CommitOutcome.OPEN
-        self.unsynced.update(each.journal_id for each in touched if each.logged)
-        self.reach("removed")
-        return touched
-
-    def undo(self, error: Exception) -> bool:
-        """After a failed commit: make sure that it is gone, and take the log lines back; False when nobody knows."""
-        outcome, self._outcome = self._outcome, CommitOutcome.OPEN
-        group = self._group
-        try:
-            self._rollback()
-        except apsw.Error:
-            self.close()
-        self._group = group
-        if isinstance(error, apsw.FullError) or getattr(error, "errno", 0) == errno.ENOSPC:
-            self._reserve.spend()
-        is_known = outcome is CommitOutcome.OPEN or (outcome is CommitOutcome.COMMITTING and self.commit_nothing())
-        is_known = is_known and not self._take_back()
-        self._group = None
-        return is_known
-
-    def _take_back(self) -> dict[str, HansardError]:
-        """Cut lines that were not committed; return the journals whose lines stay, so that their outcome is unknown."""
-        kept: dict[str, HansardError] = {}
-        for journal_id, name, size in self._group.written if self._group is not None else ():
-            try:
-                look = self.files.stat_file(name)
-                if look is not None and look.size > size:
-                    self.files.cut(name, size)
-            except (LogUnwritable, OSError) as error:
-                kept[journal_id] = framed(explain(error), "lines of a failed commit cannot be cut off", OutcomeUnknown)
-        return kept
-
-    def release(self) -> None:
-        """Let the next in line go."""
-        self._lock.release()
 
     def commit_nothing(self) -> bool:
         """Commit a no-op after a failed COMMIT: only when that succeeds is the failed one gone for good (rule 3)."""
@@ -418,16 +328,15 @@ class Database:
             return False
         return self.same()
 
-    def _rollback(self) -> None:
+    def rollback(self) -> None:
         """Forget what was not committed."""
-        self._group = None
-        self._kept.forget()
+        self.heads.forget()
         if self._connection is not None and self._connection.in_transaction:
             self._connection.execute(SQL.rollback)
 
     def close(self) -> None:
         """Close the connection; the WAL stays (rule 5)."""
-        self._kept.forget()
+        self.heads.forget()
         if self._connection is not None:
             self._connection.close(True)  # noqa: FBT003 - force
             self._connection = None

@@ -9,12 +9,17 @@ On crash: the database rolls back; what was logged is found by the next writer, 
 from __future__ import annotations
 
 import contextlib
+import errno
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import apsw
 
 from hansard.domain.ids import is_journal_id
 from hansard.domain.limits import JOURNALS_KEPT_MAX
-from hansard.errors import HansardError, LogUnwritable, RecordDamaged, WrongState
-from hansard.journal.backend import IdTakenError, MismatchError, TouchedJournal
+from hansard.errors import HansardError, LogUnwritable, OutcomeUnknown, RecordDamaged, WrongState
+from hansard.journal.backend import BlockedError, CommitError, IdTakenError, MismatchError, TouchedJournal
+from hansard.journal.causes import Cause, explain, framed, tell
 from hansard.journal.lines import chain_start, encode_line, encode_part, log_name, part_name, place_mark
 from hansard.journal.reading import Journal
 from hansard.journal.sqlite.connection import SQL, IdTaken
@@ -26,6 +31,9 @@ if TYPE_CHECKING:
     from hansard.journal.concepts import Base, Schema
     from hansard.journal.files import LogFiles
     from hansard.journal.lines import EntryRow
+    from hansard.journal.locks import FairLock
+    from hansard.journal.sqlite.database import Database
+    from hansard.journal.sqlite.disk import Reserve
     from hansard.journal.transaction import Transaction
 
 
@@ -268,6 +276,113 @@ class SqliteGroup:
         if len(self.kept.journals) + len(self.journals) > JOURNALS_KEPT_MAX:
             self.kept.journals = {}
         self.kept.journals.update(self.journals)
+
+
+class CommitOutcome(Enum):
+    """How far a commit came that failed."""
+
+    OPEN = auto()
+    COMMITTING = auto()
+    """COMMIT was tried: a recovery of the WAL may find it."""
+    LOST = auto()
+    """It went into a file that is not at the path any more."""
+
+
+class SqliteGroupCommit:
+    """Many calls, one commit to `state.db` and its logs. Whoever uses it holds the write lock."""
+
+    def __init__(self, database: Database, lock: FairLock, reserve: Reserve) -> None:
+        """Nothing is begun."""
+        self._database = database
+        self._files = database.files
+        self._lock = lock
+        self._reserve = reserve
+        self._group: SqliteGroup | None = None
+        self._outcome = CommitOutcome.OPEN
+
+    def start(self, blocked: Mapping[str, HansardError]) -> SqliteGroup:
+        """Begin a transaction on the database at the path, or begin it again.
+
+        Whether it is still the one at the path is looked at after COMMIT, before anyone is answered (rule 4).
+        """
+        if self._group is not None:
+            self._rollback()
+        if self._lock.replaced:
+            self._database.check_place()
+            self._lock.trust_again()
+        connection = self._database.begin()
+        heads = self._database.known(connection)
+        self._group = SqliteGroup(connection.cursor().execute, self._files, self._database.schema, blocked, heads)
+        return self._group
+
+    def mend(self, journal_id: str) -> HansardError | None:
+        """Bring one journal's files in line; return why it cannot be written to."""
+        self._rollback()
+        return self._database.reconcile(journal_id)
+
+    def commit(self, units: Sequence[Unit]) -> list[TouchedJournal]:
+        """Write the log, commit, and make sure that it went into the file at the path."""
+        group, database = self._group, self._database
+        assert group is not None, "start() comes first"
+        try:
+            touched = group.write(units, database.reach)
+        except LogWriteError as error:
+            if error.error is not None:
+                raise CommitError(error.error) from error
+            raise BlockedError(error.unwritable | self._take_back()) from error
+        self._outcome = CommitOutcome.COMMITTING
+        try:
+            database.connected().execute(SQL.commit)
+        except apsw.Error as error:
+            raise CommitError(error) from error
+        database.reach("committed")
+        if not database.same():
+            database.lose()
+            self._outcome = CommitOutcome.LOST
+            raise CommitError(tell(Cause.REPLACED, database.path))
+        group.settle_commit()
+        self._group, self._outcome = None, CommitOutcome.OPEN
+        database.unsynced.update(each.journal_id for each in touched if each.logged)
+        database.reach("removed")
+        return touched
+
+    def undo(self, error: Exception) -> bool:
+        """After a failed commit: make sure that it is gone, and take the log lines back; False when nobody knows."""
+        outcome, self._outcome = self._outcome, CommitOutcome.OPEN
+        group = self._group
+        try:
+            self._rollback()
+        except apsw.Error:
+            self._database.close()
+        self._group = group
+        if isinstance(error, apsw.FullError) or getattr(error, "errno", 0) == errno.ENOSPC:
+            self._reserve.spend()
+        is_known = outcome is CommitOutcome.OPEN or (
+            outcome is CommitOutcome.COMMITTING and self._database.commit_nothing()
+        )
+        is_known = is_known and not self._take_back()
+        self._group = None
+        return is_known
+
+    def _take_back(self) -> dict[str, HansardError]:
+        """Cut lines that were not committed; return the journals whose lines stay, so that their outcome is unknown."""
+        kept: dict[str, HansardError] = {}
+        for journal_id, name, size in self._group.written if self._group is not None else ():
+            try:
+                look = self._files.stat_file(name)
+                if look is not None and look.size > size:
+                    self._files.cut(name, size)
+            except (LogUnwritable, OSError) as error:
+                kept[journal_id] = framed(explain(error), "lines of a failed commit cannot be cut off", OutcomeUnknown)
+        return kept
+
+    def release(self) -> None:
+        """Let the next in line go."""
+        self._lock.release()
+
+    def _rollback(self) -> None:
+        self._group = None
+        self._database.rollback()
 
 
 def group_of(tx: Transaction) -> SqliteGroup:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from hansard.journal.concepts import Schema
+    from hansard.journal.concepts import Schema, Table
     from hansard.journal.files import LogFiles
     from hansard.journal.lines import LogLine
     from hansard.journal.locks import Work
@@ -93,6 +93,11 @@ class MemoryFold:
         if self._connection.in_transaction:
             self.run(SQL.rollback)
         self.run(SQL.begin)
+
+    def query(self, table: Table) -> str:
+        """Return the query that gives the rows of a table that a journal's entries must give."""
+        where = "" if table.of_home else " WHERE journal = ?1"
+        return f"SELECT {table.columns} FROM {table.name}{where} ORDER BY {table.order}"  # noqa: S608 - our own names
 
     def dump(self, query: str, bindings: tuple[Any, ...]) -> list[Any]:
         """Return a table's rows."""
