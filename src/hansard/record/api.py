@@ -87,6 +87,7 @@ class Record:
         self.note = caller.store.note  # what is special about a record that was opened for reading only
         self.words = words
         self._conversations = ConversationCache()
+        self._pages = PageReader(caller, SHAPES)  # one for all followers, who share a snapshot
 
     # Made when they are first used, so that a call passes only the concepts that it needs.
     sessions = cached_property(lambda self: Sessions(self._caller))
@@ -261,7 +262,7 @@ class Record:
         self, session_id: str, after: str | int = 0, *, chunks: bool = True
     ) -> AsyncGenerator[Entry | Chunk, None]:
         """Yield committed entries and chunks from a position on, and then live, without end."""
-        return PageReader(self._caller, SHAPES).follow(session_id, Position.parse(after), chunks=chunks)
+        return self._pages.follow(session_id, Position.parse(after), chunks=chunks)
 
     def notify(self, event: asyncio.Event, session_id: str | None = None) -> AbstractContextManager[None]:
         """Set an event whenever anything is committed, or anything of one session, by whichever process."""
