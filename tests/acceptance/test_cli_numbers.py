@@ -10,7 +10,7 @@ import click
 import pytest
 
 from hansard.cli.main import cli
-from hansard.cli.numbers import WholeNumber
+from hansard.cli.printing import WholeNumber
 from hansard.record.api import Record
 from tests.acceptance.test_cli_sessions import EXIT_COULD_NOT_RUN, run
 

@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from hansard.cli.table import COMMANDS, TALKS
+from hansard.cli.process import COMMANDS, TALKS
 
 PLATFORMS = {"nio", "aiohttp", "vodozemac", "telegram", "httpx", "mcp", "google"}
 PROGRAM = """
 import json, sys
-from hansard.cli.table import load
+from hansard.cli.process import load
 load(sys.argv[1])
 print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 """

@@ -15,7 +15,7 @@ from hansard.app.keys import find_key
 from hansard.app.notices import load_wording
 from hansard.channels.matrix.keeping import Keeping
 from hansard.channels.telegram.keeping import Leaving, Places, read_token
-from hansard.cli.terminal.history import open_history
+from hansard.cli.terminal.screen import open_history
 from hansard.errors import ConfigInvalid, StatusUnusable
 from hansard.gateway.health import Running, read_status, write_status
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hansard.cli import table as shell
+from hansard.cli import process as shell
 from hansard.domain.access import (
     DEEDS,
     ROWS,

@@ -31,7 +31,7 @@ from subprocess import DEVNULL, CompletedProcess, Popen
 from typing import NoReturn
 
 from hansard.cli.main import main
-from hansard.cli.table import COMMANDS, PARTS, TALKS, load
+from hansard.cli.process import COMMANDS, PARTS, TALKS, load
 from hansard.models.clients import STYLES
 from hansard.models.pydantic import preload
 

@@ -17,7 +17,6 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output.color_depth import ColorDepth
 
 from hansard.cli.terminal.completion import Completion, SessionChoice, complete
-from hansard.cli.terminal.history import ENTRY_CHARACTERS_MAX, PrivateHistory
 from hansard.cli.terminal.output import (
     ERASE_DOWN,
     SYNCHRONISED_BEGIN,
@@ -26,7 +25,7 @@ from hansard.cli.terminal.output import (
     fragments,
     tail_rows,
 )
-from hansard.cli.terminal.screen import DRAWINGS_PER_SECOND_MAX, Handlers, Screen
+from hansard.cli.terminal.screen import DRAWINGS_PER_SECOND_MAX, ENTRY_CHARACTERS_MAX, Handlers, PrivateHistory, Screen
 from hansard.domain.messages import Role
 from hansard.errors import RecordUnavailable
 from tests.terminal.items import added, chunk, opened, sealed

@@ -25,7 +25,7 @@ from hansard.tools.mcp import ServerTrouble
 
 if TYPE_CHECKING:
     from hansard.app.wiring import App
-    from hansard.cli.options import Options
+    from hansard.cli.process import Options
 
 PICKED_MAX = 200
 """Sessions offered by the picker."""

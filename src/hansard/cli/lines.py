@@ -22,7 +22,7 @@ from hansard.tasks import cancel_all, wait_for_first
 
 if TYPE_CHECKING:
     from hansard.app.wiring import App
-    from hansard.cli.options import Options
+    from hansard.cli.process import Options
     from hansard.record.messages.entries import Chunk, Entry
 
 READ_BYTES = 65536

@@ -12,9 +12,17 @@ from typing import Any, NamedTuple
 import click
 
 from hansard.app import ENVIRONMENT_PIPE
-from hansard.cli.options import Options
-from hansard.cli.process import EXIT_COULD_NOT_RUN, STANDARD_OUTPUT, fill_standard_streams, silence_stdout
-from hansard.cli.table import COMMANDS, PARTS, TALKS, load
+from hansard.cli.process import (
+    COMMANDS,
+    EXIT_COULD_NOT_RUN,
+    PARTS,
+    STANDARD_OUTPUT,
+    TALKS,
+    Options,
+    fill_standard_streams,
+    load,
+    silence_stdout,
+)
 from hansard.errors import HansardError, InvalidInput, OutputClosed
 
 NEEDS_NO_OUTPUT = "gateway"

@@ -25,7 +25,7 @@ from hansard.record.turns.entries import TurnEnded
 
 if TYPE_CHECKING:
     from hansard.app.wiring import App
-    from hansard.cli.options import Options
+    from hansard.cli.process import Options
 
 DEMO_ANSWERED = (
     "hansard: answered by the small demo model, which knows little. `hansard models` shows how to use another."

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from hansard.cli.options import Options
+    from hansard.cli.process import Options
     from hansard.journal.locks import Progress
 
 TELL_SECONDS = 1.5

@@ -1,22 +1,23 @@
-"""What commands print beside their results: examples in help, counts, and how far long work is."""
+"""What commands print beside their results (examples, counts, how far long work is), and the numbers they take."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
 import msgspec
 
-from hansard.cli.table import PARTS, load
+from hansard.cli.process import PARTS, load
 from hansard.cli.terminal.sanitize import safe, safe_json
 from hansard.domain.settings import Colour
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+
 
 SHOW_SECONDS: Final = 0.5
 """How often progress is shown on a terminal; elsewhere ten times as seldom, as lines of their own."""
@@ -117,3 +118,24 @@ class Meter:
             return
         self._shown_at, self._shown = now, True
         click.echo(f"{CLEAR}{text}" if self._in_place else text, err=True, nl=not self._in_place)
+
+
+NUMBER_MAX: Final = 1_000_000_000
+"""The largest number that a command takes: more than a record has of anything, and every layer below can hold it."""
+
+QUOTED_CHARACTERS_MAX: Final = 40
+"""Of a word that is no number, or no good one, where the usage error quotes it."""
+
+
+class WholeNumber(click.IntRange):
+    """A whole number from `least` to `most`, both included. Anything else is a usage error."""
+
+    def __init__(self, least: int = 1, most: int = NUMBER_MAX) -> None:
+        """Everything has a limit: there is no number without bounds."""
+        super().__init__(least, most)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401
+        """Return the number; what cannot be one is refused unread, however long it is."""
+        if isinstance(value, str) and len(value) > QUOTED_CHARACTERS_MAX:
+            self.fail(f"{value[:QUOTED_CHARACTERS_MAX]}… is not in the range {self._describe_range()}.", param, ctx)
+        return int(super().convert(value, param, ctx))

@@ -1,4 +1,4 @@
-"""Running a coroutine as a process: signals end it in order, and the exit code says how it ended."""
+"""What every `hansard` shares: the table of what is imported late, the options of a talk, signals and exit codes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import io
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, TextIO
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from typing_extensions import Buffer
+
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -114,3 +117,65 @@ async def _run(main: Callable[[], Coroutine[None, None, int]], signals: tuple[si
     finally:
         for number in signals:
             loop.remove_signal_handler(number)
+
+
+COMMANDS: Final = {
+    "audit": ("hansard.cli.audit", "Compare what a room shows with what the record holds."),
+    "config": ("hansard.cli.config", "Show or check the settings, and where each comes from."),
+    "deliveries": ("hansard.cli.deliveries", "List what was not shown in a chat; try it again, or drop it."),
+    "explain": ("hansard.cli.explain", "Say why a turn's tools were run or not, or whether one would be."),
+    "export": ("hansard.cli.export", "Write sessions out: jsonl, markdown, html, chat."),
+    "gateway": ("hansard.cli.gateway", "Run the channels that are configured; tell how they do."),
+    "import": ("hansard.cli.importing", "Take conversations from Hermes, or from an export, into the record."),
+    "memory": ("hansard.cli.memory", "Show and change what the agent remembers."),
+    "models": ("hansard.cli.models", "Show which model would answer; install the demo model."),
+    "pair": ("hansard.cli.pair", "Show who may talk to the agent in chats; allow and bar people."),
+    "people": ("hansard.cli.people", "Show who is one person in several chats; link and part them."),
+    "permissions": ("hansard.cli.permissions", "Show what people allowed beyond one call; revoke it."),
+    "search": ("hansard.cli.search", "Find what was said, in all sessions."),
+    "sessions": ("hansard.cli.sessions", "List sessions; show, title, end, fork or undo one."),
+    "verify": ("hansard.cli.verify", "Prove that database, logs and projections agree."),
+}
+"""Each command's module, and what help says of it without importing it."""
+
+TALKS: Final = {
+    "once": "hansard.cli.once",
+    "chat": "hansard.cli.chat",
+    "lines": "hansard.cli.lines",
+}
+"""What `hansard` does without a command: one question, a conversation in a terminal, or one through pipes."""
+
+PARTS: Final = {
+    "show": "hansard.cli.sessions_show",
+    "table": "hansard.cli.terminal.wrap",
+    "settings": "hansard.app.config",
+    "secrecy": "hansard.app.secrecy",
+}
+"""Parts of commands that only some of their calls need."""
+
+
+def load(module: str) -> Any:  # noqa: ANN401 - a module
+    """Import a module of the tables."""
+    return import_module(module)
+
+
+class Options(NamedTuple):
+    """Options of `hansard` without a command. None: not given; an empty text: given without a value."""
+
+    home: Path
+    debug: bool = False
+    resume: str | None = None
+    continued: bool = False
+    prompt: str | None = None
+    model: str | None = None
+    busy: str | None = None
+    follow: bool = False
+    json: bool = False
+    file: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The options that are settings."""
+        nobody = 0 if self.prompt is not None else None  # who asks one question is not there to answer another
+        given = (("model", self.model), ("busy", self.busy), ("tools.ask_seconds", nobody))
+        return {name: value for name, value in given if value is not None}

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from hansard.cli.existing import reading
-from hansard.cli.numbers import WholeNumber
-from hansard.cli.printing import examples, heading, stdout_json
+from hansard.cli.printing import WholeNumber, examples, heading, stdout_json
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.sessions import resolve, since_when
 from hansard.cli.terminal.sanitize import safe, safe_line

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from hansard.cli.existing import existing, reading
-from hansard.cli.numbers import WholeNumber
-from hansard.cli.printing import counted, examples, faint, stdout_json, stdout_line
-from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
-from hansard.cli.table import PARTS, load
+from hansard.cli.printing import WholeNumber, counted, examples, faint, stdout_json, stdout_line
+from hansard.cli.process import EXIT_DONE, EXIT_FAILED, PARTS, load, run
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.sessions import SessionState
 from hansard.domain.text import shorten

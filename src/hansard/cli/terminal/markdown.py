@@ -6,22 +6,29 @@ writer put them, and lines are filled so that growing text never moves what stan
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from pygments.lexer import Lexer  # type: ignore[import-untyped]
+from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
+from pygments.token import Token as Pygment  # type: ignore[import-untyped]
+from pygments.token import _TokenType
+from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 from rich import markdown as rich_markdown
 from rich.segment import Segment
 from rich.text import Text
 from rich.theme import Theme
 
-from hansard.cli.terminal.highlight import Highlighter
 from hansard.cli.terminal.wrap import TAB_COLUMNS, breaks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rich.console import Console, ConsoleOptions, RenderResult
+
 
 CODE_MARGIN: Final = "  "
 RULE_COLUMNS: Final = 40
@@ -190,3 +197,115 @@ def fitted(text: Text, width: int) -> Iterator[Text]:
             piece.rstrip()
             piece.no_wrap = True
             yield piece
+
+
+CONTEXT_LINES_MAX: Final = 80
+"""Lines before a new one that are read again for its colours."""
+
+LINE_CHARACTERS_MAX: Final = 2_000
+"""Longer lines are data, not code that anyone reads; they are left plain."""
+
+FRESH: Final = re.compile(r"[\w@#<$]")
+"""How a line begins that starts something new: at the left edge, and not by closing a bracket."""
+
+STYLES: Final[dict[_TokenType, str]] = {
+    Pygment.Comment: "dim",
+    Pygment.Comment.Preproc: "cyan",
+    Pygment.Keyword: "bright_blue",
+    Pygment.Keyword.Type: "bright_cyan",
+    Pygment.Operator.Word: "bright_blue",
+    Pygment.Name.Builtin: "bright_cyan",
+    Pygment.Name.Function: "bright_green",
+    Pygment.Name.Class: "bright_green",
+    Pygment.Name.Decorator: "magenta",
+    Pygment.Name.Exception: "bright_cyan",
+    Pygment.Name.Variable: "bright_red",
+    Pygment.Name.Tag: "bright_blue",
+    Pygment.Name.Attribute: "bright_cyan",
+    Pygment.Literal.String: "yellow",
+    Pygment.Literal.Number: "bright_blue",
+    Pygment.Generic.Deleted: "bright_red",
+    Pygment.Generic.Inserted: "bright_green",
+    Pygment.Generic.Heading: "bold",
+    Pygment.Generic.Subheading: "magenta",
+    Pygment.Generic.Prompt: "dim",
+}
+"""Colours of the terminal's own sixteen, by what a word is; what is not named here takes its parent's."""
+
+
+class StyledText(NamedTuple):
+    """Some characters of one line, and the style that they are drawn in."""
+
+    text: str
+    style: str
+
+
+Line = tuple[StyledText, ...]
+
+
+class Highlighter:
+    """Colours one listing."""
+
+    def __init__(self, language: str) -> None:
+        """A language that nobody knows is left plain."""
+        self._lexer = find_lexer(language)
+        self._context: list[str] = []
+
+    def add(self, lines: list[str]) -> list[Line]:
+        """Return finished lines in colour, and keep what the next ones depend on."""
+        coloured, spans = self._read(lines)
+        context = self._context + lines
+        start = max(0, len(context) - CONTEXT_LINES_MAX)
+        for index in range(len(context) - 1, start, -1):
+            if FRESH.match(context[index]) and not spans[index - 1]:
+                start = index
+                break
+        self._context = context[start:]
+        return coloured
+
+    def highlight_unfinished(self, line: str) -> Line:
+        """Return a line that is not finished in the colours it has so far."""
+        return self._read([line])[0][0]
+
+    def _read(self, lines: list[str]) -> tuple[list[Line], list[bool]]:
+        """Return the new lines in colour; and for all, with those of the context, whether a token spans their end."""
+        everything = self._context + lines
+        if self._lexer is None or any(len(line) > LINE_CHARACTERS_MAX for line in lines):
+            return [(StyledText(line, ""),) for line in lines], [False] * len(everything)
+        rows: list[list[StyledText]] = [[]]
+        spans: list[bool] = []
+        for kind, value in self._lexer.get_tokens("\n".join(everything)):
+            style = style_of(kind)
+            first, *others = value.split("\n")
+            rows[-1].append(StyledText(first, style))
+            for index, text in enumerate(others):
+                # The newline that ends a comment may be its last character; a string's newline is inside the string.
+                inside = index < len(others) - 1 or bool(text)
+                spans.append(kind in Pygment.Literal.String or (kind in Pygment.Comment and inside))
+                rows.append([StyledText(text, style)])
+        rows += [[] for _ in range(len(everything) - len(rows))]
+        spans += [False] * (len(everything) - len(spans))
+        return [
+            tuple(piece for piece in row if piece.text) for row in rows[len(self._context) : len(everything)]
+        ], spans
+
+
+@lru_cache(maxsize=64)
+def find_lexer(language: str) -> Lexer | None:
+    """Return what reads a language; None when nothing does."""
+    if not language:
+        return None
+    try:
+        return get_lexer_by_name(language, stripnl=False, ensurenl=True)
+    except ClassNotFound:
+        return None
+
+
+def style_of(kind: _TokenType) -> str:
+    """Return the style of a kind of token."""
+    found: _TokenType | None = kind
+    while found is not None:
+        if found in STYLES:
+            return STYLES[found]
+        found = found.parent
+    return ""

@@ -15,8 +15,7 @@ from rich.console import Console
 from rich.segment import Segment
 
 from hansard.cli.terminal.blocks import CODE_INDENT, Block, BlockKind, is_blank
-from hansard.cli.terminal.highlight import Highlighter, Line, StyledText
-from hansard.cli.terminal.markdown import BROKEN, CODE_MARGIN, THEME, Markdown
+from hansard.cli.terminal.markdown import BROKEN, CODE_MARGIN, THEME, Highlighter, Line, Markdown, StyledText
 from hansard.cli.terminal.wrap import TAB_COLUMNS, wrap
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 Reads: entries and chunks in the order of the record. Gives: pieces that are final and go to the scrollback, and the
 live text below them, which is drawn again as it grows. Invariants: every piece ends in a newline; a piece is never
-taken back; all untrusted text went through `safe`; without colour there is not one escape sequence.
+removed; all untrusted text went through `safe`; without colour there is not one escape sequence.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from hansard.cli.table import load
+from hansard.cli.process import load
 from hansard.cli.terminal.blocks import Block, Splitter
 from hansard.cli.terminal.sanitize import safe, safe_line
 from hansard.cli.terminal.wrap import cut, wrap
@@ -75,12 +75,6 @@ class View:
             "message.added": self._added,
             "message.opened": self._opened,
             "message.sealed": self._sealed,
-            "messages.undone": lambda entry: self._count(entry, "undone"),
-            "messages.restored": lambda entry: self._count(entry, "restored"),
-            "turn.ended": self._turn_ended,
-            "session.ended": self._session_ended,
-            "session.reopened": lambda _: self._line(f"{DASH} session reopened"),
-            "session.titled": lambda entry: self._line(f"{DASH} title: {getattr(entry.body, 'title', '')}"),
         }
 
     def feed(self, item: Entry | Chunk) -> list[str]:
@@ -89,8 +83,9 @@ class View:
         if isinstance(item, Chunk):
             return self._streamed(item)
         left = self._enter(item.session_id)
-        shown = self._kinds.get(item.kind)
-        return left if shown is None else [*left, *shown(item)]
+        if (shown := self._kinds.get(item.kind)) is not None:
+            return [*left, *shown(item)]
+        return [*left, *self._lines(f"{DASH} {text}" for text in happened(item))]
 
     @property
     def live(self) -> str:
@@ -161,7 +156,7 @@ class View:
         pieces += self._think_flush(stream)
         pieces += self._write(stream, stream.splitter.finish())
         self._streams.pop(message_id, None)
-        return [*pieces, *self._calls(parts), *self._mark(getattr(entry.body, "status", ""))]
+        return [*pieces, *self._lines(call_lines(entry))]
 
     def _say(self, stream: Stream, text: str) -> list[str]:
         if not text:
@@ -230,12 +225,12 @@ class View:
                 return self._said(parts, "", DIM)
             return self._print(wrap(safe(join_text(parts)), self._width), DIM)
         if role == Role.TOOL:
-            return self._results(parts)
+            return self._lines(result_lines(parts))
         if role == Role.ASSISTANT:
             stream = self._new_stream()
             pieces = self._say(stream, join_text(parts))
             pieces += self._write(stream, stream.splitter.finish())
-            return [*pieces, *self._calls(parts), *self._mark(getattr(entry.body, "status", ""))]
+            return [*pieces, *self._lines(call_lines(entry))]
         return []
 
     def _said(self, parts: Iterable[Part], author: str, style: str) -> list[str]:
@@ -254,40 +249,9 @@ class View:
         indent = " " * len(MARKER)
         return self._print([f"{marker} {first}".rstrip(), *(indent + line if line else "" for line in others)], "")
 
-    def _calls(self, parts: Iterable[Part]) -> list[str]:
-        calls = [part for part in parts if isinstance(part, ToolCall)]
-        return [piece for call in calls for piece in self._line(f"→ {call.name} {call.arguments}")]
-
-    def _results(self, parts: Iterable[Part]) -> list[str]:
-        pieces: list[str] = []
-        for part in parts:
-            if isinstance(part, ToolResult):
-                first = next((line for line in part.text.split("\n") if line.strip()), "")
-                outcome = part.outcome.replace("_", " ")
-                pieces += self._line(f"← {outcome}: {first}" if first else f"← {outcome}")
-        return pieces
-
-    def _mark(self, status: str) -> list[str]:
-        return self._line(INTERRUPTED) if status == Status.INTERRUPTED else []
-
-    def _turn_ended(self, entry: Entry) -> list[str]:
-        """Of turns that ended, only a lost one says so here: nobody else was there to tell."""
-        if getattr(entry.body, "state", "") != TurnState.LOST:
-            return []
-        reason = getattr(entry.body, "reason", "")
-        return self._line(f"{DASH} this turn was lost" + (f": {reason}" if reason else ""))
-
-    def _session_ended(self, entry: Entry) -> list[str]:
-        reason = getattr(entry.body, "reason", "")
-        return self._line(f"{DASH} session ended" + (f": {reason}" if reason else ""))
-
-    def _count(self, entry: Entry, became: str) -> list[str]:
-        count = len(getattr(entry.body, "message_ids", ()))
-        return self._line(f"{DASH} {count} message{'' if count == 1 else 's'} {became}")
-
-    def _line(self, text: str) -> list[str]:
-        """One dimmed line, cut to the width; such lines stand close together."""
-        return self._print([cut(safe_line(text), self._width)], DIM, line=True)
+    def _lines(self, texts: Iterable[str]) -> list[str]:
+        """Dimmed lines, each cut to the width; such lines stand close together."""
+        return [piece for text in texts for piece in self._print([cut(safe_line(text), self._width)], DIM, line=True)]
 
     def _print(self, lines: list[str], style: str, *, line: bool = False) -> list[str]:
         gap = [""] if self._printed and not (line and self._last_was_line) else []
@@ -297,3 +261,41 @@ class View:
 
     def _paint(self, text: str, style: str) -> str:
         return f"{style}{text}{RESET}" if style and text and self._colour else text
+
+
+def call_lines(entry: Entry) -> list[str]:
+    """Return what stands below an answer: the tools that it called, and that it was interrupted."""
+    parts: tuple[Part, ...] = getattr(entry.body, "parts", ())
+    calls = [f"→ {part.name} {part.arguments}" for part in parts if isinstance(part, ToolCall)]
+    return [*calls, INTERRUPTED] if getattr(entry.body, "status", "") == Status.INTERRUPTED else calls
+
+
+def result_lines(parts: Iterable[Part]) -> list[str]:
+    """Return the outcome of each tool's result, and its first line."""
+    lines = []
+    for part in parts:
+        if isinstance(part, ToolResult):
+            first = next((line for line in part.text.split("\n") if line.strip()), "")
+            outcome = part.outcome.replace("_", " ")
+            lines.append(f"← {outcome}: {first}" if first else f"← {outcome}")
+    return lines
+
+
+def happened(entry: Entry) -> list[str]:
+    """Return what an entry says of the session. Of turns that ended, only a lost one has to be told here."""
+    body = entry.body
+    reason = getattr(body, "reason", "")
+    reason = f": {reason}" if reason else ""
+    count = len(getattr(body, "message_ids", ()))
+    messages = f"{count} message{'' if count == 1 else 's'}"
+    if entry.kind == "turn.ended" and getattr(body, "state", "") != TurnState.LOST:
+        return []
+    told = {
+        "messages.undone": f"{messages} undone",
+        "messages.restored": f"{messages} restored",
+        "turn.ended": f"this turn was lost{reason}",
+        "session.ended": f"session ended{reason}",
+        "session.reopened": "session reopened",
+        "session.titled": f"title: {getattr(body, 'title', '')}",
+    }.get(entry.kind)
+    return [] if told is None else [told]

@@ -1,4 +1,4 @@
-"""Text becomes lines that fit. Widths are those of terminal cells: CJK and emoji take two.
+"""Text becomes lines that fit, and rows become a table. Widths are those of terminal cells: CJK and emoji take two.
 
 Lines are filled greedily from the left, so text that is still growing never moves what stands on an earlier line.
 Chinese and Japanese may break between any two characters; closing punctuation never starts a line.
@@ -82,3 +82,24 @@ def cut(text: str, width: int) -> str:
             break
         kept.append(character)
     return "".join(kept).rstrip(" ") + ELLIPSIS
+
+
+NAMES: Final = ("id", "last active", "msgs", "state", "source", "owner", "about")
+OFTEN_THE_SAME: Final = frozenset({"source", "owner"})
+BETWEEN: Final = "  "
+
+
+def table(rows: list[tuple[str, ...]], width: int) -> list[str]:
+    """Return the lines of a list, the heading first."""
+    shown = [
+        place for place, name in enumerate(NAMES) if name not in OFTEN_THE_SAME or len({row[place] for row in rows}) > 1
+    ]
+    lines = [[each[place] for place in shown] for each in (NAMES, *rows)]
+    widths = [max(cells(line[place]) for line in lines) for place in range(len(shown))]
+    return [cut(BETWEEN.join(map(padded, line, widths)).rstrip(), width) for line in lines]
+
+
+def padded(text: str, width: int) -> str:
+    """Return a cell as wide as its column; numbers stand at its right."""
+    space = " " * (width - cells(text))
+    return space + text if text.isdecimal() else text + space
