@@ -21,7 +21,7 @@ from hansard.domain.turns import TurnState
 from hansard.engine.compaction import context_tokens, is_due, plan
 from hansard.engine.context import build_request
 from hansard.journal.concepts import Body
-from hansard.models.openai_body import chat_messages
+from hansard.models.bodies import chat_messages
 from hansard.record.conversation import Conversation, SessionCompacted
 from hansard.record.messages.entries import Entry, MessageAdded, MessageOpened, MessageSealed, MessagesUndone
 from hansard.record.schema import SCHEMA

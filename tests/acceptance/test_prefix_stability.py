@@ -20,7 +20,7 @@ from hansard.models.pydantic import open_provider
 from hansard.ports.model import Model
 from hansard.record.api import Record
 from hansard.record.messages.entries import Chunk
-from hansard.testing.tools import Echo, Failing, LargeOutput, tools_by_name
+from hansard.testing.fakes import Echo, Failing, LargeOutput, tools_by_name
 from tests.counts import times
 from tests.providers.behaviour import Behaviour, Call
 from tests.providers.server import Provider

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hansard.channels import canonical
 from hansard.channels.matrix import posting, secret_storage
-from hansard.channels.matrix.contents import says
-from hansard.channels.matrix.html import html_of
+from hansard.channels.matrix.contents import html_of, says
 from hansard.channels.matrix.reading import MatrixEventFacts, MatrixPlace, Self, event_of, place_of
 from hansard.channels.matrix.wire import MatrixResponse, error_of, retry_seconds_of
-from hansard.channels.values import canonical
 from hansard.errors import ChannelBusy, ChannelDown, ChatGone, InvalidInput, PostRefused, PostUnknown
 from hansard.ports.channel import Event, EventKind, Post
 

@@ -9,7 +9,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from hansard.channels.matrix.html import html_of as matrix_html
+from hansard.channels.matrix.contents import html_of as matrix_html
 from hansard.channels.telegram.html import RULE
 from hansard.channels.telegram.html import html_of as telegram_html
 from hansard.delivery.split import PostSpace, read_as, split

@@ -38,7 +38,7 @@ from hansard.intake.handlers import CommandScene
 from hansard.intake.speak import speak
 from hansard.record.api import Record
 from hansard.record.messages.entries import Chunk
-from hansard.testing.tools import Echo, Failing, Slow, tools_by_name
+from hansard.testing.fakes import Echo, Failing, Slow, tools_by_name
 from tests.engine.stage import failure, fixed
 
 LIMITS = TurnLimits(retry_seconds_max=0.005, attempts_max=2, steps_max=4)

@@ -21,7 +21,7 @@ from hansard.domain.settings import TurnLimits
 from hansard.domain.turns import TurnState
 from hansard.engine import prompts
 from hansard.engine.replies import pause_seconds
-from hansard.testing.tools import Counting, Echo, tools_by_name
+from hansard.testing.fakes import Counting, Echo, tools_by_name
 from tests.engine.stage import PlayedModel, call, failure, stage
 from tests.engine.validator import assert_begins, assert_valid
 

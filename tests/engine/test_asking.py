@@ -19,7 +19,7 @@ from hansard.intake.handlers import CommandScene
 from hansard.intake.speak import speak
 from hansard.record.messages.entries import Entry
 from hansard.record.questions import QuestionAnswered, QuestionAsked
-from hansard.testing.tools import Counting, Slow, tools_by_name
+from hansard.testing.fakes import Counting, Slow, tools_by_name
 from tests.engine.stage import PERSON, PlayedModel, Stage, call, stage
 
 ASKS = Policy(rules=(ToolRule(do=CallVerdict.ASK, tool="counting"), ToolRule(do=CallVerdict.DENY, tool="slow")))

@@ -30,8 +30,7 @@ from hansard.intake.commands import parse, run_command
 from hansard.intake.handlers import CommandScene
 from hansard.journal.store import Wiring
 from hansard.record.api import Record
-from hansard.testing.clock import FakeClock
-from hansard.testing.tools import Echo, tools_by_name
+from hansard.testing.fakes import Echo, FakeClock, tools_by_name
 from tests.engine.stage import QUICK, Answer, PlayedModel, call, fixed
 
 HOUR = 3_600_000_000

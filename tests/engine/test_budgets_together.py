@@ -16,7 +16,7 @@ from hansard.domain.messages import Message
 from hansard.domain.settings import TurnLimits
 from hansard.engine.turns import Agent, run_turn
 from hansard.record.api import Record
-from hansard.testing.tools import Echo, tools_by_name
+from hansard.testing.fakes import Echo, tools_by_name
 from tests.engine.spender import BUDGETS
 from tests.engine.stage import fixed
 from tests.models.helpers import asking

@@ -17,7 +17,7 @@ from hansard.intake.commands import parse, run_command
 from hansard.intake.handlers import CommandScene
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.turns.entries import TurnStarted
-from hansard.testing.tools import Echo, Slow, tools_by_name
+from hansard.testing.fakes import Echo, Slow, tools_by_name
 from tests.engine.stage import WAIT_SECONDS_MAX, Answer, Gate, PlayedModel, Stage, answer_last, call, stage
 from tests.engine.validator import assert_begins, assert_valid
 

@@ -21,7 +21,7 @@ from hansard.intake.handlers import CommandScene, undo
 from hansard.record.api import Record
 from hansard.record.conversation import SessionCompacted
 from hansard.record.turns.entries import TurnEnded, TurnStarted
-from hansard.testing.tools import Echo, tools_by_name
+from hansard.testing.fakes import Echo, tools_by_name
 from tests.engine.stage import WAIT_SECONDS_MAX, Answer, Gate, PlayedModel, Stage, call, failure, stage
 
 WINDOW = 2_000

@@ -23,7 +23,7 @@ from hansard.engine.turns import run_turn
 from hansard.intake.commands import parse, run_command
 from hansard.intake.handlers import CommandScene
 from hansard.ports.tool import Tool
-from hansard.testing.tools import tools_by_name
+from hansard.testing.fakes import tools_by_name
 from hansard.tools.mcp import McpServers
 from hansard.tools.memory import MemoryTool
 from tests.engine.stage import PlayedModel, Stage, call, stage

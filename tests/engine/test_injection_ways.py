@@ -27,7 +27,7 @@ from hansard.interop.hermes import import_hermes
 from hansard.interop.jsonl import import_file
 from hansard.ports.tool import Tool
 from hansard.record.api import Record
-from hansard.testing.tools import tools_by_name
+from hansard.testing.fakes import tools_by_name
 from hansard.tools.memory import MemoryTool
 from hansard.tools.session_search import SessionSearch
 from tests.engine.stage import QUICK, PlayedModel, call, fixed

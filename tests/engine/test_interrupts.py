@@ -21,7 +21,7 @@ from hansard.record.api import Record
 from hansard.record.messages.entries import Chunk
 from hansard.record.turns.entries import TurnStarted, TurnStopping
 from hansard.testing import Wiring
-from hansard.testing.tools import Counting, Echo, Slow, tools_by_name
+from hansard.testing.fakes import Counting, Echo, Slow, tools_by_name
 from tests.engine.stage import WAIT_SECONDS_MAX, Gate, PlayedModel, Stage, call, failure, fixed, stage
 from tests.engine.validator import assert_begins, assert_valid
 

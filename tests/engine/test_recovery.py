@@ -22,7 +22,7 @@ from hansard.engine.turns import Agent
 from hansard.intake.speak import speak
 from hansard.record.api import Record
 from hansard.record.questions import QuestionAsked
-from hansard.testing.tools import Counting, Echo, tools_by_name
+from hansard.testing.fakes import Counting, Echo, tools_by_name
 from tests.engine.stage import PERSON, QUICK, PlayedModel, fixed
 from tests.tools.lost import lose_turn
 

@@ -27,7 +27,7 @@ from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnState
 from hansard.engine.requests import Remedy, diagnose
 from hansard.intake.speak import speak
-from hansard.testing.tools import Echo, tools_by_name
+from hansard.testing.fakes import Echo, tools_by_name
 from tests.engine.stage import PlayedModel, Stage, call, stage
 from tests.engine.validator import assert_valid
 

@@ -11,8 +11,16 @@ import pytest
 from hansard.domain.requests import Delta, Finished, Request, UserSaid
 from hansard.ports.model import Model
 from hansard.ports.tool import Tool
-from hansard.testing.models import RecordingModel, ScriptedModel
-from hansard.testing.tools import Counting, Echo, Failing, LargeOutput, Slow, tools_by_name
+from hansard.testing.fakes import (
+    Counting,
+    Echo,
+    Failing,
+    LargeOutput,
+    RecordingModel,
+    ScriptedModel,
+    Slow,
+    tools_by_name,
+)
 
 
 def test_every_tool_has_a_name_and_a_schema_of_its_own() -> None:

@@ -14,8 +14,16 @@ from hansard.domain.requests import AssistantSaid, Request, ToolsSaid
 from hansard.domain.settings import TurnLimits
 from hansard.domain.turns import TurnState
 from hansard.record.messages.entries import MessageAdded, MessageSealed
-from hansard.testing.models import RecordingModel, ScriptedModel
-from hansard.testing.tools import Counting, Echo, Failing, LargeOutput, Slow, tools_by_name
+from hansard.testing.fakes import (
+    Counting,
+    Echo,
+    Failing,
+    LargeOutput,
+    RecordingModel,
+    ScriptedModel,
+    Slow,
+    tools_by_name,
+)
 from tests.engine.stage import PlayedModel, call, stage
 from tests.engine.validator import assert_begins, assert_valid
 

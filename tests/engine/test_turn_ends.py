@@ -13,7 +13,7 @@ from hansard.domain.settings import Busy, TurnLimits
 from hansard.domain.turns import TurnState
 from hansard.errors import ModelMissing
 from hansard.ports.model import Model
-from hansard.testing.tools import Counting, tools_by_name
+from hansard.testing.fakes import Counting, tools_by_name
 from tests.engine.stage import QUICK, Gate, PlayedModel, call, failure, stage
 from tests.engine.validator import assert_begins, assert_valid
 

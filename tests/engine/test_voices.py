@@ -21,7 +21,7 @@ from hansard.intake.speak import speak
 from hansard.models.transcription import OpenAITranscriber, file_name
 from hansard.ports.model import Voice
 from hansard.record.messages.entries import FileTranscribed
-from hansard.testing.tools import Slow, tools_by_name
+from hansard.testing.fakes import Slow, tools_by_name
 from tests.engine.stage import WAIT_SECONDS_MAX, Answer, PlayedModel, Stage, call, stage
 from tests.providers.audio import Ears, ears
 

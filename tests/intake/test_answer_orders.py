@@ -17,7 +17,7 @@ from hansard.domain.questions import NOT_DELIVERED, NOTHING_WAITS, WHICH_OF_TWO
 from hansard.domain.settings import Busy
 from hansard.ports.channel import Event, EventKind
 from hansard.record.questions import QuestionAnswered
-from hansard.testing.tools import Counting
+from hansard.testing.fakes import Counting
 from tests.engine.stage import PlayedModel, call
 from tests.intake.test_ask_in_chats import ASKS, asked, equip, settled
 from tests.intake.town import ANN, BOB, HOME_OF_ANN, ROOM, Town, settings_of, town

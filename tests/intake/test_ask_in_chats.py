@@ -17,7 +17,7 @@ from hansard.engine.runner import Runner
 from hansard.ports.channel import EventKind
 from hansard.record.messages.entries import Entry
 from hansard.record.questions import QuestionAsked
-from hansard.testing.tools import Counting, tools_by_name
+from hansard.testing.fakes import Counting, tools_by_name
 from tests.engine.stage import WAIT_SECONDS_MAX, PlayedModel, call
 from tests.intake.town import ANN, BOB, EVE, HOME_OF_ANN, ROOM, Town, settings_of, town
 

@@ -14,7 +14,7 @@ from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnState
 from hansard.intake.commands import COMMANDS, MEANT, help_text, names, parse, suggestion, summaries
 from hansard.record.messages.entries import MessagesUndone
-from hansard.testing.tools import Slow, tools_by_name
+from hansard.testing.fakes import Slow, tools_by_name
 from tests.engine.stage import WAIT_SECONDS_MAX, Answer, Gate, PlayedModel, answer_last, call, failure, stage
 from tests.intake.scene import Person, person
 

@@ -22,7 +22,7 @@ from hansard.domain.settings import Channels, Person, Settings
 from hansard.domain.settings.channels import Answers, Matrix, RoomSharing, Telegram
 from hansard.ports.channel import Channel, Event
 from hansard.record.api import Record
-from hansard.testing.clock import FakeClock
+from hansard.testing.fakes import FakeClock
 from tests.intake.town import AGENT, Town, town
 from tests.telegram.bot_api import bot_api
 from tests.telegram.stage import WAIT_SECONDS_MAX, channel_on

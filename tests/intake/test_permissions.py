@@ -9,7 +9,7 @@ from hansard.domain.permissions import Asker, CallVerdict, ToolRule, decide
 from hansard.domain.questions import NOT_OFFERED, Scope
 from hansard.domain.settings import Busy
 from hansard.record.questions import QuestionAsked
-from hansard.testing.tools import Counting
+from hansard.testing.fakes import Counting
 from tests.acceptance.test_cli_agent import run
 from tests.engine.stage import PlayedModel, call
 from tests.intake.test_ask_in_chats import ASKS, asked, equip, say, settled

@@ -22,7 +22,7 @@ from hansard.journal.store import Wiring
 from hansard.ports.channel import Batch, Capabilities, Event, EventKind, Post, RemoteFile
 from hansard.record.api import Record
 from hansard.record.messages.entries import Entry
-from hansard.testing.clock import FakeClock
+from hansard.testing.fakes import FakeClock
 from tests.engine.stage import QUICK, WAIT_SECONDS_MAX, PlayedModel, fixed
 
 AGENT = "@hansard:example.org"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hansard.interop.hermes_merge import Merged, align, enrich, merge
-from hansard.interop.hermes_values import Call, Copy, Thought, key_of
+from hansard.interop.hermes_parts import Call, Copy, Thought, key_of
 
 LETTERS = st.lists(st.sampled_from("abcdx"), max_size=14)
 

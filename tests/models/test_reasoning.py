@@ -11,7 +11,7 @@ from hansard.domain.messages import SIGNS_TEXT, Reasoning, Role, Text, ToolCall,
 from hansard.domain.requests import AssistantSaid, Image, Request, ToolsSaid, UserSaid
 from hansard.models.pydantic import open_provider
 from hansard.ports.model import Model
-from hansard.testing.tools import Echo, tools_by_name
+from hansard.testing.fakes import Echo, tools_by_name
 from tests.engine.stage import stage
 from tests.models.helpers import CLOCK, KEY, ask, asking
 from tests.providers import google_style, responses_style

@@ -12,7 +12,7 @@ import pytest
 
 from hansard.domain.messages import ToolCall, ToolResult
 from hansard.domain.requests import AssistantSaid, FailureKind, Request, ToolSpec, ToolsSaid, UserSaid
-from hansard.models.filling import NO_OUTPUT, NO_TEXT, UNREADABLE_ARGUMENTS
+from hansard.models.bodies import NO_OUTPUT, NO_TEXT, UNREADABLE_ARGUMENTS
 from tests.models.helpers import CLOCK, HELLO, ask, asking, conversation
 from tests.providers.behaviour import Behaviour, Exchange
 from tests.providers.server import Provider

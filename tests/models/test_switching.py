@@ -17,7 +17,7 @@ from hansard.domain.turns import TurnState
 from hansard.intake.speak import speak
 from hansard.models.pydantic import open_provider
 from hansard.ports.model import Model
-from hansard.testing.tools import Echo, tools_by_name
+from hansard.testing.fakes import Echo, tools_by_name
 from tests.engine.stage import Stage, stage
 from tests.models.helpers import KEY
 from tests.models.test_reasoning import THINKS, sent_signature

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hansard.errors import HansardError
 from hansard.journal.store import Wiring, abandon_store
 from hansard.record.api import Record
-from hansard.testing.clock import FakeClock
+from hansard.testing.fakes import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine

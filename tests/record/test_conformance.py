@@ -14,9 +14,9 @@ import pytest
 from hansard.errors import NotFound
 from hansard.journal.store import Wiring
 from hansard.record.api import Record
-from hansard.testing.clock import FakeClock
 from hansard.testing.conformance import CONTRACTS, RecordUnderTest, elsewhere, run_record_conformance
 from hansard.testing.conformance_kit import Contract, ContractBroken, require_error
+from hansard.testing.fakes import FakeClock
 from tests.counts import only_long
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from hansard.record.api import Record
 from hansard.record.intake.events import Accepted
 from hansard.record.memory import Memory
 from hansard.record.people import CodeCheck, Parted
-from hansard.testing.clock import FakeClock
 from hansard.testing.conformance import CONTRACTS, RecordUnderTest
+from hansard.testing.fakes import FakeClock
 
 
 class RepeatingCaller:

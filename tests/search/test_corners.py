@@ -13,7 +13,7 @@ from hansard import Message, Record
 from hansard.domain.messages import Text, ToolCall
 from hansard.journal.store import Wiring
 from hansard.record.search.index import search_index
-from hansard.testing.clock import FakeClock
+from hansard.testing.fakes import FakeClock
 from tests.search.oracle import Asked
 from tests.search.samples import WORDS
 from tests.search.scene import check, everything_said, index_all, index_held

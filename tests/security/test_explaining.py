@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from hansard.cli.main import cli
-from hansard.testing.tools import Counting
+from hansard.testing.fakes import Counting
 from tests.engine.stage import PlayedModel
 from tests.intake.town import ANN, BOB, ROOM, settings_of, town
 from tests.security.test_s01_retry import PAY, equip

@@ -12,7 +12,7 @@ from hansard.cli.main import cli
 from hansard.errors import InvalidInput
 from hansard.intake.explaining import explain_turn, read_facts
 from hansard.record.api import Record
-from hansard.testing.tools import Counting
+from hansard.testing.fakes import Counting
 from hansard.tools.memory import MemoryTool
 from tests.engine.stage import PlayedModel, call
 from tests.intake.test_ask_in_chats import ASKS, asked, say, settled

@@ -19,7 +19,7 @@ from hansard.domain.turns import TurnState
 from hansard.engine.runner import Runner
 from hansard.record.messages.operations import ImportedMessage
 from hansard.record.turns.entries import TurnStarted
-from hansard.testing.tools import Counting, tools_by_name
+from hansard.testing.fakes import Counting, tools_by_name
 from tests.engine.stage import WAIT_SECONDS_MAX, Gate, PlayedModel, call
 from tests.intake.town import ANN, BOB, ROOM, Town, settings_of, town
 

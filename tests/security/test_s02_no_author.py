@@ -23,7 +23,7 @@ from hansard.record.messages.entries import MessageEdited
 from hansard.record.messages.operations import ImportedMessage
 from hansard.record.turns.entries import ToolDecided
 from hansard.record.turns.operations import claim_turn
-from hansard.testing.tools import Counting, tools_by_name
+from hansard.testing.fakes import Counting, tools_by_name
 from tests.engine.stage import PERSON, WAIT_SECONDS_MAX, PlayedModel, Stage, call, stage
 from tests.intake.town import ANN, BOB, HOME_OF_ANN, ROOM, settings_of, town
 from tests.interop.test_jsonl import take

@@ -18,7 +18,7 @@ from hansard.domain.questions import (
 )
 from hansard.domain.settings import Busy
 from hansard.record.questions import QuestionAnswered, QuestionAsked
-from hansard.testing.tools import Counting, tools_by_name
+from hansard.testing.fakes import Counting, tools_by_name
 from tests.engine.stage import PlayedModel, call, stage
 from tests.engine.test_asking import ask_of, drawn, say
 from tests.intake.test_ask_in_chats import ASKS, asked, equip, settled

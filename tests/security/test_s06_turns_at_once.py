@@ -10,7 +10,7 @@ from hansard.domain.turns import TurnState
 from hansard.engine.turns import Agent
 from hansard.journal.store import Wiring
 from hansard.testing import Platform
-from hansard.testing.clock import FakeClock
+from hansard.testing.fakes import FakeClock
 from tests.security.crowd import GUEST, OTHER, OWNER, Crowd, crowd, crowd_settings
 
 THREADS = 12

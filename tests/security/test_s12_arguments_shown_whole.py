@@ -11,7 +11,7 @@ from hansard.delivery.stream import files_of
 from hansard.domain.questions import NOT_DELIVERED
 from hansard.domain.showing import TERMINAL_CHARACTERS_MAX, escape, fits_in_post, show_arguments, show_line
 from hansard.record.questions import QuestionAsked
-from hansard.testing.tools import Counting, tools_by_name
+from hansard.testing.fakes import Counting, tools_by_name
 from tests.engine.stage import PlayedModel, call, stage
 from tests.engine.test_asking import ask_of, say
 from tests.intake.test_ask_in_chats import ASKS, asked, equip, settled

@@ -18,7 +18,7 @@ from hansard.domain.policy import policy_of
 from hansard.domain.settings import Channels, Person, Settings
 from hansard.domain.settings.agent import ServerTable, Tools
 from hansard.domain.settings.channels import OtherChannel, Telegram
-from hansard.tools.mcp_specs import tool_name
+from hansard.tools.mcp import tool_name
 
 ANN = Person(telegram=(7,), other={"irc": ("ann_the_owner",)})
 

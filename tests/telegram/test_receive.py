@@ -11,11 +11,11 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
+from hansard.channels import object_of
 from hansard.channels.telegram.keeping import Places
 from hansard.channels.telegram.reading import GATHER_SECONDS, TelegramUpdateFacts, event_of, is_forwarded, migrated_of
 from hansard.channels.telegram.receiving import Parts
 from hansard.channels.telegram.wire import Me
-from hansard.channels.values import object_of
 from hansard.ports.channel import Event, EventKind
 from tests.telegram.bot_api import BotApi, Fault, FaultKind
 from tests.telegram.stage import batches_until, channel_on, received, until

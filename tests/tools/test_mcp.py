@@ -21,9 +21,7 @@ from hansard.domain.settings import TurnLimits
 from hansard.domain.settings.agent import McpServer
 from hansard.engine.turns import run_turn
 from hansard.ports.tool import Attachment, Tool, ToolOutput
-from hansard.tools.mcp import McpServers, ServerTrouble
-from hansard.tools.mcp_results import output_of
-from hansard.tools.mcp_specs import EMPTY_SCHEMA, schema_of, tool_name
+from hansard.tools.mcp import EMPTY_SCHEMA, McpServers, ServerTrouble, output_of, schema_of, tool_name
 from hansard.tools.mcp_ways import MESSAGE_BYTES_MAX, LastWords, MessageTooLarge, bound
 from tests.engine.stage import Answer, PlayedModel, Stage, call, stage
 from tests.tools.flooder import FLOOD_MIB

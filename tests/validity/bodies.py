@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hansard.domain.requests import ModelRules, Request, Said, UserSaid
-from hansard.models.anthropic_body import anthropic_messages
-from hansard.models.google_body import google_contents
-from hansard.models.openai_body import chat_messages, responses_input
+from hansard.models.bodies import anthropic_messages, chat_messages, google_contents, responses_input
 from hansard.models.rules import rules_of
 from tests.validity import anthropic_rules, google_rules
 from tests.validity.openai_rules import chat_problems, responses_problems

@@ -1,4 +1,4 @@
-"""A file of settings in TOML: read with care, and with the line of each key, which tomllib itself does not tell."""
+"""Files of the home in TOML: read with care, with the line of each key, and notices.toml."""
 
 from __future__ import annotations
 
@@ -8,9 +8,17 @@ import stat
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from hansard.domain.limits import MIB
+from hansard.domain.notices import ENGLISH, KEYS, Wording, what_is_wrong
+from hansard.errors import ConfigInvalid
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 FILE_BYTES_MAX: Final = 1 * MIB
 """More than the longest system prompt takes; what is larger was put there by mistake."""
@@ -178,3 +186,32 @@ def name_parts(name: str) -> tuple[str, ...]:
         ((part, inner),) = inner.items()
         parts.append(part)
     return tuple(parts)
+
+
+FILE_NAME: Final = "notices.toml"
+
+
+def load_wording(home: Path) -> Wording:
+    """Return the wording of a home, or raise ConfigInvalid with everything that is wrong."""
+    words, findings = read_wording(home)
+    if findings:
+        raise ConfigInvalid("\n".join(map(str, findings)))
+    return words
+
+
+def read_wording(home: Path) -> tuple[Wording, list[ConfigFinding]]:
+    """Return the wording of a home, and everything that is wrong. If anything is wrong, the wording is English."""
+    path = home / FILE_NAME
+    contents = read_file(path)
+    if contents is None:
+        return ENGLISH, []
+    parsed = contents if isinstance(contents, ConfigFinding) else parse_toml(path, contents.data)
+    if isinstance(parsed, ConfigFinding):
+        return ENGLISH, [parsed]
+    lines = key_lines(parsed.text)
+    findings = []
+    for key, template in parsed.document.items():
+        wrong = what_is_wrong(key, template) if key in KEYS else f"there is no notice {short(key)}"
+        if wrong:
+            findings.append(ConfigFinding(place(path, lines[key,]), printable(wrong)))
+    return (ENGLISH, findings) if findings else (msgspec.convert(parsed.document, Wording), [])

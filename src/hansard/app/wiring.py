@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hansard.app.models import Models, open_transcriber
-from hansard.app.notices import read_wording
 from hansard.app.secrecy import hidden_paths
+from hansard.app.toml_file import read_wording
 from hansard.domain.policy import policy_of
 from hansard.engine.recovery import queue_lost
 from hansard.engine.runner import Runner

@@ -19,7 +19,7 @@ from hansard.interop.jsonl import import_file
 
 if TYPE_CHECKING:
     from hansard.interop.hermes import HermesReport, ImportProgress
-    from hansard.interop.hermes_values import HermesFinding
+    from hansard.interop.hermes_parts import HermesFinding
     from hansard.interop.jsonl import ImportReport
 
 LISTED_MAX: Final = 20

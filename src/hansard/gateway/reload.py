@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from hansard.app.config import load_config, value_at
 from hansard.app.keys import check_keys
 from hansard.app.modes import check_modes
-from hansard.app.notices import load_wording
+from hansard.app.toml_file import load_wording
 from hansard.domain.notices import Wording
 from hansard.domain.settings import SETTINGS
 from hansard.errors import ConfigInvalid

@@ -1,22 +1,27 @@
-"""Hermes' messages and sessions in Hansard's words: parts, ids, owners, titles."""
+"""What Hermes wrote, as values; and its messages and sessions in Hansard's words: parts, ids, owners, titles."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import hashlib
+import json
+import math
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
 
 from hansard.domain.limits import ENTRY_BYTES_MAX, NAME_CHARACTERS_MAX, TITLE_CHARACTERS_MAX
 from hansard.domain.messages import File, Message, Part, Reasoning, Role, Status, Text, ToolCall, ToolResult
 from hansard.domain.text import clean_text
-from hansard.interop.hermes_values import content_text, digest_of, key_of, part_text, picture_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hansard.interop.hermes_values import Copy, Facts
 
 ID_SUFFIX: Final = "-hermes"
 """Every imported session's id ends so: it never meets an id that Hansard made."""
@@ -181,3 +186,254 @@ def _file(part: object, blobs: list[bytes]) -> list[Part]:
     except (binascii.Error, ValueError):
         return []
     return [_stored(data, blobs, found[1] or "application/octet-stream", "image")]
+
+
+CONTENT_JSON_PREFIX = "\0json:"
+"""Hermes' mark of structured content in a text column."""
+
+MICROSECONDS = 1_000_000
+AT_MAX = 253_402_300_799 * MICROSECONDS
+"""The end of the year 9999: a larger number is no time."""
+
+
+class HermesSource(StrEnum):
+    """Where Hermes keeps the messages of a session."""
+
+    DATABASE = "state.db"
+    LOG = "log"
+    SNAPSHOT = "snapshot"
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool call of an assistant's message."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Thought(msgspec.Struct, frozen=True, kw_only=True):
+    """A model's reasoning, with the signature that its provider gave."""
+
+    text: str
+    signature: str = ""
+
+
+class Copy(msgspec.Struct, frozen=True, kw_only=True):
+    """One copy of a message, as one source has it."""
+
+    role: str
+    content: Any = None
+    tool_call_id: str = ""
+    tool_name: str = ""
+    calls: tuple[Call, ...] = ()
+    thoughts: tuple[Thought, ...] = ()
+    at_microseconds: int = 0
+    finish_reason: str = ""
+    platform_id: str = ""
+    undone: bool | None = None
+
+    @property
+    def words(self) -> str:
+        """What is said, white space and the two spellings of a scratchpad made one: copies differ in these."""
+        text = content_text(self.content)
+        if "REASONING_SCRATCHPAD" in text:
+            text = text.replace("<REASONING_SCRATCHPAD>", "<think>").replace("</REASONING_SCRATCHPAD>", "</think>")
+        return " ".join(text.split())
+
+    @property
+    def tool_ids(self) -> tuple[str, ...]:
+        """The ids that tie a message to tool calls."""
+        return tuple(call.id for call in self.calls) or ((self.tool_call_id,) if self.tool_call_id else ())
+
+
+Key = tuple[str, str, tuple[str, ...]]
+
+
+def key_of(copy: Copy) -> Key:
+    """Return what copies of one message have in common: role, content and tool ids."""
+    return copy.role, copy.words, copy.tool_ids
+
+
+def digest_of(session_id: str, key: Key) -> str:
+    """Return a short, stable name of a key within a session."""
+    return hashlib.sha256(json.dumps([session_id, *key]).encode()).hexdigest()[:24]
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What Hermes knows about a session besides its messages."""
+
+    id: str
+    source: str = ""
+    user_id: str = ""
+    chat_id: str = ""
+    chat_type: str = ""
+    thread_id: str = ""
+    session_key: str = ""
+    display_name: str = ""
+    title: str = ""
+    parent_id: str = ""
+    model: str = ""
+    started_at: float = 0.0
+    ended: bool = False
+    end_reason: str = ""
+    claimed: int = 0
+    archived: bool = False
+    in_database: bool = False
+    log: Path | None = None
+    snapshot: Path | None = None
+
+    @property
+    def sources(self) -> tuple[HermesSource, ...]:
+        """Where the session is found."""
+        found = (
+            (self.in_database, HermesSource.DATABASE),
+            (self.log, HermesSource.LOG),
+            (self.snapshot, HermesSource.SNAPSHOT),
+        )
+        return tuple(source for present, source in found if present)
+
+
+class HermesFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that a person should know of: what it is, in which of Hermes' sessions, where, and how it looks."""
+
+    kind: str
+    session: str = ""
+    where: str = ""
+    detail: str = ""
+
+
+def content_text(content: object) -> str:
+    """Return the words of a message's content, structured or not."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "\n".join(text for part in content if (text := part_text(part)))
+    return json.dumps(content, ensure_ascii=False, default=str)
+
+
+def part_text(part: object) -> str:
+    """Return the words of one part; of a picture, where it is."""
+    if isinstance(part, str):
+        return part
+    if isinstance(part, dict):
+        if isinstance(part.get("text"), str):
+            return str(part["text"])
+        if (address := picture_address(part)) is not None:
+            shown = address if not address.startswith("data:") else hashlib.sha256(address.encode()).hexdigest()
+            return f"[image: {shown}]"
+    return json.dumps(part, ensure_ascii=False, default=str)
+
+
+def picture_address(part: dict[str, Any]) -> str | None:
+    """Return the address of a part that is a picture."""
+    found = part.get("image_url")
+    address = found.get("url") if isinstance(found, dict) else found
+    return address if isinstance(address, str) else None
+
+
+def read_copy(fields: dict[str, Any]) -> Copy:
+    """Return the copy that a row or a line holds. What has the wrong form is kept as text."""
+    role = text_of(fields.get("role"))
+    return Copy(
+        role=role,
+        content=_read_content(fields.get("content")),
+        tool_call_id=text_of(fields.get("tool_call_id")),
+        tool_name=text_of(fields.get("tool_name") or fields.get("name")),
+        calls=_read_calls(fields.get("tool_calls")),
+        thoughts=_read_thoughts(fields) if role == "assistant" else (),
+        at_microseconds=read_time(fields.get("timestamp")),
+        finish_reason=text_of(fields.get("finish_reason")),
+        platform_id=text_of(fields.get("platform_message_id") or fields.get("message_id")),
+    )
+
+
+def _read_content(content: object) -> object:
+    if isinstance(content, bytes):
+        return content.decode(errors="replace")
+    if isinstance(content, str) and content.startswith(CONTENT_JSON_PREFIX):
+        decoded = parse_json(content[len(CONTENT_JSON_PREFIX) :])
+        return content if decoded is None else decoded
+    if content is None or isinstance(content, str | list | dict):
+        return content
+    return str(content)
+
+
+def _read_calls(value: object) -> tuple[Call, ...]:
+    listed = parse_json(value) if isinstance(value, str) else value
+    if isinstance(listed, dict):
+        listed = [listed]
+    if not isinstance(listed, list):
+        # A text that is no JSON is kept as the arguments of a call without a name.
+        return (Call(id="", name="", arguments=value),) if isinstance(value, str) and value else ()
+    calls = []
+    for each in listed:
+        fields = each if isinstance(each, dict) else {}
+        function = fields.get("function")
+        named = function if isinstance(function, dict) else fields
+        arguments = named.get("arguments", {} if fields else each)
+        calls.append(
+            Call(
+                id=text_of(fields.get("id") or fields.get("call_id")),
+                name=text_of(named.get("name")),
+                arguments=arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False),
+            )
+        )
+    return tuple(calls)
+
+
+def _read_thoughts(fields: dict[str, Any]) -> tuple[Thought, ...]:
+    """Return the reasoning: the detailed form with its signatures where there is one, the plain text otherwise."""
+    details = fields.get("reasoning_details")
+    listed = parse_json(details) if isinstance(details, str) else details
+    detailed = []
+    for each in listed if isinstance(listed, list) else []:
+        if isinstance(each, dict):
+            text = text_of(each.get("text") or each.get("thinking") or each.get("summary"))
+            signature = text_of(each.get("signature") or each.get("data"))
+            if text or signature:
+                detailed.append(Thought(text=text, signature=signature))
+    plain = text_of(fields.get("reasoning")) or text_of(fields.get("reasoning_content"))
+    if plain and not any(each.text for each in detailed):
+        detailed.insert(0, Thought(text=plain))
+    return tuple(detailed)
+
+
+def parse_json(text: str) -> Any:  # noqa: ANN401 - JSON
+    """Return the value of a JSON text, or None."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def text_of(value: object) -> str:
+    """Return a value as text; nothing as empty text."""
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+NUMBER = re.compile(r"\d+(\.\d+)?\Z")
+
+
+def read_time(value: object) -> int:
+    """Return microseconds since 1970, or 0. Hermes writes seconds, or a local time without its zone."""
+    if isinstance(value, bool) or value is None:
+        return 0
+    if isinstance(value, str):
+        if NUMBER.match(value):
+            value = float(value)
+        else:
+            try:
+                value = datetime.fromisoformat(value).timestamp()
+            except (ValueError, OverflowError, OSError):
+                return 0
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return 0
+    microseconds = round(value * MICROSECONDS)
+    return microseconds if 0 < microseconds <= AT_MAX else 0

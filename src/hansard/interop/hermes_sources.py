@@ -15,7 +15,7 @@ import msgspec
 
 from hansard.errors import InvalidInput
 from hansard.interop.hermes_merge import Merged, merge
-from hansard.interop.hermes_values import (
+from hansard.interop.hermes_parts import (
     Copy,
     Facts,
     HermesFinding,

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hansard.domain.bounds import UNPACKED
+from hansard.models.bodies import ASKED, google_contents
 from hansard.models.failures import RequestTarget
-from hansard.models.google_body import ASKED, google_contents
 from hansard.models.wire import observe
 
 if TYPE_CHECKING:

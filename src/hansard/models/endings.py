@@ -17,8 +17,8 @@ import msgspec
 
 from hansard.domain.messages import SIGNS_TEXT, Part, Reasoning, Text, ToolCall
 from hansard.domain.requests import Delta, Failure, FailureKind, FinishReason, Usage
+from hansard.models.bodies import decode_object
 from hansard.models.failures import cut_off
-from hansard.models.filling import decode_object
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ToolCallPart

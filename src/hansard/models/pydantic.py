@@ -11,18 +11,19 @@ import asyncio
 import importlib.util
 import threading
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
 
 from hansard.domain.bounds import ANSWER_CHARACTERS_MAX, AnswerRefused
 from hansard.domain.limits import MIB
 from hansard.domain.requests import Called, Delta, Failed, Failure, Finished, ModelRules
 from hansard.domain.text import clean_text, split_pending_surrogate
 from hansard.errors import InvalidInput
+from hansard.models.bodies import ASKED, NO_TEXT, anthropic_messages, chat_messages, responses_input
 from hansard.models.clients import STYLES, ModelAccess, find_access, http_client, make_model, trusted
 from hansard.models.endings import AnswerEnding, known_usage, signed_parts
 from hansard.models.failures import failure_of, missing_key, missing_package, refuses_figures
-from hansard.models.google_body import ASKED
-from hansard.models.mapping import map_parameters, map_settings, stand_in
 from hansard.models.rules import rules_of
 from hansard.models.wire import OBSERVER, AnswerWire
 
@@ -30,10 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     import httpx2
-    from pydantic_ai.messages import ModelResponseStreamEvent
-    from pydantic_ai.models import Model, StreamedResponse
+    from pydantic_ai.messages import ModelMessage, ModelResponseStreamEvent
+    from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
+    from pydantic_ai.settings import ModelSettings
+    from pydantic_ai.tools import ToolDefinition
 
-    from hansard.domain.requests import ModelEvent, Request
+    from hansard.domain.requests import ModelEvent, Request, ToolSpec
 
 
 def open_provider(
@@ -269,3 +272,50 @@ def whole_characters(text: str) -> str:
     except UnicodeEncodeError:
         return clean_text(text)
     return text
+
+
+def stand_in() -> list[ModelMessage]:
+    """Return the message that the library is given in place of what was said."""
+    from pydantic_ai.messages import ModelRequest, UserPromptPart
+
+    return [ModelRequest(parts=[UserPromptPart(content=NO_TEXT)])]
+
+
+def map_parameters(request: Request) -> ModelRequestParameters:
+    """Return the system prompt and the tools."""
+    from pydantic_ai.messages import InstructionPart
+    from pydantic_ai.models import ModelRequestParameters
+
+    return ModelRequestParameters(
+        function_tools=[map_tool(tool) for tool in request.tools],
+        instruction_parts=[InstructionPart(content=request.system)] if request.system.strip() else [],
+    )
+
+
+def map_tool(tool: ToolSpec) -> ToolDefinition:
+    """Return a tool, its schema as it was frozen. Strict modes would rewrite the schema, so they stay off."""
+    from pydantic_ai.tools import ToolDefinition
+
+    schema = msgspec.json.decode(tool.parameters, type=dict[str, Any])
+    return ToolDefinition(
+        name=tool.name, description=tool.description, parameters_json_schema=schema, strict=False, sequential=False
+    )
+
+
+def map_settings(request: Request, style: str) -> ModelSettings:
+    """Return the limit, what was said, and Anthropic's cache marks after the system and the tools.
+
+    Nothing is stored at OpenAI: what it has to know again, its own reasoning too, is sent again.
+    """
+    settings: dict[str, Any] = {}
+    if request.output_tokens_max is not None:
+        settings["max_tokens"] = request.output_tokens_max
+    if style == "openai":
+        settings["extra_body"] = {"messages": chat_messages(request)}
+    elif style == "openai-responses":
+        settings["extra_body"] = {"input": responses_input(request)}
+        settings["openai_store"] = False
+    elif style == "anthropic":
+        settings["extra_body"] = {"messages": anthropic_messages(request)}
+        settings |= {"anthropic_cache_instructions": True, "anthropic_cache_tool_definitions": True}
+    return cast("ModelSettings", settings)

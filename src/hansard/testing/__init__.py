@@ -2,11 +2,19 @@
 
 from hansard.journal.store import Wiring, abandon_store
 from hansard.testing.channel import RECORDING_CAPABILITIES, RecordingChannel
-from hansard.testing.clock import FakeClock
 from hansard.testing.crash import CRASH_POINTS, CrashPoint, count_steps
-from hansard.testing.models import RecordingModel, ScriptedModel
+from hansard.testing.fakes import (
+    Counting,
+    Echo,
+    Failing,
+    FakeClock,
+    LargeOutput,
+    RecordingModel,
+    ScriptedModel,
+    Slow,
+    tools_by_name,
+)
 from hansard.testing.platform import Fault, FaultKind, Platform
-from hansard.testing.tools import Counting, Echo, Failing, LargeOutput, Slow, tools_by_name
 
 __all__ = [
     "CRASH_POINTS",

@@ -24,7 +24,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from hansard.testing import channel_suite_choices, channel_suite_receive, channel_suite_send
+from hansard.testing import channel_suite_receive, channel_suite_send
 from hansard.testing.channel_suite_kit import (
     CHANNEL_CONTRACTS,
     Ability,
@@ -46,7 +46,7 @@ __all__ = [
     "try_contract",
 ]
 
-GROUPS = (channel_suite_receive, channel_suite_send, channel_suite_choices)
+GROUPS = (channel_suite_receive, channel_suite_send)
 """The modules whose contracts are in the table; importing them entered them."""
 
 CONTRACT_SECONDS_MAX = 300.0

@@ -31,8 +31,8 @@ from hansard.testing import (
     conformance_talk,
     conformance_turns,
 )
-from hansard.testing.conformance_elsewhere import elsewhere
 from hansard.testing.conformance_kit import CONTRACTS, Contract, ContractBroken, RecordUnderTest
+from hansard.testing.conformance_processes import elsewhere
 
 __all__ = [
     "CONTRACTS",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from hansard.errors import HansardError
     from hansard.record.api import Record
-    from hansard.testing.clock import FakeClock
+    from hansard.testing.fakes import FakeClock
 
     OpenRecord = Callable[[], AbstractAsyncContextManager[Record]]
     Elsewhere = Callable[..., Awaitable[list[str]]]
@@ -35,7 +35,7 @@ class RecordUnderTest:
     """A record backend under test.
 
     `open_record` opens one storage, which may hold other sessions, and opens the same one each time it is called.
-    `elsewhere` runs a coroutine function in another process (see `hansard.testing.conformance_elsewhere`); None when
+    `elsewhere` runs a coroutine function in another process (see `hansard.testing.conformance_processes`); None when
     the backend lives in one process. `clock` is the clock that `open_record` uses, where it can be moved by hand.
     """
 

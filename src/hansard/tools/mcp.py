@@ -8,25 +8,33 @@ The library takes a while to import, so that happens when the first server is wa
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
+import hashlib
+import re
 from contextlib import AsyncExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+
+import msgspec
 
 from hansard.domain.bounds import AnswerRefused
-from hansard.ports.tool import ToolOutput
+from hansard.domain.permissions import FOREIGN_PREFIX
+from hansard.domain.requests import ToolSpec
+from hansard.domain.text import clean_text, clean_value
+from hansard.errors import HansardError
+from hansard.ports.tool import Attachment, ToolOutput
 from hansard.tasks import backoff_seconds, cancel_all
 from hansard.tools.confined import NOT_CONFINED
-from hansard.tools.mcp_results import output_of
-from hansard.tools.mcp_specs import read_tool
 from hansard.tools.mcp_ways import STDERR_CHARACTERS, LastWords, address_streams, program_streams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from mcp import ClientSession
 
-    from hansard.domain.requests import ToolSpec
     from hansard.domain.settings.agent import McpServer
     from hansard.ports.tool import Tool
+
 
 PAUSE_SECONDS = 0.5
 """Before a server that failed is started again; each further time twice as long."""
@@ -349,3 +357,99 @@ def told(error: BaseException) -> str:
         error = error.exceptions[0]
     words = " ".join(f"{type(error).__name__}: {error}".split())
     return words[:STDERR_CHARACTERS].rstrip(".")
+
+
+ADDRESS_CHARACTERS = 500
+
+
+def output_of(result: Any) -> ToolOutput:  # noqa: ANN401 - the library's
+    """Return a result: its texts in their order, and each picture, sound and file."""
+    texts: list[str] = []
+    files: list[Attachment] = []
+    for block in result.content:
+        for piece in pieces_of(block):
+            if isinstance(piece, str):
+                texts.append(piece)
+            else:
+                files.append(piece)
+    if not texts and not files and result.structured_content is not None:
+        texts.append(msgspec.json.encode(result.structured_content).decode())
+    return ToolOutput(text="\n".join(texts), files=tuple(files), is_error=bool(result.is_error))
+
+
+def pieces_of(block: Any) -> Iterator[str | Attachment]:  # noqa: ANN401
+    """Give what one block holds. An address is told as text: nobody fetches it."""
+    kind = str(getattr(block, "type", ""))
+    if kind == "text":
+        yield str(block.text)
+    elif kind in {"image", "audio"}:
+        yield attachment(block.data, f"{kind} of the result", block.mime_type)
+    elif kind == "resource":
+        resource = block.resource
+        name = str(resource.uri)[:ADDRESS_CHARACTERS]
+        if getattr(resource, "text", None) is not None:
+            yield f"{name}:\n{resource.text}"
+        else:
+            yield attachment(resource.blob, name.rpartition("/")[2] or name, resource.mime_type)
+    elif kind == "resource_link":
+        yield f"(a link, not fetched: {str(block.uri)[:ADDRESS_CHARACTERS]})"
+    else:
+        yield f"(a part of the kind {kind[:40]!r}, which is not known here)"
+
+
+def attachment(data: str, name: str, media_type: str | None) -> str | Attachment:
+    """Return a file from its base64; text that says so when it is none."""
+    try:
+        decoded = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return f"({name} could not be read: it is not base64)"
+    return Attachment(data=decoded, name=name, media_type=media_type or "application/octet-stream")
+
+
+NAME_CHARACTERS_MAX = 64
+"""What every provider takes as the name of a tool."""
+
+DIGEST_CHARACTERS = 6
+
+DESCRIPTION_CHARACTERS_MAX = 1000
+"""A server's own words about a tool: they are told to the model in every request, and they are not ours."""
+
+SCHEMA_BYTES_MAX = 32_768
+EMPTY_SCHEMA = '{"type":"object","properties":{}}'
+
+
+def tool_name(server: str, own_name: str, taken: Collection[str] = ()) -> str:
+    """Return `mcp__SERVER__TOOL`, of signs that every provider takes; one that is cut or taken ends with a digest."""
+    cleaned = re.sub(r"[^A-Za-z0-9_-]", "_", own_name) or "tool"
+    name = f"{FOREIGN_PREFIX}{server}__{cleaned}"
+    if len(name) <= NAME_CHARACTERS_MAX and name not in taken:
+        return name
+    digest = hashlib.sha256(own_name.encode(errors="replace")).hexdigest()[:DIGEST_CHARACTERS]
+    return f"{name[: NAME_CHARACTERS_MAX - DIGEST_CHARACTERS - 1]}_{digest}"
+
+
+def read_tool(server: str, tool: Any, taken: Collection[str]) -> tuple[ToolSpec, bool]:  # noqa: ANN401 - the library's
+    """Return how a tool is described to a model, and whether it may be run twice, as its server says."""
+    hints = tool.annotations
+    repeatable = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
+    words = " ".join(
+        "".join(sign if sign.isprintable() else " " for sign in clean_text(tool.description or "")).split()
+    )
+    description = words[:DESCRIPTION_CHARACTERS_MAX] or tool.name
+    spec = ToolSpec(
+        name=tool_name(server, tool.name, taken),
+        description=f"From the server {server}: {description}",
+        parameters=schema_of(tool.input_schema),
+    )
+    return spec, repeatable
+
+
+def schema_of(schema: object) -> str:
+    """Return a schema as text; one that is no object, or too large, is left out, and the server checks by itself."""
+    if not isinstance(schema, dict) or schema.get("type", "object") != "object":
+        return EMPTY_SCHEMA
+    try:
+        text = msgspec.json.encode(clean_value({**schema, "type": "object"})).decode()
+    except HansardError:
+        return EMPTY_SCHEMA
+    return text if len(text) <= SCHEMA_BYTES_MAX else EMPTY_SCHEMA

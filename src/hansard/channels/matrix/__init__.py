@@ -7,7 +7,7 @@
     pins            the identities of people: which devices are theirs
     receiving       syncs to batches; `gaps` fetches what was missed; `reading` turns one event into the port's
     contents        what an event of a person says, of whatever type it is
-    channel         the port; `posting` and `html` make contents, `media` moves files, `history` reads the past
+    channel         the port; `posting` makes contents, `media` moves files, `history` reads the past
 
 DESIGN.md of the folder above says why it is so.
 """

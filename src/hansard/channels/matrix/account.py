@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from hansard.channels import text_of
 from hansard.channels.matrix.crypto import Crypto
 from hansard.channels.matrix.identity import Secrets, Signer
 from hansard.channels.matrix.keeping import Keeping, Login
 from hansard.channels.matrix.rooms import MatrixRooms
 from hansard.channels.matrix.wire import HTTP_FORBIDDEN, MatrixWire, error_of, path
-from hansard.channels.values import text_of
 from hansard.errors import ChannelDown, ChatGone, PostRefused, PostUnknown
 
 if TYPE_CHECKING:

@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from hansard.channels.matrix.html import html_of
-from hansard.channels.values import Json, number_of, object_of, objects_of, text_of
-from hansard.ports.channel import RemoteFile, ReplyKind
+from hansard.channels import Json, number_of, object_of, objects_of, text_of
+from hansard.domain import markup
+from hansard.ports.channel import Reading, RemoteFile, ReplyKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from markdown_it.token import Token
+
 
 MESSAGE: Final = "m.room.message"
 STICKER: Final = "m.sticker"
@@ -223,3 +229,18 @@ def formatted_of(content: Json, body: str) -> str:
 def squeezed(text: str) -> str:
     """A text without spaces and the signs of lists, for comparing."""
     return "".join("".join(line.strip().removeprefix("- ").split()) for line in text.splitlines())
+
+
+def html_of(markdown: str, reading: Reading = Reading.MARKDOWN) -> str:
+    """Return the HTML of a text; empty when it would say no more than the text itself."""
+    if reading is Reading.LITERAL:
+        return ""
+    tokens = markup.parse(markdown, within_line=reading is Reading.CONTINUED)
+    return "" if is_plain(tokens) else markup.html_of(tokens)
+
+
+def is_plain(tokens: Sequence[Token]) -> bool:
+    """Whether a text is one paragraph of words and nothing else."""
+    inline = [child.type for token in tokens for child in token.children or ()]
+    blocks = [token.type for token in tokens]
+    return blocks in ([], ["paragraph_open", "inline", "paragraph_close"]) and set(inline) <= {"text", "softbreak"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from hansard.channels import Json, object_of, objects_of, text_of
 from hansard.channels.matrix.reading import MEMBER
 from hansard.channels.matrix.wire import path
-from hansard.channels.values import Json, object_of, objects_of, text_of
 from hansard.errors import ChatGone, PostRefused
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from hansard.channels import Json, number_of, object_of, objects_of, text_of
 from hansard.channels.matrix.contents import FILES, MESSAGE, says
 from hansard.channels.matrix.posting import key_of
 from hansard.channels.matrix.reading import (
@@ -18,7 +19,6 @@ from hansard.channels.matrix.reading import (
     reply_of,
 )
 from hansard.channels.matrix.wire import path
-from hansard.channels.values import Json, number_of, object_of, objects_of, text_of
 from hansard.ports.channel import TimelineEvent
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from hansard.channels import Json, canonical, list_of, object_of, objects_of, text_of
 from hansard.channels.matrix import secret_storage
 from hansard.channels.matrix.keeping import CrossSigningSeeds
 from hansard.channels.matrix.secret_storage import decode, encode
 from hansard.channels.matrix.wire import HTTP_NOT_FOUND, HTTP_UNAUTHORISED, error_of, path
-from hansard.channels.values import Json, canonical, list_of, object_of, objects_of, text_of
 from hansard.errors import ChannelDown, ConfigInvalid, InvalidInput
 
 if TYPE_CHECKING:

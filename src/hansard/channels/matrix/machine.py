@@ -13,8 +13,8 @@ from hansard.channels.matrix.pins import Device
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from hansard.channels import Json
     from hansard.channels.matrix.pins import Pins
-    from hansard.channels.values import Json
 
 
 def only_allowed(devices: dict[str, list[str]], is_allowed: Callable[[str, str], bool]) -> dict[str, list[str]]:

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from hansard.channels import Json, text_of
 from hansard.channels.matrix.wire import HTTP_NOT_FOUND, MatrixResponse, error_of
-from hansard.channels.values import Json, text_of
 from hansard.errors import ChannelDown, ChannelError, ChatGone, NotFound, PostUnknown
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from hansard.channels import Json, list_of, object_of, text_of
 from hansard.channels.matrix.identity import Identity, is_signed
 from hansard.channels.matrix.keeping import Pin
-from hansard.channels.values import Json, list_of, object_of, text_of
 from hansard.errors import ConfigInvalid
 
 if TYPE_CHECKING:

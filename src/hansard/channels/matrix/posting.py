@@ -10,9 +10,9 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Final
 
-from hansard.channels.matrix.html import html_of
+from hansard.channels import Json, canonical
+from hansard.channels.matrix.contents import html_of
 from hansard.channels.matrix.reading import KEY_FIELD, MatrixPlace
-from hansard.channels.values import Json, canonical
 from hansard.ports.channel import file_key
 
 if TYPE_CHECKING:

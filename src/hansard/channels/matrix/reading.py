@@ -8,8 +8,8 @@ from urllib.parse import unquote
 
 import msgspec
 
+from hansard.channels import Json, list_of, number_of, object_of, text_of
 from hansard.channels.matrix.contents import MESSAGE, REACTION, choice_of, says
-from hansard.channels.values import Json, list_of, number_of, object_of, text_of
 from hansard.errors import InvalidInput
 from hansard.ports.channel import Event, EventKind, ReplyKind
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from hansard.channels import Json, canonical, list_of, object_of, objects_of, text_of
 from hansard.channels.matrix.contents import says
 from hansard.channels.matrix.gaps import Gaps, Pages, is_membership
 from hansard.channels.matrix.reading import (
@@ -33,7 +34,6 @@ from hansard.channels.matrix.reading import (
 )
 from hansard.channels.matrix.rooms import PRESENT, STATE_KINDS, is_opening
 from hansard.channels.matrix.wire import path
-from hansard.channels.values import Json, canonical, list_of, object_of, objects_of, text_of
 from hansard.errors import ChannelBusy, ChannelError, ChatGone, PostRefused
 from hansard.ports.channel import Batch, Event, EventKind, Keeps
 from hansard.tasks import HALF, backoff_seconds, cancel_all

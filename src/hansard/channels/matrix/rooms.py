@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from hansard.channels import Json, object_of, objects_of, text_of
 from hansard.channels.matrix.reading import ENCRYPTION, MEMBER, RULES, VISIBILITY
 from hansard.channels.matrix.wire import HTTP_NOT_FOUND, error_of, path
-from hansard.channels.values import Json, object_of, objects_of, text_of
 from hansard.errors import ChannelDown, PostUnknown
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from functools import reduce
 from operator import xor
 from typing import Final
 
-from hansard.channels.values import Json, text_of
+from hansard.channels import Json, text_of
 from hansard.errors import InvalidInput
 
 ALGORITHM: Final = "m.secret_storage.v1.aes-hmac-sha2"

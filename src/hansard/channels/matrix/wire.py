@@ -17,7 +17,7 @@ from hansard.errors import ChannelBusy, ChannelDown, ChannelError, ChatGone, Pos
 if TYPE_CHECKING:
     import aiohttp
 
-    from hansard.channels.values import Json
+    from hansard.channels import Json
 
 Query = dict[str, str]
 

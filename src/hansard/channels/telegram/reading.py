@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hansard.channels.values import Json, number_of, object_of, objects_of, text_of
+from hansard.channels import Json, number_of, object_of, objects_of, text_of
 from hansard.domain.text import utf16_units
 from hansard.errors import InvalidInput
 from hansard.ports.channel import Event, EventKind, RemoteFile

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from hansard.channels import Json, number_of, object_of, text_of
 from hansard.channels.telegram.reading import (
     CHOICE,
     KINDS,
@@ -25,7 +26,6 @@ from hansard.channels.telegram.reading import (
     migrated_of,
     names_agent,
 )
-from hansard.channels.values import Json, number_of, object_of, text_of
 from hansard.errors import ChannelBusy, ChannelError, HansardError
 from hansard.ports.channel import Batch, Event
 from hansard.tasks import HALF, backoff_seconds

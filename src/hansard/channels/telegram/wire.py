@@ -13,7 +13,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from hansard.channels.values import Json
+from hansard.channels import Json
 from hansard.domain.bounds import UNPACKED
 from hansard.errors import (
     ChannelBusy,

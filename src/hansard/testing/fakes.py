@@ -1,19 +1,90 @@
-"""Tools that do what a test asks for: answer, wait, fail, give too much, count.
-
-Each is a `hansard.ports.tool.Tool` under a fixed name; `tools_by_name` makes of them what an `Agent` takes.
-"""
+"""Fakes: a clock that moves only when told to, models that keep what they were asked, tools that misbehave."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from hansard.domain.requests import ToolSpec
+from hansard.models.scripted import ScriptedModel
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from hansard.domain.requests import ModelEvent, ModelRules, Request
+    from hansard.ports.model import Model
     from hansard.ports.tool import Tool
+
+
+START_MICROSECONDS = 1_700_000_000_000_000
+
+
+class FakeClock:
+    """Wall time and monotonic time, each moved by hand; wall time may jump back, as real clocks do."""
+
+    def __init__(self, now_microseconds: int = START_MICROSECONDS) -> None:
+        """Start at a fixed moment."""
+        self._now = now_microseconds
+        self._monotonic = 0.0
+
+    def now_microseconds(self) -> int:
+        """Return the wall time."""
+        return self._now
+
+    def monotonic_seconds(self) -> float:
+        """Return the monotonic time."""
+        return self._monotonic
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self._now += round(seconds * 1_000_000)
+        self._monotonic += seconds
+
+    def jump(self, seconds: float) -> None:
+        """Set the wall clock forth or back, as an administrator or NTP does."""
+        self._now += round(seconds * 1_000_000)
+
+
+__all__ = ["RecordingModel", "ScriptedModel"]
+
+
+class RecordingModel:
+    """Another model, with every request that it was given kept, attempts that failed included."""
+
+    def __init__(self, model: Model) -> None:
+        """Nothing was asked yet."""
+        self._model = model
+        self.requests: list[Request] = []
+
+    @property
+    def name(self) -> str:
+        """The name of the other."""
+        return self._model.name
+
+    @property
+    def uses_tools(self) -> bool:
+        """As the other says."""
+        return self._model.uses_tools
+
+    @property
+    def rules(self) -> ModelRules:
+        """As the other says."""
+        return self._model.rules
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        """Keep the request and pass it on."""
+        self.requests.append(request)
+        async with aclosing(self._model.stream(request)) as events:
+            async for event in events:
+                yield event
+
+    async def close(self) -> None:
+        """Close the other."""
+        await self._model.close()
+
 
 TEXT_PARAMETERS = '{"type":"object","properties":{"text":{"type":"string"}}}'
 """The schema of a tool that is told a text; those that need none ignore it."""
