@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hansard.engine.compaction import Wish, compact
+from hansard.engine.compaction import CompactionRequest, compact
 from tests.acceptance.test_cli_sessions import run
 from tests.engine.stage import stage
 from tests.engine.test_compaction import MANUAL, SUMMARY, Summing, talk
@@ -18,7 +18,7 @@ async def sum_up(home: Path) -> tuple[str, list[str]]:
     async with stage(home, Summing(), compaction=MANUAL) as on:
         for number in range(5):
             await talk(on, 4, number * 4)
-            await compact(on.agent, on.session_id, Wish())
+            await compact(on.agent, on.session_id, CompactionRequest())
         assert len((await on.conversation()).compactions) == 5
         return on.session_id, await on.texts()
 

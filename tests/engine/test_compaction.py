@@ -180,7 +180,7 @@ async def test_failures_are_not_repeated_in_a_loop(home: Path) -> None:
         await again.runner.beside.compacted(again.session_id)
         assert len(model.asked) == compaction.FAILURES_MAX
         model.summaries = [[SUMMARY]]
-        await compact(again.agent, again.session_id, compaction.Wish())
+        await compact(again.agent, again.session_id, compaction.CompactionRequest())
         assert (await again.conversation()).covered
         await again.check()
 
@@ -214,7 +214,7 @@ async def test_a_message_from_another_process_comes_meanwhile(home: Path) -> Non
     model = Summing([gate, SUMMARY])
     async with stage(home, model, compaction=MANUAL) as on:
         await talk(on, 6)
-        task = asyncio.create_task(compact(on.agent, on.session_id, compaction.Wish()))
+        task = asyncio.create_task(compact(on.agent, on.session_id, compaction.CompactionRequest()))
         await gate.reached()
         await on.queue("from elsewhere")
         async with asyncio.timeout(WAIT_SECONDS_MAX):
@@ -234,7 +234,7 @@ async def test_who_waits_already_comes_first(home: Path) -> None:
         await on.record.sessions.set_setting(on.session_id, "compact", "{}")
         await compact_if_due(on.agent, on.session_id, 1, after=True)
         assert not any(isinstance(entry.body, TurnStarted) and entry.body.purpose for entry in await on.entries())
-        await compact(on.agent, on.session_id, compaction.Wish())
+        await compact(on.agent, on.session_id, compaction.CompactionRequest())
         assert (await on.states())[-1] is TurnState.INTERRUPTED
         await on.run_turn()
         assert "from elsewhere" in str(model.told[-1].messages[-1])
@@ -248,10 +248,10 @@ async def test_two_at_once_cannot_happen(home: Path) -> None:
     model = Summing([gate, SUMMARY])
     async with stage(home, model, compaction=MANUAL) as on:
         await talk(on, 6)
-        first = asyncio.create_task(compact(on.agent, on.session_id, compaction.Wish()))
+        first = asyncio.create_task(compact(on.agent, on.session_id, compaction.CompactionRequest()))
         await gate.reached()
         with pytest.raises(LeaseHeld):
-            await compact(on.agent, on.session_id, compaction.Wish())
+            await compact(on.agent, on.session_id, compaction.CompactionRequest())
         gate.open()
         async with asyncio.timeout(WAIT_SECONDS_MAX):
             await first
@@ -285,7 +285,7 @@ async def test_undo_past_it_gives_the_words_back(home: Path) -> None:
     model = Summing()
     async with stage(home, model, compaction=MANUAL) as on:
         await talk(on, 6)
-        await compact(on.agent, on.session_id, compaction.Wish())
+        await compact(on.agent, on.session_id, compaction.CompactionRequest())
         scene = CommandScene(on.record, on.session_id)
         await undo(scene, "1")
         told = await last_request(on, model)
@@ -309,17 +309,17 @@ async def test_what_is_restored_is_told_again(home: Path) -> None:
     async with stage(home, model, compaction=MANUAL) as on:
         await talk(on, 6)
         exchange = [placed.message.id for placed in (await on.conversation()).placed[:2]]
-        await compact(on.agent, on.session_id, compaction.Wish())
+        await compact(on.agent, on.session_id, compaction.CompactionRequest())
         await on.record.messages.undo(on.session_id, exchange)
         told = await last_request(on, model)
         assert ("marker-0" in told, "marker-1" in told, SUMMARY in told) == (False, True, False)
-        await compact(on.agent, on.session_id, compaction.Wish())
+        await compact(on.agent, on.session_id, compaction.CompactionRequest())
         assert "marker-0" not in str(model.asked[-1].messages)
         assert SUMMARY in await last_request(on, model)
         await on.record.messages.restore(on.session_id, exchange)
         told = await last_request(on, model)
         assert ("marker-0" in told, "marker-1" in told, SUMMARY in told) == (True, True, False)
-        await compact(on.agent, on.session_id, compaction.Wish())
+        await compact(on.agent, on.session_id, compaction.CompactionRequest())
         assert "marker-0" in str(model.asked[-1].messages)
         assert (await on.texts())[0].startswith("marker-0")
         await on.check()
@@ -354,7 +354,7 @@ async def test_it_works_when_the_window_is_full(home: Path) -> None:
     async with stage(home, model, compaction=MANUAL) as on:
         await talk(on, 40)
         assert context_tokens(await on.conversation()) > WINDOW
-        await compact(on.agent, on.session_id, compaction.Wish())
+        await compact(on.agent, on.session_id, compaction.CompactionRequest())
         assert len(model.asked) > 3
         assert max(len(str(request.messages)) // 4 for request in model.asked) < WINDOW
         assert context_tokens(await on.conversation()) < WINDOW // 2
@@ -388,7 +388,7 @@ async def test_nothing_to_sum_up(home: Path) -> None:
     model = Summing()
     async with stage(home, model, compaction=MANUAL) as on:
         await on.ask("hi")
-        await compact(on.agent, on.session_id, compaction.Wish())
+        await compact(on.agent, on.session_id, compaction.CompactionRequest())
         assert model.asked == []
         assert compaction.NOTHING in await on.notices()
         await compact_if_due(on.agent, on.session_id, 1, after=True)
@@ -401,7 +401,7 @@ async def test_a_fork_keeps_the_summary(home: Path) -> None:
     async with stage(home, model, compaction=MANUAL) as on:
         await talk(on, 6)
         at = (await on.entries())[-1].seq
-        await compact(on.agent, on.session_id, compaction.Wish())
+        await compact(on.agent, on.session_id, compaction.CompactionRequest())
         record: Record = on.record
         later, earlier = await record.fork(on.session_id), await record.fork(on.session_id, at)
         assert (await record.conversation(later.id)).covered
@@ -415,7 +415,7 @@ async def test_a_summary_cannot_speak_for_the_program(home: Path) -> None:
     model = Summing([forged])
     async with stage(home, model, compaction=MANUAL) as on:
         await talk(on, 6)
-        await compact(on.agent, on.session_id, compaction.Wish())
+        await compact(on.agent, on.session_id, compaction.CompactionRequest())
         told = await last_request(on, model)
         assert SUMMARY in told
         assert "[Hansard: the person allows" not in told

@@ -11,7 +11,7 @@ from pathlib import Path
 from hansard.app.wiring import open_app
 from hansard.domain.settings import Settings
 from hansard.gateway.process import Gateway
-from hansard.gateway.reload import Renewal, read_again
+from hansard.gateway.reload import ConfigReload, read_again
 from hansard.ports.channel import Channel
 from hansard.testing import Platform, RecordingChannel
 from tests.gateway.stage import AGENT, TIMING, Playing, until
@@ -89,11 +89,11 @@ async def cared(home: Path, platform: Platform) -> AsyncIterator[Cared]:
     """Run a gateway by the configuration of a home, then drain it, and verify the record."""
     errors: list[BaseException] = []
     doors = Doors(platform)
-    renewal = Renewal(read=lambda: read_again(home, {}, {}), openers=doors.openers)  # type: ignore[arg-type]
-    terms = renewal.read()
+    reloading = ConfigReload(read=lambda: read_again(home, {}, {}), openers=doors.openers)  # type: ignore[arg-type]
+    terms = reloading.read()
     async with open_app(home, terms.settings, {}, lambda _, error: errors.append(error)) as app:
         channel = doors.open(terms.settings.channels.matrix.user_id or "")
-        gateway = Gateway(app, [channel], TIMING, terms=terms, renewal=renewal)
+        gateway = Gateway(app, [channel], TIMING, loaded=terms, reloading=reloading)
         play = Cared(app, platform, doors.opened[0], gateway)
         play.doors = doors
         task = asyncio.create_task(gateway.run(play.stop))

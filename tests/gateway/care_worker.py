@@ -14,7 +14,7 @@ from hansard.app.wiring import open_app
 from hansard.errors import RecordMigrated
 from hansard.gateway.logs import log_as_json
 from hansard.gateway.process import Gateway
-from hansard.gateway.reload import Renewal, read_terms
+from hansard.gateway.reload import ConfigReload, load_gateway_config
 from hansard.testing import RecordingChannel
 from tests.gateway.socket_platform import SocketPlatform
 from tests.gateway.stage import AGENT, TIMING
@@ -27,14 +27,14 @@ async def main(home: Path, port: int) -> int:
     log_as_json()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    renewal = Renewal(
-        read=lambda: read_terms(home, {}, {}),
+    reloading = ConfigReload(
+        read=lambda: load_gateway_config(home, {}, {}),
         openers=lambda _settings: {"matrix": lambda: RecordingChannel(SocketPlatform(port), AGENT)},
     )
-    terms = renewal.read()
+    terms = reloading.read()
     async with open_app(home, terms.settings, {}, lambda _, __: None) as app:
-        channels = [opened() for opened in renewal.openers(terms.settings).values()]
-        gateway = Gateway(app, channels, TIMING, terms=terms, renewal=renewal)
+        channels = [opened() for opened in reloading.openers(terms.settings).values()]
+        gateway = Gateway(app, channels, TIMING, loaded=terms, reloading=reloading)
         loop.add_signal_handler(signal.SIGTERM, stop.set)
         loop.add_signal_handler(signal.SIGHUP, gateway.renew)
         try:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from hansard.app.wiring import App, Workshop, open_app
+from hansard.app.wiring import AgentWiring, App, open_app
 from hansard.delivery.audit import Audit, audit_chat
 from hansard.delivery.sending import DeliveryTiming
 from hansard.domain.settings import Busy, Channels, Settings
@@ -129,7 +129,7 @@ async def app_with(record: Record, settings: Settings, model: Model, *others: Mo
     agent = Agent(record, models, {}, settings.limits, choose=choose, compaction=settings.compaction)
     runner = Runner(agent, lambda _, error: errors.append(error))
     try:
-        yield App(record, settings, models, runner, Workshop(record.home, record, models, settings, {}))
+        yield App(record, settings, models, runner, AgentWiring(record.home, record, models, settings, {}))
     finally:
         await runner.close()
     assert not errors, errors

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from hansard import Delivery, Message, Record
-from hansard.delivery.audit import read_book
+from hansard.delivery.audit import read_recorded
 from hansard.domain.messages import RETRACTED, File, Part, Text
 from hansard.interop.jsonl import JsonlExport
 from hansard.journal.concepts import Body
@@ -443,7 +443,7 @@ async def read_delivery(scene: Scene) -> str:
 
 async def read_audit(scene: Scene) -> str:
     """Read what an audit compares posts of the message with."""
-    book = await read_book(scene.record, CHANNEL, ACCOUNT, scene.chat, [])
+    book = await read_recorded(scene.record, CHANNEL, ACCOUNT, scene.chat, [])
     return book.texts.get((scene.session_id, scene.message_id), "-")
 
 

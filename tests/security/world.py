@@ -187,7 +187,7 @@ class World:
             task.result()
 
     def _agent(self) -> Agent:
-        own = self.app.workshop.agent()
+        own = self.app.wiring.agent()
         watched = [WatchedTool(name, self.witness) for name in TOOLS.values() if name != "session_search"]
         tools = {**own.tools, **{tool.spec.name: tool for tool in watched}}
 

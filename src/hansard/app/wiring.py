@@ -56,7 +56,7 @@ def make_tools(record: Record) -> dict[str, Tool]:
     return {tool.spec.name: tool for tool in tools}
 
 
-class Workshop:
+class AgentWiring:
     """Opened by the settings, and by others when they change. Nothing is started before a turn wants it."""
 
     def __init__(
@@ -137,7 +137,7 @@ class App(NamedTuple):
     settings: Settings
     models: Models
     runner: Runner
-    workshop: Workshop
+    wiring: AgentWiring
 
 
 @asynccontextmanager
@@ -160,7 +160,7 @@ async def open_app(
     models = Models(home, settings, environment, is_named=is_named)
     async with Record.open(home, words=read_wording(home)[0], progress=progress) as record:
         await declare_settings(record, settings)
-        workshop = Workshop(
+        wiring = AgentWiring(
             home,
             record,
             models,
@@ -169,14 +169,14 @@ async def open_app(
             asks_again=asks_again,
             tell=lambda trouble: report("", trouble),
         )
-        agent = workshop.agent()
+        agent = wiring.agent()
         await queue_lost(agent)
         runner = Runner(agent, report)
         models.close_after(runner.outlived)
         try:
-            yield App(record, settings, models, runner, workshop)
+            yield App(record, settings, models, runner, wiring)
         finally:
             try:
                 await runner.close()
             finally:
-                await workshop.close()
+                await wiring.close()

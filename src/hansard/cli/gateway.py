@@ -23,7 +23,7 @@ from hansard.gateway.channel import Timing
 from hansard.gateway.health import ask_health
 from hansard.gateway.logs import LogFile, error_fields, log, log_as_json
 from hansard.gateway.process import Gateway, prefer_promptness
-from hansard.gateway.reload import Renewal, read_again, read_terms
+from hansard.gateway.reload import ConfigReload, load_gateway_config, read_again
 from hansard.tools.mcp import ServerTrouble
 
 if TYPE_CHECKING:
@@ -51,16 +51,16 @@ def report(session_id: str, error: BaseException) -> None:
 async def serve(home: Path, model: str | None) -> int:
     """Run until a signal says otherwise: the first one drains, the second one ends at once. SIGHUP reads anew."""
     given = {"model": model} if model else {}
-    renewal = Renewal(
+    reloading = ConfigReload(
         read=lambda: read_again(home, os.environ, given),
         openers=lambda settings: channel_openers(home, settings, os.environ),
     )
     loop = asyncio.get_running_loop()
     early: list[int] = []
     loop.add_signal_handler(signal.SIGHUP, early.append, signal.SIGHUP)
-    terms = read_terms(home, os.environ, given)
-    settings = terms.settings
-    channels = [opened() for opened in renewal.openers(settings).values()]
+    loaded = load_gateway_config(home, os.environ, given)
+    settings = loaded.settings
+    channels = [opened() for opened in reloading.openers(settings).values()]
     stop, received = asyncio.Event(), list[int]()
     task = asyncio.current_task()
 
@@ -75,7 +75,7 @@ async def serve(home: Path, model: str | None) -> int:
             loop.add_signal_handler(number, end, number)
         app.models.warm()
         timing = Timing(drain_seconds=settings.gateway.drain_seconds)
-        gateway = Gateway(app, channels, timing, terms=terms, renewal=renewal)
+        gateway = Gateway(app, channels, timing, loaded=loaded, reloading=reloading)
         loop.add_signal_handler(signal.SIGHUP, gateway.renew)
         if early:
             gateway.renew()

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 EXIT_REFUSED = 1
 
-Book = list["Access"]
+AccessList = list["Access"]
 
 
-def with_record(home: Path, call: Callable[[Record], Awaitable[Book]], *, reads: bool = False) -> Book:
+def with_record(home: Path, call: Callable[[Record], Awaitable[AccessList]], *, reads: bool = False) -> AccessList:
     """Do something with a record that is there."""
 
-    async def run() -> Book:
+    async def run() -> AccessList:
         async with reading(home) if reads else existing(home) as record:
             return await call(record)
 
@@ -149,7 +149,7 @@ def revoke(options: dict[str, Any], identity: str, *, as_json: bool) -> None:
         message = f"[people.{name}] has no account on any channel"
         raise InvalidInput(message)
 
-    async def bar(record: Record) -> Book:
+    async def bar(record: Record) -> AccessList:
         return [*await record.access.revoke(*accounts[0], also=accounts[1:])]
 
     show(with_record(home, bar), as_json=as_json or options["json"])
@@ -163,12 +163,12 @@ def named(person: Person, identity: str) -> bool:
         return False
 
 
-async def one(access: Awaitable[Access]) -> Book:
+async def one(access: Awaitable[Access]) -> AccessList:
     """Return one person's access as a list."""
     return [await access]
 
 
-def show(found: Book, *, as_json: bool) -> None:
+def show(found: AccessList, *, as_json: bool) -> None:
     """Print who may talk, for a person or for a script."""
     now = round(datetime.now(UTC).timestamp() * 1_000_000)
     if as_json:

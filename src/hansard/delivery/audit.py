@@ -93,7 +93,7 @@ class RecordedWords(NamedTuple):
     """What clients show in place of them."""
 
 
-class Book(NamedTuple):
+class RecordedChat(NamedTuple):
     """What the record knows of a chat."""
 
     deliveries: dict[str, Delivery]
@@ -122,10 +122,10 @@ async def audit_chat(  # noqa: PLR0917
     async with aclosing(timeline.history(chat, events_max=EVENTS_MAX)) as events:
         latest_first = [shown async for shown in events]
     shown = latest_first[::-1]
-    book = await read_book(record, channel, account, chat, shown)
+    recorded = await read_recorded(record, channel, account, chat, shown)
     if hearing is not None:
-        book = book._replace(expected=await expected_of(hearing, account, shown))
-    return compare(book, account, chat, shown)
+        recorded = recorded._replace(expected=await expected_of(hearing, account, shown))
+    return compare(recorded, account, chat, shown)
 
 
 async def expected_of(hearing: Hearing, account: str, shown: Sequence[TimelineEvent]) -> set[str]:
@@ -137,13 +137,15 @@ async def expected_of(hearing: Hearing, account: str, shown: Sequence[TimelineEv
     return {each.id for each in said if each.sender in heard}
 
 
-async def read_book(record: Record, channel: str, account: str, chat: str, shown: Sequence[TimelineEvent]) -> Book:
+async def read_recorded(
+    record: Record, channel: str, account: str, chat: str, shown: Sequence[TimelineEvent]
+) -> RecordedChat:
     """Read what the record knows of a chat and of its timeline's events."""
     deliveries = await record.deliveries.list_of_chat(chat)
     by_people = [each.id for each in shown if each.sender != account]
     received = await record.intake.list_received(channel, account, by_people)
     sessions = {each.session_id for each in deliveries} | {pair[0] for pairs in received.values() for pair in pairs}
-    book = Book(
+    recorded = RecordedChat(
         deliveries={each.receipt: each for each in deliveries if each.receipt},
         unsettled={each.id: each for each in deliveries if each.state in UNSETTLED},
         said={},
@@ -157,46 +159,46 @@ async def read_book(record: Record, channel: str, account: str, chat: str, shown
     owners = []
     for session_id in sorted(sessions - {HOME_JOURNAL}):
         owners.append((await record.sessions.read(session_id)).owner)
-        await read_session(record, session_id, chat, book)
+        await read_session(record, session_id, chat, recorded)
     for each in deliveries:
-        if (each.session_id, each.message_id) not in book.texts:
+        if (each.session_id, each.message_id) not in recorded.texts:
             message = await record.messages.read(each.session_id, each.message_id)
-            note(book, each.session_id, each.message_id, message.parts)
-    return book._replace(is_direct=bool(owners) and all(owner.startswith("person:") for owner in owners))
+            note(recorded, each.session_id, each.message_id, message.parts)
+    return recorded._replace(is_direct=bool(owners) and all(owner.startswith("person:") for owner in owners))
 
 
-async def read_session(record: Record, session_id: str, chat: str, book: Book) -> None:
-    """Take the entries of a session into the book."""
+async def read_session(record: Record, session_id: str, chat: str, recorded: RecordedChat) -> None:
+    """Take the entries of a session into what is recorded."""
     after = 0
     while entries := await record.sessions.read_entries(session_id, after=after):
         after = entries[-1].seq
         for entry in entries:
-            take_entry(entry, chat, book)
+            take_entry(entry, chat, recorded)
 
 
-def take_entry(entry: Entry, chat: str, book: Book) -> None:
-    """Take one entry into the book."""
+def take_entry(entry: Entry, chat: str, recorded: RecordedChat) -> None:
+    """Take one entry into what is recorded."""
     body = entry.body
     if isinstance(body, MessageAdded):
-        note(book, entry.session_id, entry.id, body.parts)
+        note(recorded, entry.session_id, entry.id, body.parts)
         if body.event_id and is_in(body.chat, chat):
             formatted = tuple(part for part in body.parts if is_formatted(part))
             words = tuple(part for part in body.parts if not is_formatted(part))
             said = RecordedWords(entry.session_id, entry.seq, join_text(words), join_text(formatted))
-            book.said.setdefault(body.event_id, []).append(said)
+            recorded.said.setdefault(body.event_id, []).append(said)
     elif isinstance(body, MessageSealed):
-        note(book, entry.session_id, body.message_id, body.parts)
+        note(recorded, entry.session_id, body.message_id, body.parts)
     elif isinstance(body, DeliveryCreated):
-        book.posts[body.delivery_id] = (entry.session_id, entry.seq)
+        recorded.posts[body.delivery_id] = (entry.session_id, entry.seq)
     elif isinstance(body, MessageDelivered) and body.outcome == "shown" and is_in(body.chat, chat):
-        book.shown.add((entry.session_id, body.message_id))
+        recorded.shown.add((entry.session_id, body.message_id))
 
 
-def note(book: Book, session_id: str, message_id: str, parts: tuple[Part, ...]) -> None:
+def note(recorded: RecordedChat, session_id: str, message_id: str, parts: tuple[Part, ...]) -> None:
     """Keep what a message says, and the names of its files."""
-    book.texts[session_id, message_id] = join_text(parts)
+    recorded.texts[session_id, message_id] = join_text(parts)
     if any(isinstance(part, File) for part in parts):
-        book.files[session_id, message_id] = tuple(part.name for part in parts if isinstance(part, File))
+        recorded.files[session_id, message_id] = tuple(part.name for part in parts if isinstance(part, File))
 
 
 def is_formatted(part: Part) -> bool:
@@ -209,35 +211,35 @@ def is_in(place: str, chat: str) -> bool:
     return place == chat or place.startswith(f"{chat}:")
 
 
-def compare(book: Book, account: str, chat: str, shown: Sequence[TimelineEvent]) -> Audit:
-    """Return every difference between a timeline, in its order, and the book."""
-    first = next((place for place, each in enumerate(shown) if is_known(book, each)), len(shown))
+def compare(recorded: RecordedChat, account: str, chat: str, shown: Sequence[TimelineEvent]) -> Audit:
+    """Return every difference between a timeline, in its order, and what is recorded."""
+    first = next((place for place, each in enumerate(shown) if is_known(recorded, each)), len(shown))
     differences: list[AuditDifference] = []
     not_for_agent = before = 0
     heard: set[str] = set()
     """Who was heard already: what they said before may have been said before they were allowed to talk."""
-    known = {each.sender for each in shown if each.id in book.said}
+    known = {each.sender for each in shown if each.id in recorded.said}
     for each in shown[first:]:
         if each.sender == account:
-            differences += check_agent(book, each)
+            differences += check_agent(recorded, each)
             continue
-        if each.id in book.said:
+        if each.id in recorded.said:
             heard.add(each.sender)
         if each.edits or not each.is_readable:
             continue
-        if is_missing(book, each) and not book.is_direct and each.sender in known - heard:
+        if is_missing(recorded, each) and not recorded.is_direct and each.sender in known - heard:
             before += 1
-        elif is_missing(book, each):
+        elif is_missing(recorded, each):
             detail = "said to the agent, and not in the record"
             differences.append(AuditDifference(what="unread", event_id=each.id, sender=each.sender, detail=detail))
-        elif each.id in book.said:
-            differences += check_person(book.said[each.id], each)
+        elif each.id in recorded.said:
+            differences += check_person(recorded.said[each.id], each)
         else:
             not_for_agent += 1
     own = [each for each in shown[first:] if each.sender == account]
-    differences += check_ends(book, own)
-    differences += check_order(posts_of(book, own), "the agent's posts")
-    differences += check_order(words_of(book, shown[first:]), "what people said")
+    differences += check_ends(recorded, own)
+    differences += check_order(posts_of(recorded, own), "the agent's posts")
+    differences += check_order(words_of(recorded, shown[first:]), "what people said")
     return Audit(
         chat=chat,
         events=len(shown),
@@ -251,28 +253,28 @@ def compare(book: Book, account: str, chat: str, shown: Sequence[TimelineEvent])
     )
 
 
-def is_known(book: Book, shown: TimelineEvent) -> bool:
+def is_known(recorded: RecordedChat, shown: TimelineEvent) -> bool:
     """Return whether the record knows an event, one way or the other."""
-    return shown.id in book.deliveries or shown.id in book.said or is_unsettled(book, shown)
+    return shown.id in recorded.deliveries or shown.id in recorded.said or is_unsettled(recorded, shown)
 
 
-def is_unsettled(book: Book, shown: TimelineEvent) -> bool:
+def is_unsettled(recorded: RecordedChat, shown: TimelineEvent) -> bool:
     """Return whether an event is of a delivery whose receipt is not known yet. A file's key names its post."""
-    return shown.key.partition(FILE_MARK)[0] in book.unsettled
+    return shown.key.partition(FILE_MARK)[0] in recorded.unsettled
 
 
-def check_agent(book: Book, shown: TimelineEvent) -> list[AuditDifference]:
+def check_agent(recorded: RecordedChat, shown: TimelineEvent) -> list[AuditDifference]:
     """Check one post or edit of the agent."""
-    delivery = book.deliveries.get(shown.id)
+    delivery = recorded.deliveries.get(shown.id)
     if delivery is None:
-        what = "unsettled" if is_unsettled(book, shown) else "unrecorded"
+        what = "unsettled" if is_unsettled(recorded, shown) else "unrecorded"
         detail = "on its way, and its receipt is not known yet" if what == "unsettled" else "no delivery has this id"
         return [AuditDifference(what=what, event_id=shown.id, sender=shown.sender, detail=detail)]
     if shown.is_deleted or not shown.is_readable:
         return []
     if delivery.file or shown.file:
-        return check_file(book, shown, delivery)
-    text = book.texts[delivery.session_id, delivery.message_id]
+        return check_file(recorded, shown, delivery)
+    text = recorded.texts[delivery.session_id, delivery.message_id]
     raw = text.encode()[delivery.start_bytes : delivery.end_bytes].decode(errors="replace")
     stretch = show_bytes(text, delivery.start_bytes, delivery.end_bytes)
     if shown.text not in {with_mark(raw, delivery.mark), with_mark(stretch, delivery.mark)}:
@@ -281,9 +283,9 @@ def check_agent(book: Book, shown: TimelineEvent) -> list[AuditDifference]:
     return []
 
 
-def check_file(book: Book, shown: TimelineEvent, delivery: Delivery) -> list[AuditDifference]:
+def check_file(recorded: RecordedChat, shown: TimelineEvent, delivery: Delivery) -> list[AuditDifference]:
     """Check that a file has the name of the one that was to be shown; its bytes are not fetched."""
-    names = book.files.get((delivery.session_id, delivery.message_id), ())
+    names = recorded.files.get((delivery.session_id, delivery.message_id), ())
     name = names[delivery.file - 1] if 0 < delivery.file <= len(names) else None
     if name is not None and shown.file and name in {"", shown.file}:
         return []
@@ -291,9 +293,11 @@ def check_file(book: Book, shown: TimelineEvent, delivery: Delivery) -> list[Aud
     return [AuditDifference(what="words", event_id=shown.id, sender=shown.sender, detail=detail)]
 
 
-def is_missing(book: Book, shown: TimelineEvent) -> bool:
+def is_missing(recorded: RecordedChat, shown: TimelineEvent) -> bool:
     """Return whether the record must have what a person said, and has not."""
-    return shown.id not in book.said and not shown.is_deleted and (book.is_direct or shown.id in book.expected)
+    return (
+        shown.id not in recorded.said and not shown.is_deleted and (recorded.is_direct or shown.id in recorded.expected)
+    )
 
 
 def check_person(said: Sequence[RecordedWords], shown: TimelineEvent) -> list[AuditDifference]:
@@ -303,10 +307,10 @@ def check_person(said: Sequence[RecordedWords], shown: TimelineEvent) -> list[Au
         return [AuditDifference(what="doubled", event_id=shown.id, sender=shown.sender, detail=f"recorded in {places}")]
     if shown.is_deleted:
         return []
-    recorded = said[0].text
+    text = said[0].text
     # Two slashes at the beginning stand for one that begins no command.
-    is_same = recorded in {shown.text, shown.text.removeprefix("/")} or (not shown.is_exact and shown.text in recorded)
-    if not is_same or not words_in(TAG.sub(" ", shown.html)) <= words_in(recorded + said[0].formatted):
+    is_same = text in {shown.text, shown.text.removeprefix("/")} or (not shown.is_exact and shown.text in text)
+    if not is_same or not words_in(TAG.sub(" ", shown.html)) <= words_in(text + said[0].formatted):
         return [
             AuditDifference(what="words", event_id=shown.id, sender=shown.sender, detail="recorded with other words")
         ]
@@ -318,12 +322,12 @@ def words_in(text: str) -> set[str]:
     return set(WORD.findall(html.unescape(text)))
 
 
-def check_ends(book: Book, own: Iterable[TimelineEvent]) -> list[AuditDifference]:
+def check_ends(recorded: RecordedChat, own: Iterable[TimelineEvent]) -> list[AuditDifference]:
     """Check that each message that is said to be shown is shown to its last word."""
     ends: dict[tuple[str, str], dict[int, tuple[int, str]]] = {}
     files: set[tuple[tuple[str, str], int]] = set()
     for shown in own:
-        delivery = book.deliveries.get(shown.id)
+        delivery = recorded.deliveries.get(shown.id)
         if delivery is not None and delivery.file:
             files.add(((delivery.session_id, delivery.message_id), delivery.file))
             ends.setdefault((delivery.session_id, delivery.message_id), {}).setdefault(0, (0, shown.id))
@@ -331,32 +335,32 @@ def check_ends(book: Book, own: Iterable[TimelineEvent]) -> list[AuditDifference
             name = (delivery.session_id, delivery.message_id)
             ends.setdefault(name, {})[delivery.start_bytes] = (delivery.end_bytes, shown.id)
     found = []
-    for name in sorted(book.shown & ends.keys()):
-        text = book.texts.get(name, "")
+    for name in sorted(recorded.shown & ends.keys()):
+        text = recorded.texts.get(name, "")
         end, event_id = ends[name][max(ends[name])]
         if text.encode()[end:].strip():
             detail = f"message {name[1]} in {name[0]} has {len(text.encode())} bytes; {end} of them are shown"
             found.append(AuditDifference(what="incomplete", event_id=event_id, detail=detail))
-        for number in range(1, len(book.files.get(name, ())) + 1):
+        for number in range(1, len(recorded.files.get(name, ())) + 1):
             if (name, number) not in files:
                 detail = f"file {number} of message {name[1]} in {name[0]} is not shown"
                 found.append(AuditDifference(what="incomplete", event_id=event_id, detail=detail))
     return found
 
 
-def posts_of(book: Book, own: Iterable[TimelineEvent]) -> list[tuple[str, int, str]]:
+def posts_of(recorded: RecordedChat, own: Iterable[TimelineEvent]) -> list[tuple[str, int, str]]:
     """Return where the record has the agent's posts, in the order of the room."""
     found = []
     for shown in own:
-        delivery = book.deliveries.get(shown.id)
-        if delivery is not None and delivery.operation is Operation.POST and delivery.id in book.posts:
-            found.append((*book.posts[delivery.id], shown.id))
+        delivery = recorded.deliveries.get(shown.id)
+        if delivery is not None and delivery.operation is Operation.POST and delivery.id in recorded.posts:
+            found.append((*recorded.posts[delivery.id], shown.id))
     return found
 
 
-def words_of(book: Book, shown: Iterable[TimelineEvent]) -> list[tuple[str, int, str]]:
+def words_of(recorded: RecordedChat, shown: Iterable[TimelineEvent]) -> list[tuple[str, int, str]]:
     """Return where the record has what people said, in the order of the room."""
-    said = ((book.said[each.id][0], each.id) for each in shown if each.id in book.said)
+    said = ((recorded.said[each.id][0], each.id) for each in shown if each.id in recorded.said)
     return [(each.session_id, each.seq, event_id) for each, event_id in said]
 
 

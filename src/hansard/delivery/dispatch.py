@@ -170,11 +170,9 @@ class Dispatcher:
     @property
     def standing(self) -> DispatchState:
         """How it does."""
-        weather = self._sender.weather
+        health = self._sender.health
         waiting = sum(len(lane.shows) for lane, _ in self._lanes.values())
-        return DispatchState(
-            len(self._lanes), waiting, weather.is_fine, weather.trouble, self._sender.sent, weather.note
-        )
+        return DispatchState(len(self._lanes), waiting, health.is_fine, health.trouble, self._sender.sent, health.note)
 
     async def run(self) -> None:
         """Show what waits, and what comes, until cancelled; then wait for the calls that are under way."""

@@ -102,7 +102,7 @@ class PlatformHealth:
     """
 
     def __init__(self, pace: DeliveryTiming) -> None:
-        """Begin in fine weather."""
+        """Begin with a platform that answers."""
         self._pace = pace
         self._until = 0.0
         self._careful_until = 0.0
@@ -170,7 +170,7 @@ class Fate(StrEnum):
 
     SENT = "sent"
     BLOCKED = "blocked"
-    """Not now: the weather says when."""
+    """Not now: the platform's health says when."""
     REFUSED = "refused"
     """Never."""
 
@@ -197,8 +197,8 @@ class Sender:
         self.channel = channel
         self.timeline = timeline
         self.pace = pace
-        self.weather = PlatformHealth(pace)
-        self.gate = ChannelGate(self.weather, pace)
+        self.health = PlatformHealth(pace)
+        self.gate = ChannelGate(self.health, pace)
         self.people: People | None = None
         """Whom the settings allow; until they are known, no chat follows."""
         self.sent = 0
@@ -215,7 +215,7 @@ class Sender:
         except ChatGone:
             return False
         except ChannelError as error:
-            self.weather.down(str(error))
+            self.health.down(str(error))
             return None
 
     async def send(self, delivery: Delivery, post: Post) -> Tried:
@@ -236,10 +236,10 @@ class Sender:
         except Exception as error:  # noqa: BLE001  # boundary: channel call
             if not isinstance(error, PostUnknown):
                 self._report(delivery.target, error)
-            self.weather.down(describe(error))
+            self.health.down(describe(error))
             moved = await self._move(begun, DeliveryState.UNKNOWN, reason=describe(error))
             return Tried(Fate.BLOCKED, moved)
-        self.weather.fine()
+        self.health.fine()
         self.sent += 1
         return Tried(Fate.SENT, await self._move(begun, DeliveryState.SENT, receipt=receipt))
 
@@ -247,13 +247,13 @@ class Sender:
         """Surely nothing was shown: it is as if it had not been tried."""
         chat_seconds = 0.0
         if not isinstance(error, ChannelBusy):
-            self.weather.down(str(error))
+            self.health.down(str(error))
         elif error.is_of_chat:
             chat_seconds = min(max(error.seconds, 0.0), self.pace.busy_seconds_max)
         else:
-            if not self.weather.is_scarce:
+            if not self.health.is_scarce:
                 logger.warning("%s %s: %s", self.channel.name, self.channel.account, SCARCE)
-            self.weather.busy(error.seconds, str(error))
+            self.health.busy(error.seconds, str(error))
         moved = await self._move(begun, DeliveryState.PENDING, reason=str(error))
         return Tried(Fate.BLOCKED, moved, chat_seconds=chat_seconds)
 
@@ -320,9 +320,9 @@ async def is_follower(record: Record, people: People, session_id: str, chat: str
 class ChannelGate:
     """Places before one channel, and the line for them."""
 
-    def __init__(self, weather: PlatformHealth, pace: DeliveryTiming) -> None:
+    def __init__(self, health: PlatformHealth, pace: DeliveryTiming) -> None:
         """Nobody waits."""
-        self._weather = weather
+        self._health = health
         self._bounds = Bounds(pace.calls_max, max(1, pace.calls_max // pace.person_share))
         self._line = FairQueue()
         self._bells: dict[Ticket, asyncio.Event] = {}
@@ -354,10 +354,10 @@ class ChannelGate:
             self._timer = None
         if not self._bells:
             return
-        if not self._weather.is_fine:
-            self._timer = asyncio.get_running_loop().call_at(self._weather.until, self._call)
+        if not self._health.is_fine:
+            self._timer = asyncio.get_running_loop().call_at(self._health.until, self._call)
             return
-        while (ticket := self._line.call(ALONE if self._weather.is_careful else self._bounds)) is not None:
+        while (ticket := self._line.call(ALONE if self._health.is_careful else self._bounds)) is not None:
             self._bells.pop(ticket).set()
 
 
@@ -401,7 +401,7 @@ async def _settle_by_timeline(
     except ChatGone as error:
         return await sender.refuse(delivery, error)
     except Exception as error:  # noqa: BLE001  # boundary: channel call
-        sender.weather.down(describe(error))
+        sender.health.down(describe(error))
         return Tried(Fate.BLOCKED, delivery)
     if receipt:
         return Tried(Fate.SENT, await sender.settle_delivery(delivery, receipt))

@@ -163,7 +163,7 @@ class Showing:
             delivery = self._unsettled[0]
             if delivery.state is DeliveryState.PENDING and not delivery.file:
                 is_edit, is_open = delivery.operation is Operation.EDIT, message.status is Status.OPEN
-                if is_edit and is_open and self._sender.weather.is_scarce:
+                if is_edit and is_open and self._sender.health.is_scarce:
                     return ShowStep(ShowState.GROWS, self._spare_edit())
                 delivery = self._lengthen(delivery, message)
             tried = await self._settle_known(delivery, message)
@@ -179,7 +179,7 @@ class Showing:
         return self.waiting.session_id, self.waiting.chat
 
     def _blocked(self, tried: Tried, others: Sequence[Delivery] = ()) -> ShowStep:
-        """Keep what is to be tried again: when the weather is fine, or when this chat may be written to again."""
+        """Keep what is to be tried again: when the platform is fine, or when this chat may be written to again."""
         self._unsettled = [tried.delivery, *others]
         if not tried.chat_seconds:
             return ShowStep(ShowState.BLOCKED)
@@ -213,7 +213,7 @@ class Showing:
         whole = message.status is not Status.OPEN
         if self._gives_way:
             return ShowStep(ShowState.HOLDS, 0.0)
-        if not whole and self._sender.weather.is_scarce and (wait_until := self._spared(move)):
+        if not whole and self._sender.health.is_scarce and (wait_until := self._spared(move)):
             return ShowStep(ShowState.GROWS, wait_until)
         if move.is_edit and asyncio.get_running_loop().time() < self._rhythm.edit_at:
             more = whole and (not move.is_last or len(self._files) < len(files_of(message)))

@@ -65,7 +65,7 @@ NOTHING = "There is nothing to sum up yet."
 INTERRUPTED = "Summing up was interrupted. Nothing changed; /compact asks again."
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CompactionRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a person asked for, and where the answer is to be shown."""
 
     focus: str = ""
@@ -78,12 +78,12 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return (By(person=self.person, chat=self.chat, how=How.COMPACT),) if self.person else ()
 
 
-def wish_of(text: str) -> Wish:
-    """Return the wish that a setting holds."""
+def read_request(text: str) -> CompactionRequest:
+    """Return the request that a setting holds."""
     try:
-        return msgspec.json.decode(text, type=Wish)
+        return msgspec.json.decode(text, type=CompactionRequest)
     except msgspec.DecodeError:
-        return Wish()
+        return CompactionRequest()
 
 
 class Plan(NamedTuple):
@@ -138,7 +138,7 @@ def is_due(conversation: Conversation, settings: CompactionSettings, window_toke
 
 
 def plan(conversation: Conversation, settings: CompactionSettings, window_tokens: int, *, asked: bool) -> Plan | None:
-    """Return what to sum up: everything before the end that is kept. None when there is too little."""
+    """Return what to compact: everything before the end that is kept. None when there is too little."""
     placed, covered = conversation.placed, conversation.covered
     total = context_tokens(conversation)
     tail_max = min(settings.tail_tokens, window_tokens // 2 if window_tokens else settings.tail_tokens)
@@ -161,13 +161,13 @@ def plan(conversation: Conversation, settings: CompactionSettings, window_tokens
 
 
 async def compact_if_due(agent: Agent, session_id: str, percent: int, *, after: bool) -> None:
-    """Sum up if a person asked for it, or if the window is that full; before a turn only if it is too full."""
+    """Compact if a person asked for it, or if the window is that full; before a turn only if it is too full."""
     conversation = await agent.record.conversation(session_id)
     if after and conversation.queued:
         # Somebody waits for an answer, maybe in another process: there is a time after that.
         return
     if after and conversation.wants_compaction:
-        await compact(agent, session_id, wish_of(conversation.settings.get(WANTED, "")))
+        await compact(agent, session_id, read_request(conversation.settings.get(WANTED, "")))
         return
     if not agent.compaction.automatic or len(conversation.placed) - conversation.covered < EXCHANGE_MESSAGES:
         return
@@ -187,20 +187,20 @@ class Compacted(NamedTuple):
     failed: bool = False
 
 
-async def compact(agent: Agent, session_id: str, wish: Wish | None = None, *, must: bool = False) -> None:
-    """Sum up what was said, under the session's lease; LeaseHeld when a turn runs.
+async def compact(agent: Agent, session_id: str, asked: CompactionRequest | None = None, *, must: bool = False) -> None:
+    """Compact a session, under the session's lease; LeaseHeld when a turn runs.
 
-    With a wish a person asked for it, and is told what became of it in the chat where they did. Without one, what was
+    With a request a person asked for it, and is told in that chat what became of it. Without one, what was
     said last was said where a failure is told. Unless a turn waits for it (`must`), whoever speaks meanwhile ends it.
     """
-    by = wish.by if wish is not None else ()
+    by = asked.by if asked is not None else ()
     async with agent.record.turn(session_id, purpose=PURPOSE, by=by) as turn:
-        chat = wish.chat if wish is not None else ""
-        interruption = INTERRUPTED if wish is not None else ""
+        chat = asked.chat if asked is not None else ""
+        interruption = INTERRUPTED if asked is not None else ""
         if (await agent.record.conversation(session_id)).queued and not must:
             interrupt(turn, "somebody waits for an answer", interruption, chat)
             return
-        work = asyncio.create_task(sum_up(agent, turn, wish))
+        work = asyncio.create_task(summarise(agent, turn, asked))
         stop = asyncio.create_task(interrupted(agent.record, turn, must=must))
         try:
             seconds = agent.limits.turn_seconds_max
@@ -217,7 +217,7 @@ async def compact(agent: Agent, session_id: str, wish: Wish | None = None, *, mu
         outcome = work.result() if finished else Compacted(f"it took longer than {seconds:g} s", failed=True)
         if outcome.failed:
             turn.fail(outcome.text)
-            where = chat if wish is not None else last_chat(await agent.record.conversation(session_id))
+            where = chat if asked is not None else last_chat(await agent.record.conversation(session_id))
             turn.tell(f"What was said could not be summed up: {outcome.text}. Nothing changed.", where)
         elif outcome.text:
             await turn.append(Message.notice(outcome.text, chat=chat))
@@ -236,7 +236,7 @@ def last_chat(conversation: Conversation) -> str:
     return next((message.chat for message in said if not message.is_imported), "")
 
 
-async def sum_up(agent: Agent, turn: Turn, wish: Wish | None) -> Compacted:
+async def summarise(agent: Agent, turn: Turn, asked: CompactionRequest | None) -> Compacted:
     """Ask for the summary, block by block, and note it if it is one."""
     settings = agent.compaction
     conversation = await agent.record.conversation(turn.session_id)
@@ -245,17 +245,17 @@ async def sum_up(agent: Agent, turn: Turn, wish: Wish | None) -> Compacted:
     except HansardError as error:
         return Compacted(str(error), failed=True)
     window = window_of(settings, model)
-    planned = plan(conversation, settings, window, asked=wish is not None)
+    planned = plan(conversation, settings, window, asked=asked is not None)
     if planned is None:
-        return Compacted(NOTHING if wish is not None else "")
+        return Compacted(NOTHING if asked is not None else "")
     count = len(planned.placed) + conversation.covered
     if reached := await limit_reached(agent, turn, step=0, tokens=0):
         return Compacted(f"a limit is reached ({reached})", failed=True)
-    focus = wish.focus if wish is not None else ""
-    asked = await ask_for_summary(turn, model, planned, focus, limits_of(settings, window, planned))
-    if asked.fault:
-        return Compacted(asked.fault, failed=True)
-    summary, through = asked.text, planned.placed[-1].message.id
+    focus = asked.focus if asked is not None else ""
+    answered = await ask_for_summary(turn, model, planned, focus, limits_of(settings, window, planned))
+    if answered.fault:
+        return Compacted(answered.fault, failed=True)
+    summary, through = answered.text, planned.placed[-1].message.id
     if (await agent.record.conversation(turn.session_id)).is_stale(through, planned.read_seq):
         return Compacted("what it sums up was changed meanwhile", failed=True)
     tokens_after = planned.tokens_after(summary)

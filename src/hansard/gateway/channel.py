@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from hansard.app.wiring import App
     from hansard.domain.settings import Settings
-    from hansard.gateway.reload import Terms
+    from hansard.gateway.reload import LoadedConfig
     from hansard.journal.store import Store
     from hansard.ports.channel import Channel, Fetches, Timeline
 
@@ -85,14 +85,14 @@ def account_held(store: Store, channel: Channel) -> Iterator[None]:
 class Served:
     """One channel, and what runs for it."""
 
-    def __init__(self, app: App, channel: Channel, timing: Timing, terms: Terms) -> None:
+    def __init__(self, app: App, channel: Channel, timing: Timing, loaded: LoadedConfig) -> None:
         """Nothing runs yet."""
         self._app = app
         self.channel = channel
         timeline = cast("Timeline", channel) if channel.capabilities.timeline else None
         fetches = cast("Fetches", channel) if channel.capabilities.fetches else timeline
         self.intake = ChannelIntake(
-            app.record, channel, terms.settings, fetches, self.report, model=lambda: self._app.models.name
+            app.record, channel, loaded.settings, fetches, self.report, model=lambda: self._app.models.name
         )
         self.dispatcher = Dispatcher(app.record, channel, timeline=timeline, report=self.report, pace=timing.pace)
         self.typing = Typing(app.record, channel)
@@ -103,9 +103,9 @@ class Served:
         self._held = ExitStack()
         self._receiving: asyncio.Task[None] | None = None
         self.tasks: list[asyncio.Task[None]] = []
-        self.apply_terms(terms.settings)
+        self.apply_settings(loaded.settings)
 
-    def apply_terms(self, settings: Settings) -> None:
+    def apply_settings(self, settings: Settings) -> None:
         """Go by these settings from now on."""
         self.intake.apply_settings(settings)
         self.dispatcher.use_notices(People(settings, self.channel.name))

@@ -31,7 +31,7 @@ from hansard.gateway.health import (
     metrics_text,
 )
 from hansard.gateway.logs import error_fields, log
-from hansard.gateway.reload import Terms, changes_between, connection_of
+from hansard.gateway.reload import LoadedConfig, changes_between, connection_of
 from hansard.tasks import cancel_all
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from hansard.app.wiring import App
     from hansard.engine.turns import Ran
-    from hansard.gateway.reload import Renewal
+    from hansard.gateway.reload import ConfigReload
     from hansard.ports.channel import Channel
 
 logger = logging.getLogger("hansard.gateway")
@@ -72,15 +72,15 @@ class Gateway:
         channels: Sequence[Channel],
         timing: Timing,
         *,
-        terms: Terms | None = None,
-        renewal: Renewal | None = None,
+        loaded: LoadedConfig | None = None,
+        reloading: ConfigReload | None = None,
     ) -> None:
-        """Nothing runs yet. Without a `renewal` the configuration stays as it is."""
+        """Nothing runs yet. Without a `reloading` the configuration stays as it is."""
         self._app = app
         self._timing = timing
-        self._terms = terms or Terms(app.settings, app.record.words)
-        self._renewal = renewal
-        self._served = [Served(app, channel, timing, self._terms) for channel in channels]
+        self._loaded = loaded or LoadedConfig(app.settings, app.record.words)
+        self._reloading = reloading
+        self._served = [Served(app, channel, timing, self._loaded) for channel in channels]
         self._started_at = now_text()
         self._config = ConfigHealth(taken_up_at=self._started_at)
         self._turns = TurnsHealth()
@@ -90,7 +90,7 @@ class Gateway:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until told to stop; then let what runs finish, within the time for that."""
-        home, port = self._app.record.home, self._terms.settings.gateway.health_port
+        home, port = self._app.record.home, self._loaded.settings.gateway.health_port
         pages = {"/health": self._health_page, "/healthz": self._health_page, "/metrics": self._metrics_page}
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._close)
@@ -180,13 +180,13 @@ class Gateway:
 
     async def _renew(self) -> None:
         """Take up a new configuration, if it is right; otherwise go on with the present one, and say so."""
-        if self._renewal is None:
+        if self._reloading is None:
             return
         number = self._config.readings + 1
         try:
-            terms = await asyncio.to_thread(self._renewal.read)
-            changes = changes_between(self._terms, terms)
-            await self._take_up(self._renewal, terms)
+            loaded = await asyncio.to_thread(self._reloading.read)
+            changes = changes_between(self._loaded, loaded)
+            await self._take_up(self._reloading, loaded)
         except MUST_END:
             raise
         except HansardError as error:
@@ -198,20 +198,20 @@ class Gateway:
         self._config = ConfigHealth(taken_up_at=taken, readings=number, fixed=changes.fixed)
         log(logger, logging.INFO, "configuration taken up", changed=changes.keys, after_a_restart=changes.fixed)
 
-    async def _take_up(self, renewal: Renewal, terms: Terms) -> None:
+    async def _take_up(self, reloading: ConfigReload, loaded: LoadedConfig) -> None:
         """Swap what everything goes by. Channels are made before any is closed: what fails then changes nothing."""
-        openers = renewal.openers(terms.settings)
+        openers = reloading.openers(loaded.settings)
         old = {served.channel.name: served for served in self._served}
-        kept = [name for name in old if name in openers and self._is_connected_alike(name, terms)]
-        made = await self._make({name: opened for name, opened in openers.items() if name not in kept}, terms)
+        kept = [name for name in old if name in openers and self._is_connected_alike(name, loaded)]
+        made = await self._make({name: opened for name, opened in openers.items() if name not in kept}, loaded)
         app = self._app
-        self._terms = terms
-        self._timing = self._timing._replace(drain_seconds=terms.settings.gateway.drain_seconds)
-        app.workshop.apply_settings(terms.settings, app.runner.outlived)
-        app.runner.use_agent(app.workshop.agent())
-        app.record.use_words(terms.words)
+        self._loaded = loaded
+        self._timing = self._timing._replace(drain_seconds=loaded.settings.gateway.drain_seconds)
+        app.wiring.apply_settings(loaded.settings, app.runner.outlived)
+        app.runner.use_agent(app.wiring.agent())
+        app.record.use_words(loaded.words)
         for name in kept:
-            old[name].apply_terms(terms.settings)
+            old[name].apply_settings(loaded.settings)
         left = [served for name, served in old.items() if name not in kept]
         for served in left:
             log(logger, logging.INFO, "channel closed", channel=served.channel.name, account=served.channel.account)
@@ -224,24 +224,24 @@ class Gateway:
         for new in made:
             new.start()
 
-    async def _make(self, openers: Mapping[str, Callable[[], Channel]], terms: Terms) -> list[Served]:
+    async def _make(self, openers: Mapping[str, Callable[[], Channel]], loaded: LoadedConfig) -> list[Served]:
         """Make channels, and hold their accounts, but those that this gateway serves already; note who people are."""
         held = {served.holds for served in self._served}
         made: list[Served] = []
         try:
             for opened in openers.values():
-                made.append(Served(self._app, opened(), self._timing, terms))
+                made.append(Served(self._app, opened(), self._timing, loaded))
                 if made[-1].holds not in held:
                     made[-1].hold_account()
-            await declare_settings(self._app.record, terms.settings)
+            await declare_settings(self._app.record, loaded.settings)
         except HansardError:
             for served in made:
                 await served.close()
             raise
         return made
 
-    def _is_connected_alike(self, name: str, terms: Terms) -> bool:
-        return connection_of(self._terms, name) == connection_of(terms, name)
+    def _is_connected_alike(self, name: str, loaded: LoadedConfig) -> bool:
+        return connection_of(self._loaded, name) == connection_of(loaded, name)
 
     # How it does.
 

@@ -34,7 +34,7 @@ FIXED: Final = ("gateway.health_port",)
 """Settings that count from the next start on."""
 
 
-class Terms(NamedTuple):
+class LoadedConfig(NamedTuple):
     """What a gateway goes by: one value, never changed, only replaced."""
 
     settings: Settings
@@ -43,10 +43,10 @@ class Terms(NamedTuple):
     """By channel, which file holds its token: a new one opens the channel again."""
 
 
-class Renewal(NamedTuple):
+class ConfigReload(NamedTuple):
     """Where a gateway finds its configuration anew, and how it opens a channel by it."""
 
-    read: Callable[[], Terms]
+    read: Callable[[], LoadedConfig]
     """ConfigInvalid when anything is wrong with it."""
     openers: Callable[[Settings], Mapping[str, Callable[[], Channel]]]
     """The channels that are configured, by name."""
@@ -61,19 +61,19 @@ class ConfigChanges(NamedTuple):
     """Settings that are not, until the next start."""
 
 
-def read_terms(home: Path, environment: Mapping[str, str], options: Mapping[str, object]) -> Terms:
+def load_gateway_config(home: Path, environment: Mapping[str, str], options: Mapping[str, object]) -> LoadedConfig:
     """Return what is configured now, or raise ConfigInvalid with everything that is wrong."""
     check_modes(home)
     settings = load_config(home, environment, options).settings
     tokens = {name: look_at(home / name / TOKEN_FILE) for name in settings.channels.sections()}
-    return Terms(settings, load_wording(home), tokens)
+    return LoadedConfig(settings, load_wording(home), tokens)
 
 
-def read_again(home: Path, environment: Mapping[str, str], options: Mapping[str, object]) -> Terms:
+def read_again(home: Path, environment: Mapping[str, str], options: Mapping[str, object]) -> LoadedConfig:
     """Return what is configured now, or raise ConfigInvalid, also for keys: what runs must not be left without them."""
     if findings := check_keys(home, environment):
         raise ConfigInvalid("\n".join(map(str, findings)))
-    return read_terms(home, environment, options)
+    return load_gateway_config(home, environment, options)
 
 
 def look_at(path: Path) -> tuple[int, ...]:
@@ -85,7 +85,7 @@ def look_at(path: Path) -> tuple[int, ...]:
     return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns
 
 
-def changes_between(old: Terms, new: Terms) -> ConfigChanges:
+def changes_between(old: LoadedConfig, new: LoadedConfig) -> ConfigChanges:
     """Return what is different, by the names of settings; never their values, which may be private."""
     keys = [key for key in SETTINGS if value_at(old.settings, key) != value_at(new.settings, key)]
     if old.words != new.words:
@@ -94,8 +94,8 @@ def changes_between(old: Terms, new: Terms) -> ConfigChanges:
     return ConfigChanges(tuple(key for key in keys if key not in fixed), fixed)
 
 
-def connection_of(terms: Terms, channel: str) -> tuple[object, ...]:
+def connection_of(loaded: LoadedConfig, channel: str) -> tuple[object, ...]:
     """Return what a channel is opened by: when that is the same again, the channel stays open."""
-    section = terms.settings.channels.section(channel)
+    section = loaded.settings.channels.section(channel)
     given = [(name, getattr(section, name)) for name in section.__struct_fields__ if name not in IN_PLACE]
-    return (*given, terms.tokens.get(channel))
+    return (*given, loaded.tokens.get(channel))

@@ -1,7 +1,7 @@
 """Sessions as examples for fine-tuning: one line a session, `{"messages":[{"role":…,"content":…},…]}`.
 
 Only what people and the model said to each other is in it, with the words that it has now: no notices, no reasoning, no
-tools, nothing that was taken back or deleted, nothing that people said among themselves, no answer that was cut off.
+tools, nothing that was undone or deleted, nothing that people said among themselves, no answer that was cut off.
 Neighbours of one role are one message, and an example ends with an answer: that is what those who read such files ask
 for. A session without an answer gives no line.
 """

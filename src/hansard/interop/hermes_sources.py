@@ -193,8 +193,8 @@ class HermesHome:
                 for row in ids:
                     fields = self._read_message(facts, row["id"])
                     if fields is not None and text_of(fields["role"]) not in META_ROLES:
-                        taken_back = fields.get("active", 1) == 0 and not fields.get("compacted")
-                        copy = msgspec.structs.replace(read_copy(fields), undone=taken_back)
+                        is_undone = fields.get("active", 1) == 0 and not fields.get("compacted")
+                        copy = msgspec.structs.replace(read_copy(fields), undone=is_undone)
                         (archived if fields.get("compacted") else live).append(copy)
         except InvalidInput as error:
             self._list("unreadable", facts.id, f"state.db, messages after {after}", str(error))

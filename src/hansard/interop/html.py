@@ -109,7 +109,7 @@ class HtmlExport:
     """Writes sessions as one page."""
 
     def __init__(self, *, full: bool = False) -> None:
-        """`full`: with the model's reasoning, with what was taken back, edited or deleted."""
+        """`full`: with the model's reasoning, with what was undone, edited or deleted."""
         self._full = full
         self._told = False
 

@@ -275,7 +275,7 @@ class Taker:
             self._find(f"message {line.id} is in the record with other content, which stays", line.session_id)
             return
         if line.id not in taking.settled and line.undone != (line.id in taking.undone):
-            taking.settled.add(line.id)  # what was taken back or restored here stays: a second import changes nothing
+            taking.settled.add(line.id)  # what was undone or restored here stays: a second import changes nothing
             (taking.to_undo if line.undone else taking.to_restore).append(line.id)
 
     async def _changes(

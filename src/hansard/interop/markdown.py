@@ -48,7 +48,7 @@ class MarkdownExport:
     """Writes sessions as Markdown."""
 
     def __init__(self, *, full: bool = False) -> None:
-        """`full`: with the model's reasoning, with what was taken back, edited or deleted."""
+        """`full`: with the model's reasoning, with what was undone, edited or deleted."""
         self._full = full
         self._told = False
 

@@ -129,7 +129,7 @@ class Survey(NamedTuple):
 
     @property
     def undone(self) -> frozenset[str]:
-        """The messages that are taken back."""
+        """The messages that are undone."""
         return frozenset(self.fold.undone)
 
 
@@ -315,7 +315,7 @@ def results_of(item: TranscriptItem, waiting: dict[str, Used]) -> list[Used]:
 
 
 async def read_transcript(record: Record, session: Session, *, full: bool) -> AsyncIterator[Item]:
-    """Yield a session for reading; without `full`, what was taken back is left out."""
+    """Yield a session for reading; without `full`, what was undone is left out."""
     known = await survey_known(record, session)
     async for item in fold_tools(read_items(record, session, known)):
         if full or isinstance(item, Happened) or not item.undone:

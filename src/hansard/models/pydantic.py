@@ -169,7 +169,7 @@ class ProviderModel:
     async def _ask(
         self, request: Request, access: ModelAccess, wire: AnswerWire, stack: AsyncExitStack
     ) -> StreamedResponse:
-        """Send the request and return the answer that begins; once more where only the wish for figures was refused."""
+        """Send the request and return the answer that begins; once more where only the figures were refused."""
         asks_usage = self._asks_usage
         model = await self._made(access)
         from pydantic_ai.exceptions import ModelHTTPError

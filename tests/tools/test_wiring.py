@@ -10,7 +10,7 @@ import msgspec
 
 from hansard import Record
 from hansard.app.models import Models
-from hansard.app.wiring import Workshop
+from hansard.app.wiring import AgentWiring
 from hansard.domain.settings import Person, Settings, TurnLimits
 from hansard.domain.settings.agent import Transcription
 from hansard.ports.tool import ToolOutput
@@ -44,14 +44,14 @@ async def test_servers_of_before_serve_the_turns_of_before(home: Path, tmp_path:
     over = asyncio.Event()
     known = children()
     async with Record.open(home) as record:
-        workshop = Workshop(home, record, Models(home, before, {}), before, environment())
-        old = workshop.agent()
+        wiring = AgentWiring(home, record, Models(home, before, {}), before, environment())
+        old = wiring.agent()
         assert old.prepare is not None
         assert await old.prepare() == []
         assert ECHO in old.tools
         assert children() > known
-        workshop.apply_settings(after, over.wait)
-        new = workshop.agent()
+        wiring.apply_settings(after, over.wait)
+        new = wiring.agent()
         assert (ECHO in new.tools, new.prepare) == (False, None)
         assert new.policy.budget.person.turns == 7
         assert new.policy.choice("person:ann").persona == "Be brief."
@@ -63,7 +63,7 @@ async def test_servers_of_before_serve_the_turns_of_before(home: Path, tmp_path:
         async with asyncio.timeout(120):
             while children() - known:  # noqa: ASYNC110 - a process ends when it ends
                 await asyncio.sleep(0.05)
-        await workshop.close()
+        await wiring.close()
 
 
 async def test_leaving_ends_what_was_about_to_be_ended(home: Path, tmp_path: Path) -> None:
@@ -71,14 +71,14 @@ async def test_leaving_ends_what_was_about_to_be_ended(home: Path, tmp_path: Pat
     settings = Settings(model=f"scripted:{write_script(tmp_path / 'script')}", mcp={"t": by_stdio(tmp_path / "ran")})
     known = children()
     async with Record.open(home) as record:
-        workshop = Workshop(home, record, Models(home, settings, {}), settings, environment())
+        wiring = AgentWiring(home, record, Models(home, settings, {}), settings, environment())
         for mcp in ({"u": by_stdio(tmp_path / "other")}, {}):
-            agent = workshop.agent()
+            agent = wiring.agent()
             assert agent.prepare is not None
             assert await agent.prepare() == []
-            workshop.apply_settings(msgspec.structs.replace(settings, mcp=mcp), asyncio.Event().wait)
+            wiring.apply_settings(msgspec.structs.replace(settings, mcp=mcp), asyncio.Event().wait)
         assert children() > known
-        await workshop.close()
+        await wiring.close()
         async with asyncio.timeout(120):
             while children() - known:  # noqa: ASYNC110 - a process ends when it ends
                 await asyncio.sleep(0.05)
