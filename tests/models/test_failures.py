@@ -17,7 +17,8 @@ from tests.models.helpers import KEY, STYLES, ask, asking
 from tests.providers.behaviour import Behaviour
 from tests.providers.server import Provider
 
-STALL_SECONDS = 0.3
+STALL_SECONDS = 1.5
+"""Longer than a busy machine keeps back what was sent: only the silence that a test makes is a stall."""
 
 STATUSES = [
     (429, FailureKind.BUSY),
