@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from hansard.errors import HansardError
-    from hansard.journal.backend import Blobs, GroupCommit, Leg, LogSeen, Owners, Reads, Room, Upkeep
+    from hansard.journal.backend import Blobs, Leg, LogSeen, Owners, Reads, Room, Upkeep
     from hansard.journal.concepts import Schema
     from hansard.journal.files import HomeFolder
     from hansard.journal.follow import Followers
@@ -162,7 +162,7 @@ class SqliteBackend:
         reserve = Reserve(home)
         self.room: Room = reserve
         self.database = Database(home, self.files, clock, reach, self._check_place, schema)
-        self._commit = SqliteGroupCommit(self.database, self._lock, reserve)
+        self.begin = SqliteGroupCommit(self.database, self._lock, reserve).begin
         self.work = self.database.work
         self.blobs: Blobs = blobs or FileBlobs(self.database.folder)
         self.readers = Readers(self.database.path, self.database.gate)
@@ -183,11 +183,6 @@ class SqliteBackend:
         finally:
             self._lock.release()
         return result
-
-    def begin(self) -> GroupCommit:
-        """Wait for the write lock in a fair line."""
-        self._lock.acquire()
-        return self._commit
 
     def watch(self, followers: Followers) -> Callable[[], None]:
         """Ring for journals that other processes changed."""

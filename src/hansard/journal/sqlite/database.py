@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 
+from hansard.domain.ids import HOME_JOURNAL
 from hansard.errors import HansardError, LogForked, LogUnwritable, RecordDamaged, RecordTooNew
 from hansard.journal.backend import IdTakenError, MismatchError
 from hansard.journal.files import HomeFolder, sync_filesystem, sync_folder
@@ -199,6 +200,8 @@ class Database:
         """Bring every journal in line whose files are not as the database says, in pieces that are committed."""
         self.work.begin(doing, 0, 0)
         differences = find_differences(connection, self.files, self.work, since_ns=self._written_ns)
+        if not differences:
+            return
         size_bytes = sum(each.size_bytes for each in differences)
         is_much = len(differences) >= SYNC_JOURNALS_MIN or size_bytes > PIECE_BYTES
         is_synced = is_much and sync_filesystem(str(self.home))
@@ -304,7 +307,7 @@ class Database:
 
         Then the schema is looked at too: it may have been migrated (rule 6).
         """
-        ((version,),) = fetch(connection, SQL.data_version)
+        version: int = connection.execute(SQL.data_version).get
         if version != self.heads.data_version:
             self.heads.forget()
             check_not_migrated(schema_version(connection), self.schema)
@@ -344,6 +347,8 @@ class Database:
 
 def introduce(database: Database, connection: apsw.Connection, *, rebuilt: bool) -> None:
     """Make a new database known in the home journal. One whose home log cannot be written serves its sessions."""
+    if fetch(connection, SQL.find_introduction, (HOME_JOURNAL,)):
+        return
     try:
         with immediate(connection):
             tx = database.new_transaction(connection)

@@ -27,7 +27,7 @@ from hansard.journal.sqlite.connection import SQL, IdTaken
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hansard.journal.backend import Unit
+    from hansard.journal.backend import GroupCommit, Unit
     from hansard.journal.concepts import Base, Schema
     from hansard.journal.files import LogFiles
     from hansard.journal.lines import EntryRow
@@ -299,6 +299,11 @@ class SqliteGroupCommit:
         self._reserve = reserve
         self._group: SqliteGroup | None = None
         self._outcome = CommitOutcome.OPEN
+
+    def begin(self) -> GroupCommit:
+        """Wait for the write lock in a fair line."""
+        self._lock.acquire()
+        return self
 
     def start(self, blocked: Mapping[str, HansardError]) -> SqliteGroup:
         """Begin a transaction on the database at the path, or begin it again.

@@ -142,6 +142,11 @@ UPDATE record SET rebuilding = 0
 -- Whether some logs are not in it yet.
 SELECT rebuilding FROM record
 
+-- name: find_introduction
+-- Whether this database is known in the home journal.
+SELECT 1 FROM entry e JOIN journal j ON j.key = e.journal
+WHERE j.id = ?1 AND e.id = '~database:' || (SELECT database_id FROM record)
+
 -- name: bump_commits
 -- Count a commit and stamp it; alone, it is the no-op that makes a failed commit final (rule 3).
 UPDATE record SET commits = commits + 1, previous = stamp, stamp = randomblob(8) RETURNING commits
