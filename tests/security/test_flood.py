@@ -154,7 +154,7 @@ async def test_what_is_kept_does_not_grow_with_the_flood(home: Path) -> None:
         platform.let.set()
         await here.answered()
         grown = {name: count for name, count in (kept(here.play.gateway) - before).items() if count > 8}
-        assert grown.keys() <= {"Runner._titled", "ChannelIntake._held"}
+        assert grown.keys() <= {"BesideTurns._titled", "ChannelIntake._held"}
         note(memory_grew_by_bytes=resident_bytes() - bytes_before)
         assert resident_bytes() - bytes_before < MEMORY_BYTES_MAX
 
