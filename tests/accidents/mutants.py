@@ -114,8 +114,8 @@ MUTANTS = (
         (
             Edit(
                 "record/search/index.py",
-                "                self._discard()\n                return True\n",
-                "                return False\n",
+                "                self._file.discard()\n                return StepOutcome(moved=False, more=True)\n",
+                "                return StepOutcome(moved=False, more=False)\n",
             ),
         ),
     ),
@@ -125,7 +125,7 @@ MUTANTS = (
         ("a symlink", "idle"),
         (
             Edit(
-                "record/search/index.py",
+                "journal/sqlite/sidefile.py",
                 "            if self._identity() is None:  # nothing",
                 "            if False:  # nothing",
             ),

@@ -176,7 +176,7 @@ async def test_appends_commit_during_a_rebuild(home: Path) -> None:
         def rebuild() -> None:
             while not readers.paused.is_set():  # the record itself may index first
                 drop_index(home)
-                index.step(samples=False)
+                index.step()
             index.close()
 
         rebuilding = asyncio.create_task(asyncio.to_thread(rebuild))

@@ -13,14 +13,13 @@ from hansard.journal.sqlite.connection import (
     DatabaseFull,
     fetch,
     immediate,
-    is_guarded,
     map_error,
     open_connection,
-    open_untouched,
 )
 from hansard.journal.sqlite.foreign import ForeignDatabase, Row, open_foreign
 from hansard.journal.sqlite.keeper import Ticker
-from hansard.journal.sqlite.reading import Identity, Snapshot, look_at, open_reader
+from hansard.journal.sqlite.reading import Snapshot, look_at
+from hansard.journal.sqlite.sidefile import SideFile
 
 __all__ = [
     "SQL",
@@ -29,17 +28,14 @@ __all__ = [
     "DatabaseError",
     "DatabaseFull",
     "ForeignDatabase",
-    "Identity",
     "Row",
+    "SideFile",
     "Snapshot",
     "Ticker",
     "fetch",
     "immediate",
-    "is_guarded",
     "look_at",
     "map_error",
     "open_connection",
     "open_foreign",
-    "open_reader",
-    "open_untouched",
 ]

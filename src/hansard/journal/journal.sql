@@ -55,22 +55,6 @@ SELECT start, message_id, part, text FROM chunk WHERE journal = ?1 ORDER BY star
 -- An entry by its place.
 SELECT body FROM entry WHERE key = ?1
 
--- name: journals_behind
--- Sessions' journals that changed after a commit, in the order in which they did.
-SELECT key, head_seq, touched, base_seq FROM journal WHERE touched > ?1 AND id <> 'home' ORDER BY touched, key LIMIT ?2
-
--- name: entry_of_key
--- One entry.
-SELECT seq, id, kind, version, ignorable, at, body FROM entry WHERE key = ?1
-
 -- name: entries_before
 -- Entries before a key, the nearest first.
 SELECT seq, id, kind, version, ignorable, at, body FROM entry WHERE key < ?1 AND key > ?2 ORDER BY key DESC LIMIT ?3
-
--- name: entries_from
--- Entries of any journal after a key, in order.
-SELECT key, id, kind, version, ignorable, at, body FROM entry WHERE key > ?1 ORDER BY key LIMIT ?2
-
--- name: head_of_journal
--- Where a journal ends.
-SELECT head_seq FROM journal WHERE key = ?1

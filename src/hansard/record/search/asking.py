@@ -1,49 +1,70 @@
-"""Search: what the index has, and whatever it does not have yet, read entry by entry; ranked, with neighbours.
+"""Search: bring the index up to date, ask it, and read what was found with its neighbours.
 
-Reads: search.db and state.db, in short snapshots, one after the other. Writes: nothing.
-Invariants: the results are those of a scan by the rule of hansard.domain.search, whether the index is whole, behind,
-being made or absent. What was committed before the search began is found; others' commits do not make it longer.
+Reads: search.db and state.db, in short snapshots. Writes: nothing; the index fills itself.
+Invariants: the results are those of a scan by the rule of hansard.domain.search, whatever became of the index. What was
+committed before the search began is found; others' commits do not make it longer. Journals that the index cannot have
+now are read entry by entry. Neighbours are of the same session, a fork's past included; those that were undone or
+deleted are told on request only. What was edited has the words that it has now.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import msgspec
 
-from hansard.domain.limits import (
-    CONTEXT_MESSAGES_MAX,
-    HITS_MAX,
-)
+from hansard.domain.limits import CONTEXT_MESSAGES_MAX, HITS_MAX, READ_ROWS_MAX
 from hansard.domain.messages import Message, Role
 from hansard.domain.search import Query, is_match, parse_query, tokens
 from hansard.domain.text import clean_text, read_state
-from hansard.journal.reading import SEQ_BITS, Stretch
+from hansard.journal.backend import ReplacedError
+from hansard.journal.reading import SEQ_BITS, Stretch, known_lineage
 from hansard.journal.reading import SQL as JOURNAL
-from hansard.record.messages import operations as views
-from hansard.record.search.docs import SEARCH, SEARCHES, SEQ_MASK, Doc, Scanner
-from hansard.record.search.index import DELETED, UNDONE, IndexState
-from hansard.record.search.loading import Loader
+from hansard.record.messages.entries import MessageAdded, MessageOpened, MessageSealed
+from hansard.record.messages.fold import added_message, name_awaited, opened_message
+from hansard.record.messages.operations import read_fold
+from hansard.record.search.docs import (
+    DELETED,
+    SEARCH,
+    SEARCHES,
+    SEQ_MASK,
+    UNDONE,
+    Doc,
+    Scanner,
+    read_opened,
+    sealed_reply,
+)
 from hansard.record.sessions import owners_of
 
 if TYPE_CHECKING:
-    from hansard.domain.messages import Message
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
     from hansard.journal.backend import Reads, Snapshots
-    from hansard.record.search.index import SearchIndex
+    from hansard.record.messages.fold import MessageFold
+    from hansard.record.search.index import Behind, Comparison, SearchIndex
+
+    Row = tuple[int, str, str, int, int, int, bytes]
+    FindOpened = Callable[[str], Message | None]
 
 SAID_ROLES = (Role.USER, Role.ASSISTANT, Role.TOOL, Role.SYSTEM)
 MATCHES_WEIGHED_MAX = 2000
 """More matches than this are taken by time: to weigh them, all of them would have to be looked at."""
-
-INDEX_ATTEMPTS_MAX = 3
-"""How often an index that is begun anew meanwhile is asked; after that, every entry is read."""
 
 HALF_LIFE_MICROSECONDS = 90 * 86_400_000_000.0
 """After so long a message counts half as much as a new one."""
 
 AT_MIN, AT_MAX = -(2**62), 2**62
 """Any time at all: imported words may be older than the clock of computers."""
+
+
+WORD_KINDS = frozenset({"message.added", "message.sealed"})
+"""Entries that hold the first words of a message."""
+
+ENTRIES_FOR_ONE = 3
+"""Entries that are read at first for each neighbour wanted: a turn has some that hold no words."""
 
 
 class Search(NamedTuple):
@@ -91,37 +112,6 @@ class Candidate(NamedTuple):
     deleted: bool = False
 
 
-class UnindexedStretch(NamedTuple):
-    """Entries of a journal that the index does not have."""
-
-    journal: int
-    after: int
-    head_seq: int
-
-
-class IndexPosition(NamedTuple):
-    """Where the index stands as a search begins: which one it is, "" for none, and what it does not have.
-
-    `found` is what it finds, when it has everything.
-    """
-
-    database_id: str
-    made: str
-    beyond: list[UnindexedStretch]
-    found: list[Candidate] | None = None
-
-
-class Scan(NamedTuple):
-    """What was found by reading: when each match was said, what was undone, or is so no longer, and what was deleted.
-
-    Messages are named by the keys of their first words.
-    """
-
-    matches: dict[int, int]
-    undone: dict[int, bool]
-    deleted: set[int]
-
-
 class SearchPlan(NamedTuple):
     """One search, as everything below needs it."""
 
@@ -167,87 +157,58 @@ def score(candidate: Candidate, now: int) -> float:
     return float(candidate.weight * 0.5 ** (max(0, now - candidate.at) / HALF_LIFE_MICROSECONDS))
 
 
-def gather(index: SearchIndex, readers: Snapshots, asking: SearchPlan) -> tuple[str, list[Candidate]]:
-    """Return the database's id, what matches beyond the index, and the best of what the index finds.
-
-    The index is let go while entries are read. Asked after that, it may have grown, but must be the same one: then
-    both together have everything, and what the entries undid does not take the place of others.
-    """
-    for attempt in range(INDEX_ATTEMPTS_MAX):
-        last = attempt == INDEX_ATTEMPTS_MAX - 1
-        start = begin(index, readers, asking, alone=last)
-        scan = read_beyond(readers, start, asking)
-        room = asking.wanted.limit + len(scan.undone) + len(scan.deleted)
-        found = start.found
-        if found is None and start.made:
-            found = index.read(lambda snapshot: ask_again(snapshot, start.made, asking, room))  # noqa: B023
-        if found is not None or not start.made:
-            return start.database_id, merge(found or [], scan, asking.wanted)
-    raise AssertionError
+def gather(index: SearchIndex, readers: Snapshots, plan: SearchPlan) -> tuple[str, list[Candidate]]:
+    """Return the database's id and what matches: the best of the index, and all of what the index cannot have now."""
+    comparison, found = index.read(lambda snapshot: ask_whole(index, snapshot, plan, None))
+    while found is None and index.fill_index(comparison):
+        since = comparison
+        comparison, found = index.read(lambda snapshot: ask_whole(index, snapshot, plan, since))  # noqa: B023
+    if found is None:
+        comparison, found, weights = index.read(lambda snapshot: ask_rest(index, snapshot, plan, comparison))
+        best = max((each.weight for each in found), default=max(weights.values(), default=1.0))
+        scanned = [each for behind in comparison.behind for each in scan_journal(readers, behind, plan)]
+        found += [each._replace(weight=weights.get(each.key, best)) for each in scanned]
+    return comparison.record.database_id, found
 
 
-def begin(index: SearchIndex, readers: Snapshots, asking: SearchPlan, *, alone: bool) -> IndexPosition:
-    """Return where the index stands, and what it finds when it has everything; `alone`: without the index."""
-
-    def read_position(snapshot: Reads | None) -> IndexPosition:
-        database_id, commits = readers.read(lambda record: record.row(JOURNAL.read_record))
-        row = snapshot.row(SEARCH.read_state) if snapshot is not None else None
-        state = IndexState(*row) if row is not None else None
-        if snapshot is None or state is None or not state.is_of(database_id, commits):
-            everything = [UnindexedStretch(place.journal, place.base_seq, place.head_seq) for place in index.behind(0)]
-            return IndexPosition(database_id, "", everything)
-        beyond = []
-        for place in index.behind(state.commits) if state.commits < commits else []:
-            done = snapshot.row(SEARCH.read_done_of, (place.journal,))
-            beyond.append(UnindexedStretch(place.journal, done[0] if done else place.base_seq, place.head_seq))
-        found = None if beyond else ask(snapshot, asking, asking.wanted.limit)
-        return IndexPosition(database_id, state.made, beyond, found)
-
-    return read_position(None) if alone else index.read(read_position)
+def ask_whole(
+    index: SearchIndex, snapshot: Reads | None, plan: SearchPlan, since: Comparison | None
+) -> tuple[Comparison, list[Candidate] | None]:
+    """Return what the index finds; None when it lacks anything that is looked into."""
+    comparison = index.compare_heads(snapshot, since)
+    if snapshot is None or not comparison.made or any(plan.allows(each.journal) for each in comparison.behind):
+        return comparison, None
+    return comparison, ask(snapshot, plan)
 
 
-def read_beyond(readers: Snapshots, start: IndexPosition, asking: SearchPlan) -> Scan:
-    """Return what matches in entries that the index does not have, and what they undid, brought back or deleted."""
-    scan = Scan({}, {}, set())
-    for stretch in start.beyond:
-        if not asking.allows(stretch.journal):
-            continue
-        scanner = Scanner(readers, stretch.journal)
-        for docs in scanner.pages(stretch.after, stretch.head_seq):
-            take_matches(scan, docs, asking)
-        scan.undone.update(scanner.undone)
-        scan.deleted.update(scanner.deleted)
-        changed = scanner.edited | {first for first, undone in scanner.undone.items() if not undone}
-        known = [first for first in changed if first & SEQ_MASK <= stretch.after]
-        look_again(readers, stretch, known, scan, asking)
-    return scan
+def ask_rest(
+    index: SearchIndex, snapshot: Reads | None, plan: SearchPlan, since: Comparison
+) -> tuple[Comparison, list[Candidate], dict[int, float]]:
+    """Return what the index finds in the journals that it has whole, and the weights that it knows in others."""
+    comparison = index.compare_heads(snapshot, since)
+    if snapshot is None or not comparison.made:
+        return comparison, [], {}
+    behind = [each.journal for each in comparison.behind if plan.allows(each.journal)]
+    known = ask(snapshot, plan._replace(journals=frozenset(behind)), limit=MATCHES_WEIGHED_MAX)
+    return comparison, ask(snapshot, plan, left_out=behind), {each.key: each.weight for each in known}
 
 
-def look_again(
-    readers: Snapshots, stretch: UnindexedStretch, changed: list[int], scan: Scan, asking: SearchPlan
-) -> None:
-    """Look at messages that the index has and that were edited or brought back since: by all they say, as they are now.
-
-    The index knows neither the one nor the other, and what it hides it does not tell.
-    """
-    if not changed:
-        return
-    start = stretch.journal << SEQ_BITS
-    own = Stretch(start, start + stretch.head_seq)
-    fold = readers.read(lambda snapshot: views.read_fold(snapshot, [own]))
-    for first in changed:
-        docs = Scanner(readers, stretch.journal).versions(first, fold)
-        take_matches(scan, docs, asking)
-        for message in [doc.message for doc in docs[:1]]:
-            scan.undone[first] = fold.is_undone(message.id)
-            scan.deleted.update([first] * fold.now(message).is_retracted)
-
-
-def take_matches(scan: Scan, docs: list[Doc], asking: SearchPlan) -> None:
-    """Add the messages that are looked for."""
-    for doc in docs:
-        if is_wanted(doc, asking.wanted) and is_match(asking.query, tokens_of(doc, tools=asking.wanted.tools)):
-            scan.matches[doc.first] = doc.message.at_microseconds
+def scan_journal(readers: Snapshots, behind: Behind, plan: SearchPlan) -> list[Candidate]:
+    """Return what matches in a journal, by reading its entries."""
+    if not plan.allows(behind.journal):
+        return []
+    scanner = Scanner(readers, behind.journal)
+    matches = {
+        doc.first: doc.message.at_microseconds
+        for docs in scanner.pages(0, behind.head_seq)
+        for doc in docs
+        if is_wanted(doc, plan.wanted) and is_match(plan.query, tokens_of(doc, tools=plan.wanted.tools))
+    }
+    found = [
+        Candidate(key, 1.0, at, undone=scanner.undone.get(key, False), deleted=key in scanner.deleted)
+        for key, at in matches.items()
+    ]
+    return [each for each in found if plan.wanted.undone or not (each.undone or each.deleted)]
 
 
 def tokens_of(doc: Doc, *, tools: bool) -> list[list[str]]:
@@ -265,18 +226,12 @@ def is_wanted(doc: Doc, wanted: Search) -> bool:
     )
 
 
-def ask_again(snapshot: Reads | None, made: str, asking: SearchPlan, room: int) -> list[Candidate] | None:
-    """Return the best that the index finds; None when it is not the one that the search began with."""
-    row = snapshot.row(SEARCH.read_state) if snapshot is not None else None
-    if snapshot is None or row is None or IndexState(*row).made != made:
-        return None
-    return ask(snapshot, asking, room)
-
-
-def ask(snapshot: Reads, asking: SearchPlan, room: int) -> list[Candidate]:
-    """Return the best that the index finds, so many of them."""
-    wanted, journals = asking.wanted, asking.journals
-    match = match_text(asking.query, tools=wanted.tools)
+def ask(
+    snapshot: Reads, plan: SearchPlan, *, left_out: Sequence[int] = (), limit: int | None = None
+) -> list[Candidate]:
+    """Return the best that the index finds, apart from some journals."""
+    wanted, journals = plan.wanted, plan.journals
+    match = match_text(plan.query, tools=wanted.tools)
     many = snapshot.row(SEARCH.count_matches, (match, MATCHES_WEIGHED_MAX + 1))[0] > MATCHES_WEIGHED_MAX
     filters = (
         match,
@@ -286,12 +241,13 @@ def ask(snapshot: Reads, asking: SearchPlan, room: int) -> list[Candidate]:
         UNDONE | DELETED if wanted.undone else 0,
         f"\n{wanted.tool}\n" if wanted.tool else "",
         None if journals is None else msgspec.json.encode(sorted(journals)).decode(),
-        room,
+        msgspec.json.encode(left_out).decode() if left_out else None,
+        wanted.limit if limit is None else limit,
     )
     rows = (
         snapshot.rows(SEARCH.by_time, filters)
         if many
-        else snapshot.rows(SEARCH.by_weight, (*filters, asking.now, HALF_LIFE_MICROSECONDS))
+        else snapshot.rows(SEARCH.by_weight, (*filters, plan.now, HALF_LIFE_MICROSECONDS))
     )
     return [Candidate(key, weight, at, bool(marks & UNDONE), bool(marks & DELETED)) for key, weight, at, marks in rows]
 
@@ -309,18 +265,6 @@ def match_text(query: Query, *, tools: bool) -> str:
 def quoted(parts: tuple[str, ...], *, prefix: bool) -> str:
     """Return a phrase for the index."""
     return f'"{" ".join(parts)}"{" *" if prefix else ""}'
-
-
-def merge(indexed: list[Candidate], scan: Scan, wanted: Search) -> list[Candidate]:
-    """Return what was found in either way; what was read last says whether it was undone or deleted."""
-    best = max((each.weight for each in indexed), default=1.0)
-    found = {key: Candidate(key, best, at) for key, at in scan.matches.items()}
-    found |= {each.key: each for each in indexed}
-    marked = [
-        each._replace(undone=scan.undone.get(key, each.undone), deleted=each.deleted or key in scan.deleted)
-        for key, each in found.items()
-    ]
-    return [each for each in marked if wanted.undone or not (each.undone or each.deleted)]
 
 
 class Filters(TypedDict, total=False):
@@ -357,3 +301,165 @@ def describe_search(query: str, limit: int, context: int, filters: Filters) -> S
         filters.get("tools", False) or bool(filters.get("tool")) or role is Role.TOOL,
         filters.get("everything", False),
     )
+
+
+class Loaded(NamedTuple):
+    """A message and its neighbours."""
+
+    session_id: str
+    seq: int
+    message: Message
+    before: tuple[Message, ...]
+    after: tuple[Message, ...]
+    undone_ids: tuple[str, ...]
+
+
+class Past(NamedTuple):
+    """Where a session's entries lie, and what became of its messages after they were said."""
+
+    session_id: str
+    stretches: list[Stretch]
+    fold: MessageFold
+
+
+class Near(NamedTuple):
+    """A message and the nearest around it, the nearest first; None where those that were read were not enough."""
+
+    seq: int
+    message: Message
+    before: list[Message] | None
+    after: list[Message] | None
+
+
+class Loader:
+    """Reads hits; what it learned of a session serves the next hit there."""
+
+    def __init__(self, readers: Snapshots, database_id: str, context: int, *, undone: bool) -> None:
+        self._readers = readers
+        self._database_id = database_id
+        self._context = context
+        self._undone = undone
+        self._pasts: dict[int, Past | None] = {}
+
+    def load(self, keys: list[int]) -> list[Loaded | None]:
+        """Return messages with their neighbours, None for one that is no longer there."""
+        size = max(1, READ_ROWS_MAX // (1 + 2 * ENTRIES_FOR_ONE * self._context))
+        found: list[Loaded | None] = []
+        for start in range(0, max(1, len(keys)), size):
+            found += self._load_some(keys[start : start + size])
+        return found
+
+    def _load_some(self, keys: list[int]) -> list[Loaded | None]:
+        """Read hits in one snapshot; what lies far from them is read after it, page by page."""
+
+        def read(snapshot: Reads) -> list[Near | None]:
+            if snapshot.row(JOURNAL.read_record)[0] != self._database_id:
+                raise ReplacedError  # numbers of journals may be others now, too
+            return [self._near(snapshot, key) for key in keys]
+
+        return [self._complete(key, near) for key, near in zip(keys, self._readers.read(read), strict=True)]
+
+    def _near(self, snapshot: Reads, key: int) -> Near | None:
+        """Return a message and what lies near it, in one look."""
+        journal = key >> SEQ_BITS
+        if journal not in self._pasts:
+            self._pasts[journal] = self._past(snapshot, journal)
+        past, around = self._pasts[journal], ENTRIES_FOR_ONE * self._context
+        if past is None:
+            return None
+        own = past.stretches[-1]
+        first, last = max(own.after, key - 1 - around), min(own.last, key + around)
+        rows: list[Row] = snapshot.rows(JOURNAL.read_entries, (first, last, 2 * around + 1))
+        place = key - first - 1
+        row = rows[place] if 0 <= place < len(rows) else None
+        decode = self._decoder(rows, partial(read_opened, snapshot, journal))
+        message = None if row is None or row[0] != key & SEQ_MASK else decode(row)
+        if row is None or message is None:
+            return None
+        more_before = [None] if first > own.after or len(past.stretches) > 1 else []
+        more_after = [None] if last < own.last else []
+        message = name_awaited(past.fold.last_words(message))
+        before = self._nearest(past, chain(filter(None, map(decode, rows[:place][::-1])), more_before))
+        after = self._nearest(past, chain(filter(None, map(decode, rows[place + 1 :])), more_after))
+        return Near(row[0], message, before, after)
+
+    def _complete(self, key: int, near: Near | None) -> Loaded | None:
+        """Read on where what lay near was not enough."""
+        past = self._pasts[key >> SEQ_BITS]
+        if near is None or past is None:
+            return None
+        before = self._nearest(past, self._back(past, key)) if near.before is None else near.before
+        after = self._nearest(past, self._onward(past, key)) if near.after is None else near.after
+        assert before is not None
+        assert after is not None
+        undone_ids = tuple(each.id for each in (*before[::-1], *after) if past.fold.is_undone(each.id))
+        return Loaded(past.session_id, near.seq, near.message, tuple(before[::-1]), tuple(after), undone_ids)
+
+    def _past(self, snapshot: Reads, journal: int) -> Past | None:
+        row = snapshot.row(SEARCHES.queries.session_of_journal, (journal,))
+        if row is None:
+            return None
+        session_id, base_id, base_seq, head_seq = row
+        start = journal << SEQ_BITS
+        own = Stretch(start + base_seq, start + head_seq)
+        stretches = [own] if base_id is None or not self._context else known_lineage(snapshot, session_id)
+        return Past(session_id, stretches, read_fold(snapshot, stretches))
+
+    def _nearest(self, past: Past, messages: Iterable[Message | None]) -> list[Message] | None:
+        """Return the first messages that are told as neighbours; None when more has to be read for it."""
+        found: list[Message] = []
+        for said in messages if self._context else ():
+            if said is None:
+                return None
+            if said.role == Role.NOTICE:
+                continue
+            message = name_awaited(past.fold.last_words(said))
+            if not self._undone and (message.is_retracted or past.fold.is_undone(message.id)):
+                continue
+            found.append(message)
+            if len(found) == self._context:
+                break
+        return found
+
+    def _back(self, past: Past, key: int) -> Iterator[Message]:
+        """Yield the messages before one, the nearest first, into the past that a fork shares."""
+        for stretch in reversed(past.stretches):
+            is_own = stretch.last >> SEQ_BITS == key >> SEQ_BITS
+            yield from self._pages(JOURNAL.entries_before, key if is_own else stretch.last + 1, stretch.after)
+
+    def _onward(self, past: Past, key: int) -> Iterator[Message]:
+        """Yield the messages after one, the nearest first."""
+        yield from self._pages(JOURNAL.read_entries, key, past.stretches[-1].last)
+
+    def _pages(self, query: str, key: int, end: int) -> Iterator[Message]:
+        """Yield the messages between two keys."""
+        journal = key >> SEQ_BITS
+
+        def find_opened(message_id: str) -> Message | None:
+            return self._readers.read(lambda snapshot: read_opened(snapshot, journal, message_id))
+
+        while True:
+            rows: list[Row] = self._readers.read(lambda snapshot: snapshot.rows(query, (key, end, READ_ROWS_MAX)))  # noqa: B023
+            yield from filter(None, map(self._decoder(rows, find_opened), rows))
+            if len(rows) < READ_ROWS_MAX:
+                return
+            key = (journal << SEQ_BITS) + rows[-1][0]
+
+    def _decoder(self, rows: list[Row], find_opened: FindOpened) -> Callable[[Row], Message | None]:
+        """Return what gives the message whose first words a row holds. Most replies were opened in one of the rows."""
+        decode_body = self._readers.schema.decode_body
+        bodies = ((row, decode_body(row[2], row[3], row[6])) for row in rows if row[2] == "message.opened")
+        opened = {
+            row[1]: opened_message(row[1], row[5], body) for row, body in bodies if isinstance(body, MessageOpened)
+        }
+
+        def decode(row: Row) -> Message | None:
+            _, entry_id, kind, version, ignorable, at, data = row
+            if kind not in WORD_KINDS:
+                return None
+            body = decode_body(kind, version, data, ignorable=bool(ignorable))
+            if isinstance(body, MessageSealed):
+                return sealed_reply(opened.get(body.message_id) or find_opened(body.message_id), at, body)
+            return added_message(entry_id, at, body) if isinstance(body, MessageAdded) else None
+
+        return decode

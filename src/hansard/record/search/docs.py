@@ -1,18 +1,22 @@
-"""Messages as search sees them: which entry holds the words of each version, and what its fields are.
+"""Messages as search sees them, in the record and in the index: the words of each version, and what its fields are.
 
-Reads: state.db, in short pages. Writes: nothing.
+Reads: state.db, in short pages. Writes: messages in search.db, in the caller's transaction.
+Invariants: the pages of a scan are of one history, as their digests prove.
 """
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.messages import Message, Role, ToolCall, ToolResult
-from hansard.domain.search import fields_of, tokens
+from hansard.domain.search import RULE, fields_of, tokens
+from hansard.journal.backend import ReplacedError
 from hansard.journal.concepts import Concept, load_queries
+from hansard.journal.databases import fetch, immediate
 from hansard.journal.reading import SEQ_BITS, known_lineage
 from hansard.journal.reading import SQL as JOURNAL
 from hansard.record.messages.entries import (
@@ -31,13 +35,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hansard.journal.backend import Reads, Snapshots
-    from hansard.record.messages.fold import ChatChange, MessageFold
+    from hansard.journal.databases import Connection
+    from hansard.record.messages.fold import ChatChange
 
 SEARCHES = Concept("search", "hansard.record.search")
 SEARCH = load_queries("hansard.record.search", "index.sql")
 """Tables and queries of search.db."""
 
 SEQ_MASK = (1 << SEQ_BITS) - 1
+
+CHECKED_TOKENS = 8
+"""Tokens of each field, in a row, by which `verify` looks for a message. More would take long."""
+
+UNDONE, DELETED = 1, 2
+"""Marks of a message that is found on request only."""
 
 
 class Doc(NamedTuple):
@@ -92,8 +103,14 @@ def joined(text: str) -> str:
     return " ".join(tokens(text))
 
 
+def read_digest(snapshot: Reads, journal: int, seq: int) -> bytes | None:
+    """Return the digest of an entry; None when there is no such entry."""
+    row = snapshot.row(JOURNAL.read_digest, ((journal << SEQ_BITS) + seq,))
+    return row[0] if row is not None else None
+
+
 class Scanner:
-    """Reads a journal's entries as messages, page by page: for the index, and for what is not in it yet."""
+    """Reads a journal's entries as messages, page by page: for the index, and in its place where there is none."""
 
     def __init__(self, readers: Snapshots, journal: int) -> None:
         self._readers = readers
@@ -102,35 +119,33 @@ class Scanner:
         self._opened: dict[str, Message] = {}
         self.undone: dict[int, bool] = {}
         """Which messages of this journal were undone, or are no longer; the last word counts."""
-        self.edited: set[int] = set()
         self.deleted: set[int] = set()
         self.seq = 0
+        self.digest = b""
+        """How far the entries were read, and the digest there."""
 
-    def pages(self, after: int, head_seq: int) -> Iterator[list[Doc]]:
-        """Yield the messages of entries after a seq, up to the head; `seq` says how far that was."""
-        self.seq = after
+    def pages(self, after: int, head_seq: int, digest: bytes = b"") -> Iterator[list[Doc]]:
+        """Yield the messages of entries after a seq, up to the head. `digest` is that of the last entry before them."""
+        self.seq, self.digest = after, digest
         while self.seq < head_seq:
-            start = (self._journal << SEQ_BITS) + self.seq
-            stretch = (start, (self._journal << SEQ_BITS) + head_seq, READ_ROWS_MAX)
-            rows = self._readers.read(lambda snapshot: snapshot.rows(JOURNAL.read_entries, stretch))  # noqa: B023
+            rows = self._readers.read(lambda snapshot: self._read_page(snapshot, head_seq))
             if not rows:
                 return
-            docs = [doc for row in rows if (doc := self.take_row(row)) is not None]
-            self.seq = rows[-1][0]
-            yield docs
+            yield [doc for row in rows if (doc := self.take_row(row)) is not None]
 
-    def versions(self, first: int, fold: MessageFold) -> list[Doc]:
-        """Return every version of the message whose first words one entry holds."""
-        row = self._readers.read(lambda snapshot: snapshot.row(JOURNAL.entry_of_key, (first,)))
-        doc = self.take_row(row) if row is not None else None
-        if doc is None:
-            return []
-        later = [version.parts for version in fold.versions(doc.message)[1:] if version.parts is not None]
-        edited = [msgspec.structs.replace(doc.message, parts=parts) for parts in later]
-        return [doc, *(doc_of(first, first, message, self._names) for message in edited)]
+    def _read_page(self, snapshot: Reads, head_seq: int) -> list[Any]:
+        """Read entries, and note how far. ReplacedError: they do not continue the entries that were read before."""
+        start = self._journal << SEQ_BITS
+        if self.digest and read_digest(snapshot, self._journal, self.seq) != self.digest:
+            raise ReplacedError
+        rows = snapshot.rows(JOURNAL.read_entries, (start + self.seq, start + head_seq, READ_ROWS_MAX))
+        if rows:
+            self.seq = rows[-1][0]
+            self.digest = snapshot.row(JOURNAL.read_digest, (start + self.seq,))[0]
+        return rows
 
     def take_row(self, row: tuple[Any, ...]) -> Doc | None:
-        """Return the version whose words an entry holds; note what it undid, brought back, edited or deleted."""
+        """Return the version whose words an entry holds; note what it undid, brought back or deleted."""
         seq, entry_id, kind, version, ignorable, at, data = row
         body = self._readers.schema.decode_body(kind, version, data, ignorable=bool(ignorable))
         key = (self._journal << SEQ_BITS) + seq
@@ -167,7 +182,6 @@ class Scanner:
         if isinstance(body, MessageRetracted):
             self.deleted.add(first)
             return None
-        self.edited.add(first)
         message = msgspec.structs.replace(added_message(body.message_id, at, said), parts=body.parts)
         return doc_of(key, first, message, self._names)
 
@@ -203,3 +217,50 @@ class Scanner:
             return found
 
         return self._readers.read(read_keys)
+
+
+def mark_docs(connection: Connection, scanner: Scanner) -> None:
+    """Mark the messages that entries undid, brought back or deleted, with all their versions."""
+    for first, undone in scanner.undone.items():
+        connection.execute(SEARCH.mark_doc, (DELETED, UNDONE if undone else 0, first))
+    for first in scanner.deleted:
+        connection.execute(SEARCH.mark_doc, (UNDONE, DELETED, first))
+
+
+def add_docs(connection: Connection, docs: list[Doc]) -> int:
+    """Add versions of messages; return how much text that was."""
+    size = 0
+    for doc in docs:
+        message = doc.message
+        row = (doc.key, doc.first, message.role, message.at_microseconds, doc.tool)
+        ((number,),) = fetch(connection, SEARCH.insert_doc, row)
+        connection.execute(SEARCH.insert_words, (number, joined(doc.said), joined(doc.tools)))
+        size += len(doc.said) + len(doc.tools)
+    return size
+
+
+def remove_journal(connection: Connection, journal: int) -> None:
+    """Remove everything that the index has of a journal."""
+    keys = (journal << SEQ_BITS, (journal << SEQ_BITS) | SEQ_MASK)
+    connection.execute(SEARCH.remove_words, keys)
+    connection.execute(SEARCH.remove_docs, keys)
+    connection.execute(SEARCH.remove_done, (journal,))
+
+
+def finds_doc(index: Reads, doc: Doc) -> bool:
+    """Return whether a message is found by some of its own words."""
+    for name, text in (("said", doc.said), ("tools", doc.tools)):
+        parts = tokens(text)
+        start = max(0, min(doc.key * CHECKED_TOKENS % (len(parts) or 1), len(parts) - CHECKED_TOKENS))
+        phrase = f'{name} : "{" ".join(parts[start : start + CHECKED_TOKENS])}"'
+        if parts and not index.row(SEARCH.finds_doc, (doc.key, phrase))[0]:
+            return False
+    return True
+
+
+def clear(connection: Connection, database_id: str) -> None:
+    """Begin anew, for a database."""
+    with immediate(connection):
+        for query in (SEARCH.clear_state, SEARCH.clear_done, SEARCH.clear_docs, SEARCH.clear_words):
+            connection.execute(query)
+        connection.execute(SEARCH.insert_state, (database_id, RULE, secrets.token_hex(8)))

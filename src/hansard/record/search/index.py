@@ -1,66 +1,72 @@
-"""The search index: a view of the entries in a file of its own, kept up by whichever process has time.
+"""The search index: a view of the entries in a file of its own, brought up to date before each search.
 
 Reads: state.db, in short pages. Writes: search.db.
-Invariants: what a journal's row in `done` says is indexed; whatever lies beyond is found by reading it. An index that
-is of another database or another rule, damaged or not what it should be is made anew.
+Invariants: what the index has of a journal is what its entries said up to the head in `done`; the digest there proves
+that the record still holds them. A journal whose entries are others is indexed anew; an index of another database or
+another rule, or one that is damaged, is made anew.
 On crash: a batch is one transaction; the next goes on after the last.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import secrets
 import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from hansard.domain.limits import CHECKPOINT_WAL_BYTES, INDEX_BATCH_BYTES, INDEX_BATCH_ENTRIES, SHRINK_WAL_BYTES
+from hansard.domain.limits import INDEX_BATCH_BYTES, INDEX_BATCH_ENTRIES
 from hansard.domain.search import RULE
 from hansard.errors import HansardError
 from hansard.journal.backend import ReplacedError
-from hansard.journal.databases import SQL as DATABASE
 from hansard.journal.databases import (
-    Connection,
     DatabaseBusy,
     DatabaseError,
     DatabaseFull,
-    Identity,
+    SideFile,
     Snapshot,
     Ticker,
-    fetch,
     immediate,
-    is_guarded,
     look_at,
     map_error,
-    open_connection,
-    open_reader,
-    open_untouched,
 )
 from hansard.journal.locks import TryLock
-from hansard.journal.reading import SQL as JOURNAL
+from hansard.journal.reading import SEQ_BITS, Stretch
 from hansard.journal.store import ReadOnlyStore
-from hansard.record.search.docs import SEARCH, Doc, Scanner, joined
+from hansard.record.messages.operations import read_fold
+from hansard.record.search.docs import (
+    DELETED,
+    SEARCH,
+    SEQ_MASK,
+    UNDONE,
+    Scanner,
+    add_docs,
+    clear,
+    finds_doc,
+    mark_docs,
+    read_digest,
+    remove_journal,
+)
 from hansard.record.search.docs import SEARCHES as SEARCHES  # noqa: PLC0414 - whoever has it has the index, too
-from hansard.record.search.drift import Sampler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hansard.journal.backend import Snapshots
+    from hansard.journal.backend import Reads, Snapshots
+    from hansard.journal.databases import Connection
     from hansard.journal.store import AnyStore
 
 Result = TypeVar("Result")
 
 logger = logging.getLogger("hansard.record")
 
-BEHIND_MAX = 1_000_000
-"""Journals that one step looks at."""
-
 INDEX_SECONDS = 0.5
-"""How often to look for entries that are not indexed."""
+"""How often a process that stays looks for entries that are not indexed, so that searches find little to add."""
+
+STUCK_SECONDS = 1.0
+WAIT_SECONDS = 0.005
+"""How long a search waits while nobody gets on with the index, and how often it looks. Then entries are read."""
 
 PAUSE_SECONDS_MAX = 30.0
 """The longest pause after a failure. Room on a full disk ends it at the next look."""
@@ -69,38 +75,92 @@ BATCHES_MAX = 50
 BATCH_PAUSE_SECONDS = 0.002
 """Between two batches others are let through."""
 
-UNDONE, DELETED = 1, 2
-"""Marks of a message that is found on request only."""
-
-SAMPLE_TICKS = 4
-"""While nothing happens, only one look of so many compares entries: an idle program should be idle."""
-
-
-class Behind(NamedTuple):
-    """A journal that has entries which are not indexed."""
-
-    journal: int
-    head_seq: int
-    touched: int
-    base_seq: int
-    is_last_of_commit: bool
+DONE_LOOKS_MAX = 50
+"""For more journals than this, all rows of `done` are read at once."""
 
 
 class IndexState(NamedTuple):
-    """What an index is of, how far it is, and which one: `made` is another one each time it is begun anew."""
+    """What an index is of, how far it is, and which one: `made` is another one each time something is removed."""
 
     database_id: str
     commits: int
+    stamp: bytes
     rule: str
     made: str
+    last_doc: int
 
-    def is_of(self, database_id: str, commits: int) -> bool:
-        """Return whether it is of a database at a commit, by the rule as it is now."""
-        return self.database_id == database_id and self.commits <= commits and self.rule == RULE
+
+class RecordState(NamedTuple):
+    """Which database the record is in, how many commits it has seen, and which state that is."""
+
+    database_id: str
+    commits: int
+    stamp: bytes
+
+
+class JournalHead(NamedTuple):
+    """Where a journal begins and ends, and the commit that last changed it."""
+
+    journal: int
+    base_seq: int
+    head_seq: int
+    digest: bytes
+    touched: int
+
+    @property
+    def has_entries(self) -> bool:
+        """Whether there is anything to index: a fork may have no entries of its own yet."""
+        return self.head_seq > self.base_seq
+
+    def all_behind(self, *, is_wrong: bool = False) -> Behind:
+        """Return that nothing of it is indexed."""
+        return Behind(self.journal, self.base_seq, b"", self.head_seq, self.touched, is_wrong)
+
+
+class Behind(NamedTuple):
+    """A journal that is not indexed whole: the index has its entries up to `after`, where `digest` is theirs.
+
+    `is_wrong`: the index has entries of this journal that the record does not hold.
+    """
+
+    journal: int
+    after: int
+    digest: bytes
+    head_seq: int
+    touched: int
+    is_wrong: bool
+
+
+class Comparison(NamedTuple):
+    """The record as it was looked at, and what the index lacks of it. `made` is empty when there is no index."""
+
+    record: RecordState
+    heads: list[JournalHead]
+    behind: list[Behind]
+    made: str
+    state: IndexState | None
+
+
+class ComparedRecord(NamedTuple):
+    """An index and the record that it was compared with, journal by journal: from then on only changes are compared."""
+
+    made: str
+    record_file: tuple[int, int] | None
+    record: RecordState
+
+
+class StepOutcome(NamedTuple):
+    """Whether a batch was indexed, and whether more waits."""
+
+    moved: bool
+    more: bool
 
 
 class SearchCompanion:
-    """Keeps the index up to date while a store is open."""
+    """Keeps the index up to date while a store is open.
+
+    A search would do it anyway, but it would have to wait until all that was said since the last one is indexed.
+    """
 
     def __init__(self, store: AnyStore) -> None:
         self.index = SearchIndex(store.home, store.backend, read_only=isinstance(store, ReadOnlyStore))
@@ -144,277 +204,293 @@ def search_index(store: AnyStore) -> SearchIndex:
 class SearchIndex:
     """The index of one home, in this process."""
 
-    def __init__(self, home: Path, readers: Snapshots, *, read_only: bool = False) -> None:
+    def __init__(
+        self, home: Path, readers: Snapshots, *, read_only: bool = False, stuck_seconds: float = STUCK_SECONDS
+    ) -> None:
         self._read_only = read_only
-        self._path = home / "search.db"
+        self._file = SideFile(home / "search.db", SEARCH.tables, read_only=read_only)
+        self._record_path = home / "state.db"
         self._readers = readers
         self._lock = None if read_only else TryLock(home / "locks" / "search")
         self._mutex = threading.Lock()
         self._reading = threading.Lock()
-        self._writer: Connection | None = None
-        self._reader: Connection | None = None
-        self._written: Identity | None = None
-        self._read: Identity | None = None
-        self._sampler = Sampler(readers)
-        self._ticks = 0
+        self._is_closed = False
+        self._trust: ComparedRecord | None = None
+        self._waited_for: IndexState | None = None
+        self._waited_since = time.monotonic()
+        self._stuck_seconds = stuck_seconds
         self._told = ""
         self._is_full = False
         self._pause_seconds = 0.0
         self._quiet_until = 0.0
 
+    # Catching up.
+
     def tick(self, batches_max: int = BATCHES_MAX) -> None:
         """Index what came since the last time, a batch at a time; what cannot be read now is read later."""
-        self._ticks += 1
-        if time.monotonic() < self._quiet_until and not (self._is_full and self._has_room()):
-            return
-        self._is_full = False
-        try:
-            more = self.step(samples=self._ticks % SAMPLE_TICKS == 0)
-            for _ in range(batches_max - 1 if more else 0):
-                time.sleep(BATCH_PAUSE_SECONDS)
-                if not self.step(samples=False):
-                    return
-        except (HansardError, ReplacedError, OSError) as error:
-            if str(error) != self._told:
-                logger.warning("the search index stays behind for now: %s", error)
-            self._told = str(error)
-            self._pause_seconds = min(max(self._pause_seconds * 2, INDEX_SECONDS), PAUSE_SECONDS_MAX)
-            self._quiet_until = time.monotonic() + self._pause_seconds
-            self._is_full = not self._has_room()
-        else:
-            self._told = ""
-            self._pause_seconds = 0.0
-
-    def _has_room(self) -> bool:
-        """Return whether the disk has room for a batch."""
-        try:
-            space = os.statvfs(self._path.parent)
-        except OSError:
-            return True
-        return space.f_bavail * space.f_frsize >= INDEX_BATCH_BYTES
-
-    def step(self, *, samples: bool = True) -> bool:
-        """Index one batch, unless another process does; return whether more waits."""
-        with self._mutex:
-            if self._lock is None or not self._lock.take_lock():
-                return False
+        for _ in range(batches_max):
             try:
-                return self._index(samples=samples)
-            except DatabaseBusy:
-                return True
-            except DatabaseError as error:
-                if isinstance(error, DatabaseFull) or not self._has_room():
-                    self._close_writer()
-                    raise map_error(error, "indexed", self._path) from error
-                logger.warning("the search index is made anew: %s", error)
-                self._discard()
-                return True
-            finally:
-                self._lock.release()
+                outcome = self._try_step()
+            except ReplacedError as error:
+                self._note_failure(error)
+                return
+            if outcome is None or not outcome.more:
+                return
+            time.sleep(BATCH_PAUSE_SECONDS)
 
-    def read(self, look: Callable[[Snapshot | None], Result]) -> Result:
-        """Run a short read of the index in one snapshot; `look` is given None when there is none that can be read."""
-        with self._reading:
-            try:
-                connection = self._open_reader()
-                if connection is not None:
-                    connection.execute(DATABASE.begin_read)
-                    try:
-                        return look(Snapshot(connection, self._readers.schema))
-                    finally:
-                        if connection.in_transaction:
-                            connection.execute(DATABASE.rollback)
-            except DatabaseError as error:
-                logger.warning("the search index cannot be read, every entry is: %s", error)
-                self._close_reader()
-        return look(None)
+    def fill_index(self, found: Comparison) -> bool:
+        """Index a batch for a search that found journals behind, or wait a moment for the process that does.
 
-    def finds_drift(self) -> bool:
-        """Return whether the index is damaged, or does not find a message by words of it. For `verify`."""
-        sampler = Sampler(self._readers)
-        with self._reading:
-            connection = self._open_reader()
-            if connection is None or not self._is_current(connection):
-                return False
-            if fetch(connection, SEARCH.quick_check) != [("ok",)]:
-                return True
-            while True:
-                if sampler.finds_drift(connection):
-                    return True
-                if sampler.is_at_start:
-                    return False
-
-    def begin_anew(self) -> bool:
-        """Empty the index, unless another process holds it; return whether that was done.
-
-        Every entry is read until it is full again.
+        Returns whether to look again. False: it cannot be done now, or nobody gets on with it.
         """
-        with self._mutex:
-            if self._lock is None or not self._lock.take_lock():
-                return False
-            try:
-                self._discard()
-            finally:
-                self._lock.release()
+        now = time.monotonic()
+        if found.state != self._waited_for:
+            self._waited_for, self._waited_since = found.state, now
+        outcome = None if self._read_only else self._try_step()
+        if outcome is None or outcome.moved:
+            return outcome is not None
+        if now - self._waited_since > self._stuck_seconds:
+            return False
+        time.sleep(WAIT_SECONDS)
         return True
 
-    def _is_current(self, connection: Connection) -> bool:
-        """Return whether the index is of this database: another one is made anew at the next step."""
-        database_id, commits = self._readers.read(lambda snapshot: snapshot.row(JOURNAL.read_record))
-        rows = fetch(connection, SEARCH.read_state)
-        return bool(rows) and IndexState(*rows[0]).is_of(database_id, commits)
+    def step(self) -> bool:
+        """Index one batch, unless another process does; return whether more waits."""
+        return self._step().more
 
-    def close(self) -> None:
-        """Close everything."""
-        with self._mutex, self._reading:
-            self._close_reader()
-            if self._writer is not None:
-                self._shrink(self._writer, SHRINK_WAL_BYTES)
-            self._close_writer()
-            if self._lock is not None:
-                self._lock.close()
+    def _try_step(self) -> StepOutcome | None:
+        """Index a batch; None when that cannot be done now. A failure is told once, and followed by a pause."""
+        if time.monotonic() < self._quiet_until and not (self._is_full and self._file.has_room(INDEX_BATCH_BYTES)):
+            return None
+        self._is_full = False
+        try:
+            outcome = self._step()
+        except (HansardError, OSError) as error:
+            self._note_failure(error)
+            return None
+        self._told = ""
+        self._pause_seconds = 0.0
+        return outcome
 
-    def behind(self, upto: int) -> list[Behind]:
-        """Return the journals that changed after a commit."""
-        rows = self._readers.read(lambda snapshot: snapshot.rows(JOURNAL.journals_behind, (upto, BEHIND_MAX)))
-        following = [row[2] for row in rows[1:]] + [None] * bool(rows)
-        return [
-            Behind(key, head_seq, touched, base_seq, touched != after)
-            for (key, head_seq, touched, base_seq), after in zip(rows, following, strict=True)
-        ]
+    def _note_failure(self, error: Exception) -> None:
+        if str(error) != self._told:
+            logger.warning("the search index stays behind for now: %s", error)
+        self._told = str(error)
+        self._pause_seconds = min(max(self._pause_seconds * 2, INDEX_SECONDS), PAUSE_SECONDS_MAX)
+        self._quiet_until = time.monotonic() + self._pause_seconds
+        self._is_full = not self._file.has_room(INDEX_BATCH_BYTES)
 
-    def _index(self, *, samples: bool) -> bool:
-        database_id, commits = self._readers.read(lambda snapshot: snapshot.row(JOURNAL.read_record))
-        connection = self._open_writer()
-        rows = fetch(connection, SEARCH.read_state)
-        state = IndexState(*rows[0]) if rows else None
-        if state is None or not state.is_of(database_id, commits):
-            clear(connection, database_id)
-            upto = 0
-        else:
-            upto = state.commits
-        behind = self.behind(upto) if upto < commits else []
-        if upto < commits:
-            with immediate(connection):
-                self._take_batch(connection, behind, upto, commits)
-            self._shrink(connection)
-        if samples and self._sampler.finds_drift(connection):
-            logger.warning("the search index drifted from the record and is made anew")
-            clear(connection, database_id)
-            return True
-        return bool(behind)
+    def _step(self) -> StepOutcome:
+        with self._mutex:
+            if self._lock is None or self._is_closed or not self._lock.take_lock():
+                return StepOutcome(moved=False, more=False)
+            try:
+                return self._index_batch(self._file.open_writer())
+            except DatabaseBusy:
+                self._quiet_until = time.monotonic() + INDEX_SECONDS
+                return StepOutcome(moved=False, more=True)
+            except DatabaseError as error:
+                if isinstance(error, DatabaseFull) or not self._file.has_room(INDEX_BATCH_BYTES):
+                    self._file.close_writer()
+                    raise map_error(error, "indexed", self._file.path) from error
+                logger.warning("the search index is made anew: %s", error)
+                self._file.discard()
+                return StepOutcome(moved=False, more=True)
+            finally:
+                self._lock.release()
 
-    def _take_batch(self, connection: Connection, behind: list[Behind], upto: int, commits: int) -> None:
-        """Index a batch of what is behind, and note how far every journal was looked at."""
+    def _index_batch(self, connection: Connection) -> StepOutcome:
+        snapshot = Snapshot(connection, self._readers.schema)
+        found = self.compare_heads(snapshot)
+        record, behind = found.record, found.behind
+        if not found.made:
+            clear(connection, record.database_id)
+        elif not behind and IndexState(*snapshot.row(SEARCH.read_state)).stamp == record.stamp:
+            return StepOutcome(moved=False, more=False)
+        with immediate(connection):
+            if any(each.is_wrong for each in behind):
+                connection.execute(SEARCH.set_made, (secrets.token_hex(8),))
+            left = self._take_batch(connection, behind)
+            stand = (left[0].touched - 1, b"") if left else (record.commits, record.stamp)
+            connection.execute(SEARCH.set_commits, stand)
+        self._note_trust(IndexState(*snapshot.row(SEARCH.read_state)).made, record)
+        self._file.shrink()
+        return StepOutcome(moved=left != behind, more=bool(left))
+
+    def _take_batch(self, connection: Connection, behind: list[Behind]) -> list[Behind]:
+        """Index a batch of what is behind, and note how far each journal is; return what is left."""
         entries_left, bytes_left = INDEX_BATCH_ENTRIES, INDEX_BATCH_BYTES
-        for place in behind:
-            found = fetch(connection, SEARCH.read_done_of, (place.journal,))
-            scanner = Scanner(self._readers, place.journal)
-            seq = found[0][0] if found else place.base_seq
-            for docs in scanner.pages(seq, place.head_seq):
+        for place, each in enumerate(behind):
+            if each.is_wrong:
+                remove_journal(connection, each.journal)
+            scanner = Scanner(self._readers, each.journal)
+            seq = each.after
+            for docs in scanner.pages(each.after, each.head_seq, each.digest):
                 bytes_left -= add_docs(connection, docs)
                 entries_left -= scanner.seq - seq
                 seq = scanner.seq
                 if entries_left <= 0 or bytes_left <= 0:
                     break
-            connection.execute(SEARCH.put_done, (place.journal, scanner.seq))
+            if seq > each.after:
+                connection.execute(SEARCH.put_done, (each.journal, seq, scanner.digest))
             mark_docs(connection, scanner)
-            if scanner.seq < place.head_seq:
-                break
-            if place.is_last_of_commit:
-                upto = place.touched
+            if seq < each.head_seq:
+                return [each._replace(after=seq), *behind[place + 1 :]]
             if entries_left <= 0 or bytes_left <= 0:
-                break
-        else:
-            upto = upto if len(behind) == BEHIND_MAX else max(upto, commits)
-        connection.execute(SEARCH.set_commits, (upto,))
+                return behind[place + 1 :]
+        return []
 
-    def _shrink(self, connection: Connection, wal_bytes_max: int = CHECKPOINT_WAL_BYTES) -> None:
-        """Copy a long WAL back: nobody else does it for this file."""
-        with contextlib.suppress(OSError, DatabaseError):
-            if os.stat(f"{self._path}-wal").st_size > wal_bytes_max:
-                fetch(connection, DATABASE.checkpoint_truncate)
+    # Comparing the index with the record.
 
-    def _open_writer(self) -> Connection:
-        if self._writer is not None and self._identity() != self._written:
-            self._close_writer()
-        if self._writer is None:
-            if self._identity() is None:  # nothing lies there, or a link or a folder, which readers do not use
-                self._discard()
-            connection = open_connection(self._path)
-            self._writer = connection
-            if fetch(connection, DATABASE.count_tables)[0][0] == 0:
-                with immediate(connection):
-                    connection.execute(SEARCH.tables)
-            self._written = self._identity()
-        return self._writer
+    def compare_heads(self, index: Reads | None, since: Comparison | None = None, *, whole: bool = False) -> Comparison:
+        """Return which journals the index does not have as the record does.
 
-    def _open_reader(self) -> Connection | None:
-        identity = self._identity()
-        if self._reader is not None and identity != self._read:
-            self._close_reader()
-        if self._reader is None and identity is not None:
-            if self._read_only and not is_guarded(self._path):
-                return None  # nothing would tell that somebody writes meanwhile: every entry is read instead
-            connection = open_untouched(self._path) if self._read_only else open_reader(self._path)
-            self._reader, self._read = connection, identity
-            if fetch(connection, DATABASE.count_tables)[0][0] == 0:
-                self._close_reader()
-        return self._reader
+        With `since`, those that lack what the record held then, as long as it is the same index. `whole`: every journal
+        is compared, whatever this process knows of them.
+        """
+        row = index.row(SEARCH.read_state) if index is not None else None
+        state = IndexState(*row) if row is not None else None
+        record, heads, start = self._readers.read(
+            lambda snapshot: self._read_heads(snapshot, state, since, whole=whole)
+        )
+        if index is None or state is None or (state.database_id, state.rule) != (record.database_id, RULE):
+            return Comparison(record, heads, [each.all_behind() for each in heads if each.has_entries], "", state)
+        done = read_done(index, None if start == 0 else heads)
+        behind = self._readers.read(lambda snapshot: compare_some(snapshot, heads, done)) if heads else []
+        if start == 0:
+            behind = [*gone_journals(heads, done), *behind]
+        if start is not None and all(each.touched > state.commits for each in behind):
+            self._note_trust(state.made, record)
+        return Comparison(record, heads, behind, state.made, state)
 
-    def _identity(self) -> Identity | None:
-        """Return which files lie there; None when there is none that could be a database."""
+    def _read_heads(
+        self, snapshot: Reads, state: IndexState | None, since: Comparison | None, *, whole: bool
+    ) -> tuple[RecordState, list[JournalHead], int | None]:
+        """Return the heads to compare, and the commit after which they are all that changed; None with `since`."""
+        record = RecordState(*snapshot.row(SEARCHES.queries.read_record))
+        made = state.made if state is not None and (state.database_id, state.rule) == (record.database_id, RULE) else ""
+        if since is not None and since.record.database_id == record.database_id and since.made in {"", made}:
+            return record, since.heads, None
+        if state is None or not made or whole or not (state.stamp == record.stamp or self._trusts(state, record)):
+            return record, list_heads(snapshot, 0), 0
+        return record, [] if state.stamp == record.stamp else list_heads(snapshot, state.commits), state.commits
+
+    def _trusts(self, state: IndexState, record: RecordState) -> bool:
+        """Return whether the record only went on since this process compared every journal of it with this index."""
+        trust = self._trust
+        if trust is None or (trust.made, trust.record_file) != (state.made, self._record_file()):
+            return False
+        earlier = (trust.record, RecordState(state.database_id, state.commits, state.stamp))
+        return trust.record.database_id == record.database_id and all(
+            each.commits < record.commits or each == record for each in earlier
+        )
+
+    def _note_trust(self, made: str, record: RecordState) -> None:
+        self._trust = ComparedRecord(made, self._record_file(), record)
+
+    def _record_file(self) -> tuple[int, int] | None:
+        """Return which file the record is in: one that was put in its place is another."""
         try:
-            found = look_at(self._path).identity
+            return look_at(self._record_path).identity[0]
         except HansardError:
             return None
-        return found if found[0] is not None else None
 
-    def _discard(self) -> None:
-        """Remove the files: whatever was wrong with them, a new index is right."""
-        self._close_writer()
-        for side in ("", "-wal", "-shm"):
-            path = f"{self._path}{side}"
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.isdir(path):
-                    os.rename(path, f"{path}.{secrets.token_hex(4)}")
-                else:
-                    os.unlink(path)
+    def finds_drift(self) -> bool:
+        """Return whether the index is damaged, or does not find a message by words of it. For `verify`."""
+        with self._reading, self._file.snapshot(self._readers.schema) as index:
+            found = None if index is None else self.compare_heads(index, whole=True)
+            if index is None or found is None or not found.made:
+                return False  # the next search makes it anew
+            if any(each.is_wrong for each in found.behind) or index.rows(SEARCH.quick_check) != [("ok",)]:
+                return True
+            docs, words = index.row(SEARCH.count_docs)
+            for journal, seq, _ in index.rows(SEARCH.list_done):
+                count = self._count_right(index, journal, seq)
+                if count is None:
+                    return True
+                docs, words = docs - count, words - count
+            return (docs, words) != (0, 0)
 
-    def _close_writer(self) -> None:
-        if self._writer is not None:
-            self._writer.close(True)  # noqa: FBT003 - force
-            self._writer = None
+    def _count_right(self, index: Reads, journal: int, seq: int) -> int | None:
+        """Return how many messages of a journal the index has and finds by their words; None when one is wrong."""
+        start = journal << SEQ_BITS
+        rows = {row[0]: row[1:] for row in index.rows(SEARCH.list_docs, (start, start | SEQ_MASK))}
+        fold = self._readers.read(lambda snapshot: read_fold(snapshot, [Stretch(start, start + seq)]))
+        count = 0
+        for docs in Scanner(self._readers, journal).pages(0, seq):
+            for doc in docs:
+                message = doc.message
+                marks = UNDONE * fold.is_undone(message.id) | DELETED * fold.now(message).is_retracted
+                expected = (doc.first, message.role, message.at_microseconds, doc.tool, marks)
+                if rows.pop(doc.key, None) != expected or not finds_doc(index, doc):
+                    return None
+                count += 1
+        return None if rows else count
 
-    def _close_reader(self) -> None:
-        if self._reader is not None:
-            self._reader.close(True)  # noqa: FBT003 - force
-            self._reader = None
+    def read(self, look: Callable[[Reads | None], Result]) -> Result:
+        """Run a short read of the index in one snapshot; `look` is given None when there is none that can be read."""
+        with self._reading:
+            try:
+                with self._file.snapshot(self._readers.schema) as index:
+                    if index is not None and not self._is_closed:
+                        return look(index)
+            except DatabaseError as error:
+                logger.warning("the search index cannot be read, entries are read instead: %s", error)
+                self._file.close_reader()
+        return look(None)
+
+    def begin_anew(self) -> bool:
+        """Empty the index, unless another process holds it; return whether that was done.
+
+        The next search fills it again.
+        """
+        with self._mutex:
+            if self._lock is None or not self._lock.take_lock():
+                return False
+            try:
+                self._file.discard()
+            finally:
+                self._lock.release()
+        return True
+
+    def close(self) -> None:
+        """Close everything."""
+        with self._mutex, self._reading:
+            self._is_closed = True
+            self._file.close()
+            if self._lock is not None:
+                self._lock.close()
 
 
-def mark_docs(connection: Connection, scanner: Scanner) -> None:
-    """Mark the messages that entries undid, brought back or deleted, with all their versions."""
-    for first, undone in scanner.undone.items():
-        connection.execute(SEARCH.mark_doc, (DELETED, UNDONE if undone else 0, first))
-    for first in scanner.deleted:
-        connection.execute(SEARCH.mark_doc, (UNDONE, DELETED, first))
+def list_heads(snapshot: Reads, after: int) -> list[JournalHead]:
+    """Return the heads of journals that changed after a commit, in the order in which they did."""
+    return [JournalHead(*row) for row in snapshot.rows(SEARCHES.queries.list_heads, (after,))]
 
 
-def add_docs(connection: Connection, docs: list[Doc]) -> int:
-    """Add versions of messages; return how much text that was."""
-    size = 0
-    for doc in docs:
-        message = doc.message
-        row = (doc.key, doc.first, message.role, message.at_microseconds, doc.tool)
-        ((number,),) = fetch(connection, SEARCH.insert_doc, row)
-        connection.execute(SEARCH.insert_words, (number, joined(doc.said), joined(doc.tools)))
-        size += len(doc.said) + len(doc.tools)
-    return size
+def read_done(index: Reads, heads: list[JournalHead] | None = None) -> dict[int, tuple[int, bytes]]:
+    """Return the heads up to which journals are indexed: of some, or of all."""
+    if heads is None or len(heads) > DONE_LOOKS_MAX:
+        rows = index.rows(SEARCH.list_done)
+    else:
+        rows = [row for head in heads for row in index.rows(SEARCH.read_done, (head.journal,))]
+    return {journal: (seq, digest) for journal, seq, digest in rows}
 
 
-def clear(connection: Connection, database_id: str) -> None:
-    """Begin anew, for a database."""
-    with immediate(connection):
-        for query in (SEARCH.clear_state, SEARCH.clear_done, SEARCH.clear_docs, SEARCH.clear_words):
-            connection.execute(query)
-        connection.execute(SEARCH.insert_state, (database_id, RULE, secrets.token_hex(8)))
+def compare_some(snapshot: Reads, heads: list[JournalHead], done: dict[int, tuple[int, bytes]]) -> list[Behind]:
+    """Return which of some journals are behind. An index may be further than a head that was read before."""
+    behind = []
+    for head in heads:
+        seq, digest = done.get(head.journal, (0, b""))
+        if not seq:
+            behind += [head.all_behind()] if head.has_entries else []
+        elif digest != (head.digest if seq == head.head_seq else read_digest(snapshot, head.journal, seq)):
+            behind.append(head.all_behind(is_wrong=True))
+        elif seq < head.head_seq:
+            behind.append(Behind(head.journal, seq, digest, head.head_seq, head.touched, is_wrong=False))
+    return behind
+
+
+def gone_journals(heads: list[JournalHead], done: dict[int, tuple[int, bytes]]) -> list[Behind]:
+    """Return the journals that the index has and the record does not."""
+    gone = sorted(done.keys() - {head.journal for head in heads})
+    return [Behind(journal, 0, b"", 0, 0, is_wrong=True) for journal in gone]

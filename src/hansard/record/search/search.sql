@@ -1,3 +1,11 @@
+-- name: read_record
+-- Which database this is, how far it got, and which state that is.
+SELECT database_id, commits, stamp FROM record
+
+-- name: list_heads
+-- The heads of sessions' journals that changed after a commit, in the order in which they did.
+SELECT key, base_seq, head_seq, head_digest, touched FROM journal WHERE touched > ?1 AND id <> 'home' ORDER BY touched, key
+
 -- name: session_of_journal
 -- The session that a journal is of, where it begins and where it ends.
 SELECT s.id, j.base_id, j.base_seq, j.head_seq FROM journal j JOIN session s ON s.journal = j.key WHERE j.key = ?1
