@@ -59,9 +59,7 @@ from full_home_terminal import (
 )
 
 from hansard import Message, Record
-from hansard.domain.arrivals import (
-    ArrivalKind,
-)
+from hansard.domain.arrivals import ArrivalKind
 from hansard.domain.messages import ToolCall
 from hansard.domain.questions import Given, Scope
 from hansard.domain.settings import Busy
@@ -203,7 +201,7 @@ async def die(story: Story) -> None:
             await reply.write("it is \udc00")
             await wait_for_words(record, "lost", "lost-r9", "it is")
             armed = True
-            await story.hear(story.arrival("Half of this is in the logs", identity=BOB, manner=ArrivalKind.KEPT))
+            await story.hear(story.arrival("Half of this is in the logs", identity=BOB, kind=ArrivalKind.KEPT))
     raise AssertionError("nobody killed this process")
 
 

@@ -9,15 +9,7 @@ import msgspec
 
 from hansard import Message, NotFound
 from hansard.domain.access import Standing
-from hansard.domain.arrivals import (
-    Arrival,
-    ArrivalKind,
-    Awaited,
-    Conclusion,
-    HeldEvent,
-    Invitation,
-    Passing,
-)
+from hansard.domain.arrivals import Arrival, ArrivalKind, Awaited, Origin
 from hansard.domain.budgets import Quota
 from hansard.domain.deliveries import Cursor, Intake, Operation
 from hansard.domain.messages import File, Role, Text, TextForm, ToolCall
@@ -59,15 +51,15 @@ async def change_minds(story: Story) -> None:
         arrivals.append(arrival)
     session = received.session_id
     first, second, third, fourth = arrivals
-    await story.record.intake.edit_message(story.change(first, "I mean this"))
+    await story.edit(first, "I mean this")
     await story.answer(session, "minds-r1", "I see.")
     await story.record.fork(session, id="minds-fork")
-    await story.record.intake.edit_message(story.change(first, "I meant that"))
-    await story.record.intake.retract_message(story.change(second))
-    await story.record.intake.edit_message(story.change(third, "Edited, then deleted"))
-    await story.record.intake.retract_message(story.change(third))
-    await story.record.messages.undo(session, [fourth.message.id, "minds-r1"])
-    await story.record.intake.edit_message(story.change(fourth, "Undone, then edited"))
+    await story.edit(first, "I meant that")
+    await story.retract(second)
+    await story.edit(third, "Edited, then deleted")
+    await story.retract(third)
+    await story.record.messages.undo(session, [fourth.said[0][1].id, "minds-r1"])
+    await story.edit(fourth, "Undone, then edited")
     await story.record.messages.restore(session, ["minds-r1"])
     parts: list[Part] = [
         Text("You said: I see.", form=TextForm.QUOTED),
@@ -85,10 +77,10 @@ async def talk_in_a_room(story: Story) -> None:
     received = await story.hear(story.arrival("Hello, agent"))
     session = received.session_id
     await story.answer(session, "room-r1", "Hello, Ann. ", LONG_WORDS)
-    await story.hear(story.arrival("Did you see that?", identity=BOB, manner=ArrivalKind.OBSERVED))
-    await story.hear(story.arrival("Is this me?", identity=BOB, manner=ArrivalKind.UNVERIFIED))
-    await story.hear(story.arrival("An old question", manner=ArrivalKind.LATE))
-    await story.hear(story.arrival("Just so you know", manner=ArrivalKind.KEPT, standing=Standing.ROOM, identity=EVE))
+    await story.hear(story.arrival("Did you see that?", identity=BOB, kind=ArrivalKind.OBSERVED))
+    await story.hear(story.arrival("Is this me?", identity=BOB, kind=ArrivalKind.UNVERIFIED))
+    await story.hear(story.arrival("An old question", kind=ArrivalKind.LATE))
+    await story.hear(story.arrival("Just so you know", kind=ArrivalKind.KEPT, standing=Standing.ROOM, identity=EVE))
     await story.hear(story.arrival("What do you think?", identity=BOB))
     async with record.turn(session) as turn:
         await story.hear(story.arrival("Be quick", busy=Busy.STEER))
@@ -97,24 +89,22 @@ async def talk_in_a_room(story: Story) -> None:
         turn.interrupt("a new message came")
     await story.answer(session, "room-r3", "Stopped.")
     for number, tells in ((1, True), (2, False)):
-        held = HeldEvent(
+        sealed = Origin(
             channel="matrix",
             account=AGENT,
             event_id=f"$sealed-{number}",
             chat=ROOM,
-            raw=f'{{"sealed":{number}}}',
             identity=BOB,
             standing=Standing.LISTED,
-            tells=tells,
         )
-        await record.intake.hold_event(held)
-    readable = story.arrival("Readable after all", identity=BOB, manner=ArrivalKind.KEPT)
-    await story.hear(msgspec.structs.replace(readable, event_id="$sealed-1"))
-    passing = {"channel": "matrix", "account": AGENT, "chat": ROOM}
-    await record.intake.pass_event(Passing(**passing, event_id="$pass-1", text="Stickers are not read."))
-    await record.intake.pass_event(
-        Passing(**passing, event_id="$pass-2", text="Told at home.", is_told_at_home=True, cursor="s-pass")
-    )
+        await record.intake.hold_event(sealed, f'{{"sealed":{number}}}', tells=tells)
+    readable = story.arrival("Readable after all", identity=BOB, kind=ArrivalKind.KEPT)
+    was_sealed = msgspec.structs.replace(readable.origin, event_id="$sealed-1")
+    await story.hear(msgspec.structs.replace(readable, origin=was_sealed))
+    passed = Origin(channel="matrix", account=AGENT, chat=ROOM, event_id="$pass-1")
+    await record.intake.pass_event(passed, "Stickers are not read.")
+    passed = msgspec.structs.replace(passed, event_id="$pass-2", cursor="s-pass")
+    await record.intake.pass_event(passed, "Told at home.", at_home=True)
     await ask_in_a_room(story, session)
 
 
@@ -127,10 +117,10 @@ async def ask_in_a_room(story: Story, session: str) -> None:
         people = ((ANN, ROOM), (BOB, ROOM))
         await turn.ask(Message.notice("May echo run?", id="room-n1"), question_about(call, "r2d2", people))
         guess = Given(scope=Scope.ONCE, code="xx11", is_plain=False)
-        await story.hear(story.arrival("yes xx11", identity=BOB, manner=ArrivalKind.ANSWER, answer=guess))
+        await story.hear(story.arrival("yes xx11", identity=BOB, kind=ArrivalKind.ANSWER, answer=guess))
         await story.show(session, "room-n1", ROOM, receipt="$question")
         given = Given(scope=Scope.ALWAYS, about="$question", is_plain=False)
-        await story.hear(story.arrival("👍", manner=ArrivalKind.ANSWER, answer=given))
+        await story.hear(story.arrival("👍", kind=ArrivalKind.ANSWER, answer=given))
         await turn.append(Message.tool("room_call", "this", id="room-r4.0"))
         await story.say(turn, "room-r5", "this")
 
@@ -215,24 +205,12 @@ async def reset_chats(story: Story) -> None:
     daily = RULES._replace(resets=Resets(daily_hour=4, time_zone="Europe/Berlin"))
     next_day = await story.hear(story.arrival("Another day", chat=DIRECT), daily)
     assert len({old, idle.session_id, next_day.session_id}) == 3, next_day  # noqa: PLR2004
-    new = msgspec.structs.replace(story.arrival("/new Sailing", chat=DIRECT, manner=ArrivalKind.NEW), title="Sailing")
+    new = msgspec.structs.replace(story.arrival("/new Sailing", chat=DIRECT, kind=ArrivalKind.NEW), title="Sailing")
     await story.hear(new)
-    command = story.arrival("/resume 1", chat=DIRECT, manner=ArrivalKind.COMMAND)
+    command = story.arrival("/resume 1", chat=DIRECT, kind=ArrivalKind.COMMAND)
     asked = await story.hear(command)
-    conclusion = Conclusion(
-        key=DIRECT,
-        chat=DIRECT,
-        owner=command.owner,
-        session_id=old,
-        reply_id=f"reply-{asked.message_id}",
-        reply="You are back in the first session.",
-        reason="resume",
-        channel="matrix",
-        account=AGENT,
-        event_id=command.event_id,
-        identity=ANN,
-    )
-    await story.record.intake.conclude(conclusion)
+    reply = Message.notice("You are back in the first session.", id=f"reply-{asked.message_id}", chat=DIRECT)
+    await story.record.intake.conclude(msgspec.structs.replace(command.origin, cursor=""), old, reply, "resume")
     await story.hear(story.arrival("Here we are again", chat=DIRECT))
     await story.record.routes.move("telegram:chat:99", "ended", reason="first")
     await story.record.routes.reset("telegram:chat:99", source="telegram", owner="person:telegram:99", reason="reset")
@@ -259,22 +237,10 @@ async def follow_a_person(story: Story) -> None:
     voided = await people.show_code(f"person:matrix:{EVE}", identity=EVE, chat=ROOM)
     await people.void_code(voided.code)
     session = await story.session_of(DIRECT)
-    command = story.arrival("/resume 1", chat=PHONE, identity="7", manner=ArrivalKind.COMMAND)
+    command = story.arrival("/resume 1", chat=PHONE, identity="7", kind=ArrivalKind.COMMAND)
     await story.hear(command)
-    await story.record.intake.conclude(
-        Conclusion(
-            key=PHONE,
-            chat=PHONE,
-            owner="person:telegram:7",
-            session_id=session,
-            reply_id="reply-phone",
-            reason="resume",
-            channel="telegram",
-            account=BOT,
-            event_id=command.event_id,
-            identity="7",
-        )
-    )
+    origin = msgspec.structs.replace(command.origin, cursor="")
+    await story.record.intake.conclude(origin, session, Message.notice("", id="reply-phone"), "resume")
     await story.hear(story.arrival("Said on Matrix", chat=DIRECT))
     await story.answer(session, "follow-r1", "Shown on both.")
 
@@ -284,7 +250,8 @@ async def let_people_in(story: Story) -> None:
     record = story.record
     for stranger in (EVE, MALLORY):
         arrival = story.arrival("Let me in", chat=f"matrix:room:!{stranger[1:4]}:example.org", identity=stranger)
-        await story.hear(msgspec.structs.replace(arrival, standing=Standing.UNLISTED))
+        origin = msgspec.structs.replace(arrival.origin, standing=Standing.UNLISTED)
+        await story.hear(msgspec.structs.replace(arrival, origin=origin))
     asked = await record.access.find("matrix", EVE)
     with suppress(NotFound):
         await record.access.approve("wrong-code")
@@ -292,7 +259,7 @@ async def let_people_in(story: Story) -> None:
     await record.access.allow("telegram", "7")
     await record.access.revoke("matrix", "@carl:example.org", by="admin")
     for number, (identity, standing) in enumerate(((ANN, Standing.LISTED), (MALLORY, Standing.UNLISTED)) * 2, 1):
-        invitation = Invitation(
+        invitation = Origin(
             channel="matrix",
             account=AGENT,
             event_id=f"$invite-{number}",

@@ -11,7 +11,7 @@ import msgspec
 
 from hansard import Message, Record
 from hansard.domain.access import Standing
-from hansard.domain.arrivals import Arrival, ArrivalKind, Awaited, IntakeRules, MessageChange
+from hansard.domain.arrivals import Arrival, ArrivalKind, Awaited, IntakeRules, Origin
 from hansard.domain.deliveries import Delivery
 from hansard.domain.ids import delivery_id
 from hansard.domain.messages import Role, ToolCall
@@ -23,8 +23,8 @@ from hansard.record.questions import QuestionAsked
 from hansard.testing import FakeClock
 
 if TYPE_CHECKING:
-    from hansard.domain.arrivals import Received
     from hansard.domain.messages import Part
+    from hansard.record.intake.events import Received
     from hansard.record.turns.holding import Turn
 
 START_MICROSECONDS = FakeClock().now_microseconds()
@@ -109,7 +109,7 @@ class Story:
         *,
         chat: str = ROOM,
         identity: str = ANN,
-        manner: ArrivalKind = ArrivalKind.ASK,
+        kind: ArrivalKind = ArrivalKind.ASK,
         files: tuple[Awaited, ...] = (),
         answer: Given | None = None,
         standing: Standing = Standing.LISTED,
@@ -119,7 +119,7 @@ class Story:
         self.later()
         channel = chat.partition(":")[0]
         event_id = self.event_id()
-        is_command = manner in {ArrivalKind.COMMAND, ArrivalKind.NEW}
+        is_command = kind in {ArrivalKind.COMMAND, ArrivalKind.NEW}
         message = Message.make(
             Role.NOTICE if is_command else Role.USER,
             text,
@@ -130,12 +130,12 @@ class Story:
         )
         message = msgspec.structs.replace(
             message,
-            is_observed=manner is ArrivalKind.OBSERVED,
-            is_unverified=manner is ArrivalKind.UNVERIFIED,
+            is_observed=kind is ArrivalKind.OBSERVED,
+            is_unverified=kind is ArrivalKind.UNVERIFIED,
             at_microseconds=self.clock.now_microseconds() - 2_000_000,
         )
         is_room = chat == ROOM
-        return Arrival(
+        origin = Origin(
             channel=channel,
             account=account_of(channel),
             event_id=event_id,
@@ -144,14 +144,10 @@ class Story:
             owner=f"room:matrix:{ROOM.removeprefix('matrix:room:')}" if is_room else f"person:{channel}:{identity}",
             identity=identity,
             standing=standing,
-            message=message,
-            manner=manner,
-            files=files,
-            answer=answer,
-            busy=busy,
-            cursor=f"s-{event_id}",
             is_direct=not is_room,
+            cursor=f"s-{event_id}",
         )
+        return Arrival(origin=origin, said=(("", message),), kind=kind, files=files, answer=answer, busy=busy)
 
     async def hear(self, arrival: Arrival, rules: IntakeRules = RULES) -> Received:
         """Take in what was said in a chat."""
@@ -163,18 +159,18 @@ class Story:
         assert route is not None, chat
         return route.session_id
 
-    def change(self, about: Arrival, text: str = "") -> MessageChange:
-        """Return a change of what was said in a chat."""
+    async def edit(self, about: Arrival, text: str) -> None:
+        """Edit what was said in a chat."""
+        await self.record.intake.edit_message(self.change(about), about.origin.event_id, text)
+
+    async def retract(self, about: Arrival) -> None:
+        """Delete what was said in a chat."""
+        await self.record.intake.retract_message(self.change(about), about.origin.event_id)
+
+    def change(self, about: Arrival) -> Origin:
+        """Return where a change of what was said comes from."""
         self.later()
-        return MessageChange(
-            channel=about.channel,
-            account=about.account,
-            event_id=self.event_id(),
-            about=about.event_id,
-            identity=about.identity,
-            standing=Standing.LISTED,
-            text=text,
-        )
+        return msgspec.structs.replace(about.origin, event_id=self.event_id(), standing=Standing.LISTED, cursor="")
 
     async def show(self, session_id: str, message_id: str, chat: str, *, number: int = 1, receipt: str = "") -> None:
         """Deliver all the words of a message in one post."""

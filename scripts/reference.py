@@ -13,7 +13,7 @@ import click
 from hansard import errors
 from hansard.cli.main import cli
 from hansard.domain import limits
-from hansard.intake.commands import help_text
+from hansard.intake.commands.registry import help_text
 from hansard.journal.sqlite.connection import SQL
 from hansard.record.schema import SCHEMA
 from hansard.testing import crash

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from hansard.cli.main import cli
 from hansard.domain.access import Standing
-from hansard.domain.arrivals import Arrival, IntakeRules
+from hansard.domain.arrivals import Arrival, IntakeRules, Origin
 from hansard.domain.chats import message_id_of
 from hansard.domain.messages import Message
 from hansard.errors import InvalidInput
@@ -29,7 +29,7 @@ def run(home: Path, *arguments: str) -> Result:
 
 async def ask(home: Path) -> None:
     """Eve says something in a chat, and is shown a code."""
-    arrival = Arrival(
+    origin = Origin(
         channel="matrix",
         account="@hansard:example.org",
         event_id="$1",
@@ -38,8 +38,9 @@ async def ask(home: Path) -> None:
         owner=f"person:matrix:{EVE}",
         identity=EVE,
         standing=Standing.UNLISTED,
-        message=Message.user("hello", id=message_id_of("matrix", "@hansard:example.org", "$1"), author=EVE),
     )
+    message = Message.user("hello", id=message_id_of("matrix", "@hansard:example.org", "$1"), author=EVE)
+    arrival = Arrival(origin=origin, said=(("", message),))
     async with Record.open(home) as record:
         await record.intake.receive(arrival, IntakeRules())
 

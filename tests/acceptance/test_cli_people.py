@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from hansard.cli.main import cli
 from hansard.domain.access import Standing
-from hansard.domain.arrivals import Arrival, IntakeRules
+from hansard.domain.arrivals import Arrival, IntakeRules, Origin
 from hansard.domain.chats import message_id_of, person_owner
 from hansard.domain.messages import Message
 from hansard.record.api import Record
@@ -22,7 +22,7 @@ CHAT = "matrix:room:!ann:example.org"
 
 async def say_on_matrix(home: Path, name: str) -> str:
     """Ann says something in her chat, and nobody answers; return the session."""
-    arrival = Arrival(
+    origin = Origin(
         channel="matrix",
         account=AGENT,
         event_id="$1",
@@ -31,8 +31,9 @@ async def say_on_matrix(home: Path, name: str) -> str:
         owner=person_owner("matrix", ANN, name),
         identity=ANN,
         standing=Standing.LISTED,
-        message=Message.user("from Matrix", id=message_id_of("matrix", AGENT, "$1"), author=ANN, chat=CHAT),
     )
+    message = Message.user("from Matrix", id=message_id_of("matrix", AGENT, "$1"), author=ANN, chat=CHAT)
+    arrival = Arrival(origin=origin, said=(("", message),))
     async with Record.open(home) as record:
         received = await record.intake.receive(arrival, IntakeRules())
         await record.turns.stop(received.session_id, "nobody answers", queued=True)

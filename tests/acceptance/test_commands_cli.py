@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hansard import Record
-from hansard.intake import commands
+from hansard.intake.commands import registry as commands
 from tests.acceptance.stories_homes import assert_only_grew, logs
 from tests.acceptance.stories_program import (
     Ended,

@@ -33,8 +33,8 @@ from hansard.domain.settings import Busy, TurnLimits
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
 from hansard.errors import LeaseHeld
-from hansard.intake.commands import parse, run_command
-from hansard.intake.handlers import CommandScene
+from hansard.intake.commands.registry import parse, run_command
+from hansard.intake.commands.scene import CommandScene
 from hansard.intake.speak import speak
 from hansard.record.api import Record
 from hansard.record.messages.entries import Chunk

@@ -14,8 +14,8 @@ from hansard.domain.questions import NOTHING_WAITS, read_command
 from hansard.domain.requests import UserSaid
 from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnState
-from hansard.intake.commands import parse, run_command
-from hansard.intake.handlers import CommandScene
+from hansard.intake.commands.registry import parse, run_command
+from hansard.intake.commands.scene import CommandScene
 from hansard.intake.speak import speak
 from hansard.record.messages.entries import Entry
 from hansard.record.questions import QuestionAnswered, QuestionAsked

@@ -26,8 +26,8 @@ from hansard.domain.settings import Person, Settings, TurnLimits
 from hansard.domain.turns import By, How, TurnState
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
-from hansard.intake.commands import parse, run_command
-from hansard.intake.handlers import CommandScene
+from hansard.intake.commands.registry import parse, run_command
+from hansard.intake.commands.scene import CommandScene
 from hansard.journal.store import Wiring
 from hansard.record.api import Record
 from hansard.testing.fakes import Echo, FakeClock, tools_by_name

@@ -13,8 +13,8 @@ from hansard.domain.messages import Role, Status, ToolOutcome
 from hansard.domain.requests import Request, ToolsSaid, UserSaid
 from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnState
-from hansard.intake.commands import parse, run_command
-from hansard.intake.handlers import CommandScene
+from hansard.intake.commands.registry import parse, run_command
+from hansard.intake.commands.scene import CommandScene
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.turns.entries import TurnStarted
 from hansard.testing.fakes import Echo, Slow, tools_by_name

@@ -16,8 +16,9 @@ from hansard.engine import compaction
 from hansard.engine.compaction import compact, compact_if_due, context_tokens, is_due, plan
 from hansard.engine.summaries import INSTRUCTIONS
 from hansard.errors import LeaseHeld
-from hansard.intake.agent_commands import compact as compact_command
-from hansard.intake.handlers import CommandScene, undo
+from hansard.intake.commands.scene import CommandScene
+from hansard.intake.commands.turns import compact as compact_command
+from hansard.intake.commands.turns import undo
 from hansard.record.api import Record
 from hansard.record.conversation import SessionCompacted
 from hansard.record.turns.entries import TurnEnded, TurnStarted

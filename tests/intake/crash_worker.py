@@ -1,4 +1,7 @@
-"""A process that takes one batch in and is killed on the way: HOME, the point and its number are its arguments."""
+"""A process that takes one batch in, or runs a command, and is killed on the way.
+
+Its arguments: HOME, the point and its number; for a command at the terminal also its session and its text.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import asyncio
 import sys
 from pathlib import Path
 
+from hansard.intake.commands.registry import parse, run_command
+from hansard.intake.commands.scene import CommandScene
 from hansard.intake.receive import ChannelIntake
 from hansard.journal.store import Wiring
 from hansard.ports.channel import Batch, Event, EventKind
@@ -33,12 +38,18 @@ BATCH = Batch(
 )
 
 
-async def main(home: Path, reach: CrashPoint) -> None:
-    """Take the batch; whoever survives it says so."""
+async def main(home: Path, reach: CrashPoint, typed: list[str]) -> None:
+    """Take the batch, or run the command; whoever survives it says so."""
     async with Record.open(home, wiring=Wiring(reach=reach)) as record:
-        await ChannelIntake(record, Doorman(), settings_of()).take_batch(BATCH)
+        if typed:
+            session_id, text = typed
+            command = parse(text)
+            assert command is not None
+            await run_command(CommandScene(record, session_id), text, command)
+        else:
+            await ChannelIntake(record, Doorman(), settings_of()).take_batch(BATCH)
     sys.stdout.write("survived")
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), CrashPoint(sys.argv[2], int(sys.argv[3]))))
+    asyncio.run(main(Path(sys.argv[1]), CrashPoint(sys.argv[2], int(sys.argv[3])), sys.argv[4:]))

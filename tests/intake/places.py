@@ -16,8 +16,8 @@ from hansard.domain.settings import Channels, Person, Settings
 from hansard.domain.settings.channels import Matrix, Telegram
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
-from hansard.intake.commands import parse, run_command
-from hansard.intake.handlers import CommandScene
+from hansard.intake.commands.registry import parse, run_command
+from hansard.intake.commands.scene import CommandScene
 from hansard.intake.receive import ChannelIntake
 from hansard.journal.store import Wiring
 from hansard.ports.channel import Batch, Capabilities, Event, EventKind

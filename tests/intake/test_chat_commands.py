@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.access import Standing
-from hansard.domain.arrivals import Arrival, ArrivalKind, IntakeRules
+from hansard.domain.arrivals import Arrival, ArrivalKind, IntakeRules, Origin
 from hansard.domain.chats import message_id_of
 from hansard.domain.messages import Message, Role
 from hansard.domain.notices import ENGLISH
@@ -15,7 +15,7 @@ from hansard.domain.people import terminal_owner
 from hansard.domain.requests import UserSaid
 from hansard.domain.sessions import SessionState
 from hansard.domain.settings import LeftSessions
-from hansard.intake.commands import COMMANDS, REPEATABLE
+from hansard.intake.commands.registry import COMMANDS, REPEATABLE
 from hansard.ports.channel import Batch
 from tests.intake.town import AGENT, ANN, BOB, HOME_OF_ANN, ROOM, Person, Town, settings_of, town
 
@@ -280,7 +280,7 @@ async def test_a_command_that_was_begun_and_cut(home: Path, text: str) -> None:
     async with town(home) as here:
         await here.ask("one")
         event = here.event(text)
-        begun = Arrival(
+        origin = Origin(
             channel="matrix",
             account=AGENT,
             event_id=event.id,
@@ -289,9 +289,9 @@ async def test_a_command_that_was_begun_and_cut(home: Path, text: str) -> None:
             owner=f"person:matrix:{ANN}",
             identity=ANN,
             standing=Standing.LISTED,
-            message=Message.make(Role.NOTICE, text, id=message_id_of("matrix", AGENT, event.id), author=ANN),
-            manner=ArrivalKind.COMMAND,
         )
+        message = Message.make(Role.NOTICE, text, id=message_id_of("matrix", AGENT, event.id), author=ANN)
+        begun = Arrival(origin=origin, said=(("", message),), kind=ArrivalKind.COMMAND)
         await here.record.intake.receive(begun, IntakeRules())
     async with town(home) as here:
         await here.take(event)

@@ -12,7 +12,7 @@ from hansard.domain.messages import Status
 from hansard.domain.requests import FailureKind, Usage, UserSaid
 from hansard.domain.settings import Busy
 from hansard.domain.turns import TurnState
-from hansard.intake.commands import COMMANDS, MEANT, help_text, names, parse, suggestion, summaries
+from hansard.intake.commands.registry import COMMANDS, MEANT, help_text, names, parse, suggestion, summaries
 from hansard.record.messages.entries import MessagesUndone
 from hansard.testing.fakes import Slow, tools_by_name
 from tests.engine.stage import WAIT_SECONDS_MAX, Answer, Gate, PlayedModel, answer_last, call, failure, stage

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from hansard.domain.ids import log_path
+from hansard.domain.messages import Message
 from hansard.domain.notices import ENGLISH
 from hansard.errors import LogUnwritable, RecordUnavailable
 from hansard.intake.receive import UNWRITABLE, ChannelIntake
@@ -63,6 +64,36 @@ async def test_killed_in_the_middle_of_a_batch(home: Path, seed: int, point: str
         assert said[last.id] == ["second", "third"]
         assert [session.title for session in sessions.values() if said[session.id] == ["the first"]] == ["Trip"]
         assert await record.intake.cursor("matrix", Doorman.account) == "c1"
+        report = await record.verify()
+        assert report.ok, report.findings
+
+
+@pytest.mark.loss("H1", "H10")
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("point", POINTS)
+async def test_killed_in_the_middle_of_new(home: Path, point: str, number: int) -> None:
+    """At the terminal too, /new is there whole or not at all: never are two sessions open, or none."""
+    async with Record.open(home) as record:
+        old = (await record.create_session(source="cli")).id
+        await record.accept([(old, Message.user("hello"))], queue_turn=True)
+    killed = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "tests.intake.crash_worker", str(home), point, str(number), old, "/new Trip"],
+        cwd=ROOT,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL or (number, killed.stdout) == (2, b"survived"), killed.stderr
+    async with Record.open(home) as record:
+        found = {session.id: session.state for session in await record.sessions()}
+        (now,) = [session_id for session_id, state in found.items() if state == "open"]
+        told = [message.text for message in await record.load_transcript(old) if message.role == "notice"]
+        turns = [turn.state for turn in await record.turns.list(old)]
+        assert (len(found), told, turns) == ((1, [], ["queued"]) if now == old else (2, ["/new Trip"], ["interrupted"]))
+        if now != old:
+            (reply,) = await record.load_transcript(now)
+            assert reply.text == f"A new session: {now}. The one before stays as {old}."
         report = await record.verify()
         assert report.ok, report.findings
 

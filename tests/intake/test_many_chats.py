@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from hansard.domain.access import Standing
-from hansard.domain.arrivals import Arrival, ArrivalKind, IntakeRules
+from hansard.domain.arrivals import Arrival, ArrivalKind, IntakeRules, Origin
 from hansard.domain.chats import message_id_of
 from hansard.domain.messages import Message
 from hansard.journal.reading import SQL as JOURNAL
@@ -62,7 +62,7 @@ async def fill(record: Record, count: int) -> None:
 
     async def first(number: int) -> None:
         event_id = f"$first{number}"
-        arrival = Arrival(
+        origin = Origin(
             channel="matrix",
             account=AGENT,
             event_id=event_id,
@@ -71,9 +71,9 @@ async def fill(record: Record, count: int) -> None:
             owner=f"person:matrix:{ANN}",
             identity=ANN,
             standing=Standing.LISTED,
-            message=Message.user("hello", id=message_id_of("matrix", AGENT, event_id), author=ANN, chat=chat(number)),
-            manner=ArrivalKind.OBSERVED,
         )
+        message = Message.user("hello", id=message_id_of("matrix", AGENT, event_id), author=ANN, chat=chat(number))
+        arrival = Arrival(origin=origin, said=(("", message),), kind=ArrivalKind.OBSERVED)
         await record.intake.receive(arrival, IntakeRules())
 
     for start in range(0, count, 500):

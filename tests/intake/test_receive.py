@@ -14,7 +14,6 @@ from hansard.domain.requests import UserSaid
 from hansard.domain.settings import Busy
 from hansard.domain.settings.channels import Answers, RoomSharing
 from hansard.domain.turns import TurnState
-from hansard.intake.speak import REOPENED
 from hansard.journal.store import Wiring
 from hansard.ports.channel import Batch, EventKind
 from hansard.record.api import Record
@@ -229,7 +228,7 @@ async def test_an_ended_session_is_opened_again(home: Path) -> None:
         await here.record.end_session(await here.session(), "by hand")
         await here.ask("two")
         assert (await here.words())[-2:] == ["two", "ok"]
-        assert await here.notices() == [REOPENED]
+        assert await here.notices() == [ENGLISH.reopened]
 
 
 # Age.

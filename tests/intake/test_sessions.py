@@ -11,7 +11,7 @@ from hansard.domain.requests import AssistantSaid, UserSaid
 from hansard.domain.sessions import Link
 from hansard.domain.settings import Busy, LeftSessions
 from hansard.domain.turns import TurnState
-from hansard.intake.handlers import CommandReply
+from hansard.intake.commands.scene import CommandReply
 from hansard.record.api import Record
 from tests.engine.stage import Gate, PlayedModel, answer_last
 from tests.engine.worker import worker

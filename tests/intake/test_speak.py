@@ -8,9 +8,10 @@ from typing import Any, cast
 import pytest
 
 from hansard.domain.messages import Message, Role
+from hansard.domain.notices import ENGLISH
 from hansard.domain.settings import Busy
 from hansard.errors import NotFound, OutcomeUnknown
-from hansard.intake.speak import ATTEMPTS_MAX, REOPENED, busy_of, speak
+from hansard.intake.speak import ATTEMPTS_MAX, busy_of, speak
 from hansard.record.api import Record
 from tests.engine.stage import PlayedModel, answer_last, stage
 
@@ -23,14 +24,15 @@ class Doubtful:
         self._record = record
         self._doubts = doubts
         self.calls = 0
+        self.intake = self
 
-    async def accept(self, *arguments: Any, **options: Any) -> object:  # noqa: ANN401 - passed on as they are
+    async def receive(self, *arguments: Any, **options: Any) -> object:  # noqa: ANN401 - passed on as they are
         """Write, and then say that nobody knows."""
-        accepted = await self._record.accept(*arguments, **options)
+        received = await self._record.intake.receive(*arguments, **options)
         self.calls += 1
         if self.calls <= self._doubts:
             raise OutcomeUnknown("nobody knows")
-        return accepted
+        return received
 
 
 @pytest.mark.parametrize("doubts", range(ATTEMPTS_MAX))
@@ -67,9 +69,9 @@ async def test_an_ended_session_is_open_again_and_says_so(home: Path) -> None:
         spoken = await on.speak("after")
         await on.settled()
         assert await on.texts() == ["before", "<before>", "after", "<after>"]
-        assert REOPENED in await on.notices()
+        assert ENGLISH.reopened in await on.notices()
         said = [entry for entry in await on.entries() if entry.seq > int(spoken.after)]
-        assert [entry.text for entry in said[:2]] == [REOPENED, "after"]
+        assert [entry.text for entry in said[:2]] == [ENGLISH.reopened, "after"]
 
 
 async def test_speaking_in_a_session_that_is_not_there_is_an_error(home: Path) -> None:

@@ -13,14 +13,17 @@ from typing import Any, cast
 
 import pytest
 
-from hansard.domain.arrivals import Received
+from hansard.domain.arrivals import Arrival, ArrivalKind, Origin
+from hansard.domain.messages import Message
+from hansard.domain.notices import ENGLISH
 from hansard.domain.people import Code
 from hansard.errors import NotFound
 from hansard.journal.calls import Caller
 from hansard.journal.store import Wiring
 from hansard.journal.transaction import Transaction
 from hansard.record.api import Record
-from hansard.record.intake.events import Accepted
+from hansard.record.intake.api import RecordIntake
+from hansard.record.intake.events import Accepted, Received
 from hansard.record.memory import Memory
 from hansard.record.people import CodeCheck, Parted
 from hansard.testing.conformance import CONTRACTS, RecordUnderTest
@@ -69,6 +72,23 @@ async def test_memory_is_changed_once(home: Path) -> None:
         assert await memory.list() == []
         with pytest.raises(NotFound):
             await memory.forget(note.id)
+        assert (await record.verify()).ok
+
+
+async def test_a_session_is_begun_once(home: Path) -> None:
+    """`/new` at the terminal, run twice: one session ends, one begins, and the person is told once."""
+    async with Record.open(home) as record:
+        old = (await record.create_session(source="cli")).id
+        intake = RecordIntake(cast("Caller", RepeatingCaller(record._caller)), lambda: ENGLISH)  # noqa: SLF001
+        origin = Origin(channel="cli", owner="person:admin")
+        said = ((old, Message.notice("/new")),)
+        received = await intake.receive(
+            Arrival(origin=origin, said=said, kind=ArrivalKind.NEW, told="{new} after {old}")
+        )
+        sessions = {session.id: (session.state, session.head_seq) for session in await record.sessions()}
+        assert sessions == {old: ("ended", 3), received.session_id: ("open", 2)}
+        (told,) = await record.load_transcript(received.session_id)
+        assert told.text == f"{received.session_id} after {old}"
         assert (await record.verify()).ok
 
 

@@ -13,7 +13,7 @@ import apsw
 
 from hansard import Message, Record
 from hansard.domain.access import Standing
-from hansard.domain.arrivals import MessageChange
+from hansard.domain.arrivals import Origin
 from hansard.domain.deliveries import Intake
 from hansard.domain.ids import new_id
 from hansard.domain.messages import Part, Text, ToolCall, ToolResult
@@ -226,22 +226,20 @@ def intake_of(event_id: str) -> Intake:
 
 async def edit_in_chat(record: Record, event_id: str, text: str) -> None:
     """The same person edits it."""
-    await record.intake.edit_message(change_of(event_id, text))
+    await record.intake.edit_message(change_of(event_id), event_id, text)
 
 
 async def delete_in_chat(record: Record, event_id: str) -> None:
     """Somebody deletes it."""
-    await record.intake.retract_message(change_of(event_id))
+    await record.intake.retract_message(change_of(event_id), event_id)
 
 
-def change_of(event_id: str, text: str = "") -> MessageChange:
-    """What a platform says about a change of an event."""
-    return MessageChange(
+def change_of(event_id: str) -> Origin:
+    """Where a platform's change of an event comes from."""
+    return Origin(
         channel=CHANNEL,
         account=ACCOUNT,
         event_id=f"{event_id}/{new_id()}",
-        about=event_id,
         identity=AUTHOR,
         standing=Standing.LISTED,
-        text=text,
     )

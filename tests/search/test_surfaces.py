@@ -15,8 +15,8 @@ from hansard.domain.messages import Text, ToolCall, ToolOutcome
 from hansard.domain.settings import TurnLimits
 from hansard.engine.calls import run_call
 from hansard.errors import NotFound
-from hansard.intake.commands import CommandLine, parse, run_command
-from hansard.intake.handlers import CommandScene
+from hansard.intake.commands.registry import CommandLine, parse, run_command
+from hansard.intake.commands.scene import CommandScene
 from hansard.ports.tool import PlacedTool, ToolScene
 from hansard.tools.session_search import SessionSearch
 from tests.search.samples import WORDS

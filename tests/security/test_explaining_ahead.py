@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from hansard.cli.main import cli
 from hansard.errors import InvalidInput
-from hansard.intake.explaining import explain_turn, read_facts
+from hansard.intake.commands.turns import explain_turn, read_facts
 from hansard.record.api import Record
 from hansard.testing.fakes import Counting
 from hansard.tools.memory import MemoryTool

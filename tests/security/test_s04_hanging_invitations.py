@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hansard.errors import ChatGone
-from hansard.ports.channel import EventKind
+from hansard.ports.channel import Batch, EventKind
 from hansard.record.invitations import SOURCE_OPEN_MAX
 from hansard.testing import Platform
 from tests.gateway.stage import AGENT, make_settings, playing, until, write_script
@@ -80,8 +80,9 @@ async def test_one_who_invites_for_ever_is_taken_so_often(home: Path) -> None:
     async with town(home) as here:
         for number in range(SOURCE_OPEN_MAX + 5):
             event = here.event(sender=f"@s{number}:elsewhere.net", chat=EVES, kind=EventKind.INVITATION)
-            await here.intake.comings.take_invitation(event, "")
-        await here.intake.comings.take_invitation(here.event(sender=ANN, chat=ROOM, kind=EventKind.INVITATION), "c1")
+            await here.intake.take_batch(Batch(cursor="", events=(event,)))
+        event = here.event(sender=ANN, chat=ROOM, kind=EventKind.INVITATION)
+        await here.intake.take_batch(Batch(cursor="c1", events=(event,)))
         assert len(here.at_home("invitation.received")) == SOURCE_OPEN_MAX + 1
         due = await here.record.invitations.list_due("matrix", here.channel.account, source_max=2, limit=16)
         assert sorted(received.accept for received in due) == [False, False, True]
@@ -130,9 +131,10 @@ async def test_a_flood_of_one_person_keeps_nobody_waiting(home: Path) -> None:
         here.new_intake(here.settings)
         for number in range(SOURCE_OPEN_MAX):
             event = here.event(sender=ANN, chat=f"matrix:room:!r{number}:example.org", kind=EventKind.INVITATION)
-            await here.intake.comings.take_invitation(event, "")
-        await here.intake.comings.take_invitation(here.event(sender=BOB, chat=ROOM, kind=EventKind.INVITATION), "")
-        working = asyncio.create_task(here.intake.comings.beside.finish_jobs())
+            await here.intake.take_batch(Batch(cursor="", events=(event,)))
+        event = here.event(sender=BOB, chat=ROOM, kind=EventKind.INVITATION)
+        await here.intake.take_batch(Batch(cursor="", events=(event,)))
+        working = asyncio.create_task(here.intake.invitations.beside.finish_jobs())
         await until(lambda: (ROOM, True) in here.channel.answers)
         assert len(here.channel.answers) <= 3
         Slow.let.set()

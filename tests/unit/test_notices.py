@@ -14,7 +14,6 @@ from hansard.domain.arrivals import RouteChange
 from hansard.domain.chats import Began
 from hansard.domain.notices import ENGLISH, KEYS, placeholders, what_is_wrong
 from hansard.errors import ConfigInvalid
-from hansard.intake.speak import REOPENED
 
 DOCS = Path(__file__).parents[2] / "docs"
 GERMAN = DOCS / "run" / "notices-de.toml"
@@ -35,11 +34,6 @@ def test_the_german_example_is_whole(home: Path) -> None:
     for key in KEYS:
         assert getattr(german, key) == templates[key] != getattr(ENGLISH, key)
         assert placeholders(templates[key]) == placeholders(getattr(ENGLISH, key)), key
-
-
-def test_the_terminal_says_the_same_in_english() -> None:
-    """What both say is said in the same words."""
-    assert ENGLISH.reopened == REOPENED
 
 
 def test_words_are_put_in(home: Path) -> None:

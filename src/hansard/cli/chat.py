@@ -18,8 +18,8 @@ from hansard.cli.terminal.picker import ENDING_CHARACTERS, pick
 from hansard.cli.terminal.screen import Handlers, Screen
 from hansard.domain.requests import Usage, add_usage
 from hansard.errors import HansardError
-from hansard.intake import commands
-from hansard.intake.handlers import first_words
+from hansard.intake.commands import registry as commands
+from hansard.intake.commands.sessions import first_words
 from hansard.tasks import wait_for_first
 from hansard.tools.mcp import ServerTrouble
 

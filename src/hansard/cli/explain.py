@@ -28,7 +28,7 @@ from hansard.domain.people import People, owners_of, read_identity, terminal_own
 from hansard.domain.policy import JudgedCall, KnownAsker, policy_of
 from hansard.domain.settings.channels import RoomSharing
 from hansard.errors import InvalidInput, NotFound
-from hansard.intake.explaining import explain_turn, last_turn, read_facts
+from hansard.intake.commands.turns import explain_turn, last_turn, read_facts
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,9 @@ from hansard.domain.people import terminal_owner
 from hansard.domain.policy import policy_of
 from hansard.domain.turns import TurnState
 from hansard.errors import NotFound
-from hansard.intake.commands import parse, run_command, unescaped
-from hansard.intake.handlers import CommandScene, take_up
+from hansard.intake.commands.registry import parse, run_command, unescaped
+from hansard.intake.commands.scene import CommandScene
+from hansard.intake.commands.sessions import take_up
 from hansard.intake.speak import busy_of, speak
 from hansard.record.conversation import last_exchange
 from hansard.record.messages.entries import Entry

@@ -1,7 +1,7 @@
-"""What a channel brings, as the record takes it: values between intake and record.
+"""What comes in: where it comes from, what was said and how, and what decisions about it go by.
 
-Decisions that depend on what is in the record are made there, in the commit that acts on them; so an arrival brings
-along what the settings say.
+Decisions that depend on the record are made there, in the commit that acts on them. So an origin brings along what the
+settings say of a person.
 """
 
 from __future__ import annotations
@@ -11,13 +11,45 @@ from typing import NamedTuple
 
 import msgspec
 
-from hansard.domain.access import Standing
+from hansard.domain.access import Action, Standing
 from hansard.domain.budgets import Quota
-from hansard.domain.chats import Began
+from hansard.domain.chats import Began, person_owner
 from hansard.domain.messages import Message
 from hansard.domain.notices import Wording
 from hansard.domain.questions import Given
 from hansard.domain.settings import Busy, Pairing, Resets
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an event comes from, and who caused it. The terminal has no event and no chat."""
+
+    channel: str = ""
+    account: str = ""
+    event_id: str = ""
+    """The platform's id: an event that has one is received once."""
+    key: str = ""
+    """Where the conversation takes place: it leads to the session. Empty: each message names its session."""
+    chat: str = ""
+    """Where it happened, and where people are told what has to be said about it."""
+    owner: str = ""
+    """The owner of a session that begins here."""
+    identity: str = ""
+    """The person, as the platform calls them."""
+    standing: Standing = Standing.UNLISTED
+    is_direct: bool = False
+    """Whether only this person and the agent are in the chat."""
+    cursor: str = ""
+    """How far the platform's stream is received with this; empty: not yet further."""
+
+    @property
+    def event(self) -> tuple[str, str, str]:
+        """What is unique of an event."""
+        return self.channel, self.account, self.event_id
+
+    @property
+    def person(self) -> str:
+        """The owner that the person is on this channel."""
+        return person_owner(self.channel, self.identity)
 
 
 class ArrivalKind(StrEnum):
@@ -41,6 +73,22 @@ class ArrivalKind(StrEnum):
     """To Hansard: what a turn asks is answered, in this commit."""
 
 
+UNANSWERED = frozenset({ArrivalKind.LATE, ArrivalKind.UNVERIFIED})
+"""Nothing is done about what was said so, and people are told by the notice of the same name."""
+SILENT = frozenset({ArrivalKind.OBSERVED, ArrivalKind.KEPT, ArrivalKind.ANSWER})
+"""A stranger who speaks so is shown no code."""
+ACTIONS = {
+    ArrivalKind.ASK: Action.TALK,
+    ArrivalKind.LATE: Action.TALK,
+    ArrivalKind.KEPT: Action.TALK,
+    ArrivalKind.UNVERIFIED: Action.TALK,
+    ArrivalKind.OBSERVED: Action.BE_OBSERVED,
+    ArrivalKind.COMMAND: Action.COMMAND,
+    ArrivalKind.NEW: Action.COMMAND,
+    ArrivalKind.ANSWER: Action.TALK,
+}
+
+
 class Awaited(msgspec.Struct, frozen=True, kw_only=True):
     """A file of a message that is still on the platform. `file` is its name in the message's part."""
 
@@ -52,41 +100,31 @@ class Awaited(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a person said in a chat."""
+    """Something that was said: one message in a chat, or messages that name their sessions."""
 
-    channel: str
-    account: str
-    event_id: str
-    key: str
-    """Where the conversation takes place: it leads to the session."""
-    chat: str
-    """Where it was said, and where people are told what has to be said about it."""
-    owner: str
-    """Whom a session belongs to that begins here."""
-    identity: str
-    """Who said it."""
-    standing: Standing = Standing.UNLISTED
-    message: Message
-    manner: ArrivalKind = ArrivalKind.ASK
+    origin: Origin = Origin()
+    said: tuple[tuple[str, Message], ...]
+    """Each message with its session; empty: the one that the origin's key leads to."""
+    kind: ArrivalKind = ArrivalKind.ASK
     busy: Busy = Busy.INTERRUPT
     title: str | None = None
     """Of the new session, with NEW."""
+    told: str = ""
+    """What the person is told of a new session, with {new} and {old}; empty: the chat's own wording."""
     notes: tuple[str, ...] = ()
     """What the person has to know about it, such as that a file was not kept."""
     files: tuple[Awaited, ...] = ()
     """Files of the message that are to be fetched."""
-    cursor: str = ""
-    """How far the platform's stream is received with this; empty: not yet further."""
     answer: Given | None = None
     """What it answers, if a question waits for that; with ANSWER it is nothing else."""
-    is_direct: bool = False
-    """Whether only this person and the agent are in the chat."""
     otherwise: ArrivalKind | None = None
     """How an ANSWER was said that answers no question; None: nothing of it is kept."""
+    reopens: bool = False
+    """Whether it is said in an ended session as well, which is open again then. In a chat it always is."""
 
 
 class RouteChange(NamedTuple):
-    """A chat leads to another session from now on."""
+    """A conversation goes on in another session from now on."""
 
     reason: Began
     old: str
@@ -117,98 +155,3 @@ class ArrivalOutcome(StrEnum):
     """By a stranger, who was shown a code."""
     REFUSED = "refused"
     """By somebody who may not: nothing of it was recorded."""
-
-
-class Received(NamedTuple):
-    """What became of an arrival, and the turn that waits to answer it."""
-
-    outcome: ArrivalOutcome
-    session_id: str = ""
-    message_id: str = ""
-    turn_id: str = ""
-    moved: RouteChange | None = None
-
-
-class MessageChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A person edited or deleted, on the platform, what they had said."""
-
-    channel: str
-    account: str
-    event_id: str
-    about: str
-    """The event that it changes."""
-    identity: str
-    standing: Standing = Standing.UNLISTED
-    text: str = ""
-    cursor: str = ""
-
-
-class HeldEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event that cannot be read yet."""
-
-    channel: str
-    account: str
-    event_id: str
-    chat: str
-    raw: str
-    identity: str
-    standing: Standing = Standing.UNLISTED
-    tells: bool = False
-    """Whether people in the chat are told that something could not be read: once, until it is."""
-    cursor: str = ""
-
-
-class Invited(NamedTuple):
-    """Somebody who asked the agent into a chat and may not: the channel, who, and what the settings say of them."""
-
-    channel: str
-    identity: str
-    standing: Standing
-
-
-class Invitation(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody asks the agent into a chat, or gave a chat up for another one."""
-
-    channel: str
-    account: str
-    event_id: str
-    chat: str
-    """Where the agent is to come to."""
-    identity: str
-    standing: Standing = Standing.UNLISTED
-    replaces: str = ""
-    """The chat that was given up for it; empty when somebody just invites."""
-    cursor: str = ""
-
-
-class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a command: its reply, and where the chat leads afterwards."""
-
-    key: str
-    chat: str
-    owner: str
-    session_id: str
-    reply_id: str
-    reply: str = ""
-    reason: str = ""
-    """Why the chat leads elsewhere; empty: it stays where it is."""
-    channel: str
-    account: str
-    event_id: str
-    """The event in which the command came."""
-    identity: str = ""
-    """Who gave it."""
-    cursor: str = ""
-
-
-class Passing(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of which nothing is kept, but maybe something is told about it in its chat."""
-
-    channel: str
-    account: str
-    event_id: str = ""
-    chat: str = ""
-    text: str = ""
-    cursor: str = ""
-    is_told_at_home: bool = False
-    """The chat's session cannot be written, so that the text is recorded in the home journal."""

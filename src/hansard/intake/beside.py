@@ -12,8 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from hansard.domain.ids import HOME_JOURNAL, log_path
-from hansard.errors import MUST_END, HansardError, LogUnwritable, OutcomeUnknown, RecordUnavailable
+from hansard.errors import MUST_END, HansardError
 from hansard.tasks import backoff_seconds, cancel_all
 
 Job = TypeVar("Job")
@@ -26,8 +25,6 @@ HEAL_SECONDS = 1.0
 
 HEAL_SECONDS_MAX = 60.0
 """The longest pause before a job is tried again that ends in an error each time."""
-
-HOME_LOG = str(log_path(HOME_JOURNAL))
 
 
 class Beside(Generic[Job]):
@@ -111,19 +108,3 @@ class Beside(Generic[Job]):
         finally:
             del self._running[name]
             self._due.set()
-
-
-async def persist(call: Callable[[], Awaitable[Result]], report: Report) -> Result:
-    """Make a call that may be repeated, until the record could be written.
-
-    One session's log that cannot be written must not hold up the other chats: that call is refused. The log of
-    the home is waited for, because without it no event can be taken at all.
-    """
-    while True:
-        try:
-            return await call()
-        except (RecordUnavailable, OutcomeUnknown) as error:
-            if isinstance(error, LogUnwritable) and error.name != HOME_LOG:
-                raise
-            report("", error)
-            await asyncio.sleep(HEAL_SECONDS)

@@ -112,7 +112,7 @@ class Files:
 
     async def _settle_file(self, awaited: FileAwaited) -> None:
         """Fetch a file and keep it, or say why not."""
-        book, bytes_max, words = self._record.fetches, self._bytes_max, self._record.words
+        fetches, bytes_max, words = self._record.fetches, self._bytes_max, self._record.words
         too_large = words.file_too_large.format(bytes=bytes_max)
         left = await self._record.quotas.bytes_left(awaited.person, self._quota)
         if left is not None and left < bytes_max:
@@ -125,9 +125,9 @@ class Files:
         if data is not None and len(data) > bytes_max:
             data, why = None, too_large
         if data is None:
-            await book.give_up(awaited, why, words.tell_file_not_kept(awaited.name, why))
+            await fetches.give_up(awaited, why, words.tell_file_not_kept(awaited.name, why))
         else:
-            await book.keep(awaited, await self._record.blobs.put(data), len(data))
+            await fetches.keep(awaited, await self._record.blobs.put(data), len(data))
 
     async def _try(self, awaited: FileAwaited, bytes_max: int) -> bytes | None:
         """Return a file's bytes, or None when several tries gave nothing."""

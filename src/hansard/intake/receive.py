@@ -10,31 +10,35 @@ On crash: what was not committed comes again with the next batch; a command that
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
 from hansard.domain.access import MAY, Action, is_denied
-from hansard.domain.arrivals import Arrival, ArrivalKind, ArrivalOutcome, HeldEvent, IntakeRules, MessageChange, Passing
+from hansard.domain.arrivals import Arrival, ArrivalKind, ArrivalOutcome, IntakeRules, Origin
 from hansard.domain.budgets import quota_of
 from hansard.domain.chats import check_sender, key_in_chat, message_id_of, parse_key
+from hansard.domain.ids import HOME_JOURNAL, log_path
 from hansard.domain.limits import TITLE_CHARACTERS_MAX
+from hansard.domain.messages import Message, Part, Role, Text, TextForm
 from hansard.domain.people import People
+from hansard.domain.questions import CHOICES, Given, read_command, read_words
 from hansard.domain.settings import Busy
 from hansard.domain.settings.channels import Answers, RoomSharing
 from hansard.errors import (
     MUST_END,
     HansardError,
     LogUnwritable,
+    OutcomeUnknown,
     RecordRefused,
+    RecordUnavailable,
 )
-from hansard.intake.beside import persist
-from hansard.intake.chat_commands import ChatCommands, Origin
-from hansard.intake.comings import Comings
-from hansard.intake.commands import CommandLine, names, parse
-from hansard.intake.events import answers, by_room, is_choice, mention_of, message_of, read_answer, text_parts
+from hansard.intake.beside import HEAL_SECONDS
+from hansard.intake.commands.registry import ChatCommands, CommandLine, names, parse, unescaped
 from hansard.intake.files import Files, Named
+from hansard.intake.invitations import ChatInvitations
 from hansard.intake.speak import busy_of
 from hansard.ports.channel import EventKind, ReplyKind
 
@@ -48,6 +52,8 @@ if TYPE_CHECKING:
 
 UNWRITABLE = "this conversation's log cannot be written; the admin is told why"
 """What a chat is told of a file of this machine; the log of the gateway names it."""
+
+HOME_LOG = str(log_path(HOME_JOURNAL))
 
 QUIET_CURSOR_SECONDS = 60.0
 """How often the cursor is noted while nothing happens: an older one only means that nothing is received again."""
@@ -117,7 +123,7 @@ class ChannelIntake:
         self._report = report
         self._clock = record.clock
         self._age = Age(self._clock)
-        self.comings = Comings(record, channel, report)
+        self.invitations = ChatInvitations(record, channel, report)
         self._commands = ChatCommands(record, channel.name, settings, model)
         self.apply_settings(settings)
         self._held: set[str] | None = None
@@ -133,11 +139,11 @@ class ChannelIntake:
         self._rules = IntakeRules(settings.resets, settings.pairing, quota)
         self.files.apply_settings(self._options.attachment_bytes_max, quota)
         self._commands.apply_settings(settings)
-        self.comings.apply_settings(self._people, self._rules)
+        self.invitations.apply_settings(self._rules)
 
     def jobs(self) -> list[Beside[Any]]:
         """Return what is done beside receiving: each is run by whoever serves the channel."""
-        return [self.comings.beside, self.files.beside]
+        return [self.invitations.beside, self.files.beside]
 
     async def held(self) -> HeldEvents:
         """Return the events that could not be read yet, for the channel to try again."""
@@ -163,12 +169,12 @@ class ChannelIntake:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._take_room(events, "")) for events in rooms]
             wakes = [wake for task in tasks for wake in task.result()]
-            await self._persist(lambda: self._record.intake.pass_event(self._passing(batch.cursor)))
+            await self._persist(lambda: self._record.intake.pass_event(self._origin(batch.cursor)))
         now = self._clock.monotonic_seconds()
         if batch.events:
             self._noted_at = now
         elif now - self._noted_at >= QUIET_CURSOR_SECONDS:
-            await self._persist(lambda: self._record.intake.pass_event(self._passing(batch.cursor)))
+            await self._persist(lambda: self._record.intake.pass_event(self._origin(batch.cursor)))
             self._noted_at = now
         return wakes
 
@@ -186,14 +192,8 @@ class ChannelIntake:
 
     async def _tell_cut(self, chat: str, cursor: str) -> None:
         """Tell people that something is missing: once, although the batch may come again."""
-        passing = Passing(
-            channel=self._channel.name,
-            account=self._channel.account,
-            event_id=message_id_of(chat, "cut", cursor),
-            chat=chat,
-            text=self._record.words.cut,
-        )
-        await self._persist(lambda: self._record.intake.pass_event(passing))
+        origin = msgspec.structs.replace(self._origin(""), event_id=message_id_of(chat, "cut", cursor), chat=chat)
+        await self._persist(lambda: self._record.intake.pass_event(origin, self._record.words.cut))
 
     async def _persist(self, call: Callable[[], Awaitable[Result]]) -> Result:
         return await persist(call, self._report)
@@ -216,23 +216,37 @@ class ChannelIntake:
             text = ""
             if tells and await self._may(event, Action.TALK):
                 text = self._record.words.message_refused.format(why=why)
-            passing = msgspec.structs.replace(self._passing(cursor, event, text), is_told_at_home=at_home)
-            await self._persist(lambda: self._record.intake.pass_event(passing))
+            origin = self._origin(cursor, event)
+            await self._persist(lambda: self._record.intake.pass_event(origin, text, at_home=at_home))
         except HansardError:  # not even that: the cursor alone
-            await self._persist(lambda: self._record.intake.pass_event(self._passing(cursor)))
+            await self._persist(lambda: self._record.intake.pass_event(self._origin(cursor)))
         return None
 
-    def _passing(self, cursor: str, event: Event | None = None, text: str = "") -> Passing:
+    def _origin(self, cursor: str, event: Event | None = None) -> Origin:
+        """Return where an event comes from; without one, the channel and its cursor."""
         channel, account = self._channel.name, self._channel.account
         if event is None:
-            return Passing(channel=channel, account=account, cursor=cursor)
-        return Passing(channel=channel, account=account, event_id=event.id, chat=event.chat, text=text, cursor=cursor)
+            return Origin(channel=channel, account=account, cursor=cursor)
+        is_shared = event.is_direct or self._options.rooms is RoomSharing.SHARED
+        key = key_in_chat(event.chat, "" if is_shared else event.sender)
+        return Origin(
+            channel=channel,
+            account=account,
+            event_id=event.id,
+            key=key,
+            chat=event.chat,
+            owner=self._people.owner(event.sender, key, is_direct=event.is_direct),
+            identity=event.sender,
+            standing=self._people.standing(event.sender, event.chat),
+            is_direct=event.is_direct,
+            cursor=cursor,
+        )
 
     async def _ignore(self, event: Event, cursor: str) -> None:
         """Keep nothing of an event."""
         was_held = event.id in (self._held or ())
         if cursor or was_held:
-            await self._record.intake.pass_event(self._passing(cursor, event))
+            await self._record.intake.pass_event(self._origin(cursor, event))
             self._forget_held(event)
 
     def _forget_held(self, event: Event) -> None:
@@ -273,26 +287,27 @@ class ChannelIntake:
 
     async def _say(self, event: Event, cursor: str, parsed: CommandLine | None) -> Wake | None:
         """Record what somebody said, and run it when it is a command."""
-        place = self._place(event)
+        origin = self._origin(cursor, event)
         standpoint = await self._standpoint(event)
-        manner = self._manner(event, parsed, may_begin=not is_denied(standpoint, place.owner, "new"))
-        runs = manner is ArrivalKind.COMMAND
-        arrival = await self._arrival(event, place, manner, parsed, "" if runs else cursor)
+        kind = self._kind_of(event, parsed, may_begin=not is_denied(standpoint, origin.owner, "new"))
+        runs = kind is ArrivalKind.COMMAND
+        asked_at = msgspec.structs.replace(origin, cursor="") if runs else origin
+        arrival = await self._arrival(event, asked_at, kind, parsed)
         received = await self._record.intake.receive(arrival, self._rules)
         if arrival.files:
             self.files.beside.wake()
         if received.outcome in {ArrivalOutcome.TAKEN, ArrivalOutcome.KNOWN}:
             self._forget_held(event)
         elif runs and cursor:
-            await self._record.intake.pass_event(self._passing(cursor))
+            await self._record.intake.pass_event(self._origin(cursor))
         if not received.session_id:
             return None
         if runs and parsed is not None:
-            wake = await self._commands.run(place, received, parsed, cursor, standpoint)
+            wake = await self._commands.run(origin, received, parsed, standpoint)
             return Wake(*wake) if wake is not None else None
         return Wake(received.session_id, received.turn_id, event.gather_seconds) if received.turn_id else None
 
-    def _manner(self, event: Event, parsed: CommandLine | None, *, may_begin: bool) -> ArrivalKind:
+    def _kind_of(self, event: Event, parsed: CommandLine | None, *, may_begin: bool) -> ArrivalKind:
         """Return how something was said. What waited for its keys was said when it was sent, however late it comes."""
         if event.kind is not EventKind.ANSWER and not self._is_for_agent(event):
             return ArrivalKind.OBSERVED
@@ -306,22 +321,7 @@ class ChannelIntake:
             return ArrivalKind.ASK
         return ArrivalKind.NEW if parsed.name == "new" and may_begin else ArrivalKind.COMMAND
 
-    def _place(self, event: Event) -> Origin:
-        is_shared = event.is_direct or self._options.rooms is RoomSharing.SHARED
-        key = key_in_chat(event.chat, "" if is_shared else event.sender)
-        return Origin(
-            channel=self._channel.name,
-            account=self._channel.account,
-            event_id=event.id,
-            key=key,
-            chat=event.chat,
-            owner=self._people.owner(event.sender, key, is_direct=event.is_direct),
-            identity=event.sender,
-        )
-
-    async def _arrival(
-        self, event: Event, place: Origin, manner: ArrivalKind, parsed: CommandLine | None, cursor: str
-    ) -> Arrival:
+    async def _arrival(self, event: Event, origin: Origin, kind: ArrivalKind, parsed: CommandLine | None) -> Arrival:
         may_send = bool(event.files) and await self._may(event, Action.TALK)
         files = self.files.name_files(event.files) if may_send else Named()
         parts, notes = [*text_parts(event), *files.parts], [*files.notes]
@@ -329,23 +329,20 @@ class ChannelIntake:
             notes.append(self._record.words.unanswerable)
         overheard = ArrivalKind.OBSERVED if self._options.observe else None
         kept = ArrivalKind.KEPT if self._is_for_agent(event) else overheard
-        otherwise = kept if manner is ArrivalKind.ANSWER else None
+        otherwise = kept if kind is ArrivalKind.ANSWER else None
         is_late = event.id in (self._held or ())  # it could be read only now, so it was said before
-        given = None if is_late else read_answer(event, parsed, manner, self._channel.account)
-        message = message_of(event, place, parts, otherwise or manner, is_command=parsed is not None)
+        given = None if is_late else read_answer(event, parsed, kind, self._channel.account)
+        message = message_of(event, origin, parts, otherwise or kind, is_command=parsed is not None)
         title = " ".join(parsed.argument.split())[:TITLE_CHARACTERS_MAX] if parsed is not None else ""
         return Arrival(
-            **place._asdict(),
-            standing=self._people.standing(event.sender, event.chat),
-            message=message,
-            manner=manner,
-            busy=await busy_in(self._record, place.key, self._settings.busy),
-            title=title if manner is ArrivalKind.NEW and title else None,
-            notes=tuple(notes) if manner is not ArrivalKind.OBSERVED else (),
+            origin=origin,
+            said=(("", message),),
+            kind=kind,
+            busy=await busy_in(self._record, origin.key, self._settings.busy),
+            title=title if kind is ArrivalKind.NEW and title else None,
+            notes=tuple(notes) if kind is not ArrivalKind.OBSERVED else (),
             files=files.awaited,
-            cursor=cursor,
             answer=given,
-            is_direct=event.is_direct,
             otherwise=otherwise,
         )
 
@@ -353,14 +350,14 @@ class ChannelIntake:
 
     async def _choice(self, event: Event, cursor: str) -> Wake | None:
         """Somebody chose an answer beside a post. A sign that is no answer to a question is kept as what it says."""
-        if not is_choice(event):
+        if event.choice not in CHOICES:
             await self._ignore(event, cursor)
             return None
         return await self._say(event, cursor, None)
 
     async def _edit(self, event: Event, cursor: str) -> Wake | None:
         """Somebody changed what they had said. What was not known before is new to the agent, and never a command."""
-        if await self._record.intake.edit_message(change_of(self._channel, self._people, event, cursor)) is not None:
+        if await self._record.intake.edit_message(self._origin(cursor, event), event.about, event.text) is not None:
             return None
         if not self._is_for_agent(event) or not event.text:
             await self._ignore(event, cursor)
@@ -369,33 +366,26 @@ class ChannelIntake:
 
     async def _deletion(self, event: Event, cursor: str) -> None:
         """Something that was said was deleted."""
-        if await self._record.intake.retract_message(change_of(self._channel, self._people, event, cursor)) is None:
+        if await self._record.intake.retract_message(self._origin(cursor, event), event.about) is None:
             await self._ignore(event, cursor)
 
     async def _unreadable(self, event: Event, cursor: str) -> None:
         """Something was said that cannot be read yet."""
-        held = HeldEvent(
-            channel=self._channel.name,
-            account=self._channel.account,
-            event_id=event.id,
-            chat=event.chat,
-            raw=event.raw,
-            identity=event.sender,
-            standing=self._people.standing(event.sender, event.chat),
-            tells=event.is_direct,
-            cursor=cursor,
-        )
-        if await self._record.intake.hold_event(held) and self._held is not None:
+        origin = self._origin(cursor, event)
+        if await self._record.intake.hold_event(origin, event.raw, tells=event.is_direct) and self._held is not None:
             self._held.add(event.id)
 
     async def _invitation(self, event: Event, cursor: str) -> None:
         replaces = event.chat if event.kind is EventKind.REPLACED else ""
-        await self.comings.take_invitation(event, cursor, replaces=replaces)
+        origin = self._origin(cursor, event)
+        if replaces:
+            origin = msgspec.structs.replace(origin, chat=event.about)
+        await self.invitations.take_invitation(origin, replaces=replaces)
 
     async def _company(self, event: Event, cursor: str) -> None:
         """A direct chat has become a room, where the agent may answer only to its name: people have to know that."""
-        text = "" if self._options.answer is Answers.EVERYTHING else self.comings.company_text(event)
-        await self._record.intake.pass_event(self._passing(cursor, event, text))
+        text = "" if self._options.answer is Answers.EVERYTHING else self.invitations.company_text(event)
+        await self._record.intake.pass_event(self._origin(cursor, event), text)
 
 
 async def take_unverified(intake: ChannelIntake, event: Event, cursor: str) -> Wake | None:
@@ -421,15 +411,80 @@ HANDLERS: dict[EventKind, Handler] = {
 }
 
 
-def change_of(channel: Channel, people: People, event: Event, cursor: str) -> MessageChange:
-    """Return how somebody changed what they had said."""
-    return MessageChange(
-        channel=channel.name,
-        account=channel.account,
+# What an event says, and what it answers. Whether an answer counts is decided by the record.
+
+ANSWER_COMMANDS = frozenset({"yes", "no"})
+"""Commands that answer. They are carried out in the commit that records them."""
+
+
+def answers(event: Event, parsed: CommandLine | None) -> bool:
+    """Return whether an event can be nothing but an answer: a choice beside a post, or a command."""
+    return event.kind is EventKind.ANSWER or (parsed is not None and parsed.name in ANSWER_COMMANDS)
+
+
+def read_answer(event: Event, parsed: CommandLine | None, kind: ArrivalKind, account: str) -> Given | None:
+    """Return what an event answers; None when it says something else. What was edited or passed on answers nothing."""
+    if kind not in {ArrivalKind.ASK, ArrivalKind.ANSWER} or event.kind is EventKind.EDIT or event.is_forwarded:
+        return None
+    if event.kind is EventKind.ANSWER:
+        return Given(scope=CHOICES[event.choice], about=event.about, is_plain=False)
+    if parsed is not None:
+        return read_command(parsed.argument, yes=parsed.name == "yes")
+    given = read_words(event.words, account)
+    return msgspec.structs.replace(given, about=event.reply_to) if given is not None else None
+
+
+def mention_of(account: str) -> re.Pattern[str]:
+    """Return how a command begins that is said to the agent by its name."""
+    localpart = account.removeprefix("@").partition(":")[0]
+    names = "|".join(re.escape(name) for name in (account, localpart) if name)
+    return re.compile(rf"\s*@?(?:{names})\s*[:,]?\s+(?=/)", re.IGNORECASE)
+
+
+def by_room(events: Sequence[Event]) -> list[list[Event]]:
+    """Return events by the room in which they happened, its threads included; in each, in their order."""
+    rooms: dict[str, list[Event]] = {}
+    for event in events:
+        rooms.setdefault(event.chat.partition(":thread:")[0], []).append(event)
+    return list(rooms.values())
+
+
+def message_of(event: Event, origin: Origin, parts: list[Part], kind: ArrivalKind, *, is_command: bool) -> Message:
+    """Return the message that an event becomes."""
+    return Message(
+        id=message_id_of(*origin.event),
+        role=Role.NOTICE if is_command or event.is_unverified else Role.USER,
+        parts=tuple(parts),
+        at_microseconds=event.sent_at_ms * 1000,
+        author=event.sender,
+        chat=event.chat,
         event_id=event.id,
-        about=event.about,
-        identity=event.sender,
-        standing=people.standing(event.sender, event.chat),
-        text=event.text,
-        cursor=cursor,
+        is_observed=kind is ArrivalKind.OBSERVED,
+        is_unverified=event.is_unverified,
     )
+
+
+def text_parts(event: Event) -> list[Part]:
+    """Return what an event says, all of it; nothing for a file without a caption."""
+    if not event.text and event.files:
+        return []
+    quoted = [Text(event.quoted, TextForm.QUOTED)] if event.quoted else []
+    formatted = [Text(f"\n\n{event.formatted}", TextForm.FORMATTED)] if event.formatted else []
+    said = Text(event.words, TextForm.FORWARDED) if event.is_forwarded else Text(unescaped(event.words))
+    return [*quoted, said, *formatted]
+
+
+async def persist(call: Callable[[], Awaitable[Result]], report: Report) -> Result:
+    """Make a call that may be repeated, until the record could be written.
+
+    One session's log that cannot be written must not hold up the other chats: that call is refused. The log of
+    the home is waited for, because without it no event can be taken at all.
+    """
+    while True:
+        try:
+            return await call()
+        except (RecordUnavailable, OutcomeUnknown) as error:
+            if isinstance(error, LogUnwritable) and error.name != HOME_LOG:
+                raise
+            report("", error)
+            await asyncio.sleep(HEAL_SECONDS)

@@ -1,6 +1,7 @@
-"""What a person says: recorded on receipt, with the turn that is to answer it.
+"""What a person says in a session that they name: at the terminal, by a command, by `hansard -p`.
 
-Reads: nothing. Writes: the message, the queued turn and what becomes of the running one, in one commit (L2).
+Reads: the session's setting `busy`. Writes: the message, the queued turn and what becomes of the running one, in one
+commit (L2); an ended session is open again in the same one.
 Invariants: whoever is told that a message was taken finds it in the record.
 On crash: the message and its queued turn are there, or neither is and nobody was told otherwise.
 """
@@ -9,19 +10,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.domain.messages import Message
+from hansard.domain.arrivals import Arrival
+from hansard.domain.messages import join_own_text
+from hansard.domain.questions import read_words
 from hansard.domain.settings import Busy
-from hansard.errors import OutcomeUnknown, SessionEnded
+from hansard.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hansard.domain.messages import Message
     from hansard.record.api import Record
+    from hansard.record.intake.events import Received
 
 ATTEMPTS_MAX = 2
 """Tries while nobody knows whether a message was written; each waits as long as the record's patience."""
-
-REOPENED = "This session had ended; it is open again."
 
 
 class Spoken(NamedTuple):
@@ -42,26 +45,21 @@ async def speak(
 
     `answers`: whoever speaks sees the session, so that a plain yes answers what its turn asks.
     """
-    try:
-        return await _accept(record, session_id, messages, busy, answers=answers)
-    except SessionEnded:
-        await record.reopen_session(session_id)
-    return await _accept(record, session_id, [Message.notice(REOPENED), *messages], busy, answers=answers)
+    said = tuple((session_id, message) for message in messages)
+    given = read_words(join_own_text(messages[0].parts)) if answers and len(messages) == 1 else None
+    received = await receive_once(record, Arrival(said=said, busy=busy, answer=given, reopens=True))
+    first = (*received.told, *received.entries)[0]
+    return Spoken(str(first.seq - 1), received.turn_id, received.waits)
 
 
-async def _accept(record: Record, session_id: str, messages: Sequence[Message], busy: Busy, *, answers: bool) -> Spoken:
+async def receive_once(record: Record, arrival: Arrival) -> Received:
     """Record it, once: whether it was written after all is settled by repeating the same ids (L7)."""
-    said = [(session_id, message) for message in messages]
     for _ in range(ATTEMPTS_MAX - 1):
         try:
-            accepted = await record.accept(said, queue_turn=True, busy=busy, answers=answers)
-            break
+            return await record.intake.receive(arrival)
         except OutcomeUnknown:
             continue
-    else:
-        accepted = await record.accept(said, queue_turn=True, busy=busy, answers=answers)
-    turn_id = accepted.turns[0].id if accepted.turns else ""
-    return Spoken(str(accepted.entries[0].seq - 1), turn_id, accepted.waits)
+    return await record.intake.receive(arrival)
 
 
 async def busy_of(record: Record, session_id: str, otherwise: Busy) -> Busy:

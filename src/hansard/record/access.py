@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from hansard.domain.arrivals import IntakeRules, Invited
+    from hansard.domain.arrivals import IntakeRules, Origin
     from hansard.domain.notices import Wording
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
@@ -146,7 +146,7 @@ def ask(tx: Transaction, channel: str, identity: str, chat: str, rules: IntakeRu
     return bool(code)
 
 
-def decline(tx: Transaction, invited: Invited, rules: IntakeRules, words: Wording) -> str:
+def decline(tx: Transaction, invited: Origin, rules: IntakeRules, words: Wording) -> str:
     """Return why an invitation is declined, with a code where it is time for one; nothing for who may not even ask.
 
     No chat can show it, so it is a notice without one. While the code waits, the same words are given again.

@@ -32,9 +32,7 @@ from hansard.record.conversation import Conversation, ConversationCache
 from hansard.record.deliveries import Deliveries
 from hansard.record.fetches import FileFetches
 from hansard.record.forks import fork_session
-from hansard.record.intake import events as home_ops
 from hansard.record.intake.api import RecordIntake
-from hansard.record.intake.events import describe_inbound
 from hansard.record.invitations import Invitations
 from hansard.record.memory import Memory
 from hansard.record.messages import operations as messages
@@ -64,6 +62,7 @@ if TYPE_CHECKING:
     from hansard.domain.turns import By
     from hansard.journal.locks import Progress
     from hansard.journal.queue import Latency
+    from hansard.record.intake.events import Accepted
     from hansard.record.messages.entries import Chunk, Entry
     from hansard.record.search.asking import Filters
     from hansard.record.turns.holding import Turn
@@ -230,18 +229,12 @@ class Record:
         cursor: Cursor | None = None,
         queue_turn: bool = False,  # noqa: FBT001, FBT002 - the shape of the design
         busy: Busy = Busy.QUEUE,
-        *,
-        answers: bool = False,
-    ) -> home_ops.Accepted:
+    ) -> Accepted:
         """Record an inbound event with what it says, the turn it asks for and the platform's cursor: one commit.
 
-        `busy` says what becomes of a turn that runs meanwhile. `answers`: a plain yes or no answers what it asks.
+        `busy` says what becomes of a turn that runs meanwhile.
         """
-        inbound = describe_inbound(entries, intake, cursor, busy, queue_turn=queue_turn, answers=answers)
-        await check_blobs(self._caller, *(each for _, each in inbound.entries))
-        cost = sum(len(each.data) for _, each in inbound.entries)
-        is_alive, words = self._caller.store.is_alive, self.words
-        return await self._caller.write(lambda tx: home_ops.accept(tx, inbound, is_alive, words), cost=cost)
+        return await self.intake.accept(entries, intake, cursor, busy, asks=queue_turn)
 
     async def load_transcript(self, session_id: str) -> list[Message]:
         """Return every message of a session, in order, an open one with its text so far."""

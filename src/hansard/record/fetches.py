@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from hansard.domain.access import HOUR_MICROSECONDS
 from hansard.domain.arrivals import ArrivalKind
 from hansard.domain.budgets import Brought, pace_name
-from hansard.domain.chats import person_owner
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import REASON_CHARACTERS_MAX
 from hansard.domain.messages import Message
@@ -99,7 +98,7 @@ def await_files(
     tx: Transaction, arrival: Arrival, session_id: str, message_id: str, rules: IntakeRules, *, words: Wording
 ) -> None:
     """Note that the files of a message are to be fetched. Of those that are too many, people are told."""
-    person = person_owner(arrival.channel, arrival.identity)
+    person = arrival.origin.person
     for awaited in arrival.files:
         if over := over_quota(tx, rules, person, awaited.size_bytes):
             fetched = FileFetched(message_id=message_id, file=awaited.file, failure=f"the hour's limit of {over}")
@@ -128,14 +127,14 @@ def over_quota(tx: Transaction, rules: IntakeRules, person: str, size_bytes: int
 
 def told_in(arrival: Arrival) -> str:
     """Return where people are told about a file: nowhere, if they only talked among themselves."""
-    return "" if arrival.manner is ArrivalKind.OBSERVED else arrival.chat
+    return "" if arrival.kind is ArrivalKind.OBSERVED else arrival.origin.chat
 
 
 def awaited_of(arrival: Arrival, awaited: Awaited, session_id: str, message_id: str, person: str) -> FileAwaited:
     """Return the fact that a file is to be fetched."""
     return FileAwaited(
-        channel=arrival.channel,
-        account=arrival.account,
+        channel=arrival.origin.channel,
+        account=arrival.origin.account,
         session_id=session_id,
         message_id=message_id,
         file=awaited.file,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hansard.domain.access import HOUR_MICROSECONDS, Action, may
-from hansard.domain.arrivals import Invited
 from hansard.domain.chats import parse_key
 from hansard.domain.ids import HOME_JOURNAL, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX
@@ -20,8 +19,7 @@ from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.reading import SQL as JOURNAL
 from hansard.journal.reading import home_journal
 from hansard.record.access import decline, grant_of
-from hansard.record.intake.events import INTAKE, move_cursor
-from hansard.record.intake.receive import mark_received
+from hansard.record.intake.events import INTAKE, mark_received, move_cursor
 from hansard.record.people import PACE, read_pace
 from hansard.record.routes import find_route, move_route, tell_in_chat
 from hansard.record.sessions import session_journal
@@ -29,7 +27,7 @@ from hansard.record.sessions import session_journal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hansard.domain.arrivals import IntakeRules, Invitation
+    from hansard.domain.arrivals import IntakeRules, Origin
     from hansard.domain.notices import Wording
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
@@ -91,61 +89,50 @@ SOURCE_HOUR_MAX = 60
 STRANGERS = "strangers"
 
 
-def receive_invitation(tx: Transaction, invitation: Invitation, rules: IntakeRules, words: Wording) -> bool:
+def receive_invitation(tx: Transaction, origin: Origin, replaces: str, rules: IntakeRules, words: Wording) -> bool:
     """Record an invitation and what it is answered with; return whether there is anything to answer."""
-    event = (invitation.channel, invitation.account, invitation.event_id)
-    allowed = may(Action.INVITE, invitation.standing, grant_of(tx, invitation.channel, invitation.identity))
-    is_wanted = allowed or not invitation.replaces
-    is_open = (
-        tx.row(INTAKE.queries.find_intake, event) is None and is_wanted and has_room(tx, invitation, allowed=allowed)
-    )
+    allowed = may(Action.INVITE, origin.standing, grant_of(tx, origin.channel, origin.identity))
+    is_wanted = allowed or not replaces
+    source = origin.identity if allowed else f"{STRANGERS} {origin.identity.partition(':')[2]}"
+    is_open = tx.row(INTAKE.queries.find_intake, origin.event) is None and is_wanted and has_room(tx, origin, source)
     if is_open:
-        if invitation.replaces:
-            lead_on(tx, invitation)
-        invited = Invited(invitation.channel, invitation.identity, invitation.standing)
+        if replaces:
+            lead_on(tx, replaces, origin.chat)
         received = InvitationReceived(
-            channel=invitation.channel,
-            account=invitation.account,
-            event_id=invitation.event_id,
-            chat=invitation.chat,
-            identity=invitation.identity,
+            channel=origin.channel,
+            account=origin.account,
+            event_id=origin.event_id,
+            chat=origin.chat,
+            identity=origin.identity,
             accept=allowed,
-            text="" if allowed else decline(tx, invited, rules, words),
-            source=invitation_source(invitation, allowed=allowed),
-            replaces=invitation.replaces,
+            text="" if allowed else decline(tx, origin, rules, words),
+            source=source,
+            replaces=replaces,
         )
         home = home_journal(tx)
         tx.add(home, f"~invited:{home.head_seq + 1}", received)
-        mark_received(tx, *event)
-    move_cursor(tx, invitation.channel, invitation.account, invitation.cursor)
+        mark_received(tx, origin.event)
+    move_cursor(tx, origin.channel, origin.account, origin.cursor)
     return is_open
 
 
-def invitation_source(invitation: Invitation, *, allowed: bool) -> str:
-    """Return whose invitations this one is counted with: a person's, or those of all strangers of a server."""
-    if allowed:
-        return invitation.identity
-    return f"{STRANGERS} {invitation.identity.partition(':')[2]}"
-
-
-def has_room(tx: Transaction, invitation: Invitation, *, allowed: bool) -> bool:
-    """Return whether another invitation of this source is taken."""
-    source = invitation_source(invitation, allowed=allowed)
-    waiting, own = tx.row(SQL.count_invitations, (invitation.channel, invitation.account, source))
+def has_room(tx: Transaction, origin: Origin, source: str) -> bool:
+    """Return whether another invitation of a person, or of the strangers of a server, is taken."""
+    waiting, own = tx.row(SQL.count_invitations, (origin.channel, origin.account, source))
     lately = read_pace(tx, f"invited {source}").within(tx.clock.now_microseconds(), HOUR_MICROSECONDS)
     return bool(waiting < OPEN_MAX and own < SOURCE_OPEN_MAX and lately < SOURCE_HOUR_MAX)
 
 
-def lead_on(tx: Transaction, invitation: Invitation) -> None:
+def lead_on(tx: Transaction, replaced: str, chat: str) -> None:
     """Let the new chat lead where the replaced one did, if that is a person's session.
 
     A room's session belongs to that room: the new room begins its own.
     """
-    led = find_route(tx, invitation.replaces)
-    if led is None or find_route(tx, invitation.chat) is not None:
+    led = find_route(tx, replaced)
+    if led is None or find_route(tx, chat) is not None:
         return
     if is_person(session_journal(tx, led.session_id)[1].owner):
-        move_route(tx, invitation.chat, led.session_id, reason="replaced", expect=None, token=new_id())
+        move_route(tx, chat, led.session_id, reason="replaced", expect=None, token=new_id())
 
 
 def settle_invitation(tx: Transaction, answered: InvitationAnswered, chat: str, text: str) -> None:
@@ -165,13 +152,16 @@ class Invitations:
     def __init__(self, caller: Caller, words: Callable[[], Wording]) -> None:
         self._caller, self._words = caller, words
 
-    async def receive(self, invitation: Invitation, rules: IntakeRules) -> bool:
-        """Record an invitation, what it is answered with, and the cursor; return whether there is one to answer."""
-        parse_key(invitation.chat)
-        for name in (invitation.channel, invitation.account, invitation.event_id, invitation.identity):
+    async def receive(self, origin: Origin, rules: IntakeRules, *, replaces: str = "") -> bool:
+        """Record that the agent is asked into a chat, or that the chat `replaces` another; with it goes the cursor.
+
+        Return whether there is anything to answer.
+        """
+        parse_key(origin.chat)
+        for name in (origin.channel, origin.account, origin.event_id, origin.identity):
             clean_name(name, "a name of a platform", NAME_CHARACTERS_MAX)
         words = self._words()
-        return await self._caller.write(lambda tx: receive_invitation(tx, invitation, rules, words))
+        return await self._caller.write(lambda tx: receive_invitation(tx, origin, replaces, rules, words))
 
     async def list_due(self, channel: str, account: str, *, source_max: int, limit: int) -> list[InvitationReceived]:
         """Return what is to be answered now: so many of one source, the sources in turn."""

@@ -5,16 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hansard.domain.access import Grant, Standing
-from hansard.domain.arrivals import (
-    Arrival,
-    ArrivalKind,
-    ArrivalOutcome,
-    Conclusion,
-    HeldEvent,
-    IntakeRules,
-    MessageChange,
-    RouteChange,
-)
+from hansard.domain.arrivals import Arrival, ArrivalKind, ArrivalOutcome, IntakeRules, Origin, RouteChange
 from hansard.domain.chats import Began, message_id_of, reply_id_of
 from hansard.domain.messages import RETRACTED, Message, Role
 from hansard.domain.sessions import SessionState
@@ -53,7 +44,7 @@ class ContractChat:
     def arrival(
         self,
         text: str,
-        manner: ArrivalKind = ArrivalKind.ASK,
+        kind: ArrivalKind = ArrivalKind.ASK,
         *,
         identity: str = ANN,
         standing: Standing = Standing.LISTED,
@@ -62,7 +53,22 @@ class ContractChat:
         """Return something that is said here."""
         self._events += 1
         event_id = f"$event{self._events}"
-        return Arrival(
+        message = Message.make(
+            Role.NOTICE if kind in {ArrivalKind.COMMAND, ArrivalKind.NEW} else Role.USER,
+            text,
+            id=message_id_of("matrix", self.account, event_id),
+            author=identity,
+            chat=self.key,
+            event_id=event_id,
+        )
+        origin = self.origin(event_id, identity=identity, standing=standing, cursor=cursor)
+        return Arrival(origin=origin, said=(("", message),), kind=kind)
+
+    def origin(
+        self, event_id: str, *, identity: str = ANN, standing: Standing = Standing.LISTED, cursor: str = ""
+    ) -> Origin:
+        """Return where an event of this chat comes from."""
+        return Origin(
             channel="matrix",
             account=self.account,
             event_id=event_id,
@@ -71,36 +77,19 @@ class ContractChat:
             owner=OWNER,
             identity=identity,
             standing=standing,
-            message=Message.make(
-                Role.NOTICE if manner in {ArrivalKind.COMMAND, ArrivalKind.NEW} else Role.USER,
-                text,
-                id=message_id_of("matrix", self.account, event_id),
-                author=identity,
-                chat=self.key,
-                event_id=event_id,
-            ),
-            manner=manner,
             cursor=cursor,
         )
 
-    async def say(self, text: str, manner: ArrivalKind = ArrivalKind.ASK) -> str:
+    async def say(self, text: str, kind: ArrivalKind = ArrivalKind.ASK) -> str:
         """Say something, and let nobody answer; return the session that it went to."""
-        received = await self.record.intake.receive(self.arrival(text, manner), self.rules)
+        received = await self.record.intake.receive(self.arrival(text, kind), self.rules)
         await self.record.turns.stop(received.session_id, "nobody answers", queued=True)
         return received.session_id
 
-    def change(self, about: Arrival, text: str = "", identity: str = ANN) -> MessageChange:
-        """Return a change of something that was said."""
+    def change(self, identity: str = ANN) -> Origin:
+        """Return where a change of something that was said comes from."""
         self._events += 1
-        return MessageChange(
-            channel="matrix",
-            account=self.account,
-            event_id=f"$event{self._events}",
-            about=about.event_id,
-            identity=identity,
-            standing=Standing.LISTED,
-            text=text,
-        )
+        return self.origin(f"$event{self._events}", identity=identity)
 
     async def leads_to(self) -> str:
         """Return the session that the chat is in."""
@@ -119,7 +108,8 @@ async def an_arrival_is_taken_once(backend: RecordUnderTest) -> None:
         require_equal(await record.intake.cursor("matrix", chat.account), "c1", "the cursor")
     async with backend.open_record() as record:
         again = await record.intake.receive(arrival, chat.rules)
-        require_equal(again, first._replace(outcome=ArrivalOutcome.KNOWN), "what it became")
+        require_equal(again.outcome, ArrivalOutcome.KNOWN, "the second time")
+        require_equal(again[1:4], first[1:4], "session, message and turn that it became")
         require_equal(await texts(record, first.session_id), ["hello"], "what was said")
         states = [turn.state for turn in await record.turns.list(first.session_id)]
         require_equal(states, [TurnState.QUEUED], "turns")
@@ -190,19 +180,19 @@ async def changes_are_kept_beside_the_first_words(backend: RecordUnderTest) -> N
         chat = ContractChat(record)
         first = chat.arrival("first")
         session_id = (await record.intake.receive(first, chat.rules)).session_id
-        edit = chat.change(first, "second")
+        about, edit = first.origin.event_id, chat.change()
         for _ in range(2):
-            await record.intake.edit_message(edit)
-        await record.intake.edit_message(chat.change(first, "stolen", "@bob:example.org"))
+            await record.intake.edit_message(edit, about, "second")
+        await record.intake.edit_message(chat.change("@bob:example.org"), about, "stolen")
         (message,) = await record.load_transcript(session_id)
         require_equal((message.text, message.is_edited), ("second", True), "the edited message")
         placed = (await record.conversation(session_id)).waiting
         require_equal([each.message.text for each in placed], ["second"], "what the model would be told")
         await record.end_session(session_id, "over")
-        await record.intake.retract_message(chat.change(first))
+        await record.intake.retract_message(chat.change(), about)
         (message,) = await record.load_transcript(session_id)
         require_equal((message.text, message.is_retracted), (RETRACTED, True), "the deleted message")
-        unknown = await record.intake.edit_message(chat.change(chat.arrival("never received"), "x"))
+        unknown = await record.intake.edit_message(chat.change(), "$never-received", "x")
         require_equal(unknown, None, "an edit of what is not known")
 
 
@@ -212,22 +202,13 @@ async def what_cannot_be_read_is_held(backend: RecordUnderTest) -> None:
     async with backend.open_record() as record:
         chat = ContractChat(record)
         arrival = chat.arrival("readable now")
-        held = HeldEvent(
-            channel="matrix",
-            account=chat.account,
-            event_id=arrival.event_id,
-            chat=chat.key,
-            raw='{"sealed":1}',
-            identity=ANN,
-            standing=Standing.LISTED,
-        )
         for _ in range(2):
-            require(await record.intake.hold_event(held), "that it is kept")
+            require(await record.intake.hold_event(arrival.origin, '{"sealed":1}'), "that it is kept")
     async with backend.open_record() as record:
         require_equal(await record.intake.list_held("matrix", chat.account), ['{"sealed":1}'], "what is held")
         received = await record.intake.receive(arrival, chat.rules)
         require_equal(received.outcome, ArrivalOutcome.TAKEN, "once it can be read")
-        await record.intake.hold_event(held)
+        await record.intake.hold_event(arrival.origin, '{"sealed":1}')
         require_equal(await record.intake.list_held("matrix", chat.account), [], "what is held then")
 
 
@@ -242,27 +223,13 @@ async def a_command_leads_only_to_sessions_of_its_owner(backend: RecordUnderTest
         command = chat.arrival("/resume", ArrivalKind.COMMAND)
         asked = await record.intake.receive(command, chat.rules)
 
-        def end(session_id: str) -> Conclusion:
-            return Conclusion(
-                key=chat.key,
-                chat=chat.key,
-                owner=OWNER,
-                session_id=session_id,
-                reply_id=reply_id_of(asked.message_id),
-                reply="done",
-                reason="resume",
-                channel="matrix",
-                account=chat.account,
-                event_id=command.event_id,
-            )
+        reply = Message.notice("done", id=reply_id_of(asked.message_id), chat=chat.key)
 
         with require_error(NotFound, "a session of somebody else"):
-            await record.intake.conclude(end(foreign.id))
+            await record.intake.conclude(command.origin, foreign.id, reply, "resume")
         require_equal(await chat.leads_to(), here, "the route after that")
         for _ in range(2):
-            await record.intake.conclude(end(other.id))
+            await record.intake.conclude(command.origin, other.id, reply, "resume")
         require_equal(await chat.leads_to(), other.id, "the route")
         require_equal(await texts(record, other.id), ["done"], "the reply")
-        require(
-            await record.intake.is_concluded("matrix", chat.account, command.event_id), "that the command has ended"
-        )
+        require(await record.intake.is_concluded(command.origin), "that the command has ended")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hansard.domain.arrivals import Passing
+from hansard.domain.arrivals import Origin
 from hansard.domain.deliveries import Delivery, DeliveryState, Operation
 from hansard.domain.ids import HOME_JOURNAL, delivery_id
 from hansard.domain.messages import Message, Text
@@ -117,9 +117,8 @@ async def people_without_a_session_are_told_too(backend: RecordUnderTest) -> Non
     """What is told in the home journal waits, is delivered and settled like everything else."""
     channel, chat = new_chat()
     async with backend.open_record() as record:
-        await record.intake.pass_event(
-            Passing(channel=channel, account="agent", event_id=fresh("event"), chat=chat, text="Who are you?")
-        )
+        origin = Origin(channel=channel, account="agent", event_id=fresh("event"), chat=chat)
+        await record.intake.pass_event(origin, "Who are you?")
         (found,) = await record.deliveries.list_waiting(channel)
         require_equal((found.session_id, found.chat), (HOME_JOURNAL, chat), "where it waits")
         message = await record.messages.read(HOME_JOURNAL, found.message_id)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hansard.domain.arrivals import Conclusion, IntakeRules
 from hansard.domain.messages import Message
 from hansard.domain.people import ADMIN, CODE_MINUTES
 from hansard.domain.settings import Busy
@@ -27,22 +26,6 @@ def new_person() -> str:
 async def seen(record: Record, owner: str) -> list[str]:
     """Return the titles that an owner sees, in order."""
     return sorted(session.title or "" for session in await record.sessions(owner=owner))
-
-
-def resumed(chat: ContractChat, session_id: str, owner: str) -> Conclusion:
-    """Return the end of a command that leads a chat of somebody to a session."""
-    return Conclusion(
-        key=chat.key,
-        chat=chat.key,
-        owner=owner,
-        session_id=session_id,
-        reply_id=fresh("reply"),
-        reason="resume",
-        channel="matrix",
-        account=chat.account,
-        event_id=fresh("event"),
-        identity=owner.removeprefix("person:matrix:"),
-    )
 
 
 @contract("people")
@@ -126,14 +109,17 @@ async def what_is_said_elsewhere_waits_where_the_same_person_is(backend: RecordU
         chat, second = ContractChat(record), ContractChat(record)
         owner, other = new_person(), new_person()
         for each, who in ((chat, owner), (second, other)):
-            arrival = msgspec.structs.replace(each.arrival("hello"), owner=who)
-            received = await record.intake.receive(arrival, IntakeRules())
+            arrival = each.arrival("hello")
+            origin = msgspec.structs.replace(arrival.origin, owner=who)
+            received = await record.intake.receive(msgspec.structs.replace(arrival, origin=origin))
             async with record.turn(received.session_id, waiting=received.turn_id) as turn, turn.reply() as reply:
                 await reply.write("hello")
         session_id = await chat.leads_to()
         await record.people.link(owner, other)
         await record.people.link(owner, ADMIN)
-        await record.intake.conclude(resumed(second, session_id, other))
+        command = second.origin(fresh("event"), identity=other.removeprefix("person:matrix:"))
+        command = msgspec.structs.replace(command, owner=other)
+        await record.intake.conclude(command, session_id, Message.notice(""), "resume")
         await record.accept([(session_id, Message.user("typed"))], queue_turn=True, busy=Busy.QUEUE)
         async with record.turn(session_id) as turn, turn.reply() as reply:
             await reply.write("answered")

@@ -1,281 +1,369 @@
-"""An event of a platform, in one commit: who said it, where it leads, what it becomes, how far the stream is received.
+"""What is said, in one commit: who said it, where it leads, what it becomes, how far the stream is received.
 
-Reads: intake, access, route, session, turns. Writes: whatever the event means, and that it was received (L2).
+One operation for chats, the terminal, the API and imports.
+Reads: intake, access, route, session, turns. Writes: what the arrival means, and that it was received (L2).
 Invariants: an event is taken once; every decision is made on what is in the record at that moment; a turn that runs
-or waits is never carried into another session.
+or waits is never carried into another session; what is refused leaves nothing behind.
 On crash: all of it is there, or nothing, and the event comes again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from hansard.domain.access import Action, Rank, is_same_owner, is_shared, may, may_see, rank
-from hansard.domain.arrivals import ArrivalKind, ArrivalOutcome, Received, RouteChange
+from hansard.domain.access import Action, Rank, is_same_owner, is_shared, may, rank
+from hansard.domain.arrivals import (
+    ACTIONS,
+    SILENT,
+    UNANSWERED,
+    Arrival,
+    ArrivalKind,
+    ArrivalOutcome,
+    IntakeRules,
+    Origin,
+    RouteChange,
+)
 from hansard.domain.budgets import Brought
-from hansard.domain.chats import Began, Resting, check_sender, due, person_owner
-from hansard.domain.ids import new_id, new_session_id
-from hansard.domain.messages import Message, Role, Text, join_own_text
+from hansard.domain.chats import Began, Resting, due
+from hansard.domain.ids import new_id
+from hansard.domain.messages import Role, Text, join_own_text
+from hansard.domain.notices import ENGLISH
 from hansard.domain.people import is_person
 from hansard.domain.questions import NOTHING_WAITS
-from hansard.domain.sessions import Link, Parent, Session, SessionState
+from hansard.domain.sessions import Link, Parent, SessionState
 from hansard.domain.settings import Busy
-from hansard.domain.turns import By, TurnState
+from hansard.domain.turns import TurnState
 from hansard.errors import NotFound
-from hansard.journal.concepts import Body
-from hansard.journal.reading import SQL as JOURNAL
-from hansard.journal.reading import home_journal
+from hansard.journal.concepts import ENCODER
 from hansard.record.access import ask, grant_of
+from hansard.record.conversation import askers_of
 from hansard.record.fetches import await_files
-from hansard.record.intake.events import INTAKE, IntakeAccepted, move_cursor
-from hansard.record.messages.entries import MessageAdded, MessageEdited, MessageRetracted
-from hansard.record.messages.operations import Offered, append, offer
+from hansard.record.intake.events import (
+    SQL,
+    Accepted,
+    Received,
+    find_receipt,
+    lead_to,
+    mark_received,
+    move_cursor,
+    read_accepted,
+    read_receipt,
+    tell,
+    tell_once,
+)
+from hansard.record.messages.entries import MessageAdded
+from hansard.record.messages.fold import added_message
+from hansard.record.messages.operations import Offered, add_message, append, entry_of
 from hansard.record.people import read_circle
 from hansard.record.questions import GivenAnswer, Judged, judge, record_answer
 from hansard.record.quotas import allows, count_used, tell_over
-from hansard.record.routes import ROUTES, find_route, move_route, tell_at_home, tell_followers, tell_in_chat
+from hansard.record.routes import ROUTES, find_route, tell_followers
 from hansard.record.sessions import create_session, end_session, reopen_session, session_journal
-from hansard.record.turns.entries import TURNS, find_turn, is_asked_by, is_chore, turn_askers
+from hansard.record.turns.entries import find_turn, is_asked_by, is_chore, turn_askers
 from hansard.record.turns.operations import meet_running_turn, queue_turn, stop_turns
 
 if TYPE_CHECKING:
-    from hansard.domain.arrivals import Arrival, Conclusion, IntakeRules, MessageChange, Passing
+    from hansard.domain.deliveries import Cursor
     from hansard.domain.notices import Wording
     from hansard.domain.questions import Given
-    from hansard.domain.sessions import Route
+    from hansard.domain.sessions import Route, Session
+    from hansard.domain.turns import By, TurnInfo
     from hansard.journal.concepts import IsAlive
+    from hansard.journal.reading import Journal
     from hansard.journal.transaction import Transaction
+    from hansard.record.messages.entries import Entry
 
-UNANSWERED = frozenset({ArrivalKind.LATE, ArrivalKind.UNVERIFIED})
-"""Nothing is done about what was said so, and people are told by the notice of the same name."""
-ACTIONS = {
-    ArrivalKind.ASK: Action.TALK,
-    ArrivalKind.LATE: Action.TALK,
-    ArrivalKind.KEPT: Action.TALK,
-    ArrivalKind.UNVERIFIED: Action.TALK,
-    ArrivalKind.OBSERVED: Action.BE_OBSERVED,
-    ArrivalKind.COMMAND: Action.COMMAND,
-    ArrivalKind.NEW: Action.COMMAND,
-    ArrivalKind.ANSWER: Action.TALK,
-}
-COUNTED_REASONS = frozenset({"fork"})
-"""Commands that begin a session; `/new` is an arrival of its own."""
+Said = tuple[tuple[str, Offered], ...]
+"""Messages, each with its session; in a chat the session is empty."""
 
 
-def receive(
-    tx: Transaction, arrival: Arrival, offered: Offered, rules: IntakeRules, is_alive: IsAlive, *, words: Wording
-) -> Received:
-    """Take an event in."""
-    check_sender(arrival.identity)
-    event = (arrival.channel, arrival.account, arrival.event_id)
-    before = tx.row(INTAKE.queries.find_intake, event)
-    if before is not None:
-        received = known(tx, before[0])
-    elif not may(ACTIONS[arrival.manner], arrival.standing, grant_of(tx, arrival.channel, arrival.identity)):
-        received = refuse(tx, arrival, rules, words)
+class Receiving(NamedTuple):
+    """An arrival in the transaction that receives it, and what decisions go by."""
+
+    tx: Transaction
+    arrival: Arrival
+    said: Said
+    rules: IntakeRules
+    is_alive: IsAlive
+    words: Wording
+    fresh: tuple[str, str]
+    """Ids for a session that `/new` begins and for the notice of it: given before, so that a repeat changes nothing."""
+
+    @property
+    def origin(self) -> Origin:
+        """Where it comes from."""
+        return self.arrival.origin
+
+
+def receive(at: Receiving) -> Received:
+    """Take in what was said, unless it was received before or its author may not."""
+    tx, origin = at.tx, at.origin
+    receipt = find_receipt(tx, origin)
+    if receipt is not None:
+        received = read_receipt(receipt)
+    elif not may_arrive(at):
+        received = refuse(at)
     else:
-        received = take_event(tx, arrival, offered, rules, is_alive, words=words)
-    move_cursor(tx, arrival.channel, arrival.account, arrival.cursor)
+        received = take_answer(at) or take_messages(at)
+    move_cursor(tx, origin.channel, origin.account, origin.cursor)
     return received
 
 
-def known(tx: Transaction, seq: int) -> Received:
-    """Return what an event became when it was received before."""
-    home = home_journal(tx)
-    (data,) = tx.row(JOURNAL.entry_by_key, (home.entry_key(seq),))
-    body = tx.schema.decode_body("intake.accepted", 1, data)
-    if not isinstance(body, IntakeAccepted) or not body.entries:
-        return Received(ArrivalOutcome.KNOWN)
-    session_id, message_id = body.entries[0]
-    turn_id = body.turns[0][1] if body.turns else ""
-    return Received(ArrivalOutcome.KNOWN, session_id, message_id, turn_id)
+def may_arrive(at: Receiving) -> bool:
+    """Return whether somebody may say this in a chat. What names its sessions itself comes from this machine."""
+    origin = at.origin
+    allowed = ACTIONS[at.arrival.kind]
+    return not origin.key or may(allowed, origin.standing, grant_of(at.tx, origin.channel, origin.identity))
 
 
-def refuse(tx: Transaction, arrival: Arrival, rules: IntakeRules, words: Wording) -> Received:
+def refuse(at: Receiving) -> Received:
     """Take nothing of what a stranger says; one who speaks to the agent may be shown a code.
 
     An event that waited to become readable waits no longer.
     """
-    if tx.row(INTAKE.queries.find_held, (arrival.channel, arrival.account, arrival.event_id)) is not None:
-        mark_received(tx, arrival.channel, arrival.account, arrival.event_id)
-    may_ask = may(Action.ASK, arrival.standing, grant_of(tx, arrival.channel, arrival.identity))
-    is_silent = arrival.manner in {ArrivalKind.OBSERVED, ArrivalKind.KEPT, ArrivalKind.ANSWER}
-    asked = may_ask and not is_silent and ask(tx, arrival.channel, arrival.identity, arrival.chat, rules, words=words)
+    tx, origin = at.tx, at.origin
+    if tx.row(SQL.find_held, origin.event) is not None:
+        mark_received(tx, origin.event)
+    may_ask = may(Action.ASK, origin.standing, grant_of(tx, origin.channel, origin.identity))
+    asked = (
+        may_ask
+        and at.arrival.kind not in SILENT
+        and ask(tx, origin.channel, origin.identity, origin.chat, at.rules, words=at.words)
+    )
     return Received(ArrivalOutcome.ASKED if asked else ArrivalOutcome.REFUSED)
 
 
-def mark_received(  # noqa: PLR0917
-    tx: Transaction,
-    channel: str,
-    account: str,
-    event_id: str,
-    entries: tuple[tuple[str, str], ...] = (),
-    turns: tuple[tuple[str, str], ...] = (),
-) -> None:
-    """Note that an event was received, and what it became."""
-    home = home_journal(tx)
-    body = IntakeAccepted(channel=channel, account=account, event_id=event_id, entries=entries, turns=turns)
-    tx.add(home, f"~intake:{home.head_seq + 1}", body)
-
-
-def take_event(
-    tx: Transaction, arrival: Arrival, offered: Offered, rules: IntakeRules, is_alive: IsAlive, *, words: Wording
-) -> Received:
-    """Take in what somebody said who may: the answer to a question, or something else."""
-    if arrival.answer is not None and (answered := take_answer(tx, arrival, arrival.answer, rules)) is not None:
-        return answered
-    if arrival.manner is ArrivalKind.ANSWER:
+def take_messages(at: Receiving) -> Received:
+    """Record what was said, where it belongs, and do what its kind asks for."""
+    arrival, tx, origin = at.arrival, at.tx, at.origin
+    if arrival.kind is ArrivalKind.ANSWER:
         if arrival.otherwise is None:
-            mark_received(tx, arrival.channel, arrival.account, arrival.event_id)
+            mark_received(tx, origin.event)
             return Received(ArrivalOutcome.REFUSED)
-        arrival = msgspec.structs.replace(arrival, manner=arrival.otherwise)
-    return take_message(tx, arrival, offered, rules, is_alive, words=words)
-
-
-def take_message(
-    tx: Transaction, arrival: Arrival, offered: Offered, rules: IntakeRules, is_alive: IsAlive, *, words: Wording
-) -> Received:
-    """Record what somebody said who may, where the chat leads, and ask for the turn that is to answer it."""
-    person = person_owner(arrival.channel, arrival.identity)
-    begins = begins_session(tx, arrival)
-    if begins and not allows(tx, rules, Brought.SESSIONS, person):
-        tell_over(tx, words, Brought.SESSIONS, person, "" if arrival.manner is ArrivalKind.OBSERVED else arrival.chat)
+        at = at._replace(arrival=msgspec.structs.replace(arrival, kind=arrival.otherwise))
+    if origin.key and not count_session(at):
         return Received(ArrivalOutcome.REFUSED)
-    if begins:
-        count_used(tx, person, sessions=1)
-    session_id, moved = lead(tx, arrival, rules)
-    notices = [moved.told(words)] if moved is not None else []
-    _, row = session_journal(tx, session_id)
-    if row.state == SessionState.ENDED:
-        reopen_session(tx, session_id)
-        if arrival.manner is not ArrivalKind.NEW:
-            notices.append(words.reopened)
-    for text in notices:
-        tell(tx, session_id, arrival.chat, text)
-    entry = append(tx, session_id, offered)
-    await_files(tx, arrival, session_id, entry.id, rules, words=words)
-    after, said_in = [*arrival.notes], session_id
-    if arrival.manner is ArrivalKind.NEW:
-        moved = begin_new(tx, arrival, session_id, is_alive, words)
+    session_id, moved = lead(at) if origin.key else (at.said[0][0] if at.said else "", None)
+    told, entries = open_sessions(at, session_id, moved), []
+    for named, offered in at.said:
+        entries.append(append(tx, named or session_id, offered))
+    said = tuple(entries)
+    if arrival.files:
+        await_files(tx, arrival, session_id, said[0].id, at.rules, words=at.words)
+    if at.arrival.kind is ArrivalKind.NEW:
+        moved = begin_new(at, session_id)
         session_id = moved.new
-        after.append(moved.told(words))
-    elif arrival.manner in UNANSWERED:
-        tell_once(tx, session_id, arrival.chat, getattr(words, arrival.manner), arrival.manner)
-    for text in after:
-        tell(tx, session_id, arrival.chat, text)
-    turn_id = ""
-    if arrival.manner is ArrivalKind.ASK:
-        tell_followers(tx, session_id, (entry.id,), words)
-        busy = busy_of_arrival(tx, arrival, session_id)
-        meet_running_turn(tx, session_id, (entry.id,), busy, is_alive, words=words)
-        by = (By(person=arrival.identity, chat=arrival.chat),)
-        turn_id = queue_turn(tx, session_id, new_id(), by=by).id
-    turns = ((session_id, turn_id),) if turn_id else ()
-    mark_received(tx, arrival.channel, arrival.account, arrival.event_id, ((said_in, entry.id),), turns)
-    return Received(ArrivalOutcome.TAKEN, session_id, entry.id, turn_id, moved)
+    elif at.arrival.kind in UNANSWERED:
+        tell_once(tx, session_id, origin.chat, getattr(at.words, at.arrival.kind), at.arrival.kind)
+    told += [tell(tx, session_id, origin.chat, text) for text in arrival.notes]
+    if at.arrival.kind is ArrivalKind.NEW and moved is not None:
+        text = arrival.told.format(new=moved.new, old=moved.old) if arrival.told else moved.told(at.words)
+        told.append(tell(tx, session_id, origin.chat, text, at.fresh[1]))
+    turns = ask_for_turns(at, said) if at.arrival.kind is ArrivalKind.ASK else ()
+    if origin.event_id:
+        pairs = tuple((entry.session_id, entry.id) for entry in said)
+        mark_received(tx, origin.event, pairs, tuple((turn.session_id, turn.id) for turn in turns))
+    message_id, turn_id = said[0].id if said else "", turns[0].id if turns else ""
+    waits = any(runs(at, turn.session_id) for turn in turns)
+    return Received(ArrivalOutcome.TAKEN, session_id, message_id, turn_id, moved, said, turns, waits, tuple(told))
 
 
-def take_answer(tx: Transaction, arrival: Arrival, given: Given, rules: IntakeRules) -> Received | None:
+def open_sessions(at: Receiving, session_id: str, moved: RouteChange | None) -> list[Entry]:
+    """Open ended sessions again that something is said in; tell people so, and that a chat is in another session."""
+    tx, origin = at.tx, at.origin
+    notices = [(session_id, moved.told(at.words))] if moved is not None else []
+    if origin.key or at.arrival.reopens:
+        for each in dict.fromkeys(named or session_id for named, _ in at.said):
+            journal, row = session_journal(tx, each)
+            if row.state == SessionState.ENDED and not is_left(at, journal):
+                reopen_session(tx, each)
+                if at.arrival.kind is not ArrivalKind.NEW:
+                    notices.append((each, at.words.reopened if origin.chat else ENGLISH.reopened))
+    return [tell(tx, each, origin.chat, text) for each, text in notices]
+
+
+def is_left(at: Receiving, journal: Journal) -> bool:
+    """Return whether the same `/new` has ended a session already: a repeat does not open it again."""
+    is_new = at.arrival.kind is ArrivalKind.NEW
+    return is_new and any(at.tx.find(journal, offered.id) is not None for _, offered in at.said)
+
+
+# Turns.
+
+
+def ask_for_turns(at: Receiving, entries: tuple[Entry, ...]) -> tuple[TurnInfo, ...]:
+    """Ask for a turn in each session in which something was said; say what that means for the turn that runs there."""
+    tx = at.tx
+    sessions = dict.fromkeys(entry.session_id for entry in entries)
+    for session_id in sessions:
+        said = tuple(entry.id for entry in entries if entry.session_id == session_id and is_said(entry))
+        tell_followers(tx, session_id, said, at.words)
+        busy = busy_of_arrival(at, session_id) if at.origin.key else at.arrival.busy
+        meet_running_turn(tx, session_id, said, busy, at.is_alive, words=at.words)
+    return tuple(queue_turn(tx, each, new_id(), by=askers_in(entries, each)) for each in sessions)
+
+
+def is_said(entry: Entry) -> bool:
+    """Return whether an entry is what a person said."""
+    return isinstance(entry.body, MessageAdded) and entry.body.role == Role.USER
+
+
+def askers_in(entries: tuple[Entry, ...], session_id: str) -> tuple[By, ...]:
+    """Return who asks for a turn of a session by what they said."""
+    own = [(entry, entry.body) for entry in entries if entry.session_id == session_id]
+    return askers_of([added_message(entry.id, 0, body) for entry, body in own if isinstance(body, MessageAdded)])
+
+
+def runs(at: Receiving, session_id: str) -> bool:
+    """Return whether a turn runs in a session, in a process that lives."""
+    running = find_turn(at.tx, session_journal(at.tx, session_id)[0], TurnState.RUNNING)
+    return running is not None and at.is_alive(running.owner)
+
+
+def busy_of_arrival(at: Receiving, session_id: str) -> Busy:
+    """Return what a message does to the running turn. A guest's waits while the turn is somebody else's."""
+    tx, origin = at.tx, at.origin
+    journal, row = session_journal(tx, session_id)
+    running = find_turn(tx, journal, TurnState.RUNNING)
+    is_guest = rank(origin.standing, grant_of(tx, origin.channel, origin.identity)) is Rank.GUEST
+    if running is None or not is_guest or not is_shared(row.owner):
+        return at.arrival.busy
+    own = read_circle(tx, origin.person)
+    return at.arrival.busy if is_asked_by(turn_askers(tx, journal, running.id), own) else Busy.QUEUE
+
+
+# Answers.
+
+
+def take_answer(at: Receiving) -> Received | None:
     """Record an answer to a question, with what becomes of it; None when it answers none and says something else.
 
     It is a notice of the person, in the session that asked: the model is not given it.
     """
-    said_at = arrival.message.at_microseconds
-    who = arrival.identity
-    reply = GivenAnswer(given, who, arrival.chat, who, is_direct=arrival.is_direct, said_at=said_at)
-    judged = judge(tx, reply)
-    if judged.is_answer:
-        pass
-    elif given.about and arrival.manner is ArrivalKind.ANSWER and not join_own_text(arrival.message.parts):
-        judged = Judged(told=NOTHING_WAITS)  # a button of a question that is over
-    else:
+    given, tx, origin = at.arrival.answer, at.tx, at.origin
+    if given is None:
+        return None
+    ((session_id, offered),) = at.said
+    judged = judge_arrival(at, given)
+    if isinstance(judged, Received):
+        return judged
+    if not judged.is_answer:
         return None
     if judged.question is not None:
         session_id = judged.question.session_id
-    else:
-        session_id, _ = lead(tx, msgspec.structs.replace(arrival, manner=ArrivalKind.ANSWER), rules)
-    if session_journal(tx, session_id)[1].state == SessionState.ENDED:
+    elif origin.key:
+        leading = msgspec.structs.replace(at.arrival, kind=ArrivalKind.ANSWER)
+        session_id, _ = lead(at._replace(arrival=leading))
+    journal, row = session_journal(tx, session_id)
+    if origin.key and row.state == SessionState.ENDED:
         reopen_session(tx, session_id)
-    parts = arrival.message.parts or (Text(f"({given.scope})"),)
-    said = msgspec.structs.replace(arrival.message, role=Role.NOTICE, parts=parts, is_observed=False)
-    entry = append(tx, session_id, offer(said))
+    said = answer_notice(offered, given, row.owner)
+    entry = append(tx, session_id, said) if origin.key else add_message(tx, journal, said)
     told = judged.told
     if judged.question is not None:
-        told = record_answer(tx, reply, judged.question, entry.id)
+        told = record_answer(tx, reply_of(at, given), judged.question, entry.id)
     if judged.question is None or not given.is_plain:
-        tell(tx, session_id, arrival.chat, told)
-    mark_received(tx, arrival.channel, arrival.account, arrival.event_id, ((session_id, entry.id),))
-    return Received(ArrivalOutcome.TAKEN, session_id, entry.id)
+        tell(tx, session_id, origin.chat, told)
+    if origin.event_id:
+        mark_received(tx, origin.event, ((session_id, entry.id),))
+    return Received(ArrivalOutcome.TAKEN, session_id, entry.id, entries=(entry,))
 
 
-def busy_of_arrival(tx: Transaction, arrival: Arrival, session_id: str) -> Busy:
-    """Return what a message does to the running turn. A guest's waits while the turn is somebody else's."""
-    journal, row = session_journal(tx, session_id)
-    running = find_turn(tx, journal, TurnState.RUNNING)
-    is_guest = rank(arrival.standing, grant_of(tx, arrival.channel, arrival.identity)) is Rank.GUEST
-    if running is None or not is_guest or not is_shared(row.owner):
-        return arrival.busy
-    own = read_circle(tx, person_owner(arrival.channel, arrival.identity))
-    return arrival.busy if is_asked_by(turn_askers(tx, journal, running.id), own) else Busy.QUEUE
+def reply_of(at: Receiving, given: Given) -> GivenAnswer:
+    """Return an answer with its author and place. At the terminal no platform says when it was given."""
+    origin, (session_id, offered) = at.origin, at.said[0]
+    if origin.key:
+        said_at = offered.body.said_at
+        who = origin.identity
+        return GivenAnswer(given, who, origin.chat, who, is_direct=origin.is_direct, said_at=said_at)
+    author = offered.body.author
+    owner = session_journal(at.tx, session_id)[1].owner
+    return GivenAnswer(given, author, "", author or owner, session_id=session_id)
 
 
-def lead(tx: Transaction, arrival: Arrival, rules: IntakeRules) -> tuple[str, RouteChange | None]:
+def judge_arrival(at: Receiving, given: Given) -> Judged | Received:
+    """Return what an answer is. One that the terminal repeats is what it was at first."""
+    session_id, offered = at.said[0]
+    if not at.origin.key:
+        journal, _ = session_journal(at.tx, session_id)
+        found = at.tx.find(journal, offered.id)
+        body = at.tx.decode(found) if found is not None else None
+        if found is not None and isinstance(body, MessageAdded) and body.role is Role.NOTICE:
+            entry = entry_of(session_id, offered.id, found, body)
+            return Received(ArrivalOutcome.TAKEN, session_id, entry.id, entries=(entry,))
+        if found is not None:
+            return Judged()
+    judged = judge(at.tx, reply_of(at, given))
+    is_button = at.arrival.kind is ArrivalKind.ANSWER and not join_own_text(offered.body.parts)
+    if not judged.is_answer and given.about and is_button:
+        return Judged(told=NOTHING_WAITS)  # a button of a question that is over
+    return judged
+
+
+def answer_notice(offered: Offered, given: Given, owner: str) -> Offered:
+    """Return an answer as it is recorded."""
+    parts = offered.body.parts or (Text(f"({given.scope})"),)
+    author = offered.body.author or owner
+    body = msgspec.structs.replace(offered.body, role=Role.NOTICE, parts=parts, observed=False, author=author)
+    return Offered(offered.id, body, ENCODER.encode(body))
+
+
+# Where a chat leads.
+
+
+def lead(at: Receiving) -> tuple[str, RouteChange | None]:
     """Return the session that a chat leads to: a first one, the present one, or, when a reset is due, the next one.
 
-    Who is only overheard, or asks for a new session anyway, is no reason to begin one. But a session never goes on
-    among other people than those whom it belongs to.
+    Overheard messages and `/new` do not cause a reset. But a session never goes on among other people than those whom
+    it belongs to.
     """
-    route = find_route(tx, arrival.key)
+    tx, origin = at.tx, at.origin
+    route = find_route(tx, origin.key)
     if route is None:
-        return begin(tx, arrival, "first", 0), None
+        return begin(at, "first", 0), None
     _, row = session_journal(tx, route.session_id)
-    if not may_go_on(tx, arrival, row.owner):
-        is_one = is_person(arrival.owner) or not is_shared(arrival.owner)
-        began = Began.PARTED if is_one and is_person(row.owner) == is_person(arrival.owner) else Began.OTHERS
-        child_id = begin(tx, arrival, began, route.generation)
+    if not may_go_on(at, row.owner):
+        is_one = is_person(origin.owner) or not is_shared(origin.owner)
+        began = Began.PARTED if is_one and is_person(row.owner) == is_person(origin.owner) else Began.OTHERS
+        child_id = begin(at, began, route.generation)
         return child_id, RouteChange(began, "", child_id)
-    if arrival.manner not in {ArrivalKind.ASK, ArrivalKind.LATE}:
+    if at.arrival.kind not in {ArrivalKind.ASK, ArrivalKind.LATE}:
         return route.session_id, None
-    reason = due(resting(tx, route), rules.resets, tx.clock.now_microseconds())
-    return (route.session_id, None) if reason is None else follow_on(tx, arrival, route, reason)
+    reason = due(resting(tx, route), at.rules.resets, tx.clock.now_microseconds())
+    if reason is None:
+        return route.session_id, None
+    moved = follow_on(at, route.session_id, reason, route)
+    return moved.new, moved
 
 
-def begins_session(tx: Transaction, arrival: Arrival) -> bool:
-    """Return whether somebody begins a session: by `/new`, or where there is none for them. Resets do not count."""
-    route = find_route(tx, arrival.key)
-    if route is None or arrival.manner is ArrivalKind.NEW:
+def count_session(at: Receiving) -> bool:
+    """Return whether a person may begin a session, by `/new` or where there is none for them. Resets do not count."""
+    tx, origin = at.tx, at.origin
+    route = find_route(tx, origin.key)
+    goes_on = route is not None and at.arrival.kind is not ArrivalKind.NEW
+    if goes_on and route is not None and may_go_on(at, session_journal(tx, route.session_id)[1].owner):
         return True
-    return not may_go_on(tx, arrival, session_journal(tx, route.session_id)[1].owner)
+    if allows(tx, at.rules, Brought.SESSIONS, origin.person):
+        count_used(tx, origin.person, sessions=1)
+        return True
+    chat = "" if at.arrival.kind is ArrivalKind.OBSERVED else origin.chat
+    tell_over(tx, at.words, Brought.SESSIONS, origin.person, chat)
+    return False
 
 
-def may_go_on(tx: Transaction, arrival: Arrival, session_owner: str) -> bool:
+def may_go_on(at: Receiving, session_owner: str) -> bool:
     """Return whether a chat's session may go on: it is the chat's own, or belongs to the same person."""
-    own = person_owner(arrival.channel, arrival.identity)
-    return is_same_owner(session_owner, arrival.owner, own) or session_owner in read_circle(tx, arrival.owner)
+    owner = at.origin.owner
+    return is_same_owner(session_owner, owner, at.origin.person) or session_owner in read_circle(at.tx, owner)
 
 
-def begin(tx: Transaction, arrival: Arrival, reason: str, generation: int) -> str:
+def begin(at: Receiving, reason: str, generation: int) -> str:
     """Begin a session that follows none, and let the chat lead to it."""
-    child = create_successor(tx, arrival, None, "")
-    lead_to(tx, arrival, child.id, reason, generation)
+    child = create_successor(at, None, "")
+    lead_to(at.tx, at.origin, child.id, reason, generation)
     return child.id
-
-
-def lead_to(tx: Transaction, arrival: Arrival | Conclusion, session_id: str, reason: str, generation: int) -> None:
-    """Let a chat lead to a session; it is noted whose chat it is, as only a person's own follows."""
-    identity = arrival.identity if is_person(arrival.owner) else ""
-    move_route(
-        tx,
-        arrival.key,
-        session_id,
-        reason=reason,
-        expect=generation,
-        token=new_id(),
-        owner=arrival.owner,
-        identity=identity,
-    )
 
 
 def resting(tx: Transaction, route: Route) -> Resting:
@@ -287,150 +375,61 @@ def resting(tx: Transaction, route: Route) -> Resting:
     return Resting(journal.messages, journal.active_at, led_since, has_turn)
 
 
-def create_successor(tx: Transaction, arrival: Arrival, parent: Parent | None, reason: str) -> Session:
-    """Create a session that begins in a chat, titled only if it follows another."""
+def create_successor(at: Receiving, parent: Parent | None, reason: str) -> Session:
+    """Create a session that begins here, titled only if it follows another.
+
+    At the terminal, the message that asked for it tells a repeat.
+    """
     return create_session(
-        tx,
-        id=new_session_id(tx.clock.now_microseconds()),
-        source=arrival.channel,
-        owner=arrival.owner,
-        token=new_id(),
-        title=(arrival.title or None) if parent else None,
+        at.tx,
+        id=at.fresh[0],
+        source=at.origin.channel,
+        owner=at.origin.owner,
+        token=new_id() if at.origin.key else at.said[0][1].id,
+        title=(at.arrival.title or None) if parent else None,
         parent=parent,
         reason=reason,
     )
 
 
-def follow_on(tx: Transaction, arrival: Arrival, route: Route, reason: Began) -> tuple[str, RouteChange]:
-    """Begin the next session of a chat: the old one ends with its reason, and the route moves."""
-    parent = Parent(session_id=route.session_id, link=Link.RESET)
-    child = create_successor(tx, arrival, parent, reason)
-    if not others_lead(tx, route):
-        end_session(tx, route.session_id, reason)
-    lead_to(tx, arrival, child.id, reason, route.generation)
-    return child.id, RouteChange(reason, route.session_id, child.id)
+def follow_on(at: Receiving, session_id: str, reason: Began, route: Route | None) -> RouteChange:
+    """Begin the next session: the old one ends with its reason, unless it goes on elsewhere, and the route moves.
 
-
-def others_lead(tx: Transaction, route: Route) -> bool:
-    """Return whether the same person is in a session elsewhere as well: then it goes on there."""
-    return any(key != route.key for key, _ in tx.rows(ROUTES.queries.list_followers, (route.session_id,)))
-
-
-def begin_new(tx: Transaction, arrival: Arrival, session_id: str, is_alive: IsAlive, words: Wording) -> RouteChange:
-    """Begin a new session because somebody asked for one. What runs is interrupted in the session it belongs to."""
-    route = find_route(tx, arrival.key)
-    if route is None:
-        message = f"no route {arrival.key}"
-        raise NotFound(message)
-    if not others_lead(tx, route):
-        stop_turns(tx, session_id, "the session was left by /new", is_alive, words=words, queued=True)
-    return follow_on(tx, arrival, route, Began.NEW)[1]
-
-
-def tell(tx: Transaction, session_id: str, chat: str, text: str) -> None:
-    """Tell people in a chat something about a session."""
-    append(tx, session_id, offer(Message.notice(text, chat=chat)))
-
-
-def tell_once(tx: Transaction, session_id: str, chat: str, text: str, why: str) -> None:
-    """Tell people why nothing is done about what they said: once, until something is answered again."""
-    journal, _ = session_journal(tx, session_id)
-    (fence,) = tx.row(TURNS.queries.last_fence, (journal.key,))
-    told = f"~{why}:{fence}"
-    if tx.find(journal, told) is None:
-        tx.add(journal, told, MessageAdded(role=Role.NOTICE, parts=(Text(text),), chat=chat))
-
-
-# What becomes of other events.
-
-
-def changed_message(tx: Transaction, change: MessageChange) -> tuple[str, str, MessageAdded] | None:
-    """Return the message that a change is about: its session, its id, and what was said."""
-    before = tx.row(INTAKE.queries.find_intake, (change.channel, change.account, change.about))
-    found = known(tx, before[0]) if before is not None else None
-    if found is None or not found.message_id:
-        return None
-    journal, _ = session_journal(tx, found.session_id)
-    entry = tx.find(journal, found.message_id)
-    body = tx.decode(entry) if entry is not None else None
-    return (found.session_id, found.message_id, body) if isinstance(body, MessageAdded) else None
-
-
-def may_change(tx: Transaction, change: MessageChange, said: MessageAdded, body: Body) -> bool:
-    """Return whether a change counts. People edit their own words only; who may delete is the platform's business."""
-    if isinstance(body, MessageRetracted):
-        return True
-    is_own = said.author == change.identity
-    return is_own and may(Action.CHANGE, change.standing, grant_of(tx, change.channel, change.identity))
-
-
-def apply_change(tx: Transaction, change: MessageChange, body: MessageEdited | MessageRetracted) -> Received | None:
-    """Record that somebody edited or deleted what was said; None when that is not known here.
-
-    An ended session accepts this too: it is about what was said in it.
+    At the terminal there is no route, and the new session has no reason: the model is not told of one.
     """
-    before = tx.row(INTAKE.queries.find_intake, (change.channel, change.account, change.event_id))
-    about = changed_message(tx, change)
-    if before is not None:
-        received = known(tx, before[0])
-    elif about is None:
-        return None
-    elif may_change(tx, change, about[2], body):
-        session_id, message_id, _ = about
-        journal, _ = session_journal(tx, session_id)
-        entry_id = f"~changed:{journal.head_seq + 1}"
-        tx.add(journal, entry_id, msgspec.structs.replace(body, message_id=message_id))
-        mark_received(tx, change.channel, change.account, change.event_id, ((session_id, entry_id),))
-        received = Received(ArrivalOutcome.TAKEN, session_id, message_id)
-    else:
-        received = Received(ArrivalOutcome.REFUSED)
-    move_cursor(tx, change.channel, change.account, change.cursor)
-    return received
+    parent = Parent(session_id=session_id, link=Link.RESET)
+    child = create_successor(at, parent, reason if route is not None else "")
+    if not others_lead(at, session_id):
+        end_session(at.tx, session_id, reason)
+    if route is not None:
+        lead_to(at.tx, at.origin, child.id, reason, route.generation)
+    return RouteChange(reason, session_id, child.id)
 
 
-def pass_event(tx: Transaction, passing: Passing) -> None:
-    """Keep nothing of an event. It waits no longer to become readable; what is told about it is told once."""
-    event = (passing.channel, passing.account, passing.event_id)
-    is_new = bool(passing.event_id) and tx.row(INTAKE.queries.find_intake, event) is None
-    if is_new and (passing.text or tx.row(INTAKE.queries.find_held, event) is not None):
-        mark_received(tx, *event)
-        if passing.text and passing.is_told_at_home:
-            tell_at_home(tx, passing.chat, passing.text)
-        elif passing.text:
-            tell_in_chat(tx, passing.chat, passing.text)
-    move_cursor(tx, passing.channel, passing.account, passing.cursor)
+def others_lead(at: Receiving, session_id: str) -> bool:
+    """Return whether the same person is in a session elsewhere as well: then it goes on there."""
+    return any(key != at.origin.key for key, _ in at.tx.rows(ROUTES.queries.list_followers, (session_id,)))
 
 
-def is_concluded(tx: Transaction, channel: str, account: str, event_id: str) -> bool:
-    """Return whether a command came to its end."""
-    return tx.row(INTAKE.queries.find_intake, (channel, account, reply_event(event_id))) is not None
-
-
-def reply_event(event_id: str) -> str:
-    """Return under which id the reply to a command counts as received: there is one."""
-    return f"{event_id}:reply"
-
-
-def conclude(tx: Transaction, conclusion: Conclusion) -> str:
-    """End a command: the chat leads where it led to, and the reply is recorded there. Return that session's id."""
-    journal, row = session_journal(tx, conclusion.session_id)
-    if conclusion.reason and not may_see(conclusion.owner, row.owner, read_circle(tx, conclusion.owner)):
-        message = f"there is no session {conclusion.session_id}"
+def begin_new(at: Receiving, session_id: str) -> RouteChange:
+    """Begin a new session because somebody asked for one. What runs is interrupted in the session it belongs to."""
+    route = find_route(at.tx, at.origin.key) if at.origin.key else None
+    if at.origin.key and route is None:
+        message = f"no route {at.origin.key}"
         raise NotFound(message)
-    if not is_concluded(tx, conclusion.channel, conclusion.account, conclusion.event_id):
-        route = find_route(tx, conclusion.key)
-        if conclusion.reason and (route is None or route.session_id != conclusion.session_id):
-            generation = 0 if route is None else route.generation
-            lead_to(tx, conclusion, conclusion.session_id, conclusion.reason, generation)
-        entries: tuple[tuple[str, str], ...] = ()
-        if conclusion.reply and tx.find(journal, conclusion.reply_id) is None:
-            if row.state == SessionState.ENDED:
-                reopen_session(tx, conclusion.session_id)
-            reply = Message.notice(conclusion.reply, id=conclusion.reply_id, chat=conclusion.chat)
-            append(tx, conclusion.session_id, offer(reply))
-            entries = ((conclusion.session_id, conclusion.reply_id),)
-        if conclusion.reason in COUNTED_REASONS:
-            count_used(tx, person_owner(conclusion.channel, conclusion.identity), sessions=1)
-        mark_received(tx, conclusion.channel, conclusion.account, reply_event(conclusion.event_id), entries)
-    move_cursor(tx, conclusion.channel, conclusion.account, conclusion.cursor)
-    return conclusion.session_id
+    if not others_lead(at, session_id):
+        stop_turns(at.tx, session_id, "the session was left by /new", at.is_alive, words=at.words, queued=True)
+    return follow_on(at, session_id, Began.NEW, route)
+
+
+def accept(at: Receiving, cursor: Cursor | None) -> Accepted:
+    """Receive what names its sessions, and move a cursor, which may be another platform's."""
+    receipt = find_receipt(at.tx, at.origin)
+    if receipt is None:
+        received = receive(at)
+        accepted = Accepted(received.entries, received.turns, duplicate=False, waits=received.waits)
+    else:
+        accepted = read_accepted(at.tx, receipt)
+    if cursor is not None:
+        move_cursor(at.tx, cursor.channel, cursor.account, cursor.value)
+    return accepted

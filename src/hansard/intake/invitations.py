@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from hansard.domain.arrivals import Invitation
 from hansard.errors import ChannelBusy, ChannelError
 from hansard.intake.beside import Beside
 from hansard.record.invitations import InvitationAnswered
@@ -20,8 +19,7 @@ from hansard.tasks import backoff_seconds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hansard.domain.arrivals import IntakeRules
-    from hansard.domain.people import People
+    from hansard.domain.arrivals import IntakeRules, Origin
     from hansard.ports.channel import Channel, Event
     from hansard.record.api import Record
     from hansard.record.invitations import InvitationReceived
@@ -37,7 +35,7 @@ SOURCE_TOGETHER_MAX = 2
 """Invitations that are answered at once: in all, and of one person or of all strangers."""
 
 
-class Comings:
+class ChatInvitations:
     """Answers invitations, and follows replaced chats, on one channel."""
 
     def __init__(self, record: Record, channel: Channel, report: Callable[[str, BaseException], None]) -> None:
@@ -50,23 +48,13 @@ class Comings:
             report=report,
         )
 
-    def apply_settings(self, people: People, rules: IntakeRules) -> None:
+    def apply_settings(self, rules: IntakeRules) -> None:
         """Go by these settings from the next event on."""
-        self._people, self._rules = people, rules
+        self._rules = rules
 
-    async def take_invitation(self, event: Event, cursor: str, *, replaces: str = "") -> None:
+    async def take_invitation(self, origin: Origin, *, replaces: str = "") -> None:
         """Record that the agent is asked into a chat, or that a chat was replaced; it is answered beside this."""
-        invitation = Invitation(
-            channel=self._channel.name,
-            account=self._channel.account,
-            event_id=event.id,
-            chat=event.about if replaces else event.chat,
-            identity=event.sender,
-            standing=self._people.standing(event.sender, event.chat),
-            replaces=replaces,
-            cursor=cursor,
-        )
-        if await self._record.invitations.receive(invitation, self._rules):
+        if await self._record.invitations.receive(origin, self._rules, replaces=replaces):
             self.beside.wake()
 
     def company_text(self, event: Event) -> str:

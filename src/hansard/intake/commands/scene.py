@@ -1,16 +1,22 @@
-"""What is somebody's own in a conversation of several people: their words, and answers that nobody else asked for.
+"""Where a command is given and what it replies, and what is somebody's own in a conversation of several people.
 
-Pure rules for commands that `hansard.domain.access` allows as `own only`.
+Pure rules for commands that `hansard.domain.access` allows as `own only`: people's own are their words, and the answers
+that nobody else asked for.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from hansard.domain.access import AT_THE_TERMINAL, Standpoint
+from hansard.domain.budgets import Budget
+from hansard.domain.messages import Message
+from hansard.domain.notices import ENGLISH, Wording
+from hansard.domain.settings import Busy, LeftSessions
 from hansard.record.conversation import is_said
 
 if TYPE_CHECKING:
-    from hansard.domain.messages import Message
+    from hansard.record.api import Record
     from hansard.record.conversation import Conversation
     from hansard.record.messages.fold import Placed
 
@@ -24,6 +30,61 @@ class Speaker(NamedTuple):
     def said(self, message: Message) -> bool:
         """Return whether a message is this person's."""
         return bool(self.author) and (message.chat.partition(":")[0], message.author) == self
+
+
+class CommandScene(NamedTuple):
+    """Where a command is given: by whom, in which session, with which settings."""
+
+    record: Record
+    session_id: str
+    owner: str = "person:admin"
+    source: str = "cli"
+    busy: Busy = Busy.INTERRUPT
+    left_sessions: LeftSessions = LeftSessions.END
+    model: str = ""
+    listed: tuple[str, ...] = ()
+    """The sessions that were listed last: what a number means."""
+    author: str = ""
+    """What the platform calls the person; empty at the terminal."""
+    chat: str = ""
+    """Where it is given; empty at the terminal."""
+    budget: Budget = Budget()
+    """What a day may take."""
+    is_model_named: bool = False
+    """Whether the model was named for this run, and so comes before the session's own."""
+    words: Wording = ENGLISH
+    models_allowed: tuple[str, ...] = ()
+    """Patterns of the models that may be chosen; none: every one."""
+    standpoint: Standpoint = AT_THE_TERMINAL
+    """What the person is, and where."""
+    is_own_only: bool = False
+    """Whether the command may concern only what is the person's own."""
+    asked: Message | None = None
+    """The command, as it is recorded at the terminal."""
+
+    @property
+    def asker(self) -> str:
+        """Who gives it: what the platform calls them, or the terminal's person. Rights come from nobody else."""
+        return self.author if self.chat else self.owner
+
+    @property
+    def speaker(self) -> Speaker:
+        """The person, as messages name them."""
+        return Speaker(self.chat.partition(":")[0], self.author)
+
+
+class CommandReply(NamedTuple):
+    """A command's reply, and where the conversation is now.
+
+    `wake` is the turn that waits to be run there, "" whichever does. `seq` is where the reply was recorded.
+    """
+
+    text: str
+    session_id: str
+    wake: str | None = None
+    listed: tuple[str, ...] = ()
+    seq: int = 0
+    chose_model: bool = False
 
 
 def exchanges(conversation: Conversation) -> list[list[Placed]]:

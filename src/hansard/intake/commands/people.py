@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from hansard.domain.access import written_code
 from hansard.domain.people import ADMIN, CODE_MINUTES, called, is_person
 from hansard.errors import InvalidInput, NotFound
-from hansard.intake.handlers import CommandReply
+from hansard.intake.commands.scene import CommandReply
 
 if TYPE_CHECKING:
-    from hansard.intake.handlers import CommandScene
+    from hansard.intake.commands.scene import CommandScene
 
 YES = "yes"
 

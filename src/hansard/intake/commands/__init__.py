@@ -1,0 +1,1 @@
+"""Slash commands: the registry, and what each command does, by what it is about."""

@@ -1,0 +1,265 @@
+"""Commands about turns: take back, repeat, stop, queue and steer them, answer what they ask, say why they used a tool.
+
+`hansard explain` says the same, from the record alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from hansard.domain.chats import person_owner
+from hansard.domain.messages import Message, Role
+from hansard.domain.questions import NOTHING_WAITS, read_command
+from hansard.domain.settings import Busy
+from hansard.domain.text import shorten
+from hansard.domain.turns import By, How, TurnState, joined
+from hansard.errors import LeaseHeld, NotFound
+from hansard.intake.commands.scene import CommandReply, is_running_own, may_repeat, own_messages
+from hansard.intake.commands.sessions import count_of
+from hansard.intake.speak import busy_of, speak
+from hansard.record.conversation import last_answer, last_exchange
+from hansard.record.messages.entries import Entry
+from hansard.record.questions import QuestionAnswered
+from hansard.record.turns.entries import ToolDecided, TurnAsked, TurnEnded, TurnStarted
+
+if TYPE_CHECKING:
+    from hansard.domain.questions import Given
+    from hansard.domain.turns import TurnInfo
+    from hansard.intake.commands.scene import CommandScene
+    from hansard.record.api import Record
+
+NOT_YOURS = "Somebody else asked for that answer. Guests of a room may stop, steer and repeat only their own."
+
+STOP_SECONDS_MAX = 10.0
+"""How long a command waits for the turn that it asked to stop."""
+
+FOCUS_CHARACTERS_MAX = 500
+
+NOT_RECORDED = "not recorded: the turn began before Hansard recorded who asks"
+
+
+async def undo(scene: CommandScene, argument: str) -> CommandReply:
+    """Take back the last exchanges."""
+    count = count_of(argument) if argument else 1
+    if count is None:
+        return CommandReply("Say how many exchanges to take back: /undo, or /undo 2.", scene.session_id)
+    await end_running(scene)
+    conversation = await scene.record.conversation(scene.session_id)
+    own = scene.is_own_only
+    taken = own_messages(conversation, scene.speaker, count) if own else last_exchange(conversation, count)
+    await scene.record.messages.undo(scene.session_id, [placed.message.id for placed in taken])
+    said = next((placed.message.text for placed in taken if placed.message.role == Role.USER), "")
+    if not taken:
+        none = "There is nothing of yours to take back." if own else "There is nothing to take back."
+        return CommandReply(none, scene.session_id)
+    return CommandReply(
+        f"Taken back: {len(taken)} messages, from “{shorten(said)}” on. They stay in the record.", scene.session_id
+    )
+
+
+async def retry(scene: CommandScene, argument: str) -> CommandReply:
+    """Take back the last answer and ask again."""
+    del argument
+    if scene.is_own_only and not may_repeat(await scene.record.conversation(scene.session_id), scene.speaker):
+        return CommandReply(NOT_YOURS, scene.session_id)
+    await end_running(scene)
+    conversation = await scene.record.conversation(scene.session_id)
+    if not conversation.placed and not conversation.waiting:
+        return CommandReply("There is nothing to ask again.", scene.session_id)
+    await scene.record.messages.undo(scene.session_id, [placed.message.id for placed in last_answer(conversation)])
+    by = [By(person=scene.asker, chat=scene.chat, how=How.RETRY)] if scene.asker else []
+    queued = await scene.record.turns.queue(scene.session_id, chat=scene.chat, by=by)
+    return CommandReply("Asking again.", scene.session_id, wake=queued.id)
+
+
+async def end_running(scene: CommandScene) -> None:
+    """Stop what runs and wait until it has ended, so that what it said can be taken back."""
+    seq = (await scene.record.conversation(scene.session_id)).seq
+    stopped = await stop_turns(scene)
+    running = next((turn for turn in stopped if turn.state == TurnState.RUNNING), None)
+    if running is None:
+        return
+    try:
+        async with (
+            asyncio.timeout(STOP_SECONDS_MAX),
+            aclosing(scene.record.follow(scene.session_id, seq, chunks=False)) as items,
+        ):
+            async for item in items:
+                if isinstance(item, Entry) and getattr(item.body, "turn_id", "") == running.id and is_end(item):
+                    return
+    except TimeoutError:
+        raise LeaseHeld(f"the answer that runs was asked to stop and has not yet, in {running.owner}") from None
+
+
+def is_end(entry: Entry) -> bool:
+    """Return whether an entry ends a turn."""
+    return entry.kind == "turn.ended"
+
+
+async def stop(scene: CommandScene, argument: str) -> CommandReply:
+    """Stop what runs and what waits."""
+    del argument
+    stopped = await stop_turns(scene)
+    conversation = await scene.record.conversation(scene.session_id)
+    if not stopped and scene.is_own_only and (conversation.running or conversation.queued):
+        return CommandReply(NOT_YOURS, scene.session_id)
+    return CommandReply(scene.words.stopped if stopped else scene.words.nothing_runs, scene.session_id)
+
+
+async def stop_turns(scene: CommandScene) -> list[TurnInfo]:
+    """Stop what runs and what waits, as far as the person may; return what is stopped."""
+    reason = "stopped by the person"
+    if scene.is_own_only:
+        owner = person_owner(*scene.speaker)
+        return await scene.record.turns.stop(scene.session_id, reason, queued=True, asked_by=owner)
+    return await scene.record.turns.stop(scene.session_id, reason, queued=True)
+
+
+async def queue(scene: CommandScene, argument: str) -> CommandReply:
+    """Say something that is answered after what runs."""
+    if not argument:
+        waiting = (await scene.record.conversation(scene.session_id)).waiting
+        lines = [f"- {shorten(placed.message.text)}" for placed in waiting]
+        return CommandReply(
+            "\n".join(["Waiting to be answered:", *lines]) if lines else "Nothing waits.", scene.session_id
+        )
+    return await say(scene, argument, Busy.QUEUE, scene.words.queued)
+
+
+async def steer(scene: CommandScene, argument: str) -> CommandReply:
+    """Tell the running turn something."""
+    if not argument:
+        return CommandReply("Say what to steer with: /steer TEXT", scene.session_id)
+    if scene.is_own_only and not is_running_own(await scene.record.conversation(scene.session_id), scene.speaker):
+        return CommandReply(f"{NOT_YOURS} /queue TEXT says it afterwards.", scene.session_id)
+    return await say(scene, argument, Busy.STEER, scene.words.steered)
+
+
+async def say(scene: CommandScene, text: str, mode: Busy, reply: str) -> CommandReply:
+    """Record a message in a mode of its own; the reply is only given when something ran at that moment."""
+    said = Message.user(text, author=scene.asker, chat=scene.chat)
+    spoken = await speak(scene.record, scene.session_id, [said], mode)
+    return CommandReply(reply if spoken.waits else "", scene.session_id, wake=spoken.turn_id)
+
+
+async def busy(scene: CommandScene, argument: str) -> CommandReply:
+    """Show or change what a message does to a running turn, in this session."""
+    if argument in set(Busy):
+        await scene.record.sessions.set_setting(scene.session_id, "busy", argument)
+    elif argument:
+        return CommandReply(f"{argument!r} is none of {', '.join(Busy)}.", scene.session_id)
+    mode = await busy_of(scene.record, scene.session_id, scene.busy)
+    return CommandReply(f"A message that comes while an answer runs: {mode}.", scene.session_id)
+
+
+async def compact(scene: CommandScene, argument: str) -> CommandReply:
+    """Have what was said summed up for the model. It is done after what runs, and told when it is done."""
+    focus = " ".join(argument.split())[:FOCUS_CHARACTERS_MAX]
+    given = (("focus", focus), ("chat", scene.chat), ("person", scene.asker))
+    request = {name: value for name, value in given if value}
+    await scene.record.sessions.set_setting(scene.session_id, "compact", msgspec.json.encode(request).decode())
+    return CommandReply("Summing up what was said. The record keeps every word.", scene.session_id, wake="")
+
+
+async def yes(scene: CommandScene, argument: str) -> CommandReply:
+    """Let the call be run that waits for it: once, or as the argument says."""
+    return CommandReply(await answer(scene, read_command(argument, yes=True)), scene.session_id)
+
+
+async def no(scene: CommandScene, argument: str) -> CommandReply:
+    """Let the call not be run that waits for it; the model is given the reason."""
+    return CommandReply(await answer(scene, read_command(argument, yes=False)), scene.session_id)
+
+
+async def answer(scene: CommandScene, given: Given) -> str:
+    """Answer the question that waits in this session, at the terminal. In chats the record takes answers as they come.
+
+    A command that comes here from a chat is too old to answer anything.
+    """
+    if scene.chat:
+        return NOTHING_WAITS
+    return await scene.record.questions.answer(scene.session_id, given, author=scene.asker, by=scene.owner)
+
+
+async def why(scene: CommandScene, argument: str) -> CommandReply:
+    """Say why the tools of the last turn, or of the one that is named, were run or not."""
+    record, name = scene.record, argument.strip()
+    if name:
+        turn = await find_turn(record, scene.session_id, name)
+    else:
+        turn = await last_turn(record, scene.session_id)
+    facts = await read_facts(record, turn)
+    if scene.is_own_only and scene.asker not in {each.person for each in facts.by or ()}:
+        return CommandReply(
+            "You did not ask for that turn. Guests of a room are told only about their own.", scene.session_id
+        )
+    return CommandReply(explain_turn(facts), scene.session_id)
+
+
+class TurnFacts(NamedTuple):
+    """What the record knows of the rights of one turn."""
+
+    turn: TurnInfo
+    by: tuple[By, ...] | None = None
+    decided: tuple[ToolDecided, ...] = ()
+    answered: tuple[QuestionAnswered, ...] = ()
+
+
+async def last_turn(record: Record, session_id: str) -> TurnInfo:
+    """Return the last turn of a session that began."""
+    begun = [turn for turn in await record.turns.list(session_id) if turn.fence and turn.state != "queued"]
+    if not begun:
+        raise NotFound(f"no turn of session {session_id} has begun")
+    return max(begun, key=lambda turn: turn.fence)
+
+
+async def find_turn(record: Record, session_id: str, name: str) -> TurnInfo:
+    """Return the turn of a session that an id, or the beginning of one, names."""
+    found = [turn for turn in await record.turns.list(session_id) if turn.id.startswith(name)]
+    exact = [turn for turn in found if turn.id == name] or found
+    if len(exact) != 1:
+        raise NotFound(f"{'several turns begin' if exact else 'no turn begins'} with {name!r} in this session")
+    return exact[0]
+
+
+async def read_facts(record: Record, turn: TurnInfo) -> TurnFacts:
+    """Return what was recorded of a turn's rights, from its beginning to its end."""
+    facts, seq = TurnFacts(turn), max(0, turn.fence - 1)
+    while entries := await record.sessions.read_entries(turn.session_id, seq):
+        for entry in entries:
+            body = entry.body
+            if getattr(body, "turn_id", "") != turn.id:
+                continue
+            if isinstance(body, TurnStarted):
+                facts = facts._replace(by=body.by)
+            elif isinstance(body, TurnAsked):
+                facts = facts._replace(by=joined(facts.by or (), body.by))
+            elif isinstance(body, ToolDecided):
+                facts = facts._replace(decided=(*facts.decided, body))
+            elif isinstance(body, QuestionAnswered):
+                facts = facts._replace(answered=(*facts.answered, body))
+            elif isinstance(body, TurnEnded):
+                return facts
+        seq = entries[-1].seq
+    return facts
+
+
+def explain_turn(facts: TurnFacts) -> str:
+    """Return why the tools of a turn were run or not, in lines."""
+    turn = facts.turn
+    reason = f" ({turn.reason})" if turn.reason else ""
+    lines = [f"Turn {turn.id} of session {turn.session_id}: {turn.state}{reason}"]
+    asked = [f"{each.person} by {each.how}{f' in {each.chat}' if each.chat else ''}" for each in facts.by or ()]
+    lines.append(f"Asked for by: {NOT_RECORDED if facts.by is None else '; '.join(asked) or 'nobody'}")
+    for decided in facts.decided:
+        lines.append(f"{decided.tool}: {decided.verdict}")
+        lines += [f"  {reason}" for reason in decided.reasons]
+        answers = [each for each in facts.answered if each.call_id == decided.call_id]
+        lines += [f"  answered {'yes' if each.yes else 'no'} by {each.by or 'nobody'}" for each in answers]
+    if not facts.decided:
+        lines.append("No tool was called.")
+    return "\n".join(lines)
