@@ -35,7 +35,6 @@ class InputLines:
     """
 
     def __init__(self) -> None:
-        """Begin with nothing read."""
         self._rest = b""
 
     async def next(self) -> str | None:
@@ -78,7 +77,6 @@ class OutputItems:
     """Items on their way to standard output, in order; `idle` when all of them are there."""
 
     def __init__(self, output: Output) -> None:
-        """Write to an output."""
         self._output = output
         self._items: asyncio.Queue[Entry | Chunk] = asyncio.Queue()
 

@@ -96,7 +96,6 @@ class Meter:
         self._in_place = sys.stderr.isatty()
 
     def __enter__(self) -> Self:
-        """Begin."""
         return self
 
     def __exit__(

@@ -321,7 +321,6 @@ class ChannelGate:
     """Places before one channel, and the line for them."""
 
     def __init__(self, health: PlatformHealth, pace: DeliveryTiming) -> None:
-        """Nobody waits."""
         self._health = health
         self._bounds = Bounds(pace.calls_max, max(1, pace.calls_max // pace.person_share))
         self._line = FairQueue()

@@ -104,7 +104,6 @@ class Rhythm:
     """When the next edit in a chat may be made."""
 
     def __init__(self) -> None:
-        """At once."""
         self.edit_at = 0.0
         self.busy_until = 0.0
         """The platform wants nothing in this chat before then."""

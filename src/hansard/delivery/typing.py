@@ -32,7 +32,6 @@ class Typing:
     """The sign in every chat of a channel."""
 
     def __init__(self, record: Record, channel: Channel) -> None:
-        """Nobody writes."""
         self._record = record
         self._channel = channel
         self._renew_seconds = channel.capabilities.typing_seconds

@@ -155,7 +155,6 @@ class Rendering:
     """Messages on their way to a model."""
 
     def __init__(self, ends: dict[str, End], opening: ContextOpening, manner: RequestStyle) -> None:
-        """Begin with none."""
         self.said: list[Said] = []
         self._ends = ends
         self._manner = manner

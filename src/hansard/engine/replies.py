@@ -123,7 +123,6 @@ class AnswerWriter:
     """Writes one answer into the record."""
 
     def __init__(self, turn: Turn) -> None:
-        """Nothing is said yet."""
         self._turn = turn
         self._reply: Reply | None = None
         self.answer = Answer()

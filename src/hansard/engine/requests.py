@@ -118,7 +118,6 @@ class Requests:
     """What a turn asks."""
 
     def __init__(self, record: Record, turn: Turn, frozen: SessionFrozen, output_tokens_max: int | None) -> None:
-        """Nothing was refused yet."""
         self._record = record
         self._turn = turn
         self._frozen = frozen

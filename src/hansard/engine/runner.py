@@ -371,7 +371,6 @@ class Slots:
     """Places, and the line before them."""
 
     def __init__(self, bounds: Bounds) -> None:
-        """All places are free."""
         self._bounds = bounds
         self._line = FairQueue()
         self._bells: dict[Ticket, asyncio.Event] = {}

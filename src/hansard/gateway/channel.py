@@ -86,7 +86,6 @@ class Served:
     """One channel, and what runs for it."""
 
     def __init__(self, app: App, channel: Channel, timing: Timing, loaded: LoadedConfig) -> None:
-        """Nothing runs yet."""
         self._app = app
         self.channel = channel
         timeline = cast("Timeline", channel) if channel.capabilities.timeline else None

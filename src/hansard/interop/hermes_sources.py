@@ -51,7 +51,6 @@ class HermesHome:
     """A Hermes home, open for reading. Use `open_hermes`."""
 
     def __init__(self, path: Path, database: ForeignDatabase | None) -> None:
-        """Begin with nothing read."""
         self.path = path
         self._database = database
         self.findings: list[HermesFinding] = []

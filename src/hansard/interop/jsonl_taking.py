@@ -108,7 +108,6 @@ class Taker:
     """Takes line after line, and counts."""
 
     def __init__(self, record: Record) -> None:
-        """Write to a record."""
         self.sessions = 0
         self.messages = 0
         self.skipped = 0

@@ -43,7 +43,6 @@ class OpenAITranscriber:
     """A model behind OpenAI's protocol for speech."""
 
     def __init__(self, settings: Transcription, *, key: str | None, base_url: str | None) -> None:
-        """Nothing is opened yet."""
         self.name = settings.model or ""
         self.bytes_max = settings.bytes_max
         self._settings = settings

@@ -158,7 +158,6 @@ class Overheard(logging.Handler):
     """Remembers everything that anybody logs, of any level, with the errors that were logged beside it."""
 
     def __init__(self) -> None:
-        """Nothing was logged yet."""
         super().__init__(logging.NOTSET)
         self.text = ""
         self.setFormatter(logging.Formatter("%(name)s %(message)s"))
@@ -172,7 +171,6 @@ class Scene:
     """A stage, a channel that is open on it, and somebody who receives as a gateway does."""
 
     def __init__(self, stage: ChannelStage, channel: Channel, overheard: Overheard) -> None:
-        """Nobody listens yet."""
         self.stage = stage
         self.channel = channel
         self.overheard = overheard

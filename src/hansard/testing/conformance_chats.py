@@ -34,7 +34,6 @@ class ContractChat:
     """A chat that no other contract uses, and what is said in it."""
 
     def __init__(self, record: Record, rules: IntakeRules | None = None) -> None:
-        """Nobody has said anything."""
         self.record = record
         self.rules = rules or IntakeRules()
         self.account = f"@{fresh('agent')}:example.org"

@@ -38,7 +38,6 @@ class CrashPoint:
     """Kills this process, with SIGKILL, when a step is reached for the n-th time."""
 
     def __init__(self, name: str, occurrence: int = 1) -> None:
-        """Choose the step."""
         if name not in CRASH_POINTS + OPENING_POINTS:
             message = f"no crash point {name!r}: one of {', '.join(CRASH_POINTS + OPENING_POINTS)}"
             raise ValueError(message)

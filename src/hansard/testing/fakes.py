@@ -26,7 +26,6 @@ class FakeClock:
     """Wall time and monotonic time, each moved by hand; wall time may jump back, as real clocks do."""
 
     def __init__(self, now_microseconds: int = START_MICROSECONDS) -> None:
-        """Start at a fixed moment."""
         self._now = now_microseconds
         self._monotonic = 0.0
 
@@ -55,7 +54,6 @@ class RecordingModel:
     """Another model, with every request that it was given kept, attempts that failed included."""
 
     def __init__(self, model: Model) -> None:
-        """Nothing was asked yet."""
         self._model = model
         self.requests: list[Request] = []
 
@@ -116,7 +114,6 @@ class Slow:
     repeatable = False
 
     def __init__(self, name: str = "slow", *, seconds: float | None = None, output: str = "waited") -> None:
-        """Nobody has called it yet."""
         self.spec = ToolSpec(name=name, description="Takes its time.", parameters=TEXT_PARAMETERS)
         self.begun = asyncio.Event()
         self.release = asyncio.Event()
@@ -175,7 +172,6 @@ class Counting:
     repeatable = False
 
     def __init__(self, name: str = "counting") -> None:
-        """Nobody has called it yet."""
         self.spec = ToolSpec(name=name, description="Counts.", parameters=TEXT_PARAMETERS)
         self.calls: list[dict[str, object]] = []
 

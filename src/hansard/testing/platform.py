@@ -51,7 +51,6 @@ class PlatformRoom:
     """A room: who is in it, and what they see."""
 
     def __init__(self, room_id: str, members: tuple[str, ...]) -> None:
-        """Begin empty."""
         self.id = room_id
         self.members = set(members)
         self.timeline: list[TimelineEvent] = []
@@ -63,7 +62,6 @@ class Platform:
     """The server's side. One loop uses it."""
 
     def __init__(self, domain: str = "example.org") -> None:
-        """Begin without rooms."""
         self.domain = domain
         self.rooms: dict[str, PlatformRoom] = {}
         self.faults: deque[Fault] = deque()

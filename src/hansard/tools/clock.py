@@ -26,7 +26,6 @@ class CurrentTime:
     )
 
     def __init__(self, clock: Clock) -> None:
-        """Ask this clock."""
         self._clock = clock
 
     async def run(self, arguments: dict[str, object]) -> str:

@@ -103,7 +103,6 @@ class McpConnection:
     """One server and the connection to it, if there is one."""
 
     def __init__(self, name: str, settings: McpServer, surroundings: Surroundings) -> None:
-        """Nothing is started yet."""
         self._name = name
         self._settings = settings
         self._around = surroundings

@@ -221,7 +221,6 @@ class LastWords:
     """
 
     def __enter__(self) -> Self:
-        """Begin to read."""
         self._reading, writing = os.pipe()
         os.set_blocking(self._reading, False)
         self._kept = b""

@@ -108,7 +108,6 @@ class GroupMoved(PostRefused):
     """The group has another id now."""
 
     def __init__(self, new_id: int) -> None:
-        """Keep where it is."""
         super().__init__("the group became a supergroup, with another id")
         self.new_id = new_id
 

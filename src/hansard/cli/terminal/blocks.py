@@ -78,7 +78,6 @@ class Splitter:
     """Cuts one text into blocks while it comes."""
 
     def __init__(self) -> None:
-        """Start between two blocks."""
         self._held: list[str] = []
         self._held_characters = 0
         self._partial = ""

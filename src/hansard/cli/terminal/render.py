@@ -151,7 +151,6 @@ class Pen:
     """Writes the blocks of one message, one below the other: what stands between them depends on both."""
 
     def __init__(self) -> None:
-        """Nothing is written yet."""
         self._before: Block | None = None
         self._margin = CODE_MARGIN
         self._highlighter = Highlighter("")

@@ -39,7 +39,6 @@ class Stream:
     """One message that is being written."""
 
     def __init__(self, pen: Pen) -> None:
-        """Nothing came yet."""
         self.pen = pen
         self.splitter = Splitter()
         self.thought = ""
