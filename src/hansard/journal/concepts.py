@@ -232,7 +232,9 @@ class Concept:
 class Schema:
     """All concepts of a record: what its journals may hold, and what is folded from them."""
 
-    def __init__(self, concepts: Sequence[Concept], migrations: Sequence[str] = (), noun: str = "journal") -> None:
+    def __init__(
+        self, concepts: Sequence[Concept], migrations: Sequence[str] = (), noun: str = "journal", own_words: str = ""
+    ) -> None:
         """Merge concepts. Projections of one entry run in the order of the concepts. `noun`: the word for a journal.
 
         A migration leads from the version of its index to the next one; the tables are of the version after the last.
@@ -241,6 +243,8 @@ class Schema:
         self.migrations = tuple(migrations)
         self.version = max(1, len(self.migrations))
         self.noun = noun
+        self.own_words = own_words
+        """What a person is told of a fork whose past is missing: how to read its own entries. `{id}` is the fork."""
         self.kinds = {kind.name: kind for concept in concepts for kind in concept.kinds}
         self.by_body = {kind.body: kind for kind in self.kinds.values()}
         self.tables = [table for concept in concepts for table in concept.tables]

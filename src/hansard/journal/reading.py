@@ -20,14 +20,10 @@ from hansard.journal.concepts import Body, Concept, load_queries
 from hansard.journal.lines import log_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hansard.journal.backend import Reads
+    from hansard.journal.concepts import Schema
     from hansard.journal.files import FileStat
     from hansard.journal.transaction import Transaction
-
-    FindRow = Callable[[str, tuple[Any, ...]], Any]
-    """Returns the first row of a query, or None: of a snapshot or of a transaction."""
 
 SQL = load_queries("hansard.journal", "journal.sql")
 
@@ -139,7 +135,7 @@ def open_stream(reads: Reads, journal_id: str) -> str | None:
     return None if tip is None else tip[2]
 
 
-def trace_entries(find_row: FindRow, journal: Journal, after: int = 0) -> list[Stretch]:
+def trace_entries(reads: Reads, journal: Journal, after: int = 0) -> list[Stretch]:
     """Return where the entries of a journal lie, a fork's inherited ones first.
 
     Journals that only hold entries up to `after` are left out and not looked at. PastMissing: a journal does not hold
@@ -150,24 +146,24 @@ def trace_entries(find_row: FindRow, journal: Journal, after: int = 0) -> list[S
     while True:
         if last > current.base_seq:
             if current is not fork:
-                _check_entry(find_row, journal, fork, current)
+                _check_entry(reads, journal, fork, current)
             stretches.append(Stretch(current.entry_key(current.base_seq), current.entry_key(last)))
             fork = current
         last = min(last, current.base_seq)
         if current.base_id is None or last <= after:
             return stretches[::-1]
-        row = find_row(SQL.read_journal, (current.base_id,))
+        row = reads.row(SQL.read_journal, (current.base_id,))
         if row is None:
-            raise past_missing(journal, current.base_id, fork.base_seq, "which is not in the record")
+            raise past_missing(reads.schema, journal, current.base_id, fork.base_seq, "which is not in the record")
         current = Journal(row)
 
 
-def inherited_entries(find_row: FindRow, journal: Journal) -> list[Stretch]:
+def inherited_entries(reads: Reads, journal: Journal) -> list[Stretch]:
     """Return where the entries lie that a journal inherits, and keep that with it. PastMissing: they are not there."""
     if journal.base_id is None:
         return []
     if journal.past is None:
-        stretches = trace_entries(find_row, journal)
+        stretches = trace_entries(reads, journal)
         journal.past = [each for each in stretches if each.last >> SEQ_BITS != journal.key]
     return journal.past
 
@@ -177,20 +173,20 @@ def own_entries(journal: Journal) -> list[Stretch]:
     return [Stretch(journal.entry_key(journal.base_seq), journal.entry_key(journal.head_seq))]
 
 
-def _check_entry(find_row: FindRow, journal: Journal, fork: Journal, parent: Journal) -> None:
+def _check_entry(reads: Reads, journal: Journal, fork: Journal, parent: Journal) -> None:
     """Raise when a journal does not hold the entry that a fork continues."""
-    found = find_row(SQL.read_digest, (parent.entry_key(fork.base_seq),))
+    found = reads.row(SQL.read_digest, (parent.entry_key(fork.base_seq),))
     if found is None:
         has = f"which has entries 1 to {parent.head_seq} only"
-        raise past_missing(journal, parent.id, fork.base_seq, has)
+        raise past_missing(reads.schema, journal, parent.id, fork.base_seq, has)
     if found[0] != fork.base_digest:
-        raise past_missing(journal, parent.id, fork.base_seq, "which has another entry at that place")
+        raise past_missing(reads.schema, journal, parent.id, fork.base_seq, "which has another entry at that place")
 
 
 def read_lineage(reads: Reads, journal_id: str, after: int = 0) -> list[Stretch]:
     """Return where a journal's entries after a seq lie, a fork's inherited ones first; PastMissing if some are gone."""
     row = reads.row(SQL.read_journal, (journal_id,))
-    return [] if row is None else trace_entries(reads.row, Journal(row), after)
+    return [] if row is None else trace_entries(reads, Journal(row), after)
 
 
 def known_lineage(reads: Reads, journal_id: str) -> list[Stretch]:
@@ -233,18 +229,15 @@ def _check_contiguous(journal_id: str, seqs: list[int], stretch: Stretch, limit:
         raise EntriesGoneError(journal_id, stretch.after - base + len(seqs) + 1)
 
 
-def past_missing(journal: Journal, parent_id: str, at: int, why: str) -> PastMissing:
+def past_missing(schema: Schema, journal: Journal, parent_id: str, at: int, why: str) -> PastMissing:
     """Return the error about a fork whose past is not there."""
     message = (
-        f"session {journal.id} goes on from entry {at} of session {parent_id}, {why}: its past is missing, probably "
-        f"because the home was put back to an older state. Its own words are safe, from entry "
+        f"{schema.noun} {journal.id} goes on from entry {at} of {schema.noun} {parent_id}, {why}: its past is "
+        f"missing, probably because the home was put back to an older state. Its own words are safe, from entry "
         f"{journal.base_seq + 1} on"
     )
-    hint = (
-        f"To have the past again, stop Hansard and put back the newer {log_name(parent_id)}. Until then "
-        f"`hansard sessions show {journal.id}` and `hansard export {journal.id}` give the fork's own words."
-    )
-    return PastMissing(message, hint)
+    hint = f"To have the past again, stop Hansard and put back the newer {log_name(parent_id)}."
+    return PastMissing(message, f"{hint} {schema.own_words.format(id=journal.id)}".rstrip())
 
 
 # The home journal: facts that belong to no other journal. Its first entry names the database.

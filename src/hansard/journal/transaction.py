@@ -63,7 +63,7 @@ class Transaction:
         row = self.row(SQL.find_entry, (journal.key, entry_id))
         if row is None and journal.base_id is not None:
             with contextlib.suppress(PastMissing):
-                for stretch in reversed(inherited_entries(self.row, journal)):
+                for stretch in reversed(inherited_entries(self, journal)):
                     key = stretch.last >> SEQ_BITS
                     row = self.row(SQL.find_entry, (key, entry_id))
                     if row is not None and (key << SEQ_BITS) + row[0] <= stretch.last:

@@ -115,7 +115,7 @@ class JournalCheck:
     def _check_base(self, snapshot: Reads, journal: Journal) -> None:
         """A fork's chain must continue what its parent holds at that place."""
         try:
-            trace_entries(snapshot.row, journal)
+            trace_entries(snapshot, journal)
         except PastMissing as error:
             self.find("lineage", str(error))
 

@@ -65,7 +65,7 @@ def _existing_fork(tx: Transaction, parent_id: str, at: int | None, id: str) -> 
 
 def trace_lineage(tx: Transaction, journal: Journal, at: int) -> list[Stretch]:
     """Return where the entries of a journal up to `at` lie, the oldest first."""
-    starts = ((stretch, stretch.after >> SEQ_BITS << SEQ_BITS) for stretch in trace_entries(tx.row, journal))
+    starts = ((stretch, stretch.after >> SEQ_BITS << SEQ_BITS) for stretch in trace_entries(tx, journal))
     return [Stretch(each.after, min(each.last, start + at)) for each, start in starts if each.after < start + at]
 
 

@@ -54,4 +54,9 @@ def load_migrations() -> tuple[str, ...]:
     return tuple(folder.joinpath(name).read_text(encoding="utf-8") for name in names)
 
 
-SCHEMA = Schema(CONCEPTS, load_migrations(), noun="session")
+SCHEMA = Schema(
+    CONCEPTS,
+    load_migrations(),
+    noun="session",
+    own_words="Until then `hansard sessions show {id}` and `hansard export {id}` give the fork's own words.",
+)

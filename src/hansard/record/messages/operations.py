@@ -105,7 +105,7 @@ def append(tx: Transaction, session_id: str, offered: Offered) -> Entry:
         added = tx.add_once(journal, offered.id, offered.body, offered.data)
         if added is not None:
             return entry_of(journal.id, offered.id, added, offered.body)
-    inherited_entries(tx.row, journal)  # a fork whose past is missing takes no words: nobody can answer them
+    inherited_entries(tx, journal)  # a fork whose past is missing takes no words: nobody can answer them
     found = tx.find_same(journal, offered.id, offered.body, offered.data)
     if found is None:
         check_open(row)
