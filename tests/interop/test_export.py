@@ -203,6 +203,7 @@ class Counted:
     def __init__(self, record: Record) -> None:
         """Ask a real one."""
         self._record = record
+        self.sessions = self
         self.pages = 0
 
     async def read_entries(self, session_id: str, after: int, limit: int) -> list[Entry]:
