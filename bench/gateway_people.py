@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 
 from hansard.ports.channel import Post
 from hansard.testing import Platform
+from tests.channels.telegram.bot_api import BotApi, Fault, Refused
+from tests.channels.telegram.entities import Json, Rich
+from tests.channels.telegram.world import Chat, Posted, World
 from tests.gateway.socket_platform import served_platform
-from tests.telegram.bot_api import BotApi, Fault, Refused
-from tests.telegram.entities import Json, Rich
-from tests.telegram.world import Chat, Posted, World
 
 AGENT = "@agent:example.org"
 BEGINNING = "You said: "

@@ -17,9 +17,9 @@ from typing import Self, SupportsIndex
 
 from turn_tokens import PLACEHOLDER, Wanted, now_us, stamp
 
-from tests.providers import openai_style
-from tests.providers.behaviour import Behaviour, Event, Exchange
-from tests.providers.server import Connection, Provider, Reader
+from tests.models.providers import openai_style
+from tests.models.providers.behaviour import Behaviour, Event, Exchange
+from tests.models.providers.server import Connection, Provider, Reader
 
 LIFE_SECONDS_MAX = 3600.0
 CONNECTIONS_WAITING_MAX = 512

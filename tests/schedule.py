@@ -16,14 +16,14 @@ from tests.counts import PROVE
 
 UNITS: dict[str, tuple[str, ...]] = {
     "a homeserver for channels": (
-        "tests/channels/test_suite_matrix.py",
-        "tests/channels/test_company.py",
-        "tests/channels/test_encryption.py",
-        "tests/channels/test_identity.py",
-        "tests/channels/test_login.py",
-        "tests/channels/test_older_keys.py",
-        "tests/channels/test_receive.py",
-        "tests/channels/test_send.py",
+        "tests/channels/matrix/test_suite_matrix.py",
+        "tests/channels/matrix/test_company.py",
+        "tests/channels/matrix/test_encryption.py",
+        "tests/channels/matrix/test_identity.py",
+        "tests/channels/matrix/test_login.py",
+        "tests/channels/matrix/test_older_keys.py",
+        "tests/channels/matrix/test_receive.py",
+        "tests/channels/matrix/test_send.py",
         "tests/security/test_s07_unreadable_events.py",
         "tests/security/test_s13_direct_chats.py",
         "tests/security/test_s13_matrix_identity.py",
@@ -38,35 +38,38 @@ UNITS: dict[str, tuple[str, ...]] = {
         "tests/gateway/test_hops.py",
         "tests/gateway/test_reload_real.py",
     ),
-    "the demo model": ("tests/models/test_demo.py", "tests/shown/test_demo.py", "tests/validity/test_real_server.py"),
+    "the demo model": (
+        "tests/models/test_demo.py",
+        "tests/acceptance/shown/test_demo.py",
+        "tests/models/validity/test_real_server.py",
+    ),
     "the providers' libraries": (
         "tests/models/",
-        "tests/validity/",
         "tests/acceptance/test_prefix_stability.py",
         "tests/security/test_s17_redirects.py",
     ),
     "gateways on Telegram": (
-        "tests/telegram/test_asking.py",
-        "tests/telegram/test_documented.py",
-        "tests/telegram/test_gateway.py",
-        "tests/telegram/test_kills.py",
+        "tests/channels/telegram/test_asking.py",
+        "tests/channels/telegram/test_documented.py",
+        "tests/channels/telegram/test_gateway.py",
+        "tests/channels/telegram/test_kills.py",
     ),
-    "programs that ask providers": ("tests/shown/",),
+    "programs that ask providers": ("tests/acceptance/shown/",),
     "servers of tools": ("tests/tools/test_mcp.py",),
-    "the search index": ("tests/search/test_index.py",),
-    "writers beside searches": ("tests/search/test_writers.py",),
+    "the search index": ("tests/record/search/test_index.py",),
+    "writers beside searches": ("tests/record/search/test_writers.py",),
     "power cuts": ("tests/crash/test_power_cut.py",),
     "answers without an end": ("tests/security/test_s15", "tests/security/test_s18"),
     "the repository, parsed": (
-        "tests/unit/test_citations.py",
-        "tests/unit/test_glossary.py",
-        "tests/unit/test_links.py",
-        "tests/unit/test_tidy.py",
+        "tests/repository/test_citations.py",
+        "tests/repository/test_glossary.py",
+        "tests/repository/test_links.py",
+        "tests/repository/test_tidy.py",
     ),
 }
 """The beginnings of the paths of each unit's files. A file belongs to the first unit that fits."""
 
-SPREAD = ("tests/shown/test_pipes.py", "tests/shown/test_terminals.py") if PROVE else ()
+SPREAD = ("tests/acceptance/shown/test_pipes.py", "tests/acceptance/shown/test_terminals.py") if PROVE else ()
 """Files of which each test is a unit of its own: with the counts of a proof they take hours."""
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from hansard.models.discovery import LM_STUDIO
 from tests.acceptance.fresh_terminal import machine
-from tests.terminal.tmux import ROOT
+from tests.cli.terminal.tmux import ROOT
 
 COMMAND_SECONDS_MAX = 300.0
 PROBED = "editables"

@@ -14,7 +14,7 @@ from typing import Self
 
 import pytest
 
-from tests.terminal.tmux import ROOT, Terminal, is_there
+from tests.cli.terminal.tmux import ROOT, Terminal, is_there
 
 WAIT_SECONDS_MAX = 120.0
 """For what takes a second on an idle machine."""

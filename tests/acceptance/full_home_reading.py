@@ -35,7 +35,7 @@ from hansard.record.schema import SCHEMA
 from hansard.record.sessions import SessionFrozen
 from hansard.record.turns.holding import Turn
 from hansard.testing import FakeClock, Wiring
-from tests.validity.bodies import STYLES
+from tests.models.validity.bodies import STYLES
 
 FOLDER = Path(__file__).parent / "full_home"
 HOME = FOLDER / "home.tar.xz"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from hansard import Entry, Message, Record
-from tests.shown.nursery import HAS_NURSERY, Forked, nursery
+from tests.acceptance.shown.nursery import HAS_NURSERY, Forked, nursery
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 120.0

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.acceptance.stories_program import Hansard
-from tests.terminal.tmux import Terminal
+from tests.cli.terminal.tmux import Terminal
 
 READY = "record: in order"
 """In the status line once a person can type."""

@@ -16,7 +16,7 @@ from hansard.cli.main import cli
 from hansard.domain.messages import File
 from hansard.errors import HansardError
 from hansard.record.api import Record
-from tests.shown.program import run_forked
+from tests.acceptance.shown.program import run_forked
 from tests.tools.samples import PICTURE
 from tests.tools.servers import environment
 

@@ -24,7 +24,7 @@ from hansard.app.keys import VARIABLES, ProviderKey, check_keys, find_key
 from hansard.cli.config import command
 from hansard.domain.settings import SETTINGS, Setting
 from hansard.errors import ConfigInvalid
-from tests.shown.program import run_forked
+from tests.acceptance.shown.program import run_forked
 
 EXIT_OK, EXIT_FINDINGS, EXIT_COULD_NOT_RUN = 0, 1, 2
 ROOT = Path(__file__).parents[2]

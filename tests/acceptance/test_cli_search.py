@@ -17,7 +17,7 @@ import pytest
 from hansard.domain.messages import Message, Text, ToolCall
 from hansard.record.api import Record
 from tests.acceptance.test_cli_sessions import run
-from tests.search.scene import delete_in_chat, edit_in_chat, say_in_chat
+from tests.record.search.scene import delete_in_chat, edit_in_chat, say_in_chat
 
 FOUND, NOTHING, COULD_NOT_RUN = 0, 1, 2
 TRIP, OTHER = "20261115-201233-trip22", "20261116-080000-bobbob"

@@ -16,7 +16,7 @@ from hansard.domain.deliveries import Cursor, Delivery, DeliveryState
 from hansard.domain.messages import File, Message
 from hansard.record.api import Record
 from hansard.record.schema import SCHEMA
-from tests.shown.program import run_forked
+from tests.acceptance.shown.program import run_forked
 
 EXIT_CLEAN, EXIT_FINDINGS, EXIT_COULD_NOT_RUN = 0, 1, 2
 

@@ -15,8 +15,8 @@ from hansard import Message, Record, Status
 from hansard.cli.terminal.view import MARKER
 from tests.acceptance.fresh_machine import copy_repository, fresh, needs_git, running, skip_without_index
 from tests.acceptance.fresh_terminal import POLL_SECONDS, WAIT_SECONDS_MAX, Shell, needs_tmux
+from tests.acceptance.shown.words import letters
 from tests.counts import only_long
-from tests.shown.words import letters
 
 SETUP_SECONDS_MAX = 420.0
 """Half a minute on an idle machine with a near index; several on a busy one."""

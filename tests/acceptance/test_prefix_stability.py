@@ -22,8 +22,8 @@ from hansard.record.api import Record
 from hansard.record.messages.entries import Chunk
 from hansard.testing.fakes import Echo, Failing, LargeOutput, tools_by_name
 from tests.counts import times
-from tests.providers.behaviour import Behaviour, Call
-from tests.providers.server import Provider
+from tests.models.providers.behaviour import Behaviour, Call
+from tests.models.providers.server import Provider
 
 TURNS = times(test=12, long=30, prove=30)
 WAIT_SECONDS_MAX = 120.0

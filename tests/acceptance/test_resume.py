@@ -32,9 +32,9 @@ from tests.acceptance.stories_program import (
     write_script,
 )
 from tests.acceptance.stories_terminal import READY, ChatTerminal
-from tests.providers.behaviour import Behaviour
-from tests.providers.server import Provider
-from tests.terminal import tmux
+from tests.cli.terminal import tmux
+from tests.models.providers.behaviour import Behaviour
+from tests.models.providers.server import Provider
 
 TRIP, BOOK = "20250101-080000-trip22", "20250102-080000-book22"
 """Two sessions; the second is the later one."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hansard.record.api import Record
-from tests.shown.program import run_forked
+from tests.acceptance.shown.program import run_forked
 from tests.tools.servers import ROOT, environment
 
 SCRIPT = '[[answers]]\ntext = "Hello, {last}."\n'

@@ -40,10 +40,10 @@ from tests.acceptance.stories_program import (
     write_script,
 )
 from tests.acceptance.stories_terminal import READY, ChatTerminal
+from tests.cli.terminal import tmux
 from tests.counts import times
-from tests.providers.behaviour import Behaviour
-from tests.providers.server import Provider
-from tests.terminal import tmux
+from tests.models.providers.behaviour import Behaviour
+from tests.models.providers.server import Provider
 
 ECHO = {"text": "I was told: {told}"}
 

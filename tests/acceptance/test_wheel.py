@@ -24,8 +24,8 @@ from tests.acceptance.fresh_machine import (
     run,
 )
 from tests.acceptance.stories_program import write_script
+from tests.cli.terminal.tmux import ROOT
 from tests.counts import only_long
-from tests.terminal.tmux import ROOT
 
 pytestmark = [needs_git, pytest.mark.slow]
 

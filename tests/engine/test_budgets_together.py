@@ -20,8 +20,8 @@ from hansard.testing.fakes import Echo, tools_by_name
 from tests.engine.spender import BUDGETS
 from tests.engine.stage import fixed
 from tests.models.helpers import asking
-from tests.providers.behaviour import Behaviour, Call, Figures
-from tests.providers.server import Provider
+from tests.models.providers.behaviour import Behaviour, Call, Figures
+from tests.models.providers.server import Provider
 from tests.tools.servers import ROOT
 
 PROVES = bool(os.environ.get("HANSARD_PROVE"))

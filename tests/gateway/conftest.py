@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.channels.conftest import synapse
+from tests.channels.matrix.conftest import synapse
 
 __all__ = ["synapse"]

@@ -24,10 +24,10 @@ from hansard.domain.deliveries import Operation
 from hansard.domain.messages import Message, Role
 from hansard.gateway.health import Health, ask_health
 from hansard.record.api import Record
-from tests.channels.people import Account, Peer, channel_of
-from tests.channels.synapse import SERVER_NAME
+from tests.acceptance.shown.program import run_forked
+from tests.channels.matrix.people import Account, Peer, channel_of
+from tests.channels.matrix.synapse import SERVER_NAME
 from tests.gateway.stage import WAIT_SECONDS_MAX, is_idle
-from tests.shown.program import run_forked
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = (sys.executable, "-c", "from hansard.cli.main import main; main()")

@@ -19,9 +19,9 @@ from hansard.errors import ChannelDown, InvalidInput
 from hansard.gateway.logs import JsonFormatter, error_fields, log
 from hansard.record.api import Record
 from hansard.testing import Platform
+from tests.acceptance.shown.program import run_forked
 from tests.delivery.stage import AGENT, ANN, staged
 from tests.gateway.stage import make_settings, playing, write_script
-from tests.shown.program import run_forked
 
 LATE = """
 import sys

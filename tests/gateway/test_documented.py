@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from hansard.record.api import Record
-from tests.channels.people import Peer, new_account, peer
-from tests.channels.synapse import Synapse
+from tests.acceptance.shown.program import run_forked
+from tests.channels.matrix.people import Peer, new_account, peer
+from tests.channels.matrix.synapse import Synapse
 from tests.gateway.matrix_stage import ROOT, Bot, Talk, check_rooms, joined, rest, running, start
 from tests.gateway.stage import WAIT_SECONDS_MAX, write_script
-from tests.shown.program import run_forked
 
 pytestmark = pytest.mark.slow
 

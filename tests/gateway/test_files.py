@@ -13,8 +13,8 @@ from hansard.delivery.dispatch import Dispatcher
 from hansard.domain.messages import File, Message, Text
 from hansard.ports.channel import EventKind, LocalFile, Post
 from hansard.record.api import Record
-from tests.channels.people import Agent, Peer, channel_of, new_account, peer, room_of
-from tests.channels.synapse import Synapse
+from tests.channels.matrix.people import Agent, Peer, channel_of, new_account, peer, room_of
+from tests.channels.matrix.synapse import Synapse
 
 pytestmark = pytest.mark.slow
 

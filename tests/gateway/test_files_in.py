@@ -17,7 +17,7 @@ from hansard.record.api import Record
 from hansard.testing import RECORDING_CAPABILITIES, Platform
 from tests.engine.stage import PlayedModel
 from tests.gateway.stage import AGENT, ANN, BOB, Playing, app_with, gateway_on, make_settings
-from tests.providers.audio import ears
+from tests.models.providers.audio import ears
 from tests.tools.samples import PICTURE
 
 SOUND = b"OggS" + bytes(range(200))

@@ -9,13 +9,13 @@ import pytest
 
 from hansard.cli.gateway import have_renewed
 from hansard.record.api import Record
-from tests.channels.people import new_account, peer
-from tests.channels.synapse import Synapse
+from tests.channels.matrix.people import new_account, peer
+from tests.channels.matrix.synapse import Synapse
+from tests.channels.telegram import program as telegram
+from tests.channels.telegram.bot_api import bot_api
+from tests.channels.telegram.stage import until
 from tests.gateway.matrix_stage import Bot, Offspring, Talk, check_rooms, joined, rest, running, write_config
 from tests.gateway.stage import write_script
-from tests.telegram import program as telegram
-from tests.telegram.bot_api import bot_api
-from tests.telegram.stage import until
 
 pytestmark = [pytest.mark.slow]
 

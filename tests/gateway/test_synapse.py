@@ -14,8 +14,8 @@ from hansard.domain.notices import ENGLISH
 from hansard.record.api import Record
 from hansard.record.messages.entries import MessageAdded, MessageOpened
 from hansard.record.turns.entries import TurnEnded
-from tests.channels.people import Peer, new_account, peer
-from tests.channels.synapse import Synapse
+from tests.channels.matrix.people import Peer, new_account, peer
+from tests.channels.matrix.synapse import Synapse
 from tests.counts import times
 from tests.gateway.matrix_stage import (
     Bot,

@@ -22,8 +22,8 @@ from hansard.engine.runner import Runner
 from hansard.gateway.process import Gateway
 from hansard.record.api import Record
 from hansard.record.questions import QuestionAnswered, QuestionAsked
-from tests.channels.people import Peer, channel_of, new_account, peer
-from tests.channels.synapse import SERVER_NAME, Synapse
+from tests.channels.matrix.people import Peer, channel_of, new_account, peer
+from tests.channels.matrix.synapse import SERVER_NAME, Synapse
 from tests.gateway.matrix_stage import Bot, Offspring, joined, kill, read_timeline, rest, running, write_config
 from tests.gateway.stage import TIMING, entries_of
 

@@ -11,8 +11,9 @@ import pytest
 
 from hansard.domain.messages import Role
 from hansard.record.api import Record
-from tests.channels.people import new_account, peer
-from tests.channels.synapse import Synapse
+from tests.channels.matrix.people import new_account, peer
+from tests.channels.matrix.synapse import Synapse
+from tests.channels.telegram.bot_api import BotApi, bot_api
 from tests.gateway.matrix_stage import (
     PROGRAM,
     Bot,
@@ -28,7 +29,6 @@ from tests.gateway.matrix_stage import (
     write_config,
 )
 from tests.gateway.stage import until, write_script
-from tests.telegram.bot_api import BotApi, bot_api
 
 SAID = ["phone-1", "terminal-2", "room-3", "phone-4", "terminal-5"]
 CODE = re.compile(r"/link ([a-z0-9]{4}-[a-z0-9]{4})")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.channels.people import Peer, new_account, peer
-from tests.channels.synapse import Synapse, interpreter
+from tests.channels.matrix.people import Peer, new_account, peer
+from tests.channels.matrix.synapse import Synapse, interpreter
 from tests.gateway.matrix_stage import Bot, joined, running, write_config
 
 pytestmark = pytest.mark.slow

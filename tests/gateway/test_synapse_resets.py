@@ -25,8 +25,8 @@ from hansard.journal.store import Wiring
 from hansard.record.api import Record
 from hansard.record.sessions import SessionCreated
 from hansard.testing import FakeClock
-from tests.channels.people import Peer, channel_of, new_account, peer
-from tests.channels.synapse import SERVER_NAME, Synapse
+from tests.channels.matrix.people import Peer, channel_of, new_account, peer
+from tests.channels.matrix.synapse import SERVER_NAME, Synapse
 from tests.gateway.matrix_stage import joined
 from tests.gateway.stage import TIMING, WAIT_SECONDS_MAX, app_with, is_idle, until
 from tests.gateway.witness import SLOW, Witness

@@ -8,8 +8,8 @@ import pytest
 
 from hansard.domain.messages import Role
 from hansard.record.api import Record
-from tests.channels.people import new_account, peer
-from tests.channels.synapse import Synapse
+from tests.channels.matrix.people import new_account, peer
+from tests.channels.matrix.synapse import Synapse
 from tests.gateway.matrix_stage import Bot, joined, rest, running, transcripts, write_config
 from tests.gateway.stage import write_script
 

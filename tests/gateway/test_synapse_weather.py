@@ -14,9 +14,9 @@ from typing import NamedTuple
 import pytest
 
 from hansard.record.api import Record
-from tests.channels.people import new_account, peer
-from tests.channels.proxy import Proxy
-from tests.channels.synapse import Synapse
+from tests.channels.matrix.people import new_account, peer
+from tests.channels.matrix.proxy import Proxy
+from tests.channels.matrix.synapse import Synapse
 from tests.gateway.matrix_stage import (
     Bot,
     Program,

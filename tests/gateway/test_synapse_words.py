@@ -11,8 +11,8 @@ import pytest
 from hansard.domain.messages import Message, Role
 from hansard.domain.notices import ENGLISH
 from hansard.record.api import Record
-from tests.channels.people import Peer, new_account, peer
-from tests.channels.synapse import Synapse
+from tests.channels.matrix.people import Peer, new_account, peer
+from tests.channels.matrix.synapse import Synapse
 from tests.gateway.matrix_stage import Bot, joined, rest, run_audit, running, transcripts, write_config
 from tests.gateway.stage import write_script
 

@@ -23,9 +23,9 @@ from hansard.domain.settings.channels import Answers, Matrix, RoomSharing, Teleg
 from hansard.ports.channel import Channel, Event
 from hansard.record.api import Record
 from hansard.testing.fakes import FakeClock
+from tests.channels.telegram.bot_api import bot_api
+from tests.channels.telegram.stage import WAIT_SECONDS_MAX, channel_on
 from tests.intake.town import AGENT, Town, town
-from tests.telegram.bot_api import bot_api
-from tests.telegram.stage import WAIT_SECONDS_MAX, channel_on
 
 ANN, BOB = "@ann:h", "@bob:h"
 BOT, TANN, TBOB = "7000", "41", "42"

@@ -22,7 +22,7 @@ from hansard.interop.markdown import MarkdownExport
 from hansard.interop.transcripts import TranscriptItem, read_transcript
 from hansard.record.api import Record
 from tests.interop.told import everything, export, export_jsonl
-from tests.search.scene import AUTHOR, delete_in_chat, edit_in_chat, intake_of, say_in_chat
+from tests.record.search.scene import AUTHOR, delete_in_chat, edit_in_chat, intake_of, say_in_chat
 
 CHAT = "matrix:room:!talk:example.org"
 SESSION = "talk"

@@ -15,7 +15,7 @@ from hansard.interop.jsonl import JsonlExport
 from hansard.interop.transcripts import all_sessions, parents_first
 from hansard.record.api import Record
 from hansard.record.turns.holding import Turn
-from tests.search.scene import delete_in_chat, edit_in_chat, say_in_chat
+from tests.record.search.scene import delete_in_chat, edit_in_chat, say_in_chat
 
 WORDS = (
     "hello",

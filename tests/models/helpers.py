@@ -22,7 +22,7 @@ from hansard.domain.requests import (
 )
 from hansard.models.pydantic import ProviderModel, open_provider
 from hansard.ports.model import Model
-from tests.providers.server import Provider
+from tests.models.providers.server import Provider
 
 STYLES = ("openai", "anthropic")
 KEY = "sk-proj-Zm9yYmlkZGVu-never-shown"

@@ -7,7 +7,7 @@ import json
 import sys
 
 from tests.models.helpers import ask, asking
-from tests.providers.server import Provider
+from tests.models.providers.server import Provider
 
 connected: set[int] = set()
 looked_up: set[str] = set()

@@ -7,8 +7,8 @@ import pytest
 from hansard.domain.messages import ToolCall
 from hansard.domain.requests import Delta, FinishReason, Request, UserSaid
 from tests.models.helpers import CLOCK, ask, asking
-from tests.providers.behaviour import Behaviour, Call, Figures
-from tests.providers.server import Provider
+from tests.models.providers.behaviour import Behaviour, Call, Figures
+from tests.models.providers.server import Provider
 
 PIECES = {
     "plain": ("Hello", " world"),

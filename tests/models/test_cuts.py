@@ -8,8 +8,8 @@ import pytest
 from hansard.domain.requests import FailureKind, Finished
 from tests.counts import times
 from tests.models.helpers import Answer, ask, asking
-from tests.providers.behaviour import Behaviour, Call, Exchange
-from tests.providers.server import Provider
+from tests.models.providers.behaviour import Behaviour, Call, Exchange
+from tests.models.providers.server import Provider
 
 SHORT = Behaviour(
     pieces=("\n", "Gr\N{GRINNING FACE}\N{GRINNING FACE}", "ß e"),

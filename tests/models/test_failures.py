@@ -14,8 +14,8 @@ from hansard.models.failures import TEXT_CHARACTERS_MAX, RequestTarget, blotted,
 from hansard.models.pydantic import open_provider
 from hansard.models.wire import AnswerWire
 from tests.models.helpers import KEY, STYLES, ask, asking
-from tests.providers.behaviour import Behaviour
-from tests.providers.server import Provider
+from tests.models.providers.behaviour import Behaviour
+from tests.models.providers.server import Provider
 
 STALL_SECONDS = 1.5
 """Longer than a busy machine keeps back what was sent: only the silence that a test makes is a stall."""

@@ -9,8 +9,8 @@ import pytest
 
 from hansard.domain.requests import Delta
 from tests.models.helpers import HELLO, WAIT_SECONDS_MAX, ask, asking
-from tests.providers.behaviour import Behaviour
-from tests.providers.server import Provider
+from tests.models.providers.behaviour import Behaviour
+from tests.models.providers.server import Provider
 
 
 async def test_closing_the_generator_closes_the_connection(style: str) -> None:

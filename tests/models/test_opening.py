@@ -16,7 +16,7 @@ from hansard.models.endings import cost_micros
 from hansard.models.failures import missing_package
 from hansard.models.pydantic import is_installed, open_provider
 from tests.models.helpers import KEY, ask, asking
-from tests.providers.server import Provider
+from tests.models.providers.server import Provider
 
 VARIABLES = {"openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"), "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")}
 

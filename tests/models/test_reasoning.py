@@ -14,9 +14,9 @@ from hansard.ports.model import Model
 from hansard.testing.fakes import Echo, tools_by_name
 from tests.engine.stage import stage
 from tests.models.helpers import CLOCK, KEY, ask, asking
-from tests.providers import google_style, responses_style
-from tests.providers.behaviour import Behaviour, Call
-from tests.providers.server import STYLES, Provider
+from tests.models.providers import google_style, responses_style
+from tests.models.providers.behaviour import Behaviour, Call
+from tests.models.providers.server import STYLES, Provider
 
 THINKS = Behaviour(
     reasoning=("I ", "think."),

@@ -14,8 +14,8 @@ from hansard.domain.messages import ToolCall, ToolResult
 from hansard.domain.requests import AssistantSaid, FailureKind, Request, ToolSpec, ToolsSaid, UserSaid
 from hansard.models.bodies import NO_OUTPUT, NO_TEXT, UNREADABLE_ARGUMENTS
 from tests.models.helpers import CLOCK, HELLO, ask, asking, conversation
-from tests.providers.behaviour import Behaviour, Exchange
-from tests.providers.server import Provider
+from tests.models.providers.behaviour import Behaviour, Exchange
+from tests.models.providers.server import Provider
 
 TURNS = 6
 

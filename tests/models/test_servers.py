@@ -15,9 +15,9 @@ from hansard.domain.messages import ToolCall, ToolResult
 from hansard.domain.requests import AssistantSaid, FailureKind, Request, ToolsSaid, UserSaid
 from hansard.models.pydantic import open_provider
 from tests.models.helpers import CLOCK, KEY, WAIT_SECONDS_MAX, ask, asking
-from tests.providers import anthropic_style, openai_style
-from tests.providers.behaviour import Behaviour
-from tests.providers.server import Provider
+from tests.models.providers import anthropic_style, openai_style
+from tests.models.providers.behaviour import Behaviour
+from tests.models.providers.server import Provider
 
 CALL = ToolCall(id="a", name="clock", arguments="{}")
 RESULT = ToolResult(call_id="a", text="9")
@@ -129,7 +129,7 @@ async def test_server_as_a_program(style: str, tmp_path: Path) -> None:
     program = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "tests.providers.serve",
+        "tests.models.providers.serve",
         *arguments,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

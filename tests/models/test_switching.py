@@ -20,9 +20,9 @@ from hansard.ports.model import Model
 from hansard.testing.fakes import Echo, tools_by_name
 from tests.engine.stage import Stage, stage
 from tests.models.helpers import KEY
+from tests.models.providers.behaviour import Behaviour
+from tests.models.providers.server import STYLES, Provider
 from tests.models.test_reasoning import THINKS, sent_signature
-from tests.providers.behaviour import Behaviour
-from tests.providers.server import STYLES, Provider
 
 MODELS = {
     "openai": "gpt-5",

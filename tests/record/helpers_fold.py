@@ -25,7 +25,7 @@ from hansard.record.messages.operations import ImportedMessage
 from hansard.record.search.asking import Hit
 from hansard.record.sessions import session_journal
 from hansard.testing.fakes import FakeClock
-from tests.search.scene import ACCOUNT, AUTHOR, CHANNEL, delete_in_chat, edit_in_chat, index_all, intake_of
+from tests.record.search.scene import ACCOUNT, AUTHOR, CHANNEL, delete_in_chat, edit_in_chat, index_all, intake_of
 
 MINUTE = 60
 WORDS = ("a", "b", "c")

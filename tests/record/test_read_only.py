@@ -14,9 +14,9 @@ import pytest
 
 from hansard import Entry, Message, Record, RecordDamaged, RecordReadOnly, RecordUnavailable
 from hansard.record.sessions import SessionFrozen
+from tests.acceptance.shown.program import run_forked
 from tests.record.helpers_facts import SESSION, fingerprint, ids_of, log_of, new_session, raw_rows, say
 from tests.record.helpers_process import ROOT, Worker, fill_disk, need_mounts, remount, small_disk, stranger
-from tests.shown.program import run_forked
 
 NOBODY = 65534
 PROVE = bool(os.environ.get("HANSARD_PROVE"))

@@ -13,8 +13,8 @@ from hansard.domain.settings import Channels, Settings
 from hansard.domain.settings.channels import Matrix
 from hansard.gateway.process import Gateway
 from hansard.record.api import Record
-from tests.channels.people import Peer, channel_of, new_account, peer
-from tests.channels.synapse import SERVER_NAME, Synapse
+from tests.channels.matrix.people import Peer, channel_of, new_account, peer
+from tests.channels.matrix.synapse import SERVER_NAME, Synapse
 from tests.counts import times
 from tests.gateway.matrix_stage import joined
 from tests.gateway.stage import TIMING, app_with, until

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hansard.app.modes import find_unsafe
+from tests.acceptance.shown.program import run_forked
 from tests.security.unprivileged import NOBODY, give_away, interpreter, own_folder, run
-from tests.shown.program import run_forked
 
 STRANGER = 1234
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")

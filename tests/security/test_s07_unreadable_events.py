@@ -13,9 +13,9 @@ from hansard.channels.matrix.receiving import UnreadableEvents
 from hansard.intake.receive import HeldEvents
 from hansard.ports.channel import EventKind
 from hansard.record.intake.api import HELD_DAYS_MAX, PERSON_HELD_BYTES_MAX, PERSON_HELD_MAX
-from tests.channels.people import Agent, Peer, channel_of, new_account, peer
-from tests.channels.proxy import Proxy
-from tests.channels.synapse import Synapse
+from tests.channels.matrix.people import Agent, Peer, channel_of, new_account, peer
+from tests.channels.matrix.proxy import Proxy
+from tests.channels.matrix.synapse import Synapse
 from tests.gateway.stage import until
 from tests.intake.town import ANN, BOB, EVE, HOME_OF_ANN, Town, town
 

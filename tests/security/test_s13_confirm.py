@@ -13,7 +13,7 @@ import pytest
 from hansard.channels.matrix.keeping import Keeping, Pin
 from hansard.channels.matrix.pins import Device, Pins, Trust
 from hansard.record.api import Record
-from tests.shown.program import run_forked
+from tests.acceptance.shown.program import run_forked
 
 ANN = "@ann:example.org"
 BOT = "@bot:example.org"

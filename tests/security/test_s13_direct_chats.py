@@ -12,8 +12,8 @@ from hansard.channels.matrix.rooms import MatrixRoom
 from hansard.domain.messages import Role
 from hansard.ports.channel import EventKind
 from hansard.record.api import Record
-from tests.channels.people import WAIT_SECONDS, Agent, Peer, channel_of, new_account, peer
-from tests.channels.synapse import Synapse
+from tests.channels.matrix.people import WAIT_SECONDS, Agent, Peer, channel_of, new_account, peer
+from tests.channels.matrix.synapse import Synapse
 from tests.gateway.matrix_stage import Bot, joined, rest, running, write_config
 from tests.gateway.stage import write_script
 

@@ -1,6 +1,7 @@
 """S13: a device that the homeserver adds to a person's account reads nothing, and speaks for nobody.
 
-The peers are matrix-nio's client with signing calls of their own (`tests/channels/signing.py`). No Element was tried.
+The peers are matrix-nio's client with signing calls of their own (`tests/channels/matrix/signing.py`). No Element was
+tried.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import pytest
 
 from hansard.channels.matrix.keeping import Confirmation, Keeping
 from hansard.ports.channel import Event, EventKind, Post
-from tests.channels.people import Agent, Peer, channel_of, new_account, peer
-from tests.channels.signing import new_identity
-from tests.channels.synapse import Synapse
+from tests.channels.matrix.people import Agent, Peer, channel_of, new_account, peer
+from tests.channels.matrix.signing import new_identity
+from tests.channels.matrix.synapse import Synapse
 
 pytestmark = pytest.mark.slow
 

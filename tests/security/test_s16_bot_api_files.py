@@ -14,7 +14,7 @@ from hansard.channels.telegram import wire as telegram_wire
 from hansard.domain.settings.channels import Telegram
 from hansard.errors import ChannelDown, ChannelError, NotFound, TooLarge
 from hansard.ports.channel import RemoteFile
-from tests.telegram.stage import PACE
+from tests.channels.telegram.stage import PACE
 
 TOKEN = "12345:AAtestTOKENtestTOKENtestTOKENtest"  # noqa: S105
 ENDLESS_BYTES = 64 * 1024 * 1024

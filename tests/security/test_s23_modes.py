@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hansard.app.modes import find_unsafe
-from tests.shown.program import run_forked
+from tests.acceptance.shown.program import run_forked
 
 ANSWER = '[[answers]]\ntext = "hello"\n'
 
