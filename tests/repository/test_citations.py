@@ -66,3 +66,17 @@ def test_files_that_are_named_exist() -> None:
     """A path of this repository, wherever it is named, leads to a file."""
     texts = [(path, text) for path, text in text_files() if not SAMPLE_FILES.match(path)]
     assert [finding for path, text in texts for finding in missing_paths(ROOT, path, text)] == []
+
+
+def test_modules_that_src_names_exist() -> None:
+    """A module that a docstring, a comment or a DESIGN.md names alone (`stream.py`) is a file of the repository."""
+    texts = text_files()
+    names = {path.rpartition("/")[2] for path, _ in texts}
+    named = [
+        (path, module)
+        for path, text in texts
+        if path.startswith("src/")
+        for module in re.findall(r"(?<![\w./-])(?:\w+/)*(\w+\.py)\b", text)
+    ]
+    assert ("src/hansard/delivery/DESIGN.md", "split.py") in named
+    assert [(path, module) for path, module in named if module not in names] == []

@@ -2,7 +2,8 @@
 
 Reads: the outbox; who asked. Writes: through lanes: deliveries, `message.delivered`.
 Invariants: a chat's messages are begun in the order of the outbox; a chat that is gone stops no other. Lanes have the
-platform in turn, by person (`gate.py`), and one person has a part of the lanes. What finds no room waits in the record.
+platform in turn, by person (`ChannelGate`), and one person has a part of the lanes. What finds no room waits in the
+record.
 On crash: what waits is in the record.
 """
 

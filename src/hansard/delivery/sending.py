@@ -97,7 +97,7 @@ class DeliveryTiming(NamedTuple):
 class PlatformHealth:
     """Whether the platform takes anything now. Every lane of a channel lives in the same one.
 
-    After trouble one lane at a time tries (`gate.py`): a platform that was down is not met by all of them, and each
+    After trouble one lane at a time tries (`ChannelGate`): a platform that was down is not met by all of them, and each
     try is two entries of the record.
     """
 

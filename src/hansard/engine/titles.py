@@ -32,7 +32,9 @@ EXCERPT_CHARACTERS = 1500
 ANSWER_CHARACTERS_MAX = 400
 """A longer answer is no title."""
 
-TITLE_CHARACTERS_MAX = 80
+SUGGESTED_TITLE_CHARACTERS_MAX = 80
+"""A model's title is to fit into a list. People may give longer ones."""
+
 SECONDS_MAX = 60.0
 OUTPUT_TOKENS_MAX = 200
 
@@ -64,7 +66,7 @@ def clean_title(answer: str) -> str:
     line = re.sub(r"^\W*title\W*:\s*", "", line.strip(), flags=re.IGNORECASE)
     printable = "".join(sign for sign in " ".join(line.split()) if sign.isprintable() and sign not in "*#`")
     title = printable.strip(" _\"'“”„«».:")
-    return title if len(title) <= TITLE_CHARACTERS_MAX else ""
+    return title if len(title) <= SUGGESTED_TITLE_CHARACTERS_MAX else ""
 
 
 async def give_title(agent: Agent, model: Model, session_id: str, turn_id: str) -> bool:

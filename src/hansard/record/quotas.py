@@ -1,6 +1,6 @@
 """Quotas: what one person may bring in an hour. More is refused.
 
-Entries (home journal): quota.used. Counted in the table of pace.py.
+Entries (home journal): quota.used. Counted in the table `pace` (people.py).
 Invariants: a person is all accounts that are linked; a refusal is told once an hour.
 """
 

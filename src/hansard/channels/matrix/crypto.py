@@ -5,7 +5,7 @@ So the machine is used, and every request whose failure matters is made and chec
 
 Invariants: what one to-device message changes is one transaction of the crypto store. A message is encrypted only
 with a key that was sent to every device of every member that may have it (see `pins`), as they are known now. What a
-ratchet encrypted is sent only after the stamp of the store changed (see `stamp`).
+ratchet encrypted is sent only after the stamp of the store changed (`DeviceStamp`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Reads: `state.db` through SQLite; its name and its side files' through stat. Writes: the same.
 Invariants: the file that we commit to is the one that lies at the path (rule 4); a WAL is never replayed into a
-database that it does not continue (`belonging`).
+database that it does not continue (`stamps`).
 On crash: SQLite's recovery, then ours in `reconcile`.
 """
 
