@@ -104,6 +104,12 @@ class HeldEvents(list[str]):
         self.keeps = keeps
 
 
+def names_command(event: Event) -> bool:
+    """Return whether an event gives one of Hansard's own commands: nobody else is meant by it."""
+    parsed = None if event.is_forwarded else parse(event.words)
+    return parsed is not None and parsed.name in names()
+
+
 class ChannelIntake:
     """Takes in what happens on one channel."""
 
@@ -271,7 +277,7 @@ class ChannelIntake:
         """Somebody said something."""
         wants_answer = event.reply is ReplyKind.ANSWER
         is_meant = self._is_for_agent(event)
-        if wants_answer and not is_meant and await self._is_command(event):
+        if wants_answer and not is_meant and names_command(event) and await self._may(event, Action.COMMAND):
             event = msgspec.structs.replace(event, is_for_agent=True)
         if not self._is_for_agent(event) and not self._options.observe:
             await self._ignore(event, cursor)
@@ -279,11 +285,6 @@ class ChannelIntake:
         text = event.command or self._mention.sub("", event.words, count=1)
         may_command = wants_answer and self._is_for_agent(event) and not event.is_forwarded
         return await self._say(event, cursor, parse(text) if may_command else None)
-
-    async def _is_command(self, event: Event) -> bool:
-        """Return whether somebody who may gives one of Hansard's own commands: nobody else is meant by it."""
-        parsed = None if event.is_forwarded else parse(event.words)
-        return parsed is not None and parsed.name in names() and await self._may(event, Action.COMMAND)
 
     async def _say(self, event: Event, cursor: str, parsed: CommandLine | None) -> Wake | None:
         """Record what somebody said, and run it when it is a command."""
