@@ -285,6 +285,7 @@ class SearchIndex:
             if self._lock is None or self._is_closed or not self._lock.take_lock():
                 return StepOutcome(moved=False, more=False)
             try:
+                self._readers.read(lambda _: None)  # a home that was replaced has another index: it is left alone
                 return self._index_batch(self._file.open_writer())
             except DatabaseBusy:
                 self._quiet_until = time.monotonic() + INDEX_SECONDS
