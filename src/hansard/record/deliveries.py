@@ -227,7 +227,7 @@ def move_delivery(
 
 def begin_delivery(tx: Transaction, delivery: Delivery, owner: str, token: str) -> Delivery:
     """Create a delivery, unless it is there, and say that it is on its way, marked or not: a commit before the call."""
-    known = find_waiting(tx, delivery) or create_delivery(tx, delivery)
+    known = find_tried(tx, delivery) or create_delivery(tx, delivery)
     return move_delivery(
         tx,
         delivery.session_id,
@@ -240,17 +240,21 @@ def begin_delivery(tx: Transaction, delivery: Delivery, owner: str, token: str) 
     )
 
 
-def find_waiting(tx: Transaction, delivery: Delivery) -> Delivery | None:
-    """Return words that were tried and surely not shown: their stretch may go further than when it was created."""
+def find_tried(tx: Transaction, delivery: Delivery) -> Delivery | None:
+    """Return words that were tried before, as they are recorded now.
+
+    Their stretch may go further than when they were created: it can grow as long as they were surely not shown.
+    """
     if not delivery.attempts or delivery.file:
         return None
     row = tx.row(SQL.find_delivery, (journal_of(tx, delivery.session_id).key, delivery.id))
-    known = delivery_value(delivery.session_id, row) if row is not None else None
-    if known is None or known.state is not DeliveryState.PENDING:
+    if row is None:
         return None
+    known = delivery_value(delivery.session_id, row)
     asked = (delivery.channel, delivery.target, delivery.message_id, delivery.operation, delivery.start_bytes)
     is_same = asked == (known.channel, known.target, known.message_id, known.operation, known.start_bytes)
-    return known if is_same and known.end_bytes <= delivery.end_bytes else None
+    may_grow = known.state is DeliveryState.PENDING and known.end_bytes <= delivery.end_bytes
+    return known if is_same and (may_grow or known.end_bytes == delivery.end_bytes) else None
 
 
 def finish_message(

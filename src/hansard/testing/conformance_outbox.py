@@ -13,7 +13,7 @@ from hansard.domain.deliveries import Delivery, DeliveryState, Operation
 from hansard.domain.ids import HOME_JOURNAL, delivery_id
 from hansard.domain.messages import Message, Text
 from hansard.domain.settings import Busy
-from hansard.errors import InvalidInput, NotFound, WrongState
+from hansard.errors import IdConflict, InvalidInput, NotFound, WrongState
 from hansard.record.messages.entries import MessageEdited
 from hansard.record.messages.operations import ImportedMessage
 from hansard.testing.conformance_kit import (
@@ -187,6 +187,24 @@ async def a_mark_stays_with_its_delivery(backend: RecordUnderTest) -> None:
         await record.deliveries.move(session_id, delivery.id, "sent", receipt="r1")
         found = await record.deliveries.list_of_message(session_id, notice.id, chat)
         require_equal([(each.mark, each.receipt) for each in found], [("↻", "r1")], "marks and receipts")
+
+
+@contract("outbox")
+async def a_delivery_that_grew_is_tried_again(backend: RecordUnderTest) -> None:
+    """Words that were surely not shown may grow. When their outcome is unknown after that, they can be tried again."""
+    channel, chat = new_chat()
+    async with backend.open_record() as record:
+        session_id = await new_session(record)
+        notice = Message.notice("to you", chat=chat)
+        await record.append(session_id, notice)
+        await record.deliveries.begin(delivery_of(session_id, channel, chat, notice.id))
+        for state, end_bytes in (("pending", 4), ("unknown", 4), ("pending", 6)):
+            tried = await record.deliveries.move(session_id, delivery_id(notice.id, chat, 1), state, reason="busy")
+            begun = await record.deliveries.begin(msgspec.structs.replace(tried, end_bytes=end_bytes))
+            require_equal((begun.state, begun.end_bytes), (DeliveryState.SENDING, end_bytes), f"tried after {state}")
+        await record.deliveries.move(session_id, begun.id, "unknown", reason="cut")
+        with require_error(IdConflict, "growing what may have been shown"):
+            await record.deliveries.begin(msgspec.structs.replace(begun, end_bytes=7))
 
 
 @contract("outbox")
