@@ -219,10 +219,15 @@ class Writer:
             self._pause_seconds = FULL_SECONDS
         return batch
 
-    def _put_back(self, batch: list[Item], *, doubt: bool) -> None:
+    @staticmethod
+    def _undo(commit: GroupCommit, batch: list[Item], error: Exception) -> None:
+        """Undo a commit that failed. Its items are in doubt when nobody knows whether it comes back."""
+        if not commit.undo(error):
+            for item in batch:
+                item.doubt = True
+
+    def _put_back(self, batch: list[Item]) -> None:
         """Queue a batch again, in front: it is tried until it is written or nobody waits for it any more."""
-        for item in batch:
-            item.doubt = item.doubt or doubt
         self.queue.put_back(batch)
         self._is_full = False
         pause = self._pause_seconds * 2
@@ -279,13 +284,13 @@ class Writer:
         except self._failures as error:
             return self._recover(commit, batch, error)
         except (RecordRefused, GatewayRuns) as error:
-            commit.undo(error)
+            self._undo(commit, batch, error)
             if isinstance(error, RecordMigrated):
                 self.retire(str(error))
             return self._refuse(batch or self._take_items(), error), []
         except Exception as error:  # boundary: writer batch
             logger.exception("a batch failed in an unforeseen way")
-            commit.undo(error)
+            self._undo(commit, batch, error)
             return self._refuse(batch, error), []
         if self._room.spent:
             self._standing.note_full()
@@ -366,7 +371,8 @@ class Writer:
     ) -> tuple[list[Item], list[TouchedJournal]]:
         """After a failed commit: make sure that it is gone, and queue the batch again."""
         self._standing.note(error)
-        self._put_back(batch, doubt=not commit.undo(error))
+        self._undo(commit, batch, error)
+        self._put_back(batch)
         problem = self._standing.problem()
         if problem is not None and problem.cause == Cause.LOCKED_BY_STRANGER:
             self._pause_seconds = RETRY_SECONDS_MIN

@@ -284,8 +284,8 @@ class CommitOutcome(Enum):
     OPEN = auto()
     COMMITTING = auto()
     """COMMIT was tried: a recovery of the WAL may find it."""
-    LOST = auto()
-    """It went into a file that is not at the path any more."""
+    UNSEEN = auto()
+    """It was committed, and may be in a file that is not at the path any more."""
 
 
 class SqliteGroupCommit:
@@ -340,10 +340,10 @@ class SqliteGroupCommit:
             database.connected().execute(SQL.commit)
         except apsw.Error as error:
             raise CommitError(error) from error
+        self._outcome = CommitOutcome.UNSEEN
         database.reach("committed")
         if not database.same():
             database.lose()
-            self._outcome = CommitOutcome.LOST
             raise CommitError(tell(Cause.REPLACED, database.path))
         group.settle_commit()
         self._group, self._outcome = None, CommitOutcome.OPEN
