@@ -19,6 +19,7 @@ from hansard import Message, Record
 from hansard.journal.backend import Reads, Snapshots
 from hansard.record.search.index import SearchIndex
 from tests.counts import times
+from tests.record.helpers_process import Worker
 from tests.record.search.oracle import Asked, scan
 from tests.record.search.samples import WORDS
 from tests.record.search.scene import check, drop_index, everything_said, index_all, index_held, look
@@ -224,3 +225,21 @@ def write_and_restart(connection: apsw.Connection) -> bool:
     connection.pragma("application_id", connection.pragma("application_id"))  # writes a page, changes nothing
     ((busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
     return not busy
+
+
+async def test_words_that_another_process_adopted(home: Path) -> None:
+    """A writer dies after it logged a message; others go on, and one adopts it: every process finds it."""
+    async with Record.open(home) as record:
+        for session_id in ("left", "here"):
+            await record.create_session(id=session_id, source="test")
+        with Worker(home, crash="logged:1") as doomed:
+            doomed.send("append", session="left", id="late", text="zebra")
+            with pytest.raises(EOFError):
+                doomed.receive()
+        for number in range(5):
+            await record.append("here", Message.user(f"horse {number}"))
+        assert len(await record.search("horse")) == 5
+        with Worker(home):
+            pass
+        assert [message.text for message in await record.load_transcript("left")] == ["zebra"]
+        assert [hit.session_id for hit in await record.search("zebra")] == ["left"]

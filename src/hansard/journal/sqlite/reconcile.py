@@ -275,7 +275,8 @@ class Reconciler:
             set_aside(self.files, tail.journal_id, end, tail.size)
         if journal is not None and (count > 0 or not tail.forked):
             journal.log_end = end
-            touched = tail.tx if count > 0 else self.tx.row(SQL.read_touched, (journal.key,))[0]
+            query, binding = (SQL.adopting_commit, tail.tx) if count > 0 else (SQL.read_touched, journal.key)
+            (touched,) = self.tx.row(query, (binding,))
             self.tx.run(SQL.raise_commits, (touched,))
             self.group.store_head(journal, touched)
             if self.is_synced:

@@ -180,6 +180,11 @@ LIMIT 1
 -- A log holds transactions that this database has not seen: go on after them.
 UPDATE record SET commits = max(commits, ?1)
 
+-- name: adopting_commit
+-- The commit that changes a journal by adopting lines of a transaction: this one, unless the transaction is later. A
+-- rebuild keeps the order of the transactions.
+SELECT CASE WHEN rebuilding = 1 OR commits < ?1 THEN ?1 ELSE commits END FROM record
+
 -- name: read_touched
 -- The commit that last changed a journal.
 SELECT touched FROM journal WHERE key = ?1
