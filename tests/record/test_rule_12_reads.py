@@ -108,3 +108,13 @@ async def test_a_reader_never_blocks_the_writer(home: Path) -> None:
         assert len(await record.load_transcript(SESSION)) == 50
         stranger.close()
         await assert_clean(record)
+
+
+async def test_two_verifications_at_once(home: Path) -> None:
+    """Each reads in snapshots of its own."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        for number in range(50):
+            await record.append(SESSION, Message.user("text", id=f"m{number}"))
+        reports = await asyncio.gather(*(record.verify() for _ in range(4)))
+        assert [report.ok for report in reports] == [True] * 4

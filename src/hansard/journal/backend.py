@@ -175,7 +175,7 @@ class Leg(Protocol):
         """Return empty tables, to fold a journal's entries into."""
 
     def snapshot(self, look: Callable[[Reads], Result]) -> Result:
-        """Read one committed state, on a connection for one verification; errors of the database are its own."""
+        """Read one committed state, on a connection of verifications; errors of the database are its own."""
 
 
 class Fold(Protocol):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -91,6 +92,7 @@ class SqliteLeg:
         self._folder = folder
         self._readers = readers
         self._connection: ReadConnection | None = None
+        self._mutex = threading.Lock()
 
     def check(self) -> None:
         """Refuse when the home was moved or removed."""
@@ -120,14 +122,16 @@ class SqliteLeg:
 
     def snapshot(self, look: Callable[[Reads], Result]) -> Result:
         """Read one committed state; errors of SQLite are its own."""
-        if self._connection is None:
-            self._connection = self._readers.connect()
-        return self._connection.snapshot(look)
+        with self._mutex:
+            if self._connection is None:
+                self._connection = self._readers.connect()
+            return self._connection.snapshot(look)
 
     def close(self) -> None:
         """Close every file."""
-        if self._connection is not None:
-            self._connection.close()
+        with self._mutex:
+            if self._connection is not None:
+                self._connection.close()
         self.files.close()
 
 
