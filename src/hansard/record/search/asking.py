@@ -9,6 +9,7 @@ deleted are told on request only. What was edited has the words that it has now.
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import msgspec
 
-from hansard.domain.limits import CONTEXT_MESSAGES_MAX, HITS_MAX, READ_ROWS_MAX
+from hansard.domain.limits import CONTEXT_MESSAGES_MAX, HITS_MAX, INDEX_BATCH_ENTRIES, READ_ROWS_MAX
 from hansard.domain.messages import Message, Role
 from hansard.domain.search import Query, is_match, parse_query, tokens
 from hansard.domain.text import clean_text, read_state
@@ -62,6 +63,9 @@ AT_MIN, AT_MAX = -(2**62), 2**62
 
 WORD_KINDS = frozenset({"message.added", "message.sealed"})
 """Entries that hold the first words of a message."""
+
+FILL_SECONDS_MAX = 5.0
+"""How long a search brings the index up to date. Then it reads the entries that the index still lacks."""
 
 ENTRIES_FOR_ONE = 3
 """Entries that are read at first for each neighbour wanted: a turn has some that hold no words."""
@@ -160,7 +164,8 @@ def score(candidate: Candidate, now: int) -> float:
 def gather(index: SearchIndex, readers: Snapshots, plan: SearchPlan) -> tuple[str, list[Candidate]]:
     """Return the database's id and what matches: the best of the index, and all of what the index cannot have now."""
     comparison, found = index.read(lambda snapshot: ask_whole(index, snapshot, plan, None))
-    while found is None and index.fill_index(comparison):
+    last = time.monotonic() + FILL_SECONDS_MAX
+    while found is None and pays_to_fill(comparison, plan, last) and index.fill_index(comparison):
         since = comparison
         comparison, found = index.read(lambda snapshot: ask_whole(index, snapshot, plan, since))  # noqa: B023
     if found is None:
@@ -169,6 +174,17 @@ def gather(index: SearchIndex, readers: Snapshots, plan: SearchPlan) -> tuple[st
         scanned = [each for behind in comparison.behind for each in scan_journal(readers, behind, plan)]
         found += [each._replace(weight=weights.get(each.key, best)) for each in scanned]
     return comparison.record.database_id, found
+
+
+def pays_to_fill(comparison: Comparison, plan: SearchPlan, last: float) -> bool:
+    """Return whether to bring the index up to date before it is asked.
+
+    Not when it lacks much of others' journals, and little has to be read of those that are looked into; nor for longer
+    than a person waits: others may write as fast as it is filled.
+    """
+    backlog = sum(each.head_seq - each.after for each in comparison.behind)
+    to_read = sum(each.head_seq for each in comparison.behind if plan.allows(each.journal))
+    return time.monotonic() < last and (backlog <= INDEX_BATCH_ENTRIES or to_read > INDEX_BATCH_ENTRIES)
 
 
 def ask_whole(
