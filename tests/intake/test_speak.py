@@ -7,6 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from hansard.domain.arrivals import Arrival, ArrivalKind, Origin
+from hansard.domain.ids import new_id, new_session_id
 from hansard.domain.messages import Message, Role
 from hansard.domain.notices import ENGLISH
 from hansard.domain.settings import Busy
@@ -99,3 +101,22 @@ async def test_the_mode_is_that_of_the_session_where_it_has_one(home: Path) -> N
         assert await busy_of(on.record, on.session_id, Busy.STEER) is Busy.QUEUE
         await on.record.sessions.set_setting(on.session_id, "busy", "telepathy")
         assert await busy_of(on.record, on.session_id, Busy.STEER) is Busy.STEER
+
+
+async def test_a_new_session_in_doubt_is_begun_once(home: Path) -> None:
+    """The same `/new`, received again, leads to the session that the first one began."""
+    async with stage(home, PlayedModel()) as on:
+        arrival = Arrival(
+            origin=Origin(channel="cli", owner="person:admin"),
+            said=((on.session_id, Message.notice("/new")),),
+            kind=ArrivalKind.NEW,
+            new_ids=(new_session_id(on.record.clock.now_microseconds()), new_id()),
+            told="A new session: {new}. The one before stays as {old}.",
+            reopens=True,
+        )
+        first = await on.record.intake.receive(arrival)
+        again = await on.record.intake.receive(arrival)
+        assert again.session_id == first.session_id
+        assert [each.text for each in again.told] == [each.text for each in first.told]
+        found = {session.id: session.state for session in await on.record.sessions()}
+        assert found == {on.session_id: "ended", first.session_id: "open"}

@@ -109,6 +109,8 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     busy: Busy = Busy.INTERRUPT
     title: str | None = None
     """Of the new session, with NEW."""
+    new_ids: tuple[str, str] | None = None
+    """Of the new session and of the notice about it. Whoever may send the same arrival again gives them."""
     told: str = ""
     """What the person is told of a new session, with {new} and {old}; empty: the chat's own wording."""
     notes: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hansard.domain.arrivals import Arrival, ArrivalKind, Origin
 from hansard.domain.highlights import excerpt
+from hansard.domain.ids import new_id, new_session_id
 from hansard.domain.limits import TITLE_CHARACTERS_MAX
 from hansard.domain.messages import Message, Role
 from hansard.domain.people import begun_in, called
@@ -14,7 +15,7 @@ from hansard.domain.settings import LeftSessions
 from hansard.domain.text import clean_name, shorten
 from hansard.domain.turns import TurnState
 from hansard.intake.commands.scene import CommandReply
-from hansard.intake.speak import busy_of
+from hansard.intake.speak import busy_of, receive_once
 
 if TYPE_CHECKING:
     from hansard.domain.sessions import Session
@@ -51,10 +52,11 @@ async def new(scene: CommandScene, argument: str) -> CommandReply:
         said=((scene.session_id, scene.asked or Message.notice("/new")),),
         kind=ArrivalKind.NEW,
         title=clean_name(argument, "a title", TITLE_CHARACTERS_MAX) if argument else None,
+        new_ids=(new_session_id(scene.record.clock.now_microseconds()), new_id()),
         told="A new session: {new}. The one before stays as {old}.",
         reopens=True,
     )
-    received = await scene.record.intake.receive(arrival)
+    received = await receive_once(scene.record, arrival)
     reply = received.told[-1]
     return CommandReply(reply.text, received.session_id, seq=reply.seq)
 

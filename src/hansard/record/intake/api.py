@@ -300,7 +300,7 @@ class RecordIntake:
         said = tuple((session_id, offer(message)) for session_id, message in arrival.said)
         await check_blobs(self._caller, *(offered for _, offered in said))
         store, words = self._caller.store, self._words()
-        fresh = (new_session_id(store.clock.now_microseconds()), new_id())
+        fresh = arrival.new_ids or (new_session_id(store.clock.now_microseconds()), new_id())
         return await self._caller.write(
             lambda tx: operation(Receiving(tx, arrival, said, rules, store.is_alive, words, fresh)),
             cost=sum(len(offered.data) for _, offered in said),
