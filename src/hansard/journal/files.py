@@ -421,7 +421,7 @@ class FileBlobs:
     def require(self, digest: str) -> None:
         """Refuse a reference to a blob that is not there."""
         if not os.path.isfile(self.path(digest)):
-            message = f"there is no blob {digest}; store it with put_blob first"
+            message = f"there is no blob {digest}; store it with record.blobs.put first"
             raise NotFound(message)
 
     def get(self, digest: str) -> bytes:

@@ -107,7 +107,7 @@ class Try(NamedTuple):
 
 
 class Conversation:
-    """A fold that grows by `add`. Snapshots look and decide at once; they keep nothing of it across an await."""
+    """A fold that grows by `add`. Readers look and decide at once; they keep nothing of it across an await."""
 
     def __init__(self) -> None:
         self.seq = 0
