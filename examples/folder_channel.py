@@ -10,9 +10,11 @@ Only `in` needs to be writable for the person.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hashlib
 import os
 import re
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -85,6 +87,10 @@ class FolderChannel:
 
     def _look(self, cursor: str) -> tuple[int, list[Event]]:
         """Number what is new; return the last number, and everything after the cursor. All that it does is rename."""
+        with locked(self._folder):
+            return self._number(cursor)
+
+    def _number(self, cursor: str) -> tuple[int, list[Event]]:
         people = [each for each in self._folder.iterdir() if PERSON.fullmatch(each.name) and each.is_dir()]
         received = (path for person in people for path in texts_in(person / "said"))
         taken = {int(path.stem): path for path in received if path.stem.isdecimal()}
@@ -142,6 +148,17 @@ class FolderChannel:
 
     async def close(self) -> None:
         """Nothing is held open."""
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Let one look at a time give numbers: whoever stops receiving may leave a look behind that still goes on."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def texts_in(folder: Path) -> Iterator[Path]:

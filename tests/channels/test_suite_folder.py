@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 import shutil
@@ -187,3 +188,19 @@ def test_the_documented_code_is_the_example() -> None:
     """What docs/build/channels.md shows as the example is the example, word for word."""
     (shown,) = re.findall(r"<!-- examples/folder_channel.py -->\n```python\n(.*?)```\n", DOCS.read_text(), re.DOTALL)
     assert shown == EXAMPLE.read_text()
+
+
+async def test_receivers_at_once_lose_nothing(folder: Path) -> None:
+    """A receiver that was left may still look when the next one does: every file has a number of its own."""
+    stage = FolderStage(folder)
+    chat = await stage.direct()
+    texts = [f"text {number}" for number in range(100)]
+    for text in texts:
+        await stage.say(chat, text)
+    receivers = [(await stage.open()).receive("0", ()) for _ in range(8)]
+    await asyncio.gather(*(anext(each) for each in receivers))
+    for each in receivers:
+        await each.aclose()
+    last = (await stage.open()).receive("0", ())
+    assert [event.text for event in (await anext(last)).events] == texts
+    await last.aclose()
