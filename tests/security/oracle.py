@@ -271,10 +271,11 @@ class Oracle:
         if who.account == TERMINAL:
             drawn = self.witnessed.of("drawn")
             return any(each["message_id"] == message_id and each["n"] < who.n for each in drawn)
+        said = self.witnessed.events[who.n]
         for event in self.witnessed.of("shown"):
             _, created = self._deliveries.get(event["key"], ("", None))
             is_it = created is not None and created["body"]["message_id"] == message_id
-            if is_it and event["chat"] == who.chat and event["n"] < who.n:
+            if is_it and event["chat"] == who.chat and (event["n"] < who.n or is_too_near(said, event)):
                 return True
         return False
 
@@ -344,6 +345,12 @@ class Oracle:
             if not is_own:
                 where = viewer.account or viewer.chat
                 self.find("others' words", f"{token} of {owner or 'nobody'} was shown to {where}: {event['text']!r}")
+
+
+def is_too_near(said: Line, shown: Line) -> bool:
+    """Return whether a platform's clock cannot tell which came first. It counts milliseconds, maybe whole seconds."""
+    said_at = said.get("sent_at_ms", 0) * 1_000
+    return bool(shown["at"] < said_at + (1_000_000 if said_at % 1_000_000 == 0 else 1_000))
 
 
 def is_meant(said: Line) -> bool:

@@ -17,7 +17,8 @@ from hansard.engine.turns import Agent
 from hansard.ports.channel import Batch, Event, Post
 from hansard.ports.model import Model
 from hansard.testing import RecordingChannel
-from tests.security.cast import TAG, Obedient, WatchedPlatform, WatchedTool
+from tests.security.cast import TAG, Obedient, WatchedPlatform, WatchedTool, now_microseconds
+from tests.security.oracle import is_too_near
 from tests.security.world import ACCOUNTS, Setup, World, until, yes_in
 
 ROOM = f"matrix:room:!room{len(ACCOUNTS) + 1}:example.org"
@@ -130,6 +131,8 @@ async def yes_that_is_late(world: World) -> None:
     await world.ask("ann", "direct", "pay")
     world.platform.hears.clear()
     await world.say("ann", "direct", "yes", calm=False)
+    said = world.witness.events[-1]
+    await until(lambda: not is_too_near(said, {"at": now_microseconds()}))
     world.platform.flows.set()
     await until(lambda: any("May I run" in text for _, text in world.platform.seen(world.direct["ann"])))
     world.platform.hears.set()

@@ -263,7 +263,7 @@ class World:
         number = len(self.witness.events)
         self.witness.write("said", sender=account, chat=chat, text=text, is_direct=place == "direct")
         event_id = self.platform.say(chat, account, text, to=AGENT)
-        self.witness.events[number]["event_id"] = event_id
+        self.witness.events[number] |= {"event_id": event_id, "sent_at_ms": self.platform.timeline(chat)[-1].sent_at_ms}
         self.said.append((chat, account, event_id))
         if calm:
             await self.calm()
