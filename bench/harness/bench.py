@@ -57,6 +57,7 @@ class Bench:
 
     settings: Settings
     homes: Path
+    subjects: tuple[Subject, ...] = SUBJECTS
     workers: dict[str, list[Worker]] = field(default_factory=dict)
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     text_bytes: dict[str, int] = field(default_factory=dict)
@@ -64,9 +65,9 @@ class Bench:
 
     def start(self, experiments: Iterable[str], processes: int) -> None:
         """Start the workers of every subject that takes part, all at once; they import while they wait."""
-        chosen = [subject for subject in SUBJECTS if set(subject.experiments) & set(experiments)]
+        chosen = [subject for subject in self.subjects if set(subject.experiments) & set(experiments)]
         for subject in chosen:
-            count = processes if subject.name in PROCESS_SUBJECTS else 1
+            count = processes if subject.is_shared else 1
             self.workers[subject.name] = [Worker(subject, number, self.homes) for number in range(count)]
             for worker in self.workers[subject.name]:
                 worker.ask("hello")
@@ -80,7 +81,7 @@ class Bench:
 
     def taking_part(self, experiment: str) -> list[Subject]:
         """The subjects of this experiment that are alive."""
-        return [each for each in SUBJECTS if experiment in each.experiments and each.name in self.workers]
+        return [each for each in self.subjects if experiment in each.experiments and each.name in self.workers]
 
     def home(self, *parts: str) -> str:
         """A folder for one subject in one case."""
@@ -131,7 +132,3 @@ class Bench:
                 for each in self.workers.pop(subject.name):
                     each.end()
                 return
-
-
-# Those that are measured in several processes at once.
-PROCESS_SUBJECTS = ("hansard", "apsw", "apsw-100", "sqlite-session", "hermes")

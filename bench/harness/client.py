@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from environments import BENCH, ROOT, python_of
+from environments import python_of
 
 from harness.subjects import Subject
 
@@ -26,7 +26,7 @@ class Worker:
     def __init__(self, subject: Subject, number: int, homes: Path):
         self.name = f"{subject.name}-{number}"
         self.errors = homes / f"{self.name}.stderr"
-        script = BENCH / "workers" / subject.script
+        script = subject.tree / "bench" / "workers" / subject.script
         with self.errors.open("wb") as stderr:
             self.process = subprocess.Popen(
                 [str(python_of(subject.environment)), str(script), *subject.options],
@@ -34,7 +34,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 text=True,
-                env=_environment(homes),
+                env=_environment(homes, subject.tree / "src"),
             )
 
     def ask(self, operation: str, **arguments: object) -> None:
@@ -81,7 +81,7 @@ class Worker:
         return self.errors.read_text(errors="replace")[-_STDERR_CHARACTERS:].strip()
 
 
-def _environment(homes: Path) -> dict[str, str]:
+def _environment(homes: Path, source: Path) -> dict[str, str]:
     """A small environment: no person's settings, and no peer may find or touch a person's own home."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
     return {
@@ -89,5 +89,5 @@ def _environment(homes: Path) -> dict[str, str]:
         "HOME": str(homes),
         "HERMES_HOME": str(homes / "hermes-home"),
         "OPENAI_AGENTS_DISABLE_TRACING": "1",
-        "PYTHONPATH": str(ROOT / "src"),
+        "PYTHONPATH": str(source),
     }

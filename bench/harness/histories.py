@@ -11,7 +11,7 @@ from harness.subjects import LOAD, OPEN, TURN, Subject
 LOAD_SIZES = (1_000, 10_000)
 TURN_SIZES = (100, 1_000, 10_000)
 # How a turn reads its context: see the operation `turns`. Each kind that a subject has.
-TURN_KINDS = {"hansard": ("plain", "leased"), "hermes": ("plain", "page")}
+TURN_KINDS = {"hansard_worker.py": ("plain", "leased"), "hermes_worker.py": ("plain", "page")}
 TAIL_MESSAGES = 20
 
 
@@ -40,7 +40,7 @@ def measure_turn(bench: Bench) -> dict[str, Any]:
     def one_round(subject: Subject, number: int) -> dict[str, float]:
         return {
             f"{kind} {size}": _turn_ms(bench, subject, size, kind, number)
-            for kind in TURN_KINDS.get(subject.name, ("plain",))
+            for kind in TURN_KINDS.get(subject.script, ("plain",))
             for size in TURN_SIZES
         }
 

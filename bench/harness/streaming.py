@@ -71,7 +71,10 @@ def _figures(rounds: list[dict[str, Any]]) -> dict[str, Any]:
         return {"missing": sum(each["seen"]["missing"] for each in rounds)}
     return {
         **waits(ages),
-        "p99s_ms": [waits(each["seen"]["ages_us"])["p99_ms"] for each in rounds if each["seen"]["ages_us"]],
+        **{
+            f"{name}s_ms": [waits(each["seen"]["ages_us"])[f"{name}_ms"] for each in rounds if each["seen"]["ages_us"]]
+            for name in ("p50", "p99")
+        },
         "chunks_per_second": statistics.median(
             each["written"]["chunks"] / each["written"]["seconds"] for each in rounds
         ),

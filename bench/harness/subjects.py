@@ -1,8 +1,9 @@
 """What is measured: the record, its floors and its peers, and in which experiments each takes part."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from environments import HERMES, RECORD, SQLITE_SESSION, Environment
+from environments import HERMES, RECORD, ROOT, SQLITE_SESSION, Environment
 
 APPENDS, STREAMING, LOAD, TURN, OPEN = "appends", "streaming", "load", "turn", "open"
 EXPERIMENTS = (APPENDS, STREAMING, LOAD, TURN, OPEN)
@@ -18,6 +19,10 @@ class Subject:
     script: str
     experiments: tuple[str, ...]
     options: tuple[str, ...] = ()
+    tree: Path = ROOT
+    """The checkout whose `src` and worker are run."""
+    is_shared: bool = True
+    """Measured in several processes at once, too."""
 
 
 HANSARD = Subject(
@@ -52,6 +57,7 @@ SUBJECTS = (
         script="apsw_worker.py",
         experiments=(LOAD,),
         options=("--decoder", "msgspec"),
+        is_shared=False,
     ),
     Subject(
         name="sqlite-session",
