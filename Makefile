@@ -85,15 +85,14 @@ format: setup ## let ruff format and repair what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-PROVE := HANSARD_PROVE=1 $(BIN)/python -m pytest --timeout=3600
+PROVE := HANSARD_PROVE=1 $(BIN)/python -m pytest --timeout=5400
 # The proof is written whether or not the tests passed: a violation belongs in it.
 prove: setup ## the full counts of kills, cuts, faults and seeds; writes docs/proof/proof.json
 	@scripts/system-packages
 	@$(BIN)/python scripts/synapse.py || echo "Synapse cannot be installed: what needs a homeserver is not proved." >&2
-	@rm -rf .prove; $(BIN)/python -m tests.proof begin; status=0; \
-	$(PROVE) $$($(BIN)/python -m tests.proof ring crash) --junitxml=.prove/crash.xml || status=$$?; \
-	$(PROVE) $$($(BIN)/python -m tests.proof ring shown) -n $(WORKERS) --junitxml=.prove/shown.xml || status=$$?; \
-	$(PROVE) $$($(BIN)/python -m tests.proof ring gateway) --junitxml=.prove/gateway.xml || status=$$?; \
+	@rm -rf .prove; $(BIN)/python -m tests.proof begin; status=0; rings=$$($(BIN)/python -m tests.proof rings); \
+	$(PROVE) $$rings -m alone --junitxml=.prove/alone.xml || status=$$?; \
+	$(PROVE) $$rings -m "not alone" -n $(WORKERS) --costs --junitxml=.prove/shared.xml || status=$$?; \
 	$(BIN)/python -m tests.proof end && $(BIN)/python -m tests.proof line && exit $$status
 
 bench: setup ## measure record, turns and gateway against floors and peers

@@ -69,8 +69,12 @@ UNITS: dict[str, tuple[str, ...]] = {
 }
 """The beginnings of the paths of each unit's files. A file belongs to the first unit that fits."""
 
-SPREAD = ("tests/acceptance/shown/test_pipes.py", "tests/acceptance/shown/test_terminals.py") if PROVE else ()
-"""Files of which each test is a unit of its own: with the counts of a proof they take hours."""
+SPREAD = (
+    ("tests/acceptance/shown/", "tests/crash/", "tests/record/test_rebuild.py", "tests/security/test_flood.py")
+    if PROVE
+    else ()
+)
+"""Files of which each test is a unit of its own: with the counts of a proof they take long."""
 
 
 @cache

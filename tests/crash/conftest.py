@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.crash.processes import Program
-from tests.crash.tally import TALLY_PATH, Tally
+from tests.tally import Tally
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def tally() -> Tally:
     """Where the counts of this run go."""
-    return Tally(TALLY_PATH if os.environ.get("HANSARD_PROVE") else None)
+    return Tally("crash")
 
 
 @pytest.fixture(scope="session")

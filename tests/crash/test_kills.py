@@ -19,7 +19,7 @@ from tests.crash.rounds import Kill, examine, random_kill, run_round
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.crash.tally import Tally
+    from tests.tally import Tally
 
 REPEATS = 7 if PROVE else 1
 RANDOM_ROUNDS = 21 if PROVE else 1

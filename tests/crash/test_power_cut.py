@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.crash.processes import Line
-    from tests.crash.tally import Tally
+    from tests.tally import Tally
 
 PROVE = bool(os.environ.get("HANSARD_PROVE"))
 ROUNDS = times(test=1, long=2, prove=20)

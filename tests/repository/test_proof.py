@@ -105,5 +105,5 @@ def prove_nothing() -> dict[str, Any]:
 def test_make_prove_runs_every_ring() -> None:
     """What the Makefile runs is what the proof covers; each path of a ring exists."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert [name for name in RINGS if f"-m tests.proof ring {name})" not in makefile] == []
-    assert [path for ring in RINGS.values() for path in ring if not (ROOT / path).exists()] == []
+    assert "-m tests.proof rings)" in makefile
+    assert [path for path in RINGS if not (ROOT / path).exists()] == []

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.acceptance.shown.nursery import close_nursery
-from tests.acceptance.shown.tally import Tally, tally_path
+from tests.tally import Tally
 
 
 @pytest.fixture(scope="session")
 def tally() -> Tally:
     """Where the counts of this run go."""
-    return Tally(tally_path())
+    return Tally("shown")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,11 +15,11 @@ from tests.acceptance.shown.evidence import Asked, Evidence, Played, Shown
 from tests.acceptance.shown.nursery import HAS_NURSERY
 from tests.acceptance.shown.program import LOOK_SECONDS, Program, bounded, environment, until
 from tests.acceptance.shown.runs import Fault, Run, Surface
-from tests.acceptance.shown.tally import Tally
 from tests.acceptance.shown.terminal import CONTROL_C, CONTROL_D, Terminal
 from tests.acceptance.shown.words import letters
 from tests.models.providers.behaviour import Behaviour, Exchange
 from tests.models.providers.server import Provider
+from tests.tally import Tally
 
 REPORT_CHARACTERS_MAX = 20_000
 KEY = "sk-test-0123456789abcdef"
@@ -250,7 +250,7 @@ async def prove(folder: Path, seed: int, runs: Sequence[Run], tally: Tally, name
     """Play runs, count them, and let nothing be wrong. The last must be one that nothing befalls."""
     assert runs[-1].fault is Fault.NONE, "the next turn has to run"
     evidence = await play(folder, seed, runs)
-    tally.add(name, seed, evidence.counts())
+    tally.add(f"shown {name}", seed, evidence.counts())
     assert not evidence.violations, "\n".join(evidence.violations)[:REPORT_CHARACTERS_MAX]
     assert len(evidence.played) == len(runs)
     return evidence

@@ -16,10 +16,10 @@ from tests.acceptance.shown.evidence import Shown
 from tests.acceptance.shown.nursery import ROOT
 from tests.acceptance.shown.program import Program, environment, run
 from tests.acceptance.shown.runs import Surface
-from tests.acceptance.shown.tally import Tally
 from tests.acceptance.shown.terminal import CONTROL_C, CONTROL_D, Terminal
 from tests.acceptance.shown.words import letters
 from tests.counts import only_long
+from tests.tally import Tally
 
 QUESTION = "Tell me a long story about a ship and the sea."
 SHOWN_BYTES = 60
@@ -74,7 +74,7 @@ async def test_struck_on_a_pipe(
     code, output, errors = await run(*options, "-c", "-p", "Thank you. Say goodbye.", variables=variables)
     assert code == 0, errors
     assert await said(home) == [(text, status), (output.decode()[:-1], Status.COMPLETE)]
-    tally.add("demo", 0, counts(number.name, len(program.output) + len(output)))
+    tally.add("shown demo", 0, counts(number.name, len(program.output) + len(output)))
 
 
 @only_long
@@ -100,7 +100,7 @@ async def test_interrupted_in_a_terminal(home: Path, variables: dict[str, str], 
     assert any(
         letters(line) in letters(first[0]) for line in shown.lines if len(line) > 40 and line not in FIXED_NOTICES
     )
-    tally.add("demo", 0, counts("Ctrl-C", shown.size_bytes))
+    tally.add("shown demo", 0, counts("Ctrl-C", shown.size_bytes))
 
 
 def counts(fault: str, shown_bytes: int) -> dict[str, object]:

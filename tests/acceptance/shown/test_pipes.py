@@ -11,7 +11,7 @@ import pytest
 
 from tests.acceptance.shown.play import prove
 from tests.acceptance.shown.runs import BOUNDARY_FAULTS, SIGNALS, STYLES, Author, Fault, Run, Surface, boundaries
-from tests.acceptance.shown.tally import Tally
+from tests.tally import Tally
 
 PROVE = bool(os.environ.get("HANSARD_PROVE"))
 PARTS = 2

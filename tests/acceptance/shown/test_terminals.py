@@ -14,7 +14,7 @@ import pytest
 
 from tests.acceptance.shown.play import prove
 from tests.acceptance.shown.runs import SIGNALS, STYLES, Author, Fault, Surface
-from tests.acceptance.shown.tally import Tally
+from tests.tally import Tally
 
 PROVE = bool(os.environ.get("HANSARD_PROVE"))
 CHAINS = 20 if PROVE else 4
