@@ -13,10 +13,9 @@ from hansard.cli.printing import WholeNumber, examples, heading, stdout_json
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.sessions import resolve, since_when
 from hansard.cli.terminal.sanitize import safe, safe_line
-from hansard.domain.highlights import excerpt, highlights
 from hansard.domain.limits import CONTEXT_MESSAGES_MAX, HITS_MAX
 from hansard.domain.messages import Role
-from hansard.domain.search import fields_of
+from hansard.domain.search import excerpt, fields_of, highlights
 
 if TYPE_CHECKING:
     from pathlib import Path

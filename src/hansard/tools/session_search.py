@@ -5,10 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from hansard.domain.highlights import excerpt
 from hansard.domain.messages import Role
 from hansard.domain.requests import ToolSpec
-from hansard.domain.search import fields_of
+from hansard.domain.search import excerpt, fields_of
 from hansard.domain.text import shorten
 from hansard.domain.trust import sources_of
 from hansard.ports.tool import ToolOutput

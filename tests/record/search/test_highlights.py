@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.domain.highlights import highlights, place_tokens
-from hansard.domain.search import tokens
+from hansard.domain.search import highlights, place_tokens, tokens
 from tests.record.search import oracle
 from tests.record.search.samples import queries, texts
 

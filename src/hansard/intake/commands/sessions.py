@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hansard.domain.arrivals import Arrival, ArrivalKind, Origin
-from hansard.domain.highlights import excerpt
 from hansard.domain.ids import new_id, new_session_id
 from hansard.domain.limits import TITLE_CHARACTERS_MAX
 from hansard.domain.messages import Message, Role
 from hansard.domain.people import begun_in, called
+from hansard.domain.search import excerpt
 from hansard.domain.sessions import SessionState
 from hansard.domain.settings import LeftSessions
 from hansard.domain.text import clean_name, shorten
