@@ -16,8 +16,8 @@ import time
 
 from hansard.domain.messages import Role, Status, Text
 from hansard.domain.requests import ModelRules, Usage
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings.agent import CompactionSettings
-from hansard.domain.turns import TurnState
 from hansard.engine.compaction import context_tokens, is_due, plan
 from hansard.engine.context import build_request
 from hansard.journal.concepts import Body

@@ -15,10 +15,10 @@ from hansard.domain.arrivals import Arrival, ArrivalKind, Awaited, IntakeRules, 
 from hansard.domain.deliveries import Delivery
 from hansard.domain.ids import delivery_id
 from hansard.domain.messages import Role, ToolCall
+from hansard.domain.people import By
 from hansard.domain.questions import Given, Scope, hash_call
 from hansard.domain.requests import ToolSpec, Usage
 from hansard.domain.settings import Busy
-from hansard.domain.turns import By
 from hansard.record.questions import QuestionAsked
 from hansard.testing import FakeClock
 

@@ -32,9 +32,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hansard.domain.deliveries import Cursor, Delivery, DeliveryState, Intake, Operation
     from hansard.domain.messages import File, Message, Reasoning, Role, Status, Text, ToolCall, ToolOutcome, ToolResult
-    from hansard.domain.sessions import Link, Parent, Route, Session, SessionState
+    from hansard.domain.sessions import Link, Parent, Route, Session, SessionState, TurnInfo, TurnState
     from hansard.domain.settings import Busy
-    from hansard.domain.turns import TurnInfo, TurnState
     from hansard.errors import (
         Ambiguous,
         ChannelBusy,

@@ -12,8 +12,8 @@ import pytest
 from hansard import Chunk, Entry, Record
 from hansard.app.wiring import open_app
 from hansard.cli.talk import Talk
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Settings
-from hansard.domain.turns import TurnState
 from tests.acceptance.stories_homes import (
     LOSING_ALL,
     TITLE,

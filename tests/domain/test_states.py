@@ -11,8 +11,8 @@ import pytest
 
 from hansard.domain.access import Grant
 from hansard.domain.deliveries import DELIVERY_MOVES, DeliveryState, Operation
-from hansard.domain.sessions import SESSION_MOVES, Link, SessionState
-from hansard.domain.turns import TURN_ENDS, TURN_MOVES, How, TurnState
+from hansard.domain.people import How
+from hansard.domain.sessions import SESSION_MOVES, TURN_ENDS, TURN_MOVES, Link, SessionState, TurnState
 from hansard.record.messages.fold import PART_KINDS
 
 SCHEMA = resources.files("hansard.record").joinpath("schema.sql").read_text(encoding="utf-8")

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from hansard.domain.messages import File, Part, Reasoning, Role, Status, Text, ToolCall, ToolOutcome, ToolResult
 from hansard.domain.requests import Said
-from hansard.domain.sessions import Link
-from hansard.domain.turns import TURN_ENDS
+from hansard.domain.sessions import TURN_ENDS, Link
 from hansard.engine.context import render
 from hansard.journal.concepts import Body
 from hansard.record.conversation import Conversation

@@ -24,9 +24,9 @@ from hansard.domain.requests import (
     Request,
     Usage,
 )
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy, TurnLimits
 from hansard.domain.settings.agent import CompactionSettings
-from hansard.domain.turns import TurnState
 from hansard.engine.context import render
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent, Ran, run_turn

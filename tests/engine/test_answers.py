@@ -17,8 +17,8 @@ from hansard.domain.requests import (
     FinishReason,
     UserSaid,
 )
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import TurnLimits
-from hansard.domain.turns import TurnState
 from hansard.engine import prompts
 from hansard.engine.replies import pause_seconds
 from hansard.testing.fakes import Counting, Echo, tools_by_name

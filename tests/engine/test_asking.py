@@ -12,8 +12,8 @@ from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import Policy
 from hansard.domain.questions import NOTHING_WAITS, read_command
 from hansard.domain.requests import UserSaid
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
-from hansard.domain.turns import TurnState
 from hansard.intake.commands.registry import parse, run_command
 from hansard.intake.commands.scene import CommandScene
 from hansard.intake.speak import speak

@@ -20,10 +20,11 @@ from hansard.domain.budgets import (
     standing,
 )
 from hansard.domain.messages import Message, Role
+from hansard.domain.people import By, How
 from hansard.domain.policy import Policy, policy_of
 from hansard.domain.requests import Usage
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Person, Settings, TurnLimits
-from hansard.domain.turns import By, How, TurnState
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
 from hansard.intake.commands.registry import parse, run_command

@@ -11,8 +11,8 @@ import pytest
 
 from hansard.domain.messages import Role, Status, ToolOutcome
 from hansard.domain.requests import Request, ToolsSaid, UserSaid
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
-from hansard.domain.turns import TurnState
 from hansard.intake.commands.registry import parse, run_command
 from hansard.intake.commands.scene import CommandScene
 from hansard.record.messages.entries import MessageAdded

@@ -9,9 +9,9 @@ import pytest
 
 from hansard.domain.messages import Role
 from hansard.domain.requests import FailureKind, FinishReason, ModelRules, Request
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
 from hansard.domain.settings.agent import CompactionSettings
-from hansard.domain.turns import TurnState
 from hansard.engine import compaction
 from hansard.engine.compaction import compact, compact_if_due, context_tokens, is_due, plan
 from hansard.engine.summaries import INSTRUCTIONS

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.requests import FailureKind, FinishReason
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
-from hansard.domain.turns import TurnState
 from hansard.record.conversation import SessionCompacted
 from hansard.testing.crash import CRASH_POINTS
 from tests.counts import times

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from hansard.domain.messages import File, Message, Reasoning, Role, Status, Text, ToolCall, ToolOutcome, ToolResult
 from hansard.domain.requests import AssistantSaid, Said, ToolSpec, ToolsSaid, UserSaid
-from hansard.domain.turns import TurnState
+from hansard.domain.sessions import TurnState
 from hansard.engine import prompts
 from hansard.engine.context import build_request, render
 from hansard.engine.prompts import data_of

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from hansard.domain.messages import Message
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
-from hansard.domain.turns import TurnState
 from hansard.engine.runner import PARTS_SECONDS_MAX
 from hansard.intake.speak import speak
 from hansard.record.turns.entries import TurnEnded

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.messages import Role, Status
-from hansard.domain.turns import TurnState
+from hansard.domain.sessions import TurnState
 from hansard.engine.turns import run_turn
 from hansard.errors import HansardError, NotFound
 from hansard.journal.locks import FairLock

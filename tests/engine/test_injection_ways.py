@@ -18,7 +18,7 @@ from hansard.domain.messages import Message, Role, ToolCall, ToolOutcome, ToolRe
 from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import Policy
 from hansard.domain.requests import AssistantSaid, Request, Said, ToolSpec, ToolsSaid
-from hansard.domain.turns import TurnState
+from hansard.domain.sessions import TurnState
 from hansard.engine.prompts import reply_interrupted, turn_without_reply
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent, run_turn

@@ -11,8 +11,8 @@ import pytest
 
 from hansard.domain.messages import Message, Role, Status, ToolCall, ToolOutcome
 from hansard.domain.requests import AssistantSaid, FailureKind, Request, ToolsSaid, UserSaid
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy, TurnLimits
-from hansard.domain.turns import TurnState
 from hansard.engine import prompts
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent

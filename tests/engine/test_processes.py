@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.messages import Role, Status
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
-from hansard.domain.turns import TurnState
 from hansard.record.turns.entries import TurnStarted
 from tests.engine.stage import Gate, PlayedModel, answer_last, stage
 from tests.engine.worker import worker

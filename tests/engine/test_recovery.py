@@ -12,9 +12,9 @@ import pytest
 from hansard.domain.messages import Message, Role, ToolOutcome, ToolResult
 from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import Policy
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
 from hansard.domain.settings.agent import AutoResume
-from hansard.domain.turns import TurnState
 from hansard.engine import prompts
 from hansard.engine.recovery import GOES_ON, queue_lost
 from hansard.engine.runner import Runner

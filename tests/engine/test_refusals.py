@@ -23,8 +23,8 @@ from hansard.domain.requests import (
     ToolsSaid,
     UserSaid,
 )
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
-from hansard.domain.turns import TurnState
 from hansard.engine.requests import Remedy, diagnose
 from hansard.intake.speak import speak
 from hansard.testing.fakes import Echo, tools_by_name

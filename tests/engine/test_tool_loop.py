@@ -11,8 +11,8 @@ import pytest
 
 from hansard.domain.messages import Role, ToolCall, ToolOutcome
 from hansard.domain.requests import AssistantSaid, Request, ToolsSaid
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import TurnLimits
-from hansard.domain.turns import TurnState
 from hansard.record.messages.entries import MessageAdded, MessageSealed
 from hansard.testing.fakes import (
     Counting,

@@ -9,8 +9,8 @@ import pytest
 
 from hansard.domain.messages import Role, Status, ToolOutcome
 from hansard.domain.requests import FailureKind, Request, Usage, UserSaid
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy, TurnLimits
-from hansard.domain.turns import TurnState
 from hansard.errors import ModelMissing
 from hansard.ports.model import Model
 from hansard.testing.fakes import Counting, tools_by_name

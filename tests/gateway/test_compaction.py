@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy, Channels, Resets, Settings
 from hansard.domain.settings.agent import CompactionSettings
 from hansard.domain.settings.channels import Matrix
-from hansard.domain.turns import TurnState
 from hansard.engine.compaction import INTERRUPTED
 from hansard.journal.store import Wiring
 from hansard.record.api import Record

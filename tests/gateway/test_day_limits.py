@@ -7,8 +7,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from hansard.domain.messages import Message, Role
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy, Person, TurnLimits
-from hansard.domain.turns import TurnState
 from hansard.intake.speak import speak
 from hansard.testing import Platform
 from tests.gateway.stage import AGENT, ANN, BOB, make_settings, playing, write_script

@@ -14,10 +14,10 @@ import pytest
 from hansard.app.wiring import open_app
 from hansard.delivery.audit import audit_chat
 from hansard.domain.messages import Role, ToolOutcome, ToolResult
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Channels, Settings
 from hansard.domain.settings.agent import Tools
 from hansard.domain.settings.channels import Matrix
-from hansard.domain.turns import TurnState
 from hansard.engine.runner import Runner
 from hansard.gateway.process import Gateway
 from hansard.record.api import Record

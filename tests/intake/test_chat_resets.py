@@ -11,9 +11,8 @@ from hansard.domain.chats import Began
 from hansard.domain.ids import log_path
 from hansard.domain.messages import Role
 from hansard.domain.requests import UserSaid
-from hansard.domain.sessions import SessionState
+from hansard.domain.sessions import SessionState, TurnState
 from hansard.domain.settings import Busy, Resets
-from hansard.domain.turns import TurnState
 from tests.engine.stage import Gate, PlayedModel
 from tests.intake.town import ANN, BOB, HOME_OF_ANN, ROOM, Town, settings_of, town
 

@@ -10,8 +10,8 @@ import pytest
 
 from hansard.domain.messages import Status
 from hansard.domain.requests import FailureKind, Usage, UserSaid
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
-from hansard.domain.turns import TurnState
 from hansard.intake.commands.registry import COMMANDS, MEANT, help_text, names, parse, suggestion, summaries
 from hansard.record.messages.entries import MessagesUndone
 from hansard.testing.fakes import Slow, tools_by_name

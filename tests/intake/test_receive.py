@@ -11,9 +11,9 @@ from hansard.domain.ids import log_path
 from hansard.domain.messages import RETRACTED, Role
 from hansard.domain.notices import ENGLISH
 from hansard.domain.requests import UserSaid
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
 from hansard.domain.settings.channels import Answers, RoomSharing
-from hansard.domain.turns import TurnState
 from hansard.journal.store import Wiring
 from hansard.ports.channel import Batch, EventKind
 from hansard.record.api import Record

@@ -8,9 +8,8 @@ import pytest
 
 from hansard.domain.messages import Message, Status
 from hansard.domain.requests import AssistantSaid, UserSaid
-from hansard.domain.sessions import Link
+from hansard.domain.sessions import Link, TurnState
 from hansard.domain.settings import Busy, LeftSessions
-from hansard.domain.turns import TurnState
 from hansard.intake.commands.scene import CommandReply
 from hansard.record.api import Record
 from tests.engine.stage import Gate, PlayedModel, answer_last

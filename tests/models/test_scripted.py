@@ -21,7 +21,7 @@ from hansard.domain.requests import (
     ToolsSaid,
     UserSaid,
 )
-from hansard.domain.turns import TurnState
+from hansard.domain.sessions import TurnState
 from hansard.engine import prompts
 from hansard.errors import InvalidInput
 from hansard.models import scripted as scripted_module

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.messages import File, Message, Text
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
-from hansard.domain.turns import TurnState
 from hansard.intake.speak import speak
 from hansard.models.pydantic import open_provider
 from hansard.ports.model import Model

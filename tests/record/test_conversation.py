@@ -6,7 +6,7 @@ import pytest
 
 from hansard.domain.messages import Role, Status, Text, ToolCall, ToolResult
 from hansard.domain.requests import ToolSpec, Usage, add_usage
-from hansard.domain.turns import TurnState
+from hansard.domain.sessions import TurnState
 from hansard.journal.concepts import Body
 from hansard.record.conversation import Conversation, End, last_answer, last_exchange, last_undone
 from hansard.record.messages.entries import (

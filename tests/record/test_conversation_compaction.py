@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hansard.domain.messages import Role, Text
 from hansard.domain.requests import Usage
-from hansard.domain.turns import TurnState
+from hansard.domain.sessions import TurnState
 from hansard.journal.concepts import Body
 from hansard.record.conversation import Conversation, Measure, SessionCompacted, exchange_starts
 from hansard.record.messages.entries import Entry, MessageAdded, MessageEdited, MessageRetracted, MessagesUndone

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from hansard.domain.messages import Role, Status, Text, ToolCall, ToolResult
-from hansard.domain.turns import TurnState
+from hansard.domain.sessions import TurnState
 from hansard.engine.context import RequestStyle, opening_of, render, shown
 from hansard.journal.concepts import Body
 from hansard.record.conversation import Conversation, SessionCompacted

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from hansard.domain.deliveries import DeliveryState
 from hansard.domain.messages import File, Reasoning, Role, Status, Text, ToolCall, ToolOutcome, ToolResult
-from hansard.domain.turns import TurnState
+from hansard.domain.sessions import TurnState
 from hansard.errors import RecordTooNew
 from hansard.journal.concepts import ENCODER, Body, UnknownBody
 from hansard.journal.lines import Header, chain_digest, chain_start

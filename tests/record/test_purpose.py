@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.messages import Message
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
-from hansard.domain.turns import TurnState
 from hansard.errors import LeaseHeld, RecordUnavailable
 from hansard.intake.speak import speak
 from hansard.record.api import Record

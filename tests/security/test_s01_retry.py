@@ -14,8 +14,8 @@ from hansard.domain.budgets import budget_of
 from hansard.domain.messages import Message, Role, ToolOutcome, ToolResult
 from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import Policy
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy, TurnLimits
-from hansard.domain.turns import TurnState
 from hansard.engine.runner import Runner
 from hansard.record.messages.operations import ImportedMessage
 from hansard.record.turns.entries import TurnStarted

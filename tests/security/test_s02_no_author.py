@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.messages import Message, Role, Text, ToolOutcome
+from hansard.domain.people import How
 from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import Policy
 from hansard.domain.settings import Busy
-from hansard.domain.turns import How
 from hansard.engine.turns import UNATTRIBUTED
 from hansard.errors import InvalidInput
 from hansard.intake.speak import speak

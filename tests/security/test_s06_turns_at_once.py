@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Person, TurnLimits
-from hansard.domain.turns import TurnState
 from hansard.engine.turns import Agent
 from hansard.journal.store import Wiring
 from hansard.testing import Platform

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from hansard.cli.main import cli
 from hansard.domain.access import Grant
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Person
-from hansard.domain.turns import TurnState
 from hansard.record.api import Record
 from tests.engine.stage import WAIT_SECONDS_MAX, Gate, PlayedModel
 from tests.intake.places import PHONE, PHONE_OF_ANN, places, settings_with

@@ -17,7 +17,7 @@ from hansard.cli.talk import SOURCE, find_session, owner_of
 from hansard.cli.terminal.sanitize import safe, safe_json
 from hansard.domain.limits import ENTRY_BYTES_MAX
 from hansard.domain.messages import Message, Role, Text
-from hansard.domain.turns import TurnState
+from hansard.domain.sessions import TurnState
 from hansard.errors import InvalidInput, TooLarge
 from hansard.intake.speak import busy_of, speak
 from hansard.record.messages.entries import Chunk, Entry, MessageAdded, MessageOpened

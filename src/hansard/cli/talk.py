@@ -13,7 +13,7 @@ from hansard.cli.attaching import message_parts
 from hansard.domain.messages import Message
 from hansard.domain.people import terminal_owner
 from hansard.domain.policy import policy_of
-from hansard.domain.turns import TurnState
+from hansard.domain.sessions import TurnState
 from hansard.errors import NotFound
 from hansard.intake.commands.registry import parse, run_command, unescaped
 from hansard.intake.commands.scene import CommandScene

@@ -1,4 +1,4 @@
-"""People: what the settings say of them, circles of owners who are one person, and the codes that join circles.
+"""People: what the settings say of them, circles of owners who are one person, codes that join circles, who asked.
 
 A session belongs for ever to the owner under whom it was begun. Who may see it follows the **circle** of that owner:
 all the owners who are one person now, because config.toml says so or because the person linked them. Joining and
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -20,7 +21,7 @@ from hansard.domain.text import shorten
 from hansard.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from hansard.domain.access import Grant
     from hansard.domain.notices import Wording
@@ -218,3 +219,42 @@ def listed_in(channel: str, allow: Iterable[str], people: Collection[str]) -> Li
 def terminal_owner(people: Mapping[str, Person]) -> str:
     """Return whose the terminal is."""
     return next((person_owner("", "", name) for name, person in people.items() if person.terminal), ADMIN)
+
+
+class How(StrEnum):
+    """By what somebody asked for a turn."""
+
+    MESSAGE = "message"
+    RETRY = "retry"
+    COMPACT = "compact"
+    STEERING = "steering"
+    RECOVERY = "recovery"
+    """They asked for a turn that a crash ended, and this one goes on with it, or repeats it."""
+
+
+class By(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Somebody who asked for a turn: what the platform calls them (or `person:NAME` at the terminal), where, and how.
+
+    Budgets come from this alone, rights from this and from who said what the turn answers (`conversation.needed_of`). A
+    message without an author adds nobody.
+    """
+
+    person: str
+    chat: str = ""
+    how: How = How.MESSAGE
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Who it is, and in which chat they asked."""
+        return (self.person, self.chat)
+
+
+def joined(before: tuple[By, ...], more: tuple[By, ...]) -> tuple[By, ...]:
+    """Return all who asked, each once."""
+    return tuple(dict.fromkeys((*before, *more)))
+
+
+def recovered(by: tuple[By, ...]) -> tuple[By, ...]:
+    """Return who asked for a turn that repeats a lost one, or goes on with it: the same people."""
+    again = tuple(By(person=each.person, chat=each.chat, how=How.RECOVERY) for each in by)
+    return joined(by, again)

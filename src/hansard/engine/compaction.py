@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from hansard.domain.messages import Message, Role
+from hansard.domain.people import By, How
 from hansard.domain.requests import Delta, Failed, Finished, FinishReason, Usage
 from hansard.domain.text import clean_text
-from hansard.domain.turns import By, How
 from hansard.engine.summaries import anchors_of, blocks_of, fault_of, summary_request
 from hansard.engine.turns import limit_reached, models_of
 from hansard.engine.views import estimate_tokens, message_tokens

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hansard.domain.turns import TurnState
+from hansard.domain.sessions import TurnState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

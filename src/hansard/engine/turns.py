@@ -17,8 +17,8 @@ from hansard.domain.messages import Message
 from hansard.domain.permissions import may_be_offered
 from hansard.domain.policy import Policy, is_model_allowed
 from hansard.domain.requests import Failure, FinishReason
+from hansard.domain.sessions import RESUMED_SUFFIX
 from hansard.domain.settings.agent import CompactionSettings
-from hansard.domain.turns import RESUMED_SUFFIX
 from hansard.engine.asking import Permits
 from hansard.engine.calls import Calls
 from hansard.engine.files import Key, await_files, write_down

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from hansard.domain.messages import File, Message, Part, Reasoning, Role, Status, Text, ToolCall, ToolResult
-from hansard.domain.sessions import Link
-from hansard.domain.turns import TurnState
+from hansard.domain.sessions import Link, TurnState
 from hansard.errors import PastMissing
 from hansard.journal.concepts import Body
 from hansard.record.messages.entries import (

@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from hansard.domain.messages import Message
+    from hansard.domain.people import By
     from hansard.domain.sessions import Session
-    from hansard.domain.turns import By
     from hansard.journal.locks import Progress
     from hansard.journal.queue import Latency
     from hansard.record.intake.events import Accepted

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.budgets import EVERYBODY, Budget, BudgetState, Spent, day_end, day_start, reached, refusal, standing
 from hansard.domain.chats import asker_owner, person_owner
-from hansard.domain.turns import TurnState
+from hansard.domain.sessions import TurnState
 from hansard.journal.concepts import Concept, EntryPlace, Table
 from hansard.journal.reading import SQL as JOURNAL
 from hansard.record.messages.entries import MessageAdded, is_spoken
@@ -20,7 +20,7 @@ from hansard.record.turns.entries import TurnEnded, TurnStarted, TurnUsed
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hansard.domain.turns import By
+    from hansard.domain.people import By
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
     from hansard.journal.transaction import Transaction

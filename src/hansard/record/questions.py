@@ -17,7 +17,7 @@ from hansard.domain.deliveries import DeliveryState
 from hansard.domain.ids import delivery_prefix
 from hansard.domain.messages import File, Role, join_text
 from hansard.domain.questions import Answered, Given, Scope, guess_name
-from hansard.domain.turns import TurnState
+from hansard.domain.sessions import TurnState
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.reading import SQL as JOURNAL
 from hansard.journal.reading import home_journal

@@ -8,9 +8,8 @@ from hansard.domain.access import Grant, Standing
 from hansard.domain.arrivals import Arrival, ArrivalKind, ArrivalOutcome, IntakeRules, Origin, RouteChange
 from hansard.domain.chats import Began, message_id_of, reply_id_of
 from hansard.domain.messages import RETRACTED, Message, Role
-from hansard.domain.sessions import SessionState
+from hansard.domain.sessions import SessionState, TurnState
 from hansard.domain.settings import Pairing, Resets
-from hansard.domain.turns import TurnState
 from hansard.errors import NotFound
 from hansard.testing.conformance_kit import (
     RecordUnderTest,

@@ -8,8 +8,7 @@ from hansard.domain.deliveries import Cursor, Intake
 from hansard.domain.ids import SESSION_ID
 from hansard.domain.limits import UNIT_ENTRIES_MAX
 from hansard.domain.messages import Message
-from hansard.domain.sessions import Link, Parent
-from hansard.domain.turns import TurnState
+from hansard.domain.sessions import Link, Parent, TurnState
 from hansard.errors import IdConflict, InvalidInput, NotFound, SessionEnded
 from hansard.testing.conformance_kit import (
     RecordUnderTest,

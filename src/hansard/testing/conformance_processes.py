@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hansard.domain.deliveries import Cursor, Delivery, DeliveryState, Intake
 from hansard.domain.messages import Message, Status
-from hansard.domain.turns import TurnState
+from hansard.domain.sessions import TurnState
 from hansard.errors import LeaseHeld
 from hansard.record.messages.entries import Chunk
 from hansard.testing.conformance_kit import (

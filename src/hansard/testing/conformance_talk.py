@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from hansard.domain.messages import Message, ToolCall, ToolOutcome
 from hansard.domain.requests import Usage
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
-from hansard.domain.turns import TurnState
 from hansard.errors import LeaseHeld, NotFound
 from hansard.record.messages.entries import Entry
 from hansard.record.sessions import SessionFrozen

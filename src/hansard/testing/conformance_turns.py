@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hansard.domain.messages import Message, Status
-from hansard.domain.turns import TurnInfo, TurnState
+from hansard.domain.sessions import TurnInfo, TurnState
 from hansard.errors import IdConflict, LeaseHeld, SessionEnded, StaleLease
 from hansard.testing.conformance_kit import (
     RecordUnderTest,

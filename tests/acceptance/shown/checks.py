@@ -12,8 +12,8 @@ from typing import Any
 from hansard import Message, Record, Role, Status, TurnState
 from hansard.cli import chat, once
 from hansard.domain.messages import ToolCall, ToolResult
+from hansard.domain.sessions import TURN_ENDS
 from hansard.domain.text import clean_text
-from hansard.domain.turns import TURN_ENDS
 from hansard.engine import prompts
 from hansard.journal.causes import WORDS
 from hansard.record.messages.fold import Placed

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hansard import Record, Role, Status, TurnState
-from hansard.domain.turns import TURN_ENDS
+from hansard.domain.sessions import TURN_ENDS
 from hansard.errors import ModelMissing
 from hansard.models.demo_files import install_demo
 from tests.acceptance.shown.checks import FIXED_NOTICES, check_lines, take_picture

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from hansard import Entry, Message, Record, Role, Status, TurnState
-from hansard.domain.turns import TURN_ENDS
+from hansard.domain.sessions import TURN_ENDS
 from tests.acceptance.shown.nursery import ROOT
 from tests.acceptance.shown.program import COMMAND, Program, environment, run
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hansard.cli.terminal.view import MARKER, View
 from hansard.domain.messages import File, Reasoning, Role, Status, Text, ToolCall, ToolOutcome, ToolResult
-from hansard.domain.turns import TurnState
+from hansard.domain.sessions import TurnState
 from hansard.journal.concepts import Body
 from hansard.record.messages.entries import Chunk, Entry, MessageAdded
 from hansard.record.sessions import SessionEnd, SessionReopened, SessionTitled

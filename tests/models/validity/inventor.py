@@ -22,8 +22,7 @@ from hansard.domain.messages import (
     ToolResult,
 )
 from hansard.domain.requests import Usage
-from hansard.domain.sessions import Link
-from hansard.domain.turns import TURN_ENDS, TurnState
+from hansard.domain.sessions import TURN_ENDS, Link, TurnState
 from hansard.journal.concepts import Body
 from hansard.record.conversation import SessionCompacted
 from hansard.record.messages.entries import (

@@ -16,7 +16,7 @@ from hansard.cli.terminal.sanitize import safe, safe_line
 from hansard.cli.terminal.wrap import cut, wrap
 from hansard.domain.chats import is_terminal_author
 from hansard.domain.messages import File, Part, Reasoning, Role, Status, Text, ToolCall, ToolResult, join_text
-from hansard.domain.turns import TurnState
+from hansard.domain.sessions import TurnState
 from hansard.record.messages.entries import Chunk, Entry
 
 if TYPE_CHECKING:

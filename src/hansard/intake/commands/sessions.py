@@ -10,10 +10,9 @@ from hansard.domain.limits import TITLE_CHARACTERS_MAX
 from hansard.domain.messages import Message, Role
 from hansard.domain.people import begun_in, called
 from hansard.domain.search import excerpt
-from hansard.domain.sessions import SessionState
+from hansard.domain.sessions import SessionState, TurnState
 from hansard.domain.settings import LeftSessions
 from hansard.domain.text import clean_name, shorten
-from hansard.domain.turns import TurnState
 from hansard.intake.commands.scene import CommandReply
 from hansard.intake.speak import busy_of, receive_once
 

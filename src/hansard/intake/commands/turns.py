@@ -13,10 +13,11 @@ import msgspec
 
 from hansard.domain.chats import person_owner
 from hansard.domain.messages import Message, Role
+from hansard.domain.people import By, How, joined
 from hansard.domain.questions import NOTHING_WAITS, read_command
+from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
 from hansard.domain.text import shorten
-from hansard.domain.turns import By, How, TurnState, joined
 from hansard.errors import LeaseHeld, NotFound
 from hansard.intake.commands.scene import CommandReply, is_running_own, may_repeat, own_messages
 from hansard.intake.commands.sessions import count_of
@@ -28,7 +29,7 @@ from hansard.record.turns.entries import ToolDecided, TurnAsked, TurnEnded, Turn
 
 if TYPE_CHECKING:
     from hansard.domain.questions import Given
-    from hansard.domain.turns import TurnInfo
+    from hansard.domain.sessions import TurnInfo
     from hansard.intake.commands.scene import CommandScene
     from hansard.record.api import Record
 

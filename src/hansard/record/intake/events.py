@@ -11,7 +11,7 @@ from hansard.domain.arrivals import ArrivalOutcome, Origin, RouteChange
 from hansard.domain.ids import new_id
 from hansard.domain.messages import Message, Role, Text
 from hansard.domain.people import is_person
-from hansard.domain.turns import TurnInfo
+from hansard.domain.sessions import TurnInfo
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.reading import SQL as JOURNAL
 from hansard.journal.reading import home_journal

@@ -32,9 +32,8 @@ from hansard.domain.messages import Role, Text, join_own_text
 from hansard.domain.notices import ENGLISH
 from hansard.domain.people import is_person
 from hansard.domain.questions import NOTHING_WAITS
-from hansard.domain.sessions import Link, Parent, SessionState
+from hansard.domain.sessions import Link, Parent, SessionState, TurnState
 from hansard.domain.settings import Busy
-from hansard.domain.turns import TurnState
 from hansard.errors import NotFound
 from hansard.journal.concepts import ENCODER
 from hansard.record.access import ask, grant_of
@@ -67,9 +66,9 @@ from hansard.record.turns.operations import meet_running_turn, queue_turn, stop_
 if TYPE_CHECKING:
     from hansard.domain.deliveries import Cursor
     from hansard.domain.notices import Wording
+    from hansard.domain.people import By
     from hansard.domain.questions import Given
-    from hansard.domain.sessions import Route, Session
-    from hansard.domain.turns import By, TurnInfo
+    from hansard.domain.sessions import Route, Session, TurnInfo
     from hansard.journal.concepts import IsAlive
     from hansard.journal.reading import Journal
     from hansard.journal.transaction import Transaction

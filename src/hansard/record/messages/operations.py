@@ -15,9 +15,8 @@ import msgspec
 from hansard.domain.ids import HOME_JOURNAL, check_entry_id, check_session_id, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, READ_ROWS_MAX
 from hansard.domain.messages import File, Message, Role, Status, ToolResult, clean_part
-from hansard.domain.sessions import SessionState
+from hansard.domain.sessions import SessionState, TurnState
 from hansard.domain.text import clean_name
-from hansard.domain.turns import TurnState
 from hansard.errors import InvalidInput, LeaseHeld, NotFound
 from hansard.journal.concepts import Body, encode_body
 from hansard.journal.reading import SEQ_BITS, Stretch, inherited_entries, known_lineage, read_lineage, read_page

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hansard.domain.chats import asker_owner
+from hansard.domain.people import By, How, joined, recovered
 from hansard.domain.permissions import CallVerdict, Reason
 from hansard.domain.requests import Usage
-from hansard.domain.turns import By, How, TurnInfo, TurnState, joined, recovered
+from hansard.domain.sessions import TurnInfo, TurnState
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.record.messages.entries import MessageAdded, is_spoken
 

@@ -17,8 +17,8 @@ from hansard.domain.ids import check_entry_id, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX, REPLY_BYTES_MAX
 from hansard.domain.messages import Message, Part, Reasoning, Text, clean_part
 from hansard.domain.requests import Usage
+from hansard.domain.sessions import TurnInfo, TurnState
 from hansard.domain.text import clean_text, split_pending_surrogate
-from hansard.domain.turns import TurnInfo, TurnState
 from hansard.errors import HansardError, IdConflict, InvalidInput, LeaseHeld, LimitReached, OutcomeUnknown, TooLarge
 from hansard.journal.queue import Item, ItemState
 from hansard.record import questions
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 
     from hansard.domain.budgets import Budget
     from hansard.domain.notices import Wording
+    from hansard.domain.people import By
     from hansard.domain.questions import Answered
-    from hansard.domain.turns import By
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
     from hansard.journal.transaction import Transaction

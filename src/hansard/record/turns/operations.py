@@ -14,9 +14,9 @@ import msgspec
 from hansard.domain.budgets import Budget, BudgetState
 from hansard.domain.messages import Part, Role, Status, Text, ToolCall, ToolResult
 from hansard.domain.notices import ENGLISH, Wording
-from hansard.domain.sessions import SessionState
+from hansard.domain.people import By, How, joined
+from hansard.domain.sessions import RESUMED_SUFFIX, TURN_ENDS, SessionState, TurnInfo, TurnState
 from hansard.domain.settings import Busy
-from hansard.domain.turns import RESUMED_SUFFIX, TURN_ENDS, By, How, TurnInfo, TurnState, joined
 from hansard.errors import IdConflict, InvalidInput, LeaseHeld, NotFound, StaleLease
 from hansard.journal.concepts import ENCODER, Body
 from hansard.journal.reading import SEQ_BITS, Stretch, open_stream
