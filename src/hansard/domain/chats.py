@@ -179,21 +179,11 @@ def identity_of(owner: str) -> tuple[str, str] | None:
     return (channel, identity) if owner.startswith(PERSON_PREFIX) and identity and is_channel(channel) else None
 
 
-def is_terminal_author(author: str) -> bool:
-    """Return whether an author is the terminal's person."""
-    return author.startswith(PERSON_PREFIX)
-
-
 def check_sender(identity: str) -> None:
     """Refuse a platform's event whose sender passes for the terminal's person, or for a room."""
     if identity.startswith((PERSON_PREFIX, ROOM_PREFIX)):
         message = f"a platform calls nobody {identity[:80]!r}"
         raise InvalidInput(message)
-
-
-def asker_owner(person: str, chat: str) -> str:
-    """Return under whose name what somebody asks for is counted; at the terminal that is the author itself."""
-    return person if is_terminal_author(person) else person_owner(chat.partition(":")[0], person)
 
 
 def message_id_of(channel: str, account: str, event_id: str) -> str:

@@ -8,8 +8,8 @@ from typing import Self
 
 import msgspec
 
-from hansard.domain.chats import is_terminal_author
 from hansard.domain.ids import new_id
+from hansard.domain.people import is_terminal_author
 from hansard.domain.text import escape_text, join_escapes, restore_text, split_escapes
 from hansard.errors import InvalidInput
 

@@ -258,3 +258,13 @@ def recovered(by: tuple[By, ...]) -> tuple[By, ...]:
     """Return who asked for a turn that repeats a lost one, or goes on with it: the same people."""
     again = tuple(By(person=each.person, chat=each.chat, how=How.RECOVERY) for each in by)
     return joined(by, again)
+
+
+def is_terminal_author(author: str) -> bool:
+    """Return whether an author is the terminal's person."""
+    return author.startswith(PERSON_PREFIX)
+
+
+def asker_owner(person: str, chat: str) -> str:
+    """Return under whose name what somebody asks for is counted; at the terminal that is the author itself."""
+    return person if is_terminal_author(person) else person_owner(chat.partition(":")[0], person)

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from hansard.domain.access import AT_THE_TERMINAL, Grant, Right, Standpoint, is_shared, right
 from hansard.domain.budgets import Budget, budget_of
-from hansard.domain.chats import PERSON_PREFIX, SessionKey, is_terminal_author, parse_owner
-from hansard.domain.people import People
+from hansard.domain.chats import PERSON_PREFIX, SessionKey, parse_owner
+from hansard.domain.people import People, is_terminal_author
 from hansard.domain.permissions import TERMINAL, Asker, CallVerdict, Decision, Reason, ToolRule, decide
 from hansard.domain.settings import Settings
 from hansard.domain.settings.agent import AgentChoice, AutoResume

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hansard.domain.chats import asker_owner
 from hansard.domain.messages import Role, ToolCall, ToolOutcome, ToolResult, is_forwarded, is_quoted
-from hansard.domain.people import called
+from hansard.domain.people import asker_owner, called
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from hansard.domain.chats import asker_owner, parse_owner
+from hansard.domain.chats import parse_owner
 from hansard.domain.messages import File, Message, Part, Role, Text
+from hansard.domain.people import asker_owner
 from hansard.domain.permissions import CallVerdict, Decision
 from hansard.domain.policy import BARRED, GUESTS_DENIED, JudgedCall, KnownAsker, denied_barred
 from hansard.domain.questions import CHOOSING, CHOOSING_ELSEWHERE, Answered, Scope, hash_call, new_question_code

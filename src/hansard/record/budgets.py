@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.budgets import EVERYBODY, Budget, BudgetState, Spent, day_end, day_start, reached, refusal, standing
-from hansard.domain.chats import asker_owner, person_owner
+from hansard.domain.chats import person_owner
+from hansard.domain.people import asker_owner
 from hansard.domain.sessions import TurnState
 from hansard.journal.concepts import Concept, EntryPlace, Table
 from hansard.journal.reading import SQL as JOURNAL

@@ -14,8 +14,8 @@ from hansard.cli.process import load
 from hansard.cli.terminal.blocks import Block, Splitter
 from hansard.cli.terminal.sanitize import safe, safe_line
 from hansard.cli.terminal.wrap import cut, wrap
-from hansard.domain.chats import is_terminal_author
 from hansard.domain.messages import File, Part, Reasoning, Role, Status, Text, ToolCall, ToolResult, join_text
+from hansard.domain.people import is_terminal_author
 from hansard.domain.sessions import TurnState
 from hansard.record.messages.entries import Chunk, Entry
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hansard.domain.chats import asker_owner
-from hansard.domain.people import By, How, joined, recovered
+from hansard.domain.people import By, How, asker_owner, joined, recovered
 from hansard.domain.permissions import CallVerdict, Reason
 from hansard.domain.requests import Usage
 from hansard.domain.sessions import TurnInfo, TurnState
