@@ -14,8 +14,9 @@ import statistics
 import sys
 import time
 
+from hansard.domain.budgets import Usage
 from hansard.domain.messages import Role, Status, Text
-from hansard.domain.requests import ModelRules, Usage
+from hansard.domain.requests import ModelRules
 from hansard.domain.sessions import TurnState
 from hansard.domain.settings.agent import CompactionSettings
 from hansard.engine.compaction import context_tokens, is_due, plan

@@ -12,12 +12,13 @@ import msgspec
 from hansard import Message, Record
 from hansard.domain.access import Standing
 from hansard.domain.arrivals import Arrival, ArrivalKind, Awaited, IntakeRules, Origin
+from hansard.domain.budgets import Usage
 from hansard.domain.deliveries import Delivery
 from hansard.domain.ids import delivery_id
 from hansard.domain.messages import Role, ToolCall
 from hansard.domain.people import By
 from hansard.domain.questions import Given, Scope, hash_call
-from hansard.domain.requests import ToolSpec, Usage
+from hansard.domain.requests import ToolSpec
 from hansard.domain.settings import Busy
 from hansard.record.questions import QuestionAsked
 from hansard.testing import FakeClock

@@ -25,12 +25,11 @@ from full_home_stage import (
 )
 
 from hansard import LimitReached, Message
-from hansard.domain.budgets import Allowance, Budget
+from hansard.domain.budgets import Allowance, Budget, Usage
 from hansard.domain.messages import File, Reasoning, Role, Status, Text, ToolCall, ToolOutcome, ToolResult
 from hansard.domain.people import By, How
 from hansard.domain.permissions import CallVerdict, Reason, ToolRule
 from hansard.domain.questions import Given, Scope
-from hansard.domain.requests import Usage
 from hansard.domain.sessions import Link, Parent
 from hansard.domain.settings import Busy, Person, TurnLimits
 from hansard.engine.turns import Agent, run_turn

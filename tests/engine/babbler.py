@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
+from hansard.domain.budgets import Usage
 from hansard.domain.messages import Message, ToolCall
 from hansard.domain.requests import (
     Called,
@@ -27,7 +28,6 @@ from hansard.domain.requests import (
     ModelEvent,
     ModelRules,
     Request,
-    Usage,
 )
 from hansard.domain.settings import Busy, TurnLimits
 from hansard.engine.runner import Runner

@@ -10,10 +10,9 @@ import json
 import sys
 from pathlib import Path
 
-from hansard.domain.budgets import Allowance, Budget
+from hansard.domain.budgets import Allowance, Budget, Usage
 from hansard.domain.messages import Message
 from hansard.domain.policy import Policy
-from hansard.domain.requests import Usage
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
 from hansard.record.api import Record

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
+from hansard.domain.budgets import Usage
 from hansard.domain.ids import log_path
 from hansard.domain.limits import PATIENCE_SECONDS
 from hansard.domain.messages import Message, Role, ToolCall, ToolOutcome, ToolResult
@@ -22,7 +23,6 @@ from hansard.domain.requests import (
     ModelEvent,
     ModelRules,
     Request,
-    Usage,
 )
 from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy, TurnLimits

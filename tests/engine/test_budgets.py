@@ -13,6 +13,7 @@ from hansard.domain.budgets import (
     Budget,
     BudgetState,
     Spent,
+    Usage,
     budget_of,
     day_end,
     day_start,
@@ -22,7 +23,6 @@ from hansard.domain.budgets import (
 from hansard.domain.messages import Message, Role
 from hansard.domain.people import By, How
 from hansard.domain.policy import Policy, policy_of
-from hansard.domain.requests import Usage
 from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Person, Settings, TurnLimits
 from hansard.engine.runner import Runner

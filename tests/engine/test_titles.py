@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hansard.domain.budgets import Usage
 from hansard.domain.policy import Policy
-from hansard.domain.requests import Request, Usage
+from hansard.domain.requests import Request
 from hansard.engine.titles import TITLE_PROMPT, clean_title, is_asked
 from tests.engine.stage import Answer, Gate, PlayedModel, Stage, failure, stage
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hansard.domain.budgets import Usage
 from hansard.domain.messages import Role, Status, ToolOutcome
-from hansard.domain.requests import FailureKind, Request, Usage, UserSaid
+from hansard.domain.requests import FailureKind, Request, UserSaid
 from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy, TurnLimits
 from hansard.errors import ModelMissing

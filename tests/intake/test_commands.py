@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from hansard.domain.budgets import Usage
 from hansard.domain.messages import Status
-from hansard.domain.requests import FailureKind, Usage, UserSaid
+from hansard.domain.requests import FailureKind, UserSaid
 from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
 from hansard.intake.commands.registry import COMMANDS, MEANT, help_text, names, parse, suggestion, summaries

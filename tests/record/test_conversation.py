@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hansard.domain.budgets import Usage, add_usage
 from hansard.domain.messages import Role, Status, Text, ToolCall, ToolResult
-from hansard.domain.requests import ToolSpec, Usage, add_usage
+from hansard.domain.requests import ToolSpec
 from hansard.domain.sessions import TurnState
 from hansard.journal.concepts import Body
 from hansard.record.conversation import Conversation, End, last_answer, last_exchange, last_undone

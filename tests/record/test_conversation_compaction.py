@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hansard.domain.budgets import Usage
 from hansard.domain.messages import Role, Text
-from hansard.domain.requests import Usage
 from hansard.domain.sessions import TurnState
 from hansard.journal.concepts import Body
 from hansard.record.conversation import Conversation, Measure, SessionCompacted, exchange_starts

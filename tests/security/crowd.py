@@ -10,7 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from hansard.domain.requests import Delta, Finished, FinishReason, ModelEvent, ModelRules, Request, Usage
+from hansard.domain.budgets import Usage
+from hansard.domain.requests import Delta, Finished, FinishReason, ModelEvent, ModelRules, Request
 from hansard.domain.settings import Channels, Person, Settings, TurnLimits
 from hansard.domain.settings.channels import Matrix
 from hansard.journal.store import Wiring

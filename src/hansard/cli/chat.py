@@ -16,7 +16,7 @@ from hansard.cli.talk import Talk, find_session, owner_of
 from hansard.cli.terminal.completion import Completion, SessionChoice, complete
 from hansard.cli.terminal.picker import ENDING_CHARACTERS, pick
 from hansard.cli.terminal.screen import Handlers, Screen
-from hansard.domain.requests import Usage, add_usage
+from hansard.domain.budgets import Usage, add_usage
 from hansard.errors import HansardError
 from hansard.intake.commands import registry as commands
 from hansard.intake.commands.sessions import first_words

@@ -1,4 +1,4 @@
-"""What people may use in a day, and bring in an hour: rules over what the settings allow and the record counts.
+"""What a request took; what people may use in a day, and bring in an hour, by the settings and the record's counts.
 
 A day begins at midnight on the clock that the settings name. Turns are counted exactly. Tokens and cost of a request
 are known when it is over; so, when what still runs could reach a limit, a further turn waits until it has ended.
@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 from zoneinfo import ZoneInfo
+
+import msgspec
 
 from hansard.domain.settings import TurnLimits
 
@@ -193,3 +195,27 @@ def quota_of(limits: HourLimits) -> Quota:
 def pace_name(brought: Brought, person: str) -> str:
     """Return under which name it is counted."""
     return f"{brought} {person}"
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one request took. The cost is in millionths of a US dollar; None when no price is known."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_micros: int | None = None
+
+
+def add_usage(before: Usage | None, more: Usage) -> Usage:
+    """Return the sum; the cost of a sum is known when any of it is."""
+    if before is None:
+        return more
+    costs = [usage.cost_micros for usage in (before, more) if usage.cost_micros is not None]
+    return Usage(
+        input_tokens=before.input_tokens + more.input_tokens,
+        output_tokens=before.output_tokens + more.output_tokens,
+        cache_read_tokens=before.cache_read_tokens + more.cache_read_tokens,
+        cache_write_tokens=before.cache_write_tokens + more.cache_write_tokens,
+        cost_micros=sum(costs) if costs else None,
+    )

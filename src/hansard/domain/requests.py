@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
+from hansard.domain.budgets import Usage
 from hansard.domain.messages import Part, Reasoning, Text, ToolCall, ToolResult
 
 
@@ -101,30 +102,6 @@ DATED = re.compile(r"(?:[-@](?:\d{8}|\d{4}-\d\d-\d\d|\d{3}|latest|preview|exp))+
 def family_of(name: str) -> str:
     """Return what a model and its other builds have in common: the provider, and the name without its date."""
     return DATED.sub("", name)
-
-
-class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one request took. The cost is in millionths of a US dollar; None when no price is known."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    cost_micros: int | None = None
-
-
-def add_usage(before: Usage | None, more: Usage) -> Usage:
-    """Return the sum; the cost of a sum is known when any of it is."""
-    if before is None:
-        return more
-    costs = [usage.cost_micros for usage in (before, more) if usage.cost_micros is not None]
-    return Usage(
-        input_tokens=before.input_tokens + more.input_tokens,
-        output_tokens=before.output_tokens + more.output_tokens,
-        cache_read_tokens=before.cache_read_tokens + more.cache_read_tokens,
-        cache_write_tokens=before.cache_write_tokens + more.cache_write_tokens,
-        cost_micros=sum(costs) if costs else None,
-    )
 
 
 class FailureKind(StrEnum):

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from hansard.domain.budgets import Usage
 from hansard.domain.messages import Message, Role
 from hansard.domain.people import By, How
-from hansard.domain.requests import Delta, Failed, Finished, FinishReason, Usage
+from hansard.domain.requests import Delta, Failed, Finished, FinishReason
 from hansard.domain.text import clean_text
 from hansard.engine.summaries import anchors_of, blocks_of, fault_of, summary_request
 from hansard.engine.turns import limit_reached, models_of

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from hansard.domain.budgets import Usage
 from hansard.domain.messages import Message, ToolCall, clean_part
-from hansard.domain.requests import Called, Delta, Failure, FailureKind, Finished, FinishReason, Usage
+from hansard.domain.requests import Called, Delta, Failure, FailureKind, Finished, FinishReason
 from hansard.engine.calls import Calls
 from hansard.tasks import backoff_seconds
 

@@ -13,8 +13,9 @@ import re
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from hansard.domain.budgets import Usage
 from hansard.domain.messages import Role, Status, join_own_text
-from hansard.domain.requests import Delta, Request, Usage, UserSaid
+from hansard.domain.requests import Delta, Request, UserSaid
 from hansard.engine.prompts import data_of
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from hansard.domain.budgets import Usage
 from hansard.domain.messages import SIGNS_TEXT, Part, Reasoning, Text, ToolCall
-from hansard.domain.requests import Delta, Failure, FailureKind, FinishReason, Usage
+from hansard.domain.requests import Delta, Failure, FailureKind, FinishReason
 from hansard.models.bodies import decode_object
 from hansard.models.failures import cut_off
 

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from hansard.domain.budgets import Usage
 from hansard.domain.messages import ToolCall
 from hansard.domain.requests import (
     AssistantSaid,
@@ -42,7 +43,6 @@ from hansard.domain.requests import (
     ModelRules,
     Request,
     ToolsSaid,
-    Usage,
     UserSaid,
 )
 from hansard.errors import ConfigInvalid

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from hansard.domain.requests import Usage
+from hansard.domain.budgets import Usage
 from hansard.models.clients import STYLES, find_access, http_client, openai_client
 from hansard.models.failures import said
 from hansard.ports.model import TranscribedText

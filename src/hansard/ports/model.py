@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from hansard.domain.requests import Usage
+from hansard.domain.budgets import Usage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -14,10 +14,11 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
+from hansard.domain.budgets import Usage, add_usage
 from hansard.domain.limits import CONVERSATION_MESSAGES_MAX, CONVERSATIONS_MAX, READ_ROWS_MAX
 from hansard.domain.messages import File, Message, Role, Text
 from hansard.domain.people import By, How, joined
-from hansard.domain.requests import FailureKind, Usage, add_usage
+from hansard.domain.requests import FailureKind
 from hansard.domain.sessions import Link, TurnState
 from hansard.journal.concepts import Body, Concept
 from hansard.record.messages.entries import (

@@ -21,7 +21,7 @@ from hansard.record.turns.entries import TurnUsed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hansard.domain.requests import Usage
+    from hansard.domain.budgets import Usage
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
     from hansard.journal.transaction import Transaction

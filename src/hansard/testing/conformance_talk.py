@@ -6,8 +6,8 @@ import asyncio
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
+from hansard.domain.budgets import Usage
 from hansard.domain.messages import Message, ToolCall, ToolOutcome
-from hansard.domain.requests import Usage
 from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
 from hansard.errors import LeaseHeld, NotFound

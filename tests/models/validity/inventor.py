@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
+from hansard.domain.budgets import Usage
 from hansard.domain.messages import (
     SIGNS_TEXT,
     File,
@@ -21,7 +22,6 @@ from hansard.domain.messages import (
     ToolOutcome,
     ToolResult,
 )
-from hansard.domain.requests import Usage
 from hansard.domain.sessions import TURN_ENDS, Link, TurnState
 from hansard.journal.concepts import Body
 from hansard.record.conversation import SessionCompacted

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hansard.domain.budgets import left_text
+from hansard.domain.budgets import Usage, add_usage, left_text
 from hansard.domain.chats import person_owner
 from hansard.domain.policy import is_model_allowed
-from hansard.domain.requests import Usage, add_usage
 from hansard.domain.settings.agent import MODEL_FORMS, MODEL_PATTERN
 from hansard.intake.commands.scene import CommandReply
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hansard.domain.budgets import Usage
 from hansard.domain.people import By, How, asker_owner, joined, recovered
 from hansard.domain.permissions import CallVerdict, Reason
-from hansard.domain.requests import Usage
 from hansard.domain.sessions import TurnInfo, TurnState
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.record.messages.entries import MessageAdded, is_spoken

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
+from hansard.domain.budgets import Usage
 from hansard.domain.chats import chats_of
 from hansard.domain.ids import check_entry_id, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX, REPLY_BYTES_MAX
 from hansard.domain.messages import Message, Part, Reasoning, Text, clean_part
-from hansard.domain.requests import Usage
 from hansard.domain.sessions import TurnInfo, TurnState
 from hansard.domain.text import clean_text, split_pending_surrogate
 from hansard.errors import HansardError, IdConflict, InvalidInput, LeaseHeld, LimitReached, OutcomeUnknown, TooLarge
