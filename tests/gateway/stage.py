@@ -26,7 +26,7 @@ from hansard.testing import RECORDING_CAPABILITIES, Platform, RecordingChannel
 from hansard.testing.channel import Remembers
 
 if TYPE_CHECKING:
-    from hansard.app.models import Models
+    from hansard.app.wiring import Models
 
 ANN, BOB, AGENT = "@ann:example.org", "@bob:example.org", "@agent:example.org"
 WAIT_SECONDS_MAX = 120.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from hansard.app.models import CHOSEN_MAX, Models
+from hansard.app.wiring import CHOSEN_MAX, Models
 from hansard.domain.settings import Settings
 
 

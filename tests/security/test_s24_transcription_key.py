@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app.models import open_transcriber
+from hansard.app.wiring import open_transcriber
 from hansard.domain.settings import Settings
 from hansard.domain.settings.agent import Transcription
 from hansard.ports.model import Voice

@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 
 from hansard import Record
-from hansard.app.models import Models
-from hansard.app.wiring import AgentWiring
+from hansard.app.wiring import AgentWiring, Models
 from hansard.domain.settings import Person, Settings, TurnLimits
 from hansard.domain.settings.agent import Transcription
 from hansard.ports.tool import ToolOutput

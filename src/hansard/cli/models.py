@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hansard.app.config import load_config
-from hansard.app.models import with_keys
+from hansard.app.wiring import with_keys
 from hansard.cli.printing import stdout_json
 from hansard.models.demo_files import demo_folder, find_demo, install_demo
 from hansard.models.discovery import Discovered, discover, find_local, loopback_of
