@@ -23,8 +23,8 @@ from hansard.app.config import (
     read_config,
     value_at,
 )
+from hansard.app.home_files import FILE_BYTES_MAX, ConfigFinding
 from hansard.app.keys import check_keys
-from hansard.app.toml_file import FILE_BYTES_MAX, ConfigFinding
 from hansard.domain.settings import PREFIX, SECTIONS, SETTINGS, Busy, LeftSessions, Settings, TurnLimits
 from hansard.errors import ConfigInvalid
 

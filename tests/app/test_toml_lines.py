@@ -7,7 +7,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.app.toml_file import key_lines
+from hansard.app.home_files import key_lines
 
 STRINGS = [
     "'a # b'",

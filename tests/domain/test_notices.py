@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app.toml_file import load_wording, read_wording
+from hansard.app.home_files import load_wording, read_wording
 from hansard.domain.arrivals import RouteChange
 from hansard.domain.chats import Began
 from hansard.domain.notices import ENGLISH, KEYS, placeholders, what_is_wrong

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app.modes import find_unsafe
+from hansard.app.home_files import find_unsafe
 from tests.acceptance.shown.program import run_forked
 from tests.security.unprivileged import NOBODY, give_away, interpreter, own_folder, run
 
@@ -59,7 +59,7 @@ def test_what_another_user_owns_is_refused(tmp_path: Path) -> None:
 @as_root
 def test_root_may_own_the_settings_but_not_the_keys() -> None:
     """A user without rights goes by a home and a config.toml of root's; keys.toml must be the user's own."""
-    script = "import sys, pathlib; from hansard.app.modes import find_unsafe\n"
+    script = "import sys, pathlib; from hansard.app.home_files import find_unsafe\n"
     script += "print(*[each.path.name for each in find_unsafe(pathlib.Path(sys.argv[1]))])"
     with own_folder() as folder:
         home = make_home(folder)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app.modes import find_unsafe
+from hansard.app.home_files import find_unsafe
 from tests.acceptance.shown.program import run_forked
 
 ANSWER = '[[answers]]\ntext = "hello"\n'

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from hansard.app.home_files import ConfigFinding, key_lines, parse_toml, place, printable, read_file, short
 from hansard.app.table_findings import close_matches, explain_error, line_in_list, line_of
-from hansard.app.toml_file import ConfigFinding, key_lines, parse_toml, place, printable, read_file, short
 from hansard.domain.chats import zone_of
 from hansard.domain.permissions import ToolRule
 from hansard.domain.settings import PREFIX, SECTIONS, SETTINGS, Person, Setting, Settings, bare_type

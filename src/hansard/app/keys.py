@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NoReturn
 
-from hansard.app.toml_file import ConfigFinding, key_lines, parse_toml, place, printable, read_file
+from hansard.app.home_files import ConfigFinding, key_lines, parse_toml, place, printable, read_file
 from hansard.errors import ConfigInvalid
 
 FILE_NAME: Final = "keys.toml"

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from hansard.app.toml_file import short
+from hansard.app.home_files import short
 from hansard.domain.settings import bare_type, metas
 
 PLACE: Final = re.compile(r" - at `(?P<path>\$[^`]*)`\Z")

@@ -13,9 +13,9 @@ import pwd
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hansard.app.home_files import read_wording
 from hansard.app.keys import UNSENDABLE, VARIABLES, find_key, is_sendable, read_keys
 from hansard.app.secrecy import hidden_paths
-from hansard.app.toml_file import read_wording
 from hansard.domain.bounds import origin_of
 from hansard.domain.policy import policy_of
 from hansard.engine.recovery import queue_lost

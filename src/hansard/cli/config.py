@@ -13,10 +13,9 @@ import click
 import msgspec
 
 from hansard.app.config import load_config, missing_programs, read_config
+from hansard.app.home_files import ConfigFinding, find_unsafe, place, printable, read_wording
 from hansard.app.keys import FILE_NAME as KEYS_NAME
 from hansard.app.keys import VARIABLES, check_keys, exposure, find_key
-from hansard.app.modes import find_unsafe
-from hansard.app.toml_file import ConfigFinding, place, printable, read_wording
 from hansard.cli.existing import has_record, reading
 from hansard.cli.printing import stdout_json
 from hansard.cli.terminal.sanitize import safe, safe_line

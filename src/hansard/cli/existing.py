@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from hansard.app.modes import check_modes, find_unsafe
+from hansard.app.home_files import check_modes, find_unsafe
 from hansard.cli.printing import Meter
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.domain.limits import PATIENCE_SECONDS

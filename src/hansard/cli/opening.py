@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hansard.app.config import load_config
-from hansard.app.modes import check_modes
+from hansard.app.home_files import check_modes
 from hansard.app.wiring import App, open_app
 from hansard.cli.existing import check_place
 from hansard.cli.printing import Meter

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hansard.app.config import load_config
-from hansard.app.toml_file import load_wording
+from hansard.app.home_files import load_wording
 from hansard.cli.existing import check_record, existing, reading
 from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.sanitize import safe_line

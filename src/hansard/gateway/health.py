@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from hansard import __version__
-from hansard.app.toml_file import closed_folder
+from hansard.app.home_files import closed_folder
 from hansard.domain.deliveries import DeliveryState
 from hansard.errors import StatusUnusable
 from hansard.journal.queue import BOUNDS_SECONDS

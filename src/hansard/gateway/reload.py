@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hansard.app.config import load_config, value_at
+from hansard.app.home_files import check_modes, load_wording
 from hansard.app.keys import check_keys
-from hansard.app.modes import check_modes
-from hansard.app.toml_file import load_wording
 from hansard.domain.notices import Wording
 from hansard.domain.settings import SETTINGS
 from hansard.errors import ConfigInvalid

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from hansard.app.config import load_config
+from hansard.app.home_files import load_wording
 from hansard.app.keys import find_key
-from hansard.app.toml_file import load_wording
 from hansard.channels.matrix.keeping import Keeping
 from hansard.channels.telegram.keeping import Leaving, Places, read_token
 from hansard.cli.terminal.screen import open_history
