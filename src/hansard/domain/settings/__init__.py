@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Final, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -399,17 +399,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     transcription: Transcription = Transcription()
 
 
-class Setting(NamedTuple):
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """One key of the schema."""
 
     key: str
     type: Any
     default: object
-
-    @property
-    def variable(self) -> str:
-        """The environment variable that sets it."""
-        return PREFIX + self.key.upper().replace(".", "__")
+    variable: str
+    """The environment variable that sets it."""
 
     @property
     def meaning(self) -> str:
@@ -472,7 +469,13 @@ def settings_of(schema: type[msgspec.Struct], prefix: str = "") -> Iterator[Sett
         if is_section(field.type):
             yield from settings_of(field.type, f"{prefix}{field.name}.")
         else:
-            yield Setting(prefix + field.name, field.type, {} if field.default is msgspec.NODEFAULT else field.default)
+            key = prefix + field.name
+            yield Setting(
+                key=key,
+                type=field.type,
+                default={} if field.default is msgspec.NODEFAULT else field.default,
+                variable=PREFIX + key.upper().replace(".", "__"),
+            )
 
 
 SETTINGS: Final = {setting.key: setting for setting in settings_of(Settings)}
