@@ -15,6 +15,7 @@ from hansard.testing.conformance_kit import (
     RecordUnderTest,
     contract,
     fresh,
+    record_contract,
     require,
     require_equal,
     require_error,
@@ -115,34 +116,29 @@ async def an_arrival_is_taken_once(backend: RecordUnderTest) -> None:
         require_equal((session.owner, session.source), (OWNER, "matrix"), "owner and source")
 
 
-@contract("chats")
-async def who_may_not_leaves_nothing(backend: RecordUnderTest) -> None:
+@record_contract("chats")
+async def who_may_not_leaves_nothing(record: Record) -> None:
     """A stranger's words are not recorded; the one code that they are shown counts once, and only for them."""
-    async with backend.open_record() as record:
-        pairing = Pairing(codes_per_hour_max=1000, source_codes_per_hour_max=1000, tries_per_hour_max=1000)
-        chat = ContractChat(record, IntakeRules(pairing=pairing))
-        eve = f"@{fresh('eve')}:elsewhere.net"
-        outcomes = [
-            (
-                await record.intake.receive(chat.arrival("hi", identity=eve, standing=Standing.UNLISTED), chat.rules)
-            ).outcome
-            for _ in range(3)
-        ]
-        require_equal(
-            outcomes, [ArrivalOutcome.ASKED, ArrivalOutcome.REFUSED, ArrivalOutcome.REFUSED], "what became of it"
-        )
-        require_equal(await chat.leads_to(), "", "the chat's session")
-        asked = await record.access.find("matrix", eve)
-        require_equal(asked.state, Grant.ASKED, "the stranger's standing")
-        approved = await record.access.approve(asked.code, pairing=pairing)
-        require_equal((approved.identity, approved.state), (eve, Grant.ALLOWED), "who may talk")
-        with require_error(NotFound, "the code, again"):
-            await record.access.approve(asked.code, pairing=pairing)
-        taken = await record.intake.receive(chat.arrival("hi", identity=eve, standing=Standing.UNLISTED), chat.rules)
-        require_equal(taken.outcome, ArrivalOutcome.TAKEN, "after the approval")
-        await record.access.revoke("matrix", eve)
-        barred = await record.intake.receive(chat.arrival("hi", identity=eve), chat.rules)
-        require_equal(barred.outcome, ArrivalOutcome.REFUSED, "after the revocation, although listed")
+    pairing = Pairing(codes_per_hour_max=1000, source_codes_per_hour_max=1000, tries_per_hour_max=1000)
+    chat = ContractChat(record, IntakeRules(pairing=pairing))
+    eve = f"@{fresh('eve')}:elsewhere.net"
+    outcomes = [
+        (await record.intake.receive(chat.arrival("hi", identity=eve, standing=Standing.UNLISTED), chat.rules)).outcome
+        for _ in range(3)
+    ]
+    require_equal(outcomes, [ArrivalOutcome.ASKED, ArrivalOutcome.REFUSED, ArrivalOutcome.REFUSED], "what became of it")
+    require_equal(await chat.leads_to(), "", "the chat's session")
+    asked = await record.access.find("matrix", eve)
+    require_equal(asked.state, Grant.ASKED, "the stranger's standing")
+    approved = await record.access.approve(asked.code, pairing=pairing)
+    require_equal((approved.identity, approved.state), (eve, Grant.ALLOWED), "who may talk")
+    with require_error(NotFound, "the code, again"):
+        await record.access.approve(asked.code, pairing=pairing)
+    taken = await record.intake.receive(chat.arrival("hi", identity=eve, standing=Standing.UNLISTED), chat.rules)
+    require_equal(taken.outcome, ArrivalOutcome.TAKEN, "after the approval")
+    await record.access.revoke("matrix", eve)
+    barred = await record.intake.receive(chat.arrival("hi", identity=eve), chat.rules)
+    require_equal(barred.outcome, ArrivalOutcome.REFUSED, "after the revocation, although listed")
 
 
 @contract("chats", "clock")
@@ -171,27 +167,26 @@ async def a_due_reset_moves_the_chat(backend: RecordUnderTest) -> None:
         require_equal((await record.sessions.read(new)).end_reason, Began.NEW, "the reason of the end")
 
 
-@contract("chats")
-async def changes_are_kept_beside_the_first_words(backend: RecordUnderTest) -> None:
+@record_contract("chats")
+async def changes_are_kept_beside_the_first_words(record: Record) -> None:
     """An edit by its author shows the latest words, one by another nothing; a deletion leaves a fixed sentence."""
-    async with backend.open_record() as record:
-        chat = ContractChat(record)
-        first = chat.arrival("first")
-        session_id = (await record.intake.receive(first, chat.rules)).session_id
-        about, edit = first.origin.event_id, chat.change()
-        for _ in range(2):
-            await record.intake.edit_message(edit, about, "second")
-        await record.intake.edit_message(chat.change("@bob:example.org"), about, "stolen")
-        (message,) = await record.load_transcript(session_id)
-        require_equal((message.text, message.is_edited), ("second", True), "the edited message")
-        placed = (await record.conversation(session_id)).waiting
-        require_equal([each.message.text for each in placed], ["second"], "what the model would be told")
-        await record.end_session(session_id, "over")
-        await record.intake.retract_message(chat.change(), about)
-        (message,) = await record.load_transcript(session_id)
-        require_equal((message.text, message.is_retracted), (RETRACTED, True), "the deleted message")
-        unknown = await record.intake.edit_message(chat.change(), "$never-received", "x")
-        require_equal(unknown, None, "an edit of what is not known")
+    chat = ContractChat(record)
+    first = chat.arrival("first")
+    session_id = (await record.intake.receive(first, chat.rules)).session_id
+    about, edit = first.origin.event_id, chat.change()
+    for _ in range(2):
+        await record.intake.edit_message(edit, about, "second")
+    await record.intake.edit_message(chat.change("@bob:example.org"), about, "stolen")
+    (message,) = await record.load_transcript(session_id)
+    require_equal((message.text, message.is_edited), ("second", True), "the edited message")
+    placed = (await record.conversation(session_id)).waiting
+    require_equal([each.message.text for each in placed], ["second"], "what the model would be told")
+    await record.end_session(session_id, "over")
+    await record.intake.retract_message(chat.change(), about)
+    (message,) = await record.load_transcript(session_id)
+    require_equal((message.text, message.is_retracted), (RETRACTED, True), "the deleted message")
+    unknown = await record.intake.edit_message(chat.change(), "$never-received", "x")
+    require_equal(unknown, None, "an edit of what is not known")
 
 
 @contract("chats")
@@ -210,24 +205,23 @@ async def what_cannot_be_read_is_held(backend: RecordUnderTest) -> None:
         require_equal(await record.intake.list_held("matrix", chat.account), [], "what is held then")
 
 
-@contract("chats")
-async def a_command_leads_only_to_sessions_of_its_owner(backend: RecordUnderTest) -> None:
+@record_contract("chats")
+async def a_command_leads_only_to_sessions_of_its_owner(record: Record) -> None:
     """Its end moves the route, records the reply there, once; a session of somebody else does not exist for it."""
-    async with backend.open_record() as record:
-        chat = ContractChat(record)
-        here = await chat.say("hello")
-        other = await record.create_session(id=fresh("other"), source="matrix", owner=OWNER)
-        foreign = await record.create_session(id=fresh("foreign"), source="matrix", owner="person:bob")
-        command = chat.arrival("/resume", ArrivalKind.COMMAND)
-        asked = await record.intake.receive(command, chat.rules)
+    chat = ContractChat(record)
+    here = await chat.say("hello")
+    other = await record.create_session(id=fresh("other"), source="matrix", owner=OWNER)
+    foreign = await record.create_session(id=fresh("foreign"), source="matrix", owner="person:bob")
+    command = chat.arrival("/resume", ArrivalKind.COMMAND)
+    asked = await record.intake.receive(command, chat.rules)
 
-        reply = Message.notice("done", id=reply_id_of(asked.message_id), chat=chat.key)
+    reply = Message.notice("done", id=reply_id_of(asked.message_id), chat=chat.key)
 
-        with require_error(NotFound, "a session of somebody else"):
-            await record.intake.conclude(command.origin, foreign.id, reply, "resume")
-        require_equal(await chat.leads_to(), here, "the route after that")
-        for _ in range(2):
-            await record.intake.conclude(command.origin, other.id, reply, "resume")
-        require_equal(await chat.leads_to(), other.id, "the route")
-        require_equal(await texts(record, other.id), ["done"], "the reply")
-        require(await record.intake.is_concluded(command.origin), "that the command has ended")
+    with require_error(NotFound, "a session of somebody else"):
+        await record.intake.conclude(command.origin, foreign.id, reply, "resume")
+    require_equal(await chat.leads_to(), here, "the route after that")
+    for _ in range(2):
+        await record.intake.conclude(command.origin, other.id, reply, "resume")
+    require_equal(await chat.leads_to(), other.id, "the route")
+    require_equal(await texts(record, other.id), ["done"], "the reply")
+    require(await record.intake.is_concluded(command.origin), "that the command has ended")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hansard.domain import limits
 from hansard.domain.deliveries import DELIVERY_MOVES, Delivery, DeliveryState, Operation
 from hansard.domain.messages import File, Message, Reasoning, Text, ToolCall, ToolOutcome, ToolResult
@@ -11,10 +13,15 @@ from hansard.testing.conformance_kit import (
     contract,
     fresh,
     new_session,
+    record_contract,
     require_equal,
     require_error,
+    session_contract,
     texts,
 )
+
+if TYPE_CHECKING:
+    from hansard.record.api import Record
 
 PENDING, SENDING, SENT = DeliveryState.PENDING, DeliveryState.SENDING, DeliveryState.SENT
 PATHS: dict[DeliveryState, tuple[DeliveryState, ...]] = {
@@ -37,55 +44,50 @@ BROKEN_TEXTS = [
 """Text that cannot be recorded as it is, and what becomes of it (the table of hansard.domain.text)."""
 
 
-@contract("deliveries")
-async def states_move_by_the_table(backend: RecordUnderTest) -> None:
+@session_contract("deliveries")
+async def states_move_by_the_table(record: Record, session_id: str) -> None:
     """From every state, every move that the table allows is made and every other one is WrongState."""
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        await record.append(session_id, Message.assistant("x", id="m1"))
-        for before, path in PATHS.items():
-            for after in DeliveryState:
-                name = fresh("delivery")
-                delivery = Delivery(id=name, session_id=session_id, channel="c", target="t", message_id="m1")
-                await record.deliveries.create(delivery)
-                for state in path:
-                    await record.deliveries.move(session_id, name, state)
-                if after in DELIVERY_MOVES[before]:
-                    moved = await record.deliveries.move(session_id, name, after)
-                    require_equal(moved.state, after, f"{before} → {after}")
-                else:
-                    with require_error(WrongState, f"{before} → {after}"):
-                        await record.deliveries.move(session_id, name, after)
-        with require_error(InvalidInput, "a state that does not exist"):
-            await record.deliveries.move(session_id, name, "posted")
+    await record.append(session_id, Message.assistant("x", id="m1"))
+    for before, path in PATHS.items():
+        for after in DeliveryState:
+            name = fresh("delivery")
+            delivery = Delivery(id=name, session_id=session_id, channel="c", target="t", message_id="m1")
+            await record.deliveries.create(delivery)
+            for state in path:
+                await record.deliveries.move(session_id, name, state)
+            if after in DELIVERY_MOVES[before]:
+                moved = await record.deliveries.move(session_id, name, after)
+                require_equal(moved.state, after, f"{before} → {after}")
+            else:
+                with require_error(WrongState, f"{before} → {after}"):
+                    await record.deliveries.move(session_id, name, after)
+    with require_error(InvalidInput, "a state that does not exist"):
+        await record.deliveries.move(session_id, name, "posted")
 
 
-@contract("deliveries")
-async def a_delivery_is_created_once(backend: RecordUnderTest) -> None:
+@session_contract("deliveries")
+async def a_delivery_is_created_once(record: Record, session_id: str) -> None:
     """The same delivery again changes nothing, wherever it stands by now; another one of the same id is IdConflict."""
-    async with backend.open_record() as record:
-        session_id, name = await new_session(record), fresh("delivery")
-        await record.append(session_id, Message.assistant("hello", id="m1"))
-        delivery = Delivery(
-            id=name, session_id=session_id, channel="matrix", target="!room", message_id="m1", end_bytes=5
-        )
-        created = await record.deliveries.create(delivery)
-        require_equal((created.state, created.attempts, created.end_bytes), (PENDING, 0, 5), "the delivery")
-        await record.deliveries.move(session_id, name, SENDING)
-        again = await record.deliveries.create(delivery)
-        require_equal((again.state, again.attempts), (SENDING, 1), "created again")
-        other = Delivery(
-            id=name, session_id=session_id, channel="matrix", target="!x", message_id="m1", operation=Operation.EDIT
-        )
-        with require_error(IdConflict, "another delivery of the same id"):
-            await record.deliveries.create(other)
-        for start, end in ((-1, 5), (5, 4), (0, 2**70)):
-            wrong = Delivery(
-                id=fresh("d"), session_id=session_id, channel="c", target="t", message_id="m1", start_bytes=start,
-                end_bytes=end,
-            )  # fmt: skip
-            with require_error(InvalidInput, f"a stretch from {start} to {end}"):
-                await record.deliveries.create(wrong)
+    name = fresh("delivery")
+    await record.append(session_id, Message.assistant("hello", id="m1"))
+    delivery = Delivery(id=name, session_id=session_id, channel="matrix", target="!room", message_id="m1", end_bytes=5)
+    created = await record.deliveries.create(delivery)
+    require_equal((created.state, created.attempts, created.end_bytes), (PENDING, 0, 5), "the delivery")
+    await record.deliveries.move(session_id, name, SENDING)
+    again = await record.deliveries.create(delivery)
+    require_equal((again.state, again.attempts), (SENDING, 1), "created again")
+    other = Delivery(
+        id=name, session_id=session_id, channel="matrix", target="!x", message_id="m1", operation=Operation.EDIT
+    )
+    with require_error(IdConflict, "another delivery of the same id"):
+        await record.deliveries.create(other)
+    for start, end in ((-1, 5), (5, 4), (0, 2**70)):
+        wrong = Delivery(
+            id=fresh("d"), session_id=session_id, channel="c", target="t", message_id="m1", start_bytes=start,
+            end_bytes=end,
+        )  # fmt: skip
+        with require_error(InvalidInput, f"a stretch from {start} to {end}"):
+            await record.deliveries.create(wrong)
 
 
 @contract("deliveries")
@@ -112,26 +114,25 @@ async def receipts_and_attempts_are_kept(backend: RecordUnderTest) -> None:
         require_equal(await record.deliveries.list(channel=channel, state=PENDING), [], "what is pending")
 
 
-@contract("deliveries")
-async def deliveries_come_in_pages(backend: RecordUnderTest) -> None:
+@record_contract("deliveries")
+async def deliveries_come_in_pages(record: Record) -> None:
     """Page after page gives each delivery once, in the order of the whole list; of one session, or of all."""
-    async with backend.open_record() as record:
-        channel, whole = fresh("channel"), []
-        for _ in range(2):
-            session_id = await new_session(record)
-            said = await record.append(session_id, Message.assistant("words"))
-            for number in range(5):
-                delivery = Delivery(
-                    id=f"d{number}", session_id=session_id, channel=channel, target="room", message_id=said.id
-                )
-                whole.append(await record.deliveries.create(delivery))
-        for wanted, expected in ((None, whole), (session_id, whole[5:])):
-            found: list[Delivery] = []
-            while page := await record.deliveries.list(
-                session_id=wanted, channel=channel, limit=2, after=found[-1] if found else None
-            ):
-                found += page
-            require_equal(found, expected, "the pages together")
+    channel, whole = fresh("channel"), []
+    for _ in range(2):
+        session_id = await new_session(record)
+        said = await record.append(session_id, Message.assistant("words"))
+        for number in range(5):
+            delivery = Delivery(
+                id=f"d{number}", session_id=session_id, channel=channel, target="room", message_id=said.id
+            )
+            whole.append(await record.deliveries.create(delivery))
+    for wanted, expected in ((None, whole), (session_id, whole[5:])):
+        found: list[Delivery] = []
+        while page := await record.deliveries.list(
+            session_id=wanted, channel=channel, limit=2, after=found[-1] if found else None
+        ):
+            found += page
+        require_equal(found, expected, "the pages together")
 
 
 @contract("blobs")
@@ -153,76 +154,68 @@ async def a_blob_is_its_bytes(backend: RecordUnderTest) -> None:
         require_equal(message.parts, tuple(parts), "the parts")
 
 
-@contract("blobs")
-async def a_blob_must_be_there_before_it_is_named(backend: RecordUnderTest) -> None:
+@session_contract("blobs")
+async def a_blob_must_be_there_before_it_is_named(record: Record, session_id: str) -> None:
     """A message that names a blob that is not there is NotFound, and is not recorded."""
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        with require_error(NotFound, "a file without its blob"):
-            await record.append(session_id, Message.user([File(blob="0" * 64)]))
-        with require_error(InvalidInput, "a blob's name that is none"):
-            await record.append(session_id, Message.user([File(blob="../../etc/passwd")]))
-        with require_error(InvalidInput, "reading a name that is none"):
-            await record.blobs.read("../../etc/passwd")
-        require_equal((await record.sessions.read(session_id)).head_seq, 1, "the head")
+    with require_error(NotFound, "a file without its blob"):
+        await record.append(session_id, Message.user([File(blob="0" * 64)]))
+    with require_error(InvalidInput, "a blob's name that is none"):
+        await record.append(session_id, Message.user([File(blob="../../etc/passwd")]))
+    with require_error(InvalidInput, "reading a name that is none"):
+        await record.blobs.read("../../etc/passwd")
+    require_equal((await record.sessions.read(session_id)).head_seq, 1, "the head")
 
 
-@contract("content")
-async def every_kind_of_part_comes_back(backend: RecordUnderTest) -> None:
+@session_contract("content")
+async def every_kind_of_part_comes_back(record: Record, session_id: str) -> None:
     """Reasoning with its signature, tool calls as they were written, results with their outcome: all as given (N3)."""
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        call = ToolCall(id="c1", name="search", arguments='{"q": not json')
-        parts: list[Text | Reasoning | ToolCall | ToolResult | File] = [
-            Reasoning("hm", signature="sig", model="m"),
-            Text("text"),
-            call,
-        ]
-        await record.append(session_id, Message.assistant(parts))
-        await record.append(session_id, Message.tool("c1", "nothing found", outcome=ToolOutcome.ERROR))
-        async with record.turn(session_id) as turn, turn.reply() as reply:
-            await reply.write("thinking", part="reasoning")
-            await reply.write("saying")
-            reply.add(call)
-        found = [message.parts for message in await record.load_transcript(session_id)]
-        result = ToolResult(call_id="c1", text="nothing found", outcome=ToolOutcome.ERROR)
-        streamed = (Reasoning("thinking"), Text("saying"), call)
-        require_equal(found, [tuple(parts), (result,), streamed], "the parts")
+    call = ToolCall(id="c1", name="search", arguments='{"q": not json')
+    parts: list[Text | Reasoning | ToolCall | ToolResult | File] = [
+        Reasoning("hm", signature="sig", model="m"),
+        Text("text"),
+        call,
+    ]
+    await record.append(session_id, Message.assistant(parts))
+    await record.append(session_id, Message.tool("c1", "nothing found", outcome=ToolOutcome.ERROR))
+    async with record.turn(session_id) as turn, turn.reply() as reply:
+        await reply.write("thinking", part="reasoning")
+        await reply.write("saying")
+        reply.add(call)
+    found = [message.parts for message in await record.load_transcript(session_id)]
+    result = ToolResult(call_id="c1", text="nothing found", outcome=ToolOutcome.ERROR)
+    streamed = (Reasoning("thinking"), Text("saying"), call)
+    require_equal(found, [tuple(parts), (result,), streamed], "the parts")
 
 
-@contract("limits")
-async def too_large_is_refused_before_anything_is_written(backend: RecordUnderTest) -> None:
+@session_contract("limits")
+async def too_large_is_refused_before_anything_is_written(record: Record, session_id: str) -> None:
     """Content over a limit is TooLarge, nothing of it is written, and the next append works."""
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        with require_error(TooLarge, "an entry"):
-            await record.append(session_id, Message.user("x" * (limits.ENTRY_BYTES_MAX + 1)))
-        with require_error(TooLarge, "an entry that grows by escapes"):
-            await record.append(session_id, Message.user("\n" * (limits.ENTRY_BYTES_MAX // 2 + 1)))
-        with require_error(TooLarge, "an entry id"):
-            await record.append(session_id, Message.user("x", id="x" * (limits.ID_CHARACTERS_MAX + 1)))
-        with require_error(TooLarge, "a title"):
-            await record.set_title(session_id, "x" * (limits.TITLE_CHARACTERS_MAX + 1))
-        with require_error(TooLarge, "an owner"):
-            await record.create_session(source="x", owner="x" * (limits.NAME_CHARACTERS_MAX + 1))
-        many = [(session_id, Message.user("x"))] * (limits.UNIT_ENTRIES_MAX + 1)
-        with require_error(TooLarge, "entries of one call"):
-            await record.accept(many)
-        require_equal((await record.sessions.read(session_id)).head_seq, 1, "the head")
-        await record.append(session_id, Message.user("next"))
+    with require_error(TooLarge, "an entry"):
+        await record.append(session_id, Message.user("x" * (limits.ENTRY_BYTES_MAX + 1)))
+    with require_error(TooLarge, "an entry that grows by escapes"):
+        await record.append(session_id, Message.user("\n" * (limits.ENTRY_BYTES_MAX // 2 + 1)))
+    with require_error(TooLarge, "an entry id"):
+        await record.append(session_id, Message.user("x", id="x" * (limits.ID_CHARACTERS_MAX + 1)))
+    with require_error(TooLarge, "a title"):
+        await record.set_title(session_id, "x" * (limits.TITLE_CHARACTERS_MAX + 1))
+    with require_error(TooLarge, "an owner"):
+        await record.create_session(source="x", owner="x" * (limits.NAME_CHARACTERS_MAX + 1))
+    many = [(session_id, Message.user("x"))] * (limits.UNIT_ENTRIES_MAX + 1)
+    with require_error(TooLarge, "entries of one call"):
+        await record.accept(many)
+    require_equal((await record.sessions.read(session_id)).head_seq, 1, "the head")
+    await record.append(session_id, Message.user("next"))
 
 
-@contract("limits")
-async def a_reply_that_grows_too_long_is_kept_up_to_there(backend: RecordUnderTest) -> None:
+@session_contract("limits")
+async def a_reply_that_grows_too_long_is_kept_up_to_there(record: Record, session_id: str) -> None:
     """A reply over its limit is refused at the write that exceeds it; what came before is recorded."""
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        most = "\x01" * (limits.REPLY_BYTES_MAX - 10)
-        with require_error(TooLarge, "a reply"):
-            async with record.turn(session_id) as turn, turn.reply() as reply:
-                await reply.write(most)
-                await reply.write("x" * 11)
-        require_equal(await texts(record, session_id), [most], "what came before")
+    most = "\x01" * (limits.REPLY_BYTES_MAX - 10)
+    with require_error(TooLarge, "a reply"):
+        async with record.turn(session_id) as turn, turn.reply() as reply:
+            await reply.write(most)
+            await reply.write("x" * 11)
+    require_equal(await texts(record, session_id), [most], "what came before")
 
 
 @contract("text")
@@ -241,8 +234,8 @@ async def broken_text_is_replaced_by_the_table(backend: RecordUnderTest) -> None
         require_equal(await texts(record, session_id), expected, "the texts after reopening")
 
 
-@contract("text")
-async def any_other_text_is_kept_byte_for_byte(backend: RecordUnderTest) -> None:
+@session_contract("text")
+async def any_other_text_is_kept_byte_for_byte(record: Record, session_id: str) -> None:
     """Scripts, joiners, line separators, escapes, quotes and empty text come back as they were."""
     given = [
         "",
@@ -256,11 +249,9 @@ async def any_other_text_is_kept_byte_for_byte(backend: RecordUnderTest) -> None
         '{"a":1}',
         "\ufeff",
     ]
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        for text in given:
-            await record.append(session_id, Message.user(text))
-        require_equal(await texts(record, session_id), given, "the texts")
-        for wrong in ("", "two\nlines", "\x1b[31m"):
-            with require_error(InvalidInput, f"the title {wrong!r}"):
-                await record.set_title(session_id, wrong)
+    for text in given:
+        await record.append(session_id, Message.user(text))
+    require_equal(await texts(record, session_id), given, "the texts")
+    for wrong in ("", "two\nlines", "\x1b[31m"):
+        with require_error(InvalidInput, f"the title {wrong!r}"):
+            await record.set_title(session_id, wrong)

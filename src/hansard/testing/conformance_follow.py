@@ -20,6 +20,7 @@ from hansard.testing.conformance_kit import (
     require_equal,
     require_error,
     said,
+    session_contract,
     streamed,
     summary,
 )
@@ -53,162 +54,144 @@ def remaining(items: list[Item], start: int) -> tuple[list[int], dict[str, str]]
     return summary(items[start:])
 
 
-@contract("follow")
-async def everything_is_given_once_and_in_order(backend: RecordUnderTest) -> None:
+@session_contract("follow")
+async def everything_is_given_once_and_in_order(record: Record, session_id: str) -> None:
     """From the start: every entry, each message's bytes, the opening before and the seal after its chunks."""
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        await converse(record, session_id)
-        head = (await record.sessions.read(session_id)).head_seq
-        items = await follow_until(record, session_id, reached(head))
-        seqs, spoken = summary(items)
-        require_equal(seqs, list(range(1, head + 1)), "the seqs")
-        require_equal(spoken["r0"], "hm… " + "".join(WORDS), "the chunks of a reply")
-        require_equal(spoken["broken"], "cut sho", "the chunks of an interrupted reply")
-        opened: set[str] = set()
-        for item in items:
-            if isinstance(item, Entry) and item.kind == "message.opened":
-                opened.add(item.id)
-            elif isinstance(item, Entry) and isinstance(item.body, MessageSealed):
-                opened.discard(item.body.message_id)
-            elif isinstance(item, Chunk):
-                require(item.message_id in opened, "chunks come between the opening and the seal")
+    await converse(record, session_id)
+    head = (await record.sessions.read(session_id)).head_seq
+    items = await follow_until(record, session_id, reached(head))
+    seqs, spoken = summary(items)
+    require_equal(seqs, list(range(1, head + 1)), "the seqs")
+    require_equal(spoken["r0"], "hm… " + "".join(WORDS), "the chunks of a reply")
+    require_equal(spoken["broken"], "cut sho", "the chunks of an interrupted reply")
+    opened: set[str] = set()
+    for item in items:
+        if isinstance(item, Entry) and item.kind == "message.opened":
+            opened.add(item.id)
+        elif isinstance(item, Entry) and isinstance(item.body, MessageSealed):
+            opened.discard(item.body.message_id)
+        elif isinstance(item, Chunk):
+            require(item.message_id in opened, "chunks come between the opening and the seal")
 
 
-@contract("follow")
-async def openings_and_seals_have_no_text(backend: RecordUnderTest) -> None:
+@session_contract("follow")
+async def openings_and_seals_have_no_text(record: Record, session_id: str) -> None:
     """The text of an opening and of a seal is empty: their words come as chunks. A whole message has its own."""
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        await converse(record, session_id, replies=1)
-        items = await follow_until(record, session_id, reached((await record.sessions.read(session_id)).head_seq))
-        found = {item.kind: item.text for item in items if isinstance(item, Entry)}
-        require_equal((found["message.opened"], found["message.sealed"]), ("", ""), "opening and seal")
-        require_equal([i.text for i in items if isinstance(i, Entry) and i.text], ["question 0", "result 0"], "texts")
+    await converse(record, session_id, replies=1)
+    items = await follow_until(record, session_id, reached((await record.sessions.read(session_id)).head_seq))
+    found = {item.kind: item.text for item in items if isinstance(item, Entry)}
+    require_equal((found["message.opened"], found["message.sealed"]), ("", ""), "opening and seal")
+    require_equal([i.text for i in items if isinstance(i, Entry) and i.text], ["question 0", "result 0"], "texts")
 
 
-@contract("follow")
-async def reconnecting_loses_and_repeats_nothing(backend: RecordUnderTest) -> None:
+@session_contract("follow")
+async def reconnecting_loses_and_repeats_nothing(record: Record, session_id: str) -> None:
     """A follower that comes back at any position it was given gets exactly what it had not been given yet."""
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        await converse(record, session_id)
-        head = (await record.sessions.read(session_id)).head_seq
-        items = await follow_until(record, session_id, reached(head))
-        for number, item in enumerate(items[:-1], start=1):
-            require(isinstance(item.position, str), "a position is text")
-            rest = await follow_until(record, session_id, reached(head), after=item.position)
-            require_equal(summary(rest), remaining(items, number), f"the rest after {item.position!r}")
-        require_equal(items[-1].position, str(head), "the position of the last entry")
+    await converse(record, session_id)
+    head = (await record.sessions.read(session_id)).head_seq
+    items = await follow_until(record, session_id, reached(head))
+    for number, item in enumerate(items[:-1], start=1):
+        require(isinstance(item.position, str), "a position is text")
+        rest = await follow_until(record, session_id, reached(head), after=item.position)
+        require_equal(summary(rest), remaining(items, number), f"the rest after {item.position!r}")
+    require_equal(items[-1].position, str(head), "the position of the last entry")
 
 
-@contract("follow")
-async def offsets_count_bytes(backend: RecordUnderTest) -> None:
+@session_contract("follow")
+async def offsets_count_bytes(record: Record, session_id: str) -> None:
     """A chunk begins where the one before it ended, counted in UTF-8 bytes of all the message's chunks."""
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        await converse(record, session_id)
-        items = await follow_until(record, session_id, reached((await record.sessions.read(session_id)).head_seq))
-        ends: dict[str, int] = {}
-        for item in items:
-            if isinstance(item, Chunk):
-                require_equal(item.offset, ends.get(item.message_id, 0), "the offset")
-                ends[item.message_id] = item.offset + len(item.text.encode())
-        require_equal({item.part for item in items if isinstance(item, Chunk)}, {"text", "reasoning"}, "parts")
+    await converse(record, session_id)
+    items = await follow_until(record, session_id, reached((await record.sessions.read(session_id)).head_seq))
+    ends: dict[str, int] = {}
+    for item in items:
+        if isinstance(item, Chunk):
+            require_equal(item.offset, ends.get(item.message_id, 0), "the offset")
+            ends[item.message_id] = item.offset + len(item.text.encode())
+    require_equal({item.part for item in items if isinstance(item, Chunk)}, {"text", "reasoning"}, "parts")
 
 
-@contract("follow")
-async def live_followers_miss_nothing(backend: RecordUnderTest) -> None:
+@session_contract("follow")
+async def live_followers_miss_nothing(record: Record, session_id: str) -> None:
     """Followers that watch while it is said, each from another moment on, are given every byte once."""
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        watchers = []
-        text = "".join(f"{number} " for number in range(60))
-        async with record.turn(session_id) as turn, turn.reply(id="r1") as reply:
-            for number in range(60):
-                if number % 15 == 0:
-                    ended = lambda items: getattr(items[-1], "kind", "") == "turn.ended"  # noqa: E731
-                    watchers.append(asyncio.create_task(follow_until(record, session_id, ended)))
-                await reply.write(f"{number} ")
-                await asyncio.sleep(0.001)
-        for items in await asyncio.gather(*watchers):
-            seqs, spoken = summary(items)
-            require_equal(seqs, list(range(1, len(seqs) + 1)), "the seqs")
-            require_equal(spoken, {"r1": text}, "the text")
+    watchers = []
+    text = "".join(f"{number} " for number in range(60))
+    async with record.turn(session_id) as turn, turn.reply(id="r1") as reply:
+        for number in range(60):
+            if number % 15 == 0:
+                ended = lambda items: getattr(items[-1], "kind", "") == "turn.ended"  # noqa: E731
+                watchers.append(asyncio.create_task(follow_until(record, session_id, ended)))
+            await reply.write(f"{number} ")
+            await asyncio.sleep(0.001)
+    for items in await asyncio.gather(*watchers):
+        seqs, spoken = summary(items)
+        require_equal(seqs, list(range(1, len(seqs) + 1)), "the seqs")
+        require_equal(spoken, {"r1": text}, "the text")
 
 
-@contract("follow")
-async def kept_positions_of_an_open_message_hold(backend: RecordUnderTest) -> None:
+@session_contract("follow")
+async def kept_positions_of_an_open_message_hold(record: Record, session_id: str) -> None:
     """Positions that were kept while a message was open still give its remainder, and then its seal, afterwards."""
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        kept: list[tuple[str, int]] = []
-        async with record.turn(session_id) as turn, turn.reply(id="r1") as reply:
-            text = ""
-            for word in WORDS:
-                text += word
-                await reply.write(word)
-                items = await follow_until(record, session_id, said("r1", text))
-                require_equal(streamed(items), {"r1": text}, "the text so far")
-                kept.append((items[-1].position, len(text)))
-                first, length = kept[0]
-                if text[length:]:
-                    rest = await follow_until(record, session_id, said("r1", text[length:]), first)
-                    require_equal(streamed(rest), {"r1": text[length:]}, "the text since")
-            await record.append(session_id, Message.user("meanwhile"))
-        for position, length in kept:
-            sealed = lambda items: getattr(items[-1], "kind", "") == "message.sealed"  # noqa: E731
-            items = await follow_until(record, session_id, sealed, position)
-            require_equal(streamed(items).get("r1", ""), text[length:], f"the remainder after {position!r}")
-            require_equal([i.text for i in items if isinstance(i, Entry)], ["meanwhile", ""], "the entries")
+    kept: list[tuple[str, int]] = []
+    async with record.turn(session_id) as turn, turn.reply(id="r1") as reply:
+        text = ""
+        for word in WORDS:
+            text += word
+            await reply.write(word)
+            items = await follow_until(record, session_id, said("r1", text))
+            require_equal(streamed(items), {"r1": text}, "the text so far")
+            kept.append((items[-1].position, len(text)))
+            first, length = kept[0]
+            if text[length:]:
+                rest = await follow_until(record, session_id, said("r1", text[length:]), first)
+                require_equal(streamed(rest), {"r1": text[length:]}, "the text since")
+        await record.append(session_id, Message.user("meanwhile"))
+    for position, length in kept:
+        sealed = lambda items: getattr(items[-1], "kind", "") == "message.sealed"  # noqa: E731
+        items = await follow_until(record, session_id, sealed, position)
+        require_equal(streamed(items).get("r1", ""), text[length:], f"the remainder after {position!r}")
+        require_equal([i.text for i in items if isinstance(i, Entry)], ["meanwhile", ""], "the entries")
 
 
-@contract("follow")
-async def an_open_message_is_in_the_transcript(backend: RecordUnderTest) -> None:
+@session_contract("follow")
+async def an_open_message_is_in_the_transcript(record: Record, session_id: str) -> None:
     """While a message is open, the transcript has its text so far; the seal changes its status, not its place."""
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        async with record.turn(session_id) as turn, turn.reply(id="r1") as reply:
-            await reply.write("so far")
-            await follow_until(record, session_id, said("r1", "so far"))
-            await record.append(session_id, Message.user("meanwhile", id="m1"))
-            found = await record.load_transcript(session_id)
-            require_equal([message.id for message in found], ["r1", "m1"], "the order")
-            require_equal((found[0].text, found[0].status), ("so far", Status.OPEN), "the open message")
+    async with record.turn(session_id) as turn, turn.reply(id="r1") as reply:
+        await reply.write("so far")
+        await follow_until(record, session_id, said("r1", "so far"))
+        await record.append(session_id, Message.user("meanwhile", id="m1"))
         found = await record.load_transcript(session_id)
-        require_equal([message.id for message in found], ["r1", "m1"], "the order afterwards")
-        require_equal(found[0].status, Status.COMPLETE, "the status afterwards")
+        require_equal([message.id for message in found], ["r1", "m1"], "the order")
+        require_equal((found[0].text, found[0].status), ("so far", Status.OPEN), "the open message")
+    found = await record.load_transcript(session_id)
+    require_equal([message.id for message in found], ["r1", "m1"], "the order afterwards")
+    require_equal(found[0].status, Status.COMPLETE, "the status afterwards")
 
 
-@contract("follow")
-async def a_fork_is_followed_from_its_beginning(backend: RecordUnderTest) -> None:
+@session_contract("follow")
+async def a_fork_is_followed_from_its_beginning(record: Record, parent: str) -> None:
     """Following a fork gives the inherited prefix first, under the fork's own name, and then its own entries."""
-    async with backend.open_record() as record:
-        parent = await new_session(record)
-        await converse(record, parent, replies=1)
-        child = await record.fork(parent)
-        await record.append(child.id, Message.user("of the child"))
-        head = (await record.sessions.read(child.id)).head_seq
-        items = await follow_until(record, child.id, reached(head))
-        require_equal(summary(items)[0], list(range(1, head + 1)), "the seqs")
-        require_equal({item.session_id for item in items if isinstance(item, Entry)}, {child.id}, "the session")
-        for number, item in enumerate(items[:-1], start=1):
-            rest = await follow_until(record, child.id, reached(head), after=item.position)
-            require_equal(summary(rest), remaining(items, number), f"the rest after {item.position!r}")
+    await converse(record, parent, replies=1)
+    child = await record.fork(parent)
+    await record.append(child.id, Message.user("of the child"))
+    head = (await record.sessions.read(child.id)).head_seq
+    items = await follow_until(record, child.id, reached(head))
+    require_equal(summary(items)[0], list(range(1, head + 1)), "the seqs")
+    require_equal({item.session_id for item in items if isinstance(item, Entry)}, {child.id}, "the session")
+    for number, item in enumerate(items[:-1], start=1):
+        rest = await follow_until(record, child.id, reached(head), after=item.position)
+        require_equal(summary(rest), remaining(items, number), f"the rest after {item.position!r}")
 
 
-@contract("follow")
-async def nonsense_is_no_position(backend: RecordUnderTest) -> None:
+@session_contract("follow")
+async def nonsense_is_no_position(record: Record, session_id: str) -> None:
     """A position that this record never gave is InvalidInput: no crash, no silent start from elsewhere."""
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        async with record.turn(session_id) as turn, turn.reply(id="r1") as reply:
-            await reply.write("ééé")
-            items = await follow_until(record, session_id, said("r1", "ééé"))
-            inside = items[-1].position.replace(".6.", ".3.")
-            for wrong in ("x", "", "-1", "1.x.r1", "1" * 500, "3." + "9" * 40 + ".r1", inside):
-                with require_error(InvalidInput, f"position {wrong!r}"):
-                    await follow_until(record, session_id, lambda _: True, wrong)
+    async with record.turn(session_id) as turn, turn.reply(id="r1") as reply:
+        await reply.write("ééé")
+        items = await follow_until(record, session_id, said("r1", "ééé"))
+        inside = items[-1].position.replace(".6.", ".3.")
+        for wrong in ("x", "", "-1", "1.x.r1", "1" * 500, "3." + "9" * 40 + ".r1", inside):
+            with require_error(InvalidInput, f"position {wrong!r}"):
+                await follow_until(record, session_id, lambda _: True, wrong)
 
 
 @contract("follow", "elsewhere")

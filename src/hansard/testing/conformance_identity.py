@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from hansard.domain.deliveries import Cursor, Intake
 from hansard.domain.ids import SESSION_ID
@@ -16,131 +17,123 @@ from hansard.testing.conformance_kit import (
     contract,
     fresh,
     new_session,
+    record_contract,
     require,
     require_equal,
     require_error,
+    session_contract,
     texts,
 )
+
+if TYPE_CHECKING:
+    from hansard.record.api import Record
 
 HOUR_SECONDS = 3600.0
 
 
-@contract("identity")
-async def same_id_is_a_no_op(backend: RecordUnderTest) -> None:
+@session_contract("identity")
+async def same_id_is_a_no_op(record: Record, session_id: str) -> None:
     """The same id with the same content again returns the first entry and writes nothing, whatever the time says."""
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        first = await record.append(session_id, Message.user("hello", id="m1"))
-        later = Message.user("hello", id="m1", at=datetime(2001, 2, 3, tzinfo=UTC))
-        for repeat in (Message.user("hello", id="m1"), later):
-            again = await record.append(session_id, repeat)
-            require_equal((again.seq, again.id, again.position), (first.seq, "m1", first.position), "a repeat")
-        require_equal(await texts(record, session_id), ["hello"], "the transcript")
-        require_equal((await record.sessions.read(session_id)).head_seq, first.seq, "the head")
+    first = await record.append(session_id, Message.user("hello", id="m1"))
+    later = Message.user("hello", id="m1", at=datetime(2001, 2, 3, tzinfo=UTC))
+    for repeat in (Message.user("hello", id="m1"), later):
+        again = await record.append(session_id, repeat)
+        require_equal((again.seq, again.id, again.position), (first.seq, "m1", first.position), "a repeat")
+    require_equal(await texts(record, session_id), ["hello"], "the transcript")
+    require_equal((await record.sessions.read(session_id)).head_seq, first.seq, "the head")
 
 
-@contract("identity")
-async def same_id_with_another_body_is_refused(backend: RecordUnderTest) -> None:
+@session_contract("identity")
+async def same_id_with_another_body_is_refused(record: Record, session_id: str) -> None:
     """The same id with other words, or from another speaker, is an IdConflict, and nothing is written."""
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        await record.append(session_id, Message.user("hello", id="m1"))
-        head = (await record.sessions.read(session_id)).head_seq
-        for other in (Message.user("hello!", id="m1"), Message.assistant("hello", id="m1")):
-            with require_error(IdConflict, "another body"):
-                await record.append(session_id, other)
-        require_equal(await texts(record, session_id), ["hello"], "the transcript")
-        require_equal((await record.sessions.read(session_id)).head_seq, head, "the head")
-        await record.append(session_id, Message.user("next", id="m2"))
+    await record.append(session_id, Message.user("hello", id="m1"))
+    head = (await record.sessions.read(session_id)).head_seq
+    for other in (Message.user("hello!", id="m1"), Message.assistant("hello", id="m1")):
+        with require_error(IdConflict, "another body"):
+            await record.append(session_id, other)
+    require_equal(await texts(record, session_id), ["hello"], "the transcript")
+    require_equal((await record.sessions.read(session_id)).head_seq, head, "the head")
+    await record.append(session_id, Message.user("next", id="m2"))
 
 
-@contract("identity")
-async def an_id_belongs_to_its_session(backend: RecordUnderTest) -> None:
+@session_contract("identity")
+async def an_id_belongs_to_its_session(record: Record, one: str) -> None:
     """The same id in two sessions names two entries."""
-    async with backend.open_record() as record:
-        one, two = await new_session(record), await new_session(record)
-        await record.append(one, Message.user("in one", id="m1"))
-        await record.append(two, Message.user("in two", id="m1"))
-        require_equal([await texts(record, one), await texts(record, two)], [["in one"], ["in two"]], "both texts")
+    two = await new_session(record)
+    await record.append(one, Message.user("in one", id="m1"))
+    await record.append(two, Message.user("in two", id="m1"))
+    require_equal([await texts(record, one), await texts(record, two)], [["in one"], ["in two"]], "both texts")
 
 
-@contract("identity")
-async def a_fork_inherits_ids(backend: RecordUnderTest) -> None:
+@session_contract("identity")
+async def a_fork_inherits_ids(record: Record, parent: str) -> None:
     """An id of the inherited prefix is taken in the fork too; one that its parent used after the fork is not."""
-    async with backend.open_record() as record:
-        parent = await new_session(record)
-        await record.append(parent, Message.user("shared", id="m1"))
-        child = (await record.fork(parent)).id
-        await record.append(parent, Message.user("of the parent", id="m2"))
-        await record.append(child, Message.user("shared", id="m1"))
-        with require_error(IdConflict, "an inherited id with another body"):
-            await record.append(child, Message.user("changed", id="m1"))
-        await record.append(child, Message.user("of the child", id="m2"))
-        require_equal(await texts(record, child), ["shared", "of the child"], "the child's transcript")
-        require_equal(await texts(record, parent), ["shared", "of the parent"], "the parent's transcript")
+    await record.append(parent, Message.user("shared", id="m1"))
+    child = (await record.fork(parent)).id
+    await record.append(parent, Message.user("of the parent", id="m2"))
+    await record.append(child, Message.user("shared", id="m1"))
+    with require_error(IdConflict, "an inherited id with another body"):
+        await record.append(child, Message.user("changed", id="m1"))
+    await record.append(child, Message.user("of the child", id="m2"))
+    require_equal(await texts(record, child), ["shared", "of the child"], "the child's transcript")
+    require_equal(await texts(record, parent), ["shared", "of the parent"], "the parent's transcript")
 
 
-@contract("identity")
-async def a_given_session_id_is_idempotent(backend: RecordUnderTest) -> None:
+@record_contract("identity")
+async def a_given_session_id_is_idempotent(record: Record) -> None:
     """Creating a session that exists returns it, as it is; it never raises and never resets anything."""
-    async with backend.open_record() as record:
-        session_id = fresh("given")
-        await record.create_session(id=session_id, source="matrix", owner="person:ada", title="Trip")
-        await record.append(session_id, Message.user("hello", id="m1"))
-        again = await record.create_session(id=session_id, source="cli", owner="person:bob", title="Other")
-        require_equal(
-            (again.id, again.source, again.owner, again.title, again.messages),
-            (session_id, "matrix", "person:ada", "Trip", 1),
-            "the session",
-        )
-        await record.end_session(session_id, "enough")
-        again = await record.create_session(id=session_id, source="cli")
-        require_equal((again.state, again.end_reason), ("ended", "enough"), "an ended session that is created again")
+    session_id = fresh("given")
+    await record.create_session(id=session_id, source="matrix", owner="person:ada", title="Trip")
+    await record.append(session_id, Message.user("hello", id="m1"))
+    again = await record.create_session(id=session_id, source="cli", owner="person:bob", title="Other")
+    require_equal(
+        (again.id, again.source, again.owner, again.title, again.messages),
+        (session_id, "matrix", "person:ada", "Trip", 1),
+        "the session",
+    )
+    await record.end_session(session_id, "enough")
+    again = await record.create_session(id=session_id, source="cli")
+    require_equal((again.state, again.end_reason), ("ended", "enough"), "an ended session that is created again")
 
 
-@contract("identity")
-async def create_fills_only_empty_fields(backend: RecordUnderTest) -> None:
+@session_contract("identity")
+async def create_fills_only_empty_fields(record: Record, first: str) -> None:
     """Creating a session again fills a missing title and parent, once."""
-    async with backend.open_record() as record:
-        first, second = await new_session(record), await new_session(record)
-        session_id = await new_session(record)
-        filled = await record.create_session(id=session_id, source="x", title="One", parent=first)
-        require_equal((filled.title, filled.source), ("One", "conformance"), "title and source")
-        require(filled.parent is not None and filled.parent.session_id == first, "the parent is filled")
-        kept = await record.create_session(id=session_id, source="x", title="Two", parent=second)
-        require_equal((kept.title, kept.parent), ("One", filled.parent), "title and parent, once set")
+    second = await new_session(record)
+    session_id = await new_session(record)
+    filled = await record.create_session(id=session_id, source="x", title="One", parent=first)
+    require_equal((filled.title, filled.source), ("One", "conformance"), "title and source")
+    require(filled.parent is not None and filled.parent.session_id == first, "the parent is filled")
+    kept = await record.create_session(id=session_id, source="x", title="Two", parent=second)
+    require_equal((kept.title, kept.parent), ("One", filled.parent), "title and parent, once set")
 
 
-@contract("identity")
-async def a_fork_is_made_by_fork(backend: RecordUnderTest) -> None:
+@session_contract("identity")
+async def a_fork_is_made_by_fork(record: Record, parent: str) -> None:
     """A parent that is linked as a fork is refused by create_session: only fork() can share a prefix."""
-    async with backend.open_record() as record:
-        parent = await new_session(record)
-        with require_error(InvalidInput, "create_session with a fork's link"):
-            await record.create_session(source="x", parent=Parent(session_id=parent, link=Link.FORK, at=1))
+    with require_error(InvalidInput, "create_session with a fork's link"):
+        await record.create_session(source="x", parent=Parent(session_id=parent, link=Link.FORK, at=1))
 
 
-@contract("identity")
-async def generated_session_ids_are_new(backend: RecordUnderTest) -> None:
+@record_contract("identity")
+async def generated_session_ids_are_new(record: Record) -> None:
     """Without an id each session is a new one, with an id that can be typed and used again."""
-    async with backend.open_record() as record:
-        ids = [(await record.create_session(source="conformance")).id for _ in range(60)]
-        require_equal(len(set(ids)), len(ids), "distinct ids")
-        require(all(SESSION_ID.match(session_id) for session_id in ids), "ids of a-z, 0-9 and '-'")
+    ids = [(await record.create_session(source="conformance")).id for _ in range(60)]
+    require_equal(len(set(ids)), len(ids), "distinct ids")
+    require(all(SESSION_ID.match(session_id) for session_id in ids), "ids of a-z, 0-9 and '-'")
 
 
-@contract("identity")
-async def ids_are_checked(backend: RecordUnderTest) -> None:
+@record_contract("identity")
+async def ids_are_checked(record: Record) -> None:
     """An id that cannot be a file name, or that the record keeps for itself, is refused before anything is written."""
-    async with backend.open_record() as record:
-        for wrong in ("", "Upper", "-x", "a/b", "..", "a" * 65, "a\n", "ä"):
-            with require_error(InvalidInput, f"session id {wrong!r}"):
-                await record.create_session(id=wrong, source="x")
-        session_id = await new_session(record)
-        for wrong in ("", "~mine", "a\nb", "a\0b", "\ud800"):
-            with require_error(InvalidInput, f"entry id {wrong!r}"):
-                await record.append(session_id, Message.user("x", id=wrong))
-        require_equal(await texts(record, session_id), [], "the transcript")
+    for wrong in ("", "Upper", "-x", "a/b", "..", "a" * 65, "a\n", "ä"):
+        with require_error(InvalidInput, f"session id {wrong!r}"):
+            await record.create_session(id=wrong, source="x")
+    session_id = await new_session(record)
+    for wrong in ("", "~mine", "a\nb", "a\0b", "\ud800"):
+        with require_error(InvalidInput, f"entry id {wrong!r}"):
+            await record.append(session_id, Message.user("x", id=wrong))
+    require_equal(await texts(record, session_id), [], "the transcript")
 
 
 @contract("identity")
@@ -160,51 +153,45 @@ async def identity_outlives_closing(backend: RecordUnderTest) -> None:
             require_equal((await record.sessions.read(session_id)).messages, 1, "the count of messages")
 
 
-@contract("identity")
-async def a_repeat_outlives_the_session_end(backend: RecordUnderTest) -> None:
+@session_contract("identity")
+async def a_repeat_outlives_the_session_end(record: Record, session_id: str) -> None:
     """A repeat of what an ended session holds returns the first; new words are SessionEnded."""
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        first = await record.append(session_id, Message.user("hello", id="m1"))
-        await record.end_session(session_id, "done")
-        again = await record.append(session_id, Message.user("hello", id="m1"))
-        require_equal(again.seq, first.seq, "the seq of the repeat")
-        with require_error(SessionEnded, "new words"):
-            await record.append(session_id, Message.user("more", id="m2"))
+    first = await record.append(session_id, Message.user("hello", id="m1"))
+    await record.end_session(session_id, "done")
+    again = await record.append(session_id, Message.user("hello", id="m1"))
+    require_equal(again.seq, first.seq, "the seq of the repeat")
+    with require_error(SessionEnded, "new words"):
+        await record.append(session_id, Message.user("more", id="m2"))
 
 
-@contract("order")
-async def seq_is_contiguous(backend: RecordUnderTest) -> None:
+@session_contract("order")
+async def seq_is_contiguous(record: Record, session_id: str) -> None:
     """Every entry of a session, of whatever kind, has the next number, from 1 on; the head is the last one."""
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        await record.append(session_id, Message.user("one"))
-        await record.set_title(session_id, "Title")
-        await record.turns.queue(session_id)
-        async with record.turn(session_id) as turn:
-            async with turn.reply() as reply:
-                await reply.write("streamed")
-            await turn.append(Message.tool("call", "result"))
-        await record.end_session(session_id, "done")
-        session = await record.reopen_session(session_id)
-        entries = await all_entries(record, session_id)
-        require_equal([entry.seq for entry in entries], list(range(1, session.head_seq + 1)), "the seqs")
-        require_equal(entries[0].kind, "session.created", "the first kind")
+    await record.append(session_id, Message.user("one"))
+    await record.set_title(session_id, "Title")
+    await record.turns.queue(session_id)
+    async with record.turn(session_id) as turn:
+        async with turn.reply() as reply:
+            await reply.write("streamed")
+        await turn.append(Message.tool("call", "result"))
+    await record.end_session(session_id, "done")
+    session = await record.reopen_session(session_id)
+    entries = await all_entries(record, session_id)
+    require_equal([entry.seq for entry in entries], list(range(1, session.head_seq + 1)), "the seqs")
+    require_equal(entries[0].kind, "session.created", "the first kind")
 
 
-@contract("order")
-async def event_times_are_kept_and_never_order(backend: RecordUnderTest) -> None:
+@session_contract("order")
+async def event_times_are_kept_and_never_order(record: Record, session_id: str) -> None:
     """Messages stay in the order of their commits; the time of the event is kept beside it, older or not."""
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        times = [datetime(year, 5, 6, 7, 8, 9, 123456, tzinfo=UTC) for year in (2024, 2001, 2050, 1999)]
-        for number, at in enumerate(times):
-            await record.append(session_id, Message.user(f"{number}", id=f"m{number}", at=at))
-        child = (await record.fork(session_id)).id
-        for each in (session_id, child):
-            found = await record.load_transcript(each)
-            require_equal([message.text for message in found], ["0", "1", "2", "3"], "the order")
-            require_equal([message.at for message in found], times, "the times")
+    times = [datetime(year, 5, 6, 7, 8, 9, 123456, tzinfo=UTC) for year in (2024, 2001, 2050, 1999)]
+    for number, at in enumerate(times):
+        await record.append(session_id, Message.user(f"{number}", id=f"m{number}", at=at))
+    child = (await record.fork(session_id)).id
+    for each in (session_id, child):
+        found = await record.load_transcript(each)
+        require_equal([message.text for message in found], ["0", "1", "2", "3"], "the order")
+        require_equal([message.at for message in found], times, "the times")
 
 
 @contract("order", "clock")
@@ -260,22 +247,19 @@ async def an_event_is_taken_in_once(backend: RecordUnderTest) -> None:
         require_equal(len(await record.turns.list(session_id)), 1, "the number of turns")
 
 
-@contract("duplicates")
-async def events_are_unique_by_channel_account_and_id(backend: RecordUnderTest) -> None:
+@session_contract("duplicates")
+async def events_are_unique_by_channel_account_and_id(record: Record, session_id: str) -> None:
     """The same event id on another channel or account is another event; an intake without names is refused."""
-    async with backend.open_record() as record:
-        session_id, account = await new_session(record), fresh("account")
-        for number, (channel, name) in enumerate(
-            [("matrix", account), ("telegram", account), ("matrix", account + "x")]
-        ):
-            intake = Intake(channel=channel, account=name, event_id="1")
-            accepted = await record.accept([(session_id, Message.user(f"{number}"))], intake)
-            require(not accepted.duplicate, f"event {number} is new")
-        require_equal(await texts(record, session_id), ["0", "1", "2"], "the transcript")
-        for names in (("", account, "1"), ("matrix", "", "1"), ("matrix", account, "")):
-            nameless = Intake(channel=names[0], account=names[1], event_id=names[2])
-            with require_error(InvalidInput, f"an intake of {names}"):
-                await record.accept([(session_id, Message.user("lost"))], nameless)
+    account = fresh("account")
+    for number, (channel, name) in enumerate([("matrix", account), ("telegram", account), ("matrix", account + "x")]):
+        intake = Intake(channel=channel, account=name, event_id="1")
+        accepted = await record.accept([(session_id, Message.user(f"{number}"))], intake)
+        require(not accepted.duplicate, f"event {number} is new")
+    require_equal(await texts(record, session_id), ["0", "1", "2"], "the transcript")
+    for names in (("", account, "1"), ("matrix", "", "1"), ("matrix", account, "")):
+        nameless = Intake(channel=names[0], account=names[1], event_id=names[2])
+        with require_error(InvalidInput, f"an intake of {names}"):
+            await record.accept([(session_id, Message.user("lost"))], nameless)
 
 
 @contract("duplicates")
@@ -299,18 +283,17 @@ async def a_cursor_moves_in_the_same_commit(backend: RecordUnderTest) -> None:
         require_equal(await record.intake.cursor("matrix", account), "s3", "the cursor after reopening")
 
 
-@contract("duplicates")
-async def what_is_accepted_together_stands_or_falls_together(backend: RecordUnderTest) -> None:
+@record_contract("duplicates")
+async def what_is_accepted_together_stands_or_falls_together(record: Record) -> None:
     """One refused message of several leaves nothing of the others, in whichever session they are."""
-    async with backend.open_record() as record:
-        one, two, account = await new_session(record), await new_session(record), fresh("account")
-        cursor = Cursor(channel="matrix", account=account, value="s1")
-        with require_error(NotFound, "a message for an unknown session"):
-            entries = [(one, Message.user("a")), (two, Message.user("b")), (fresh("unknown"), Message.user("c"))]
-            await record.accept(entries, None, cursor, queue_turn=True)
-        for session_id in (one, two):
-            require_equal((await record.sessions.read(session_id)).head_seq, 1, "the head")
-            require_equal(await record.turns.list(session_id), [], "the turns")
-        require_equal(await record.intake.cursor("matrix", account), None, "the cursor")
-        both = await record.accept([(one, Message.user("a")), (two, Message.user("b"))], None, cursor, queue_turn=True)
-        require_equal(len(both.turns), 2, "a turn for each session")
+    one, two, account = await new_session(record), await new_session(record), fresh("account")
+    cursor = Cursor(channel="matrix", account=account, value="s1")
+    with require_error(NotFound, "a message for an unknown session"):
+        entries = [(one, Message.user("a")), (two, Message.user("b")), (fresh("unknown"), Message.user("c"))]
+        await record.accept(entries, None, cursor, queue_turn=True)
+    for session_id in (one, two):
+        require_equal((await record.sessions.read(session_id)).head_seq, 1, "the head")
+        require_equal(await record.turns.list(session_id), [], "the turns")
+    require_equal(await record.intake.cursor("matrix", account), None, "the cursor")
+    both = await record.accept([(one, Message.user("a")), (two, Message.user("b"))], None, cursor, queue_turn=True)
+    require_equal(len(both.turns), 2, "a turn for each session")

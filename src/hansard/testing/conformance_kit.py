@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from inspect import cleandoc
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     OpenRecord = Callable[[], AbstractAsyncContextManager[Record]]
     Elsewhere = Callable[..., Awaitable[list[str]]]
     Check = Callable[["RecordUnderTest"], Awaitable[None]]
+    RecordCheck = Callable[[Record], Awaitable[None]]
+    SessionCheck = Callable[[Record, str], Awaitable[None]]
 
 Item = Entry | Chunk
 Found = TypeVar("Found")
@@ -79,6 +82,35 @@ def contract(group: str, *needs: str) -> Callable[[Check], Check]:
     def enter(run: Check) -> Check:
         name = f"{group}.{getattr(run, '__name__', '')}"
         CONTRACTS[name] = Contract(name=name, claim=cleandoc(run.__doc__ or ""), run=run, needs=needs)
+        return run
+
+    return enter
+
+
+def record_contract(group: str, *needs: str) -> Callable[[RecordCheck], RecordCheck]:
+    """Enter a contract that opens the backend once: its function is given the open record."""
+
+    def enter(run: RecordCheck) -> RecordCheck:
+        @wraps(run)
+        async def open_and_run(backend: RecordUnderTest) -> None:
+            async with backend.open_record() as record:
+                await run(record)
+
+        contract(group, *needs)(open_and_run)
+        return run
+
+    return enter
+
+
+def session_contract(group: str, *needs: str) -> Callable[[SessionCheck], SessionCheck]:
+    """Enter a contract that opens the backend once: its function is given the open record and a new session's id."""
+
+    def enter(run: SessionCheck) -> SessionCheck:
+        @wraps(run)
+        async def create_and_run(record: Record) -> None:
+            await run(record, await new_session(record))
+
+        record_contract(group, *needs)(create_and_run)
         return run
 
     return enter

@@ -21,9 +21,11 @@ from hansard.testing.conformance_kit import (
     contract,
     fresh,
     new_session,
+    record_contract,
     require,
     require_equal,
     require_error,
+    session_contract,
     texts,
 )
 
@@ -39,13 +41,11 @@ MESSAGES_A_TASK = 20
 PROCESSES = 3
 
 
-@contract("concurrency")
-async def many_tasks_share_a_session(backend: RecordUnderTest) -> None:
+@session_contract("concurrency")
+async def many_tasks_share_a_session(record: Record, session_id: str) -> None:
     """Everything that many tasks append to one session is there once; each task's messages are in its order."""
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        await asyncio.gather(*(append_many(record, session_id, f"t{task}") for task in range(TASKS)))
-        await require_whole(record, session_id, [f"t{task}" for task in range(TASKS)])
+    await asyncio.gather(*(append_many(record, session_id, f"t{task}") for task in range(TASKS)))
+    await require_whole(record, session_id, [f"t{task}" for task in range(TASKS)])
 
 
 async def append_many(record: Record, session_id: str, name: str) -> None:
@@ -65,67 +65,63 @@ async def require_whole(record: Record, session_id: str, names: list[str]) -> No
     require_equal(seqs, list(range(1, len(seqs) + 1)), "the seqs")
 
 
-@contract("concurrency")
-async def many_tasks_use_many_sessions(backend: RecordUnderTest) -> None:
+@record_contract("concurrency")
+async def many_tasks_use_many_sessions(record: Record) -> None:
     """Tasks that each write to a session of their own, streaming included, never meet."""
-    async with backend.open_record() as record:
 
-        async def converse(session_id: str) -> None:
-            for number in range(4):
-                await record.append(session_id, Message.user(f"{session_id} {number}"))
-                async with record.turn(session_id) as turn, turn.reply() as reply:
-                    for _ in range(5):
-                        await reply.write(f"{session_id} ")
+    async def converse(session_id: str) -> None:
+        for number in range(4):
+            await record.append(session_id, Message.user(f"{session_id} {number}"))
+            async with record.turn(session_id) as turn, turn.reply() as reply:
+                for _ in range(5):
+                    await reply.write(f"{session_id} ")
 
-        sessions = [await new_session(record) for _ in range(TASKS)]
-        await asyncio.gather(*map(converse, sessions))
-        for session_id in sessions:
-            found = await texts(record, session_id)
-            require_equal(found[::2], [f"{session_id} {number}" for number in range(4)], "the questions")
-            require_equal(found[1::2], [f"{session_id} " * 5] * 4, "the answers")
+    sessions = [await new_session(record) for _ in range(TASKS)]
+    await asyncio.gather(*map(converse, sessions))
+    for session_id in sessions:
+        found = await texts(record, session_id)
+        require_equal(found[::2], [f"{session_id} {number}" for number in range(4)], "the questions")
+        require_equal(found[1::2], [f"{session_id} " * 5] * 4, "the answers")
 
 
-@contract("concurrency")
-async def concurrent_creation_makes_one_session(backend: RecordUnderTest) -> None:
+@record_contract("concurrency")
+async def concurrent_creation_makes_one_session(record: Record) -> None:
     """Many tasks that create the same id at once get the same session, and none of them an error."""
-    async with backend.open_record() as record:
-        session_id = fresh("created")
-        made = await asyncio.gather(*(record.create_session(id=session_id, source="x") for _ in range(TASKS)))
-        require_equal({session.id for session in made}, {session_id}, "the ids")
-        kinds = [entry.kind for entry in await all_entries(record, session_id)]
-        require_equal(kinds, ["session.created"], "the entries")
+    session_id = fresh("created")
+    made = await asyncio.gather(*(record.create_session(id=session_id, source="x") for _ in range(TASKS)))
+    require_equal({session.id for session in made}, {session_id}, "the ids")
+    kinds = [entry.kind for entry in await all_entries(record, session_id)]
+    require_equal(kinds, ["session.created"], "the entries")
 
 
-@contract("concurrency")
-async def concurrent_repeats_are_one_entry(backend: RecordUnderTest) -> None:
+@session_contract("concurrency")
+async def concurrent_repeats_are_one_entry(record: Record, session_id: str) -> None:
     """Many tasks that append the same id at once, or take in the same event, get the same entry."""
-    async with backend.open_record() as record:
-        session_id, account = await new_session(record), fresh("account")
-        same = Message.user("hello", id="m1")
-        entries = await asyncio.gather(*(record.append(session_id, same) for _ in range(TASKS)))
-        require_equal({entry.seq for entry in entries}, {2}, "the seqs")
-        intake = Intake(channel="c", account=account, event_id="1")
-        accepted = await asyncio.gather(
-            *(record.accept([(session_id, Message.user("event", id=f"e{n}"))], intake) for n in range(TASKS))
-        )
-        require_equal(sorted(each.duplicate for each in accepted), [False] + [True] * (TASKS - 1), "duplicates")
-        require_equal(len({each.entries[0].id for each in accepted}), 1, "what the event became")
-        require_equal(await texts(record, session_id), ["hello", "event"], "the transcript")
+    account = fresh("account")
+    same = Message.user("hello", id="m1")
+    entries = await asyncio.gather(*(record.append(session_id, same) for _ in range(TASKS)))
+    require_equal({entry.seq for entry in entries}, {2}, "the seqs")
+    intake = Intake(channel="c", account=account, event_id="1")
+    accepted = await asyncio.gather(
+        *(record.accept([(session_id, Message.user("event", id=f"e{n}"))], intake) for n in range(TASKS))
+    )
+    require_equal(sorted(each.duplicate for each in accepted), [False] + [True] * (TASKS - 1), "duplicates")
+    require_equal(len({each.entries[0].id for each in accepted}), 1, "what the event became")
+    require_equal(await texts(record, session_id), ["hello", "event"], "the transcript")
 
 
-@contract("concurrency")
-async def a_bad_item_fails_alone(backend: RecordUnderTest) -> None:
+@session_contract("concurrency")
+async def a_bad_item_fails_alone(record: Record, session_id: str) -> None:
     """Refused calls among many good ones are refused alone: their neighbours are written (B3)."""
-    async with backend.open_record() as record:
-        session_id, gone = await new_session(record), fresh("gone")
-        calls = [
-            record.append(gone if number % 3 == 0 else session_id, Message.user(f"{number}", id=f"m{number}"))
-            for number in range(30)
-        ]
-        results = await asyncio.gather(*calls, return_exceptions=True)
-        failed = [number for number, result in enumerate(results) if isinstance(result, BaseException)]
-        require_equal(failed, list(range(0, 30, 3)), "the refused ones")
-        require_equal(await texts(record, session_id), [str(number) for number in range(30) if number % 3], "the rest")
+    gone = fresh("gone")
+    calls = [
+        record.append(gone if number % 3 == 0 else session_id, Message.user(f"{number}", id=f"m{number}"))
+        for number in range(30)
+    ]
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    failed = [number for number, result in enumerate(results) if isinstance(result, BaseException)]
+    require_equal(failed, list(range(0, 30, 3)), "the refused ones")
+    require_equal(await texts(record, session_id), [str(number) for number in range(30) if number % 3], "the rest")
 
 
 @contract("concurrency", "elsewhere")

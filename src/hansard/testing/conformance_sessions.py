@@ -18,10 +18,12 @@ from hansard.testing.conformance_kit import (
     follow_until,
     fresh,
     new_session,
+    record_contract,
     require,
     require_equal,
     require_error,
     said,
+    session_contract,
     texts,
 )
 
@@ -31,64 +33,57 @@ if TYPE_CHECKING:
     from hansard.record.api import Record
 
 
-@contract("sessions")
-async def lists_are_filtered_and_paged(backend: RecordUnderTest) -> None:
+@record_contract("sessions")
+async def lists_are_filtered_and_paged(record: Record) -> None:
     """Lists show latest activity first, by owner, source and state; pages join without gap or repeat."""
-    async with backend.open_record() as record:
-        owner = fresh("person:lister")
-        made = [
-            (await record.create_session(source="cli" if number % 2 else "web", owner=owner)).id for number in range(7)
-        ]
-        await record.end_session(made[5], "done")
-        await record.append(made[0], Message.user("activity"))
-        order = [made[0], made[5], made[6], made[4], made[3], made[2], made[1]]
-        listed = [session.id for session in await record.sessions(owner=owner)]
-        require_equal(listed, order, "latest activity first")
-        paged: list[str] = []
-        while page := await record.sessions(owner=owner, limit=2, before=paged[-1] if paged else None):
-            require(len(page) <= 2, "a page has at most its limit")  # noqa: PLR2004
-            paged += [session.id for session in page]
-        require_equal(paged, order, "the pages together")
-        found = {
-            source: {session.id for session in await record.sessions(owner=owner, source=source)}
-            for source in ("cli", "web", "other")
-        }
-        require_equal(found, {"cli": set(made[1::2]), "web": set(made[::2]), "other": set()}, "by source")
-        ended = [session.id for session in await record.sessions(owner=owner, state="ended")]
-        require_equal(ended, [made[5]], "by state")
-        require_equal(len(await record.sessions(owner=owner, state="open")), 6, "open ones")
-        require_equal(await record.sessions(owner=owner, limit=0), [], "a limit of nothing")
+    owner = fresh("person:lister")
+    made = [(await record.create_session(source="cli" if number % 2 else "web", owner=owner)).id for number in range(7)]
+    await record.end_session(made[5], "done")
+    await record.append(made[0], Message.user("activity"))
+    order = [made[0], made[5], made[6], made[4], made[3], made[2], made[1]]
+    listed = [session.id for session in await record.sessions(owner=owner)]
+    require_equal(listed, order, "latest activity first")
+    paged: list[str] = []
+    while page := await record.sessions(owner=owner, limit=2, before=paged[-1] if paged else None):
+        require(len(page) <= 2, "a page has at most its limit")  # noqa: PLR2004
+        paged += [session.id for session in page]
+    require_equal(paged, order, "the pages together")
+    found = {
+        source: {session.id for session in await record.sessions(owner=owner, source=source)}
+        for source in ("cli", "web", "other")
+    }
+    require_equal(found, {"cli": set(made[1::2]), "web": set(made[::2]), "other": set()}, "by source")
+    ended = [session.id for session in await record.sessions(owner=owner, state="ended")]
+    require_equal(ended, [made[5]], "by state")
+    require_equal(len(await record.sessions(owner=owner, state="open")), 6, "open ones")
+    require_equal(await record.sessions(owner=owner, limit=0), [], "a limit of nothing")
 
 
-@contract("sessions")
-async def a_session_is_found_by_id_prefix_and_title(backend: RecordUnderTest) -> None:
+@record_contract("sessions")
+async def a_session_is_found_by_id_prefix_and_title(record: Record) -> None:
     """An id, a unique beginning of one in any case, and a title in any case each name their session."""
-    async with backend.open_record() as record:
-        session_id, title = fresh("resolve"), fresh("Titel Ä")
-        await record.create_session(id=session_id, source="x", title=title)
-        for text in (session_id, session_id[:-2], session_id[:-2].upper(), title, title.replace("Titel", "TITEL")):
-            require_equal((await record.resolve(text)).id, session_id, f"what {text!r} names")
+    session_id, title = fresh("resolve"), fresh("Titel Ä")
+    await record.create_session(id=session_id, source="x", title=title)
+    for text in (session_id, session_id[:-2], session_id[:-2].upper(), title, title.replace("Titel", "TITEL")):
+        require_equal((await record.resolve(text)).id, session_id, f"what {text!r} names")
 
 
-@contract("sessions")
-async def an_exact_id_wins(backend: RecordUnderTest) -> None:
+@session_contract("sessions")
+async def an_exact_id_wins(record: Record, session_id: str) -> None:
     """A whole id names its session although others begin with it."""
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        await record.create_session(id=f"{session_id}-more", source="x")
-        require_equal((await record.resolve(session_id)).id, session_id, "what the id names")
+    await record.create_session(id=f"{session_id}-more", source="x")
+    require_equal((await record.resolve(session_id)).id, session_id, "what the id names")
 
 
-@contract("sessions")
-async def several_matches_are_listed(backend: RecordUnderTest) -> None:
+@record_contract("sessions")
+async def several_matches_are_listed(record: Record) -> None:
     """A text that several sessions match is Ambiguous, with the candidates; nothing is chosen silently (D13)."""
-    async with backend.open_record() as record:
-        stem, title = fresh("twin"), fresh("Same")
-        ids = {(await record.create_session(id=f"{stem}-{n}", source="x", title=title)).id for n in range(3)}
-        for text in (stem, title):
-            with require_error(Ambiguous, f"several match {text!r}") as caught:
-                await record.resolve(text)
-            require_equal(set(getattr(caught.error, "candidates", ())), ids, "the candidates")
+    stem, title = fresh("twin"), fresh("Same")
+    ids = {(await record.create_session(id=f"{stem}-{n}", source="x", title=title)).id for n in range(3)}
+    for text in (stem, title):
+        with require_error(Ambiguous, f"several match {text!r}") as caught:
+            await record.resolve(text)
+        require_equal(set(getattr(caught.error, "candidates", ())), ids, "the candidates")
 
 
 async def follow_once(record: Record, session_id: str) -> None:
@@ -104,46 +99,45 @@ async def begin_turn(record: Record, session_id: str) -> None:
         return
 
 
-@contract("sessions")
-async def unknown_ids_are_not_found(backend: RecordUnderTest) -> None:
+@record_contract("sessions")
+async def unknown_ids_are_not_found(record: Record) -> None:
     """Every verb on a session that does not exist is NotFound: none answers with success or an empty list (D14)."""
-    async with backend.open_record() as record:
-        gone = fresh("gone")
-        known = await new_session(record)
-        await record.append(known, Message.user("x", id="m1"))
-        delivery = Delivery(id="d1", session_id=gone, channel="c", target="t", message_id="m1")
-        missing = Delivery(id="d1", session_id=known, channel="c", target="t", message_id="m9")
-        verbs: dict[str, Awaitable[object]] = {
-            "session": record.sessions.read(gone),
-            "resolve": record.resolve(gone),
-            "resolve nothing": record.resolve(""),
-            "set_title": record.set_title(gone, "x"),
-            "end_session": record.end_session(gone, "x"),
-            "reopen_session": record.reopen_session(gone),
-            "fork": record.fork(gone),
-            "append": record.append(gone, Message.user("x")),
-            "accept": record.accept([(gone, Message.user("x"))]),
-            "load_transcript": record.load_transcript(gone),
-            "read_entries": record.sessions.read_entries(gone),
-            "follow": follow_once(record, gone),
-            "turn": begin_turn(record, gone),
-            "queue_turn": record.turns.queue(gone),
-            "turns": record.turns.list(gone),
-            "move_route": record.routes.move(fresh("key"), gone),
-            "reset_route": record.routes.reset(fresh("key"), source="x"),
-            "create_delivery": record.deliveries.create(delivery),
-            "create_delivery of no message": record.deliveries.create(missing),
-            "move_delivery": record.deliveries.move(gone, "d1", DeliveryState.SENDING),
-            "move_delivery of none": record.deliveries.move(known, "d1", DeliveryState.SENDING),
-            "deliveries": record.deliveries.list(session_id=gone),
-            "sessions before": record.sessions(before=gone),
-            "create_session parent": record.create_session(source="x", parent=gone),
-            "read_blob": record.blobs.read("0" * 64),
-        }
-        for name, verb in verbs.items():
-            with require_error(NotFound, name):
-                await asyncio.wait_for(verb, 10)
-        require_equal(await record.routes.read(fresh("key")), None, "a route that nobody made")
+    gone = fresh("gone")
+    known = await new_session(record)
+    await record.append(known, Message.user("x", id="m1"))
+    delivery = Delivery(id="d1", session_id=gone, channel="c", target="t", message_id="m1")
+    missing = Delivery(id="d1", session_id=known, channel="c", target="t", message_id="m9")
+    verbs: dict[str, Awaitable[object]] = {
+        "session": record.sessions.read(gone),
+        "resolve": record.resolve(gone),
+        "resolve nothing": record.resolve(""),
+        "set_title": record.set_title(gone, "x"),
+        "end_session": record.end_session(gone, "x"),
+        "reopen_session": record.reopen_session(gone),
+        "fork": record.fork(gone),
+        "append": record.append(gone, Message.user("x")),
+        "accept": record.accept([(gone, Message.user("x"))]),
+        "load_transcript": record.load_transcript(gone),
+        "read_entries": record.sessions.read_entries(gone),
+        "follow": follow_once(record, gone),
+        "turn": begin_turn(record, gone),
+        "queue_turn": record.turns.queue(gone),
+        "turns": record.turns.list(gone),
+        "move_route": record.routes.move(fresh("key"), gone),
+        "reset_route": record.routes.reset(fresh("key"), source="x"),
+        "create_delivery": record.deliveries.create(delivery),
+        "create_delivery of no message": record.deliveries.create(missing),
+        "move_delivery": record.deliveries.move(gone, "d1", DeliveryState.SENDING),
+        "move_delivery of none": record.deliveries.move(known, "d1", DeliveryState.SENDING),
+        "deliveries": record.deliveries.list(session_id=gone),
+        "sessions before": record.sessions(before=gone),
+        "create_session parent": record.create_session(source="x", parent=gone),
+        "read_blob": record.blobs.read("0" * 64),
+    }
+    for name, verb in verbs.items():
+        with require_error(NotFound, name):
+            await asyncio.wait_for(verb, 10)
+    require_equal(await record.routes.read(fresh("key")), None, "a route that nobody made")
 
 
 @contract("sessions")
@@ -173,75 +167,69 @@ async def the_first_end_reason_stays(backend: RecordUnderTest) -> None:
         )
 
 
-@contract("sessions")
-async def titles_are_facts(backend: RecordUnderTest) -> None:
+@session_contract("sessions")
+async def titles_are_facts(record: Record, session_id: str) -> None:
     """A title can change; the same title again writes nothing; every title stays in the journal."""
-    async with backend.open_record() as record:
-        session_id, title = await new_session(record), fresh("Title")
-        await record.set_title(session_id, "First")
-        await record.set_title(session_id, title)
-        again = await record.set_title(session_id, title)
-        require_equal((again.title, again.head_seq), (title, 3), "title and head")
-        require_equal((await record.resolve(title)).id, session_id, "what the title names")
+    title = fresh("Title")
+    await record.set_title(session_id, "First")
+    await record.set_title(session_id, title)
+    again = await record.set_title(session_id, title)
+    require_equal((again.title, again.head_seq), (title, 3), "title and head")
+    require_equal((await record.resolve(title)).id, session_id, "what the title names")
 
 
-@contract("sessions")
-async def a_fork_shares_the_past_only(backend: RecordUnderTest) -> None:
+@session_contract("sessions")
+async def a_fork_shares_the_past_only(record: Record, parent: str) -> None:
     """A fork has its parent's messages up to the fork point, continues its seq, and neither changes the other."""
-    async with backend.open_record() as record:
-        parent = await new_session(record)
-        entries = [await record.append(parent, Message.user(f"{n}", id=f"m{n}")) for n in range(4)]
-        child = await record.fork(parent, entries[1].seq, title="Branch")
-        require_equal((child.title, child.messages, child.source), ("Branch", 2, "conformance"), "the child")
-        link = child.parent
-        require(link is not None and link.session_id == parent, "the child names its parent")
-        require(link is not None and (link.link, link.at) == (Link.FORK, entries[1].seq), "and where it left")
-        await record.append(child.id, Message.user("child", id="c1"))
-        await record.append(parent, Message.user("parent", id="p1"))
-        grandchild = await record.fork(child.id)
-        early = await record.fork(child.id, entries[0].seq)
-        require_equal(await texts(record, child.id), ["0", "1", "child"], "the child's transcript")
-        require_equal(await texts(record, parent), ["0", "1", "2", "3", "parent"], "the parent's transcript")
-        require_equal(await texts(record, grandchild.id), ["0", "1", "child"], "the grandchild's transcript")
-        require_equal(await texts(record, early.id), ["0"], "a fork of the inherited prefix")
-        for session_id in (child.id, grandchild.id, early.id):
-            seqs = [entry.seq for entry in await all_entries(record, session_id)]
-            require_equal(seqs, list(range(1, len(seqs) + 1)), "the seqs")
-        for wrong in (0, -1, 99):
-            with require_error(InvalidInput, f"a fork at {wrong}"):
-                await record.fork(parent, wrong)
+    entries = [await record.append(parent, Message.user(f"{n}", id=f"m{n}")) for n in range(4)]
+    child = await record.fork(parent, entries[1].seq, title="Branch")
+    require_equal((child.title, child.messages, child.source), ("Branch", 2, "conformance"), "the child")
+    link = child.parent
+    require(link is not None and link.session_id == parent, "the child names its parent")
+    require(link is not None and (link.link, link.at) == (Link.FORK, entries[1].seq), "and where it left")
+    await record.append(child.id, Message.user("child", id="c1"))
+    await record.append(parent, Message.user("parent", id="p1"))
+    grandchild = await record.fork(child.id)
+    early = await record.fork(child.id, entries[0].seq)
+    require_equal(await texts(record, child.id), ["0", "1", "child"], "the child's transcript")
+    require_equal(await texts(record, parent), ["0", "1", "2", "3", "parent"], "the parent's transcript")
+    require_equal(await texts(record, grandchild.id), ["0", "1", "child"], "the grandchild's transcript")
+    require_equal(await texts(record, early.id), ["0"], "a fork of the inherited prefix")
+    for session_id in (child.id, grandchild.id, early.id):
+        seqs = [entry.seq for entry in await all_entries(record, session_id)]
+        require_equal(seqs, list(range(1, len(seqs) + 1)), "the seqs")
+    for wrong in (0, -1, 99):
+        with require_error(InvalidInput, f"a fork at {wrong}"):
+            await record.fork(parent, wrong)
 
 
-@contract("sessions")
-async def a_fork_point_inside_a_message_interrupts_it(backend: RecordUnderTest) -> None:
+@session_contract("sessions")
+async def a_fork_point_inside_a_message_interrupts_it(record: Record, parent: str) -> None:
     """A message that was open at the fork point reads as interrupted in the child, with its text (rule 19)."""
-    async with backend.open_record() as record:
-        parent = await new_session(record)
-        async with record.turn(parent) as turn, turn.reply(id="r1") as reply:
-            await reply.write("half")
-            await follow_until(record, parent, said("r1", "half"))
-            live = await record.fork(parent)
-            await reply.write(" and half")
-        opened = next(entry for entry in await all_entries(record, parent) if entry.kind == "message.opened")
-        later = await record.fork(parent, opened.seq)
-        for child, text in ((live.id, "half"), (later.id, "half and half")):
-            message = (await record.load_transcript(child))[0]
-            require_equal((message.text, message.status), (text, Status.INTERRUPTED), "in the child")
-            async with record.turn(child) as turn, turn.reply() as reply:
-                await reply.write("the child goes on")
-        message = (await record.load_transcript(parent))[0]
-        require_equal((message.text, message.status), ("half and half", Status.COMPLETE), "in the parent")
+    async with record.turn(parent) as turn, turn.reply(id="r1") as reply:
+        await reply.write("half")
+        await follow_until(record, parent, said("r1", "half"))
+        live = await record.fork(parent)
+        await reply.write(" and half")
+    opened = next(entry for entry in await all_entries(record, parent) if entry.kind == "message.opened")
+    later = await record.fork(parent, opened.seq)
+    for child, text in ((live.id, "half"), (later.id, "half and half")):
+        message = (await record.load_transcript(child))[0]
+        require_equal((message.text, message.status), (text, Status.INTERRUPTED), "in the child")
+        async with record.turn(child) as turn, turn.reply() as reply:
+            await reply.write("the child goes on")
+    message = (await record.load_transcript(parent))[0]
+    require_equal((message.text, message.status), ("half and half", Status.COMPLETE), "in the parent")
 
 
-@contract("sessions")
-async def a_given_fork_id_is_idempotent(backend: RecordUnderTest) -> None:
+@session_contract("sessions")
+async def a_given_fork_id_is_idempotent(record: Record, parent: str) -> None:
     """The same fork again returns the first."""
-    async with backend.open_record() as record:
-        parent, child = await new_session(record), fresh("fork")
-        seq = (await record.append(parent, Message.user("x"))).seq
-        first = await record.fork(parent, seq, id=child)
-        again = await record.fork(parent, seq, id=child)
-        require_equal((again.id, again.head_seq), (first.id, first.head_seq), "the fork")
+    child = fresh("fork")
+    seq = (await record.append(parent, Message.user("x"))).seq
+    first = await record.fork(parent, seq, id=child)
+    again = await record.fork(parent, seq, id=child)
+    require_equal((again.id, again.head_seq), (first.id, first.head_seq), "the fork")
 
 
 @contract("routes")
@@ -260,52 +248,46 @@ async def a_route_moves_by_generations(backend: RecordUnderTest) -> None:
         require(kept is not None and (kept.session_id, kept.generation) == (two, 2), f"it is kept, not {kept}")
 
 
-@contract("routes")
-async def a_reset_is_one_step(backend: RecordUnderTest) -> None:
+@record_contract("routes")
+async def a_reset_is_one_step(record: Record) -> None:
     """A reset ends the old session, begins its linked successor and moves the route; the old one stays listed."""
     key, owner = fresh("telegram:chat:42"), fresh("person:reset")
-    async with backend.open_record() as record:
-        old = (await record.create_session(source="telegram", owner=owner)).id
-        await record.append(old, Message.user("before"))
-        await record.routes.move(key, old)
-        for generation in range(2, 6):
-            route = await record.routes.reset(key, source="telegram", owner=owner, reason="/new")
-            require_equal(route.generation, generation, "the generation")
-            before, after = await record.sessions.read(old), await record.sessions.read(route.session_id)
-            require_equal((before.state, before.end_reason), (SessionState.ENDED, "/new"), "the old session")
-            parent = after.parent
-            require(
-                parent is not None and (parent.session_id, parent.link) == (old, Link.RESET), "the new one's parent"
-            )
-            require_equal((after.state, after.messages), (SessionState.OPEN, 0), "the new session")
-            old = after.id
-        require_equal(len(await record.sessions(owner=owner)), 5, "every session is listed")
+    old = (await record.create_session(source="telegram", owner=owner)).id
+    await record.append(old, Message.user("before"))
+    await record.routes.move(key, old)
+    for generation in range(2, 6):
+        route = await record.routes.reset(key, source="telegram", owner=owner, reason="/new")
+        require_equal(route.generation, generation, "the generation")
+        before, after = await record.sessions.read(old), await record.sessions.read(route.session_id)
+        require_equal((before.state, before.end_reason), (SessionState.ENDED, "/new"), "the old session")
+        parent = after.parent
+        require(parent is not None and (parent.session_id, parent.link) == (old, Link.RESET), "the new one's parent")
+        require_equal((after.state, after.messages), (SessionState.OPEN, 0), "the new session")
+        old = after.id
+    require_equal(len(await record.sessions(owner=owner)), 5, "every session is listed")
 
 
-@contract("routes")
-async def overtaken_moves_lose(backend: RecordUnderTest) -> None:
+@record_contract("routes")
+async def overtaken_moves_lose(record: Record) -> None:
     """Of many movers that expect the same generation exactly one wins."""
     key = fresh("key")
-    async with backend.open_record() as record:
-        sessions = [await new_session(record) for _ in range(8)]
-        moves = (record.routes.move(key, session_id, expect=0) for session_id in sessions)
-        results = await asyncio.gather(*moves, return_exceptions=True)
-        won = [result for result in results if not isinstance(result, BaseException)]
-        lost = [result for result in results if isinstance(result, WrongState)]
-        require_equal((len(won), len(lost)), (1, 7), "winners and losers")
-        require_equal(await record.routes.read(key), won[0], "the route")
+    sessions = [await new_session(record) for _ in range(8)]
+    moves = (record.routes.move(key, session_id, expect=0) for session_id in sessions)
+    results = await asyncio.gather(*moves, return_exceptions=True)
+    won = [result for result in results if not isinstance(result, BaseException)]
+    lost = [result for result in results if isinstance(result, WrongState)]
+    require_equal((len(won), len(lost)), (1, 7), "winners and losers")
+    require_equal(await record.routes.read(key), won[0], "the route")
 
 
-@contract("sessions")
-async def entries_say_what_they_are(backend: RecordUnderTest) -> None:
+@session_contract("sessions")
+async def entries_say_what_they_are(record: Record, session_id: str) -> None:
     """What append returns is what reading gives: id, session, seq, kind, text and position."""
-    async with backend.open_record() as record:
-        session_id = await new_session(record)
-        appended = await record.append(session_id, Message.user("hello", id="m1"))
-        require(isinstance(appended, Entry), "append returns an Entry")
-        require_equal(
-            (appended.session_id, appended.seq, appended.kind, appended.text, appended.position),
-            (session_id, 2, "message.added", "hello", "2"),
-            "the entry",
-        )
-        require_equal((await all_entries(record, session_id))[1], appended, "the entry as it is read")
+    appended = await record.append(session_id, Message.user("hello", id="m1"))
+    require(isinstance(appended, Entry), "append returns an Entry")
+    require_equal(
+        (appended.session_id, appended.seq, appended.kind, appended.text, appended.position),
+        (session_id, 2, "message.added", "hello", "2"),
+        "the entry",
+    )
+    require_equal((await all_entries(record, session_id))[1], appended, "the entry as it is read")
