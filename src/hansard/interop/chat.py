@@ -29,7 +29,6 @@ class ChatExport:
     """Writes sessions as examples."""
 
     def begin(self, sessions: list[Session]) -> bytes:
-        """Return what comes first."""
         del sessions
         return b""
 
@@ -52,7 +51,6 @@ class ChatExport:
         return b""
 
     def end(self) -> bytes:
-        """Return what comes last."""
         return b""
 
 

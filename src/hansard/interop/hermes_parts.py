@@ -76,12 +76,10 @@ def owner_of(facts: Facts) -> str:
 
 
 def source_of(facts: Facts) -> str:
-    """Return where the session took place."""
     return clean_line(facts.source, NAME_CHARACTERS_MAX) or "hermes"
 
 
 def title_of(facts: Facts) -> str | None:
-    """Return the title, on one line."""
     return clean_line(facts.title, TITLE_CHARACTERS_MAX) or None
 
 
@@ -285,7 +283,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sources(self) -> tuple[HermesSource, ...]:
-        """Where the session is found."""
         found = (
             (self.in_database, HermesSource.DATABASE),
             (self.log, HermesSource.LOG),

@@ -131,7 +131,6 @@ class HtmlExport:
         ).encode()
 
     async def session(self, record: Record, session: Session) -> AsyncIterator[bytes]:
-        """Yield a session, message by message."""
         facts = "".join(
             f"<dt>{shown(name)}</dt><dd><bdi>{shown(value)}</bdi></dd>\n" for name, value in session_facts(session)
         )
@@ -153,7 +152,6 @@ class HtmlExport:
         ).encode()
 
     def end(self) -> bytes:
-        """Return the end of the page."""
         return b"</body>\n</html>\n"
 
     def _item(self, item: Item) -> str:
@@ -200,7 +198,6 @@ def rendered_html(markdown: str) -> str:
 
 
 def earlier_html(item: TranscriptItem) -> str:
-    """Return what a message said before, folded."""
     earlier = earlier_of(item)
     versions = "".join(
         f"<details><summary>{earlier.name}</summary>{words_html(words)}</details>\n" for words in earlier.words
@@ -216,7 +213,6 @@ def file_html(file: File, what: str = "attached") -> str:
 
 
 def used_html(item: Used) -> str:
-    """Return a tool call with its result, folded."""
     name, outcome = tool_facts(item)
     marks = " · taken back" if item.undone else ""
     arguments = f"<pre>{shown(item.call.arguments)}</pre>\n" if item.call else ""

@@ -78,12 +78,10 @@ class JsonlExport:
         self._written: set[str] = set()
 
     def begin(self, sessions: list[Session]) -> bytes:
-        """Return what comes first."""
         del sessions
         return encode(FileLine(version=VERSION))
 
     async def session(self, record: Record, session: Session) -> AsyncIterator[bytes]:
-        """Yield the lines of a session."""
         yield encode(await self._describe(record, session))
         known = await survey_known(record, session)
         count = 0
@@ -105,7 +103,6 @@ class JsonlExport:
         return encode(NoticeLine(id=message.id, chat=message.chat, text=text, at_microseconds=at))
 
     def end(self) -> bytes:
-        """Return what comes last."""
         return b""
 
     @staticmethod
@@ -167,7 +164,6 @@ async def home_facts(record: Record) -> AsyncIterator[bytes]:
 
 
 def fact_line(entry: Entry) -> FactLine:
-    """Return the line of an entry."""
     body = msgspec.to_builtins(entry.body)
     return FactLine(
         session_id=entry.session_id,
@@ -180,7 +176,6 @@ def fact_line(entry: Entry) -> FactLine:
 
 
 def message_line(session_id: str, item: TranscriptItem) -> MessageLine:
-    """Return the line of a message."""
     message = item.message
     return MessageLine(
         session_id=session_id,

@@ -171,7 +171,6 @@ def read_lines(path: Path) -> Iterator[Numbered]:
 
 
 def file_bytes(path: Path) -> int:
-    """Return how long a file is."""
     return path.stat().st_size
 
 

@@ -56,7 +56,6 @@ class ImportFinding(msgspec.Struct, frozen=True, kw_only=True):
     what: str
 
     def __str__(self) -> str:
-        """Return it for people."""
         place = f"line {self.line}" if self.line else "the file"
         return f"{place}: {self.session_id}: {self.what}" if self.session_id else f"{place}: {self.what}"
 
@@ -121,7 +120,6 @@ class Taker:
         self._number = 0
 
     async def take_line(self, numbered: Numbered) -> None:
-        """Take one line."""
         self._number = numbered.number
         line = numbered.line
         if line is None:

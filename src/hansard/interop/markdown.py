@@ -53,12 +53,10 @@ class MarkdownExport:
         self._told = False
 
     def begin(self, sessions: list[Session]) -> bytes:
-        """Return what comes first."""
         del sessions
         return b""
 
     async def session(self, record: Record, session: Session) -> AsyncIterator[bytes]:
-        """Yield a session, message by message."""
         facts = "".join(f"- {name}: {plain(value)}\n" for name, value in session_facts(session))
         yield f"# {plain(session.title or session.id)}\n\n{facts}\n".encode()
         async for item in read_transcript(record, session, full=self._full):
@@ -73,7 +71,6 @@ class MarkdownExport:
         return f"{heading}## {facts}\n\n{quoted(words_of(message))}\n\n".encode()
 
     def end(self) -> bytes:
-        """Return what comes last."""
         return b""
 
     def _item(self, item: Item) -> str:
@@ -105,12 +102,10 @@ def plain(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text as a quotation."""
     return "\n".join(f"> {line}" if line else ">" for line in LINE_ENDS.split(text))
 
 
 def fenced(text: str) -> str:
-    """Return a text as a block of code."""
     longest = max((len(run) for run in BACKTICKS.findall(text)), default=0)
     fence = "`" * max(FENCE_BACKTICKS, longest + 1)
     lines = "\n".join(LINE_ENDS.split(text))
@@ -118,7 +113,6 @@ def fenced(text: str) -> str:
 
 
 def used_text(item: Used) -> str:
-    """Return a tool call with its result."""
     name, outcome = tool_facts(item)
     marks = " · taken back" if item.undone else ""
     pieces = [f"### Tool {plain(name)}: {plain(outcome)}{marks}\n"]
@@ -132,5 +126,4 @@ def used_text(item: Used) -> str:
 
 
 def file_text(file: File) -> str:
-    """Return what is known of an attachment."""
     return f"{plain(file.name or 'a file')}, {plain(file.media_type)}, {file.size_bytes} bytes, {plain(file.blob)}"

@@ -128,7 +128,6 @@ class Survey(NamedTuple):
 
     @property
     def undone(self) -> frozenset[str]:
-        """The messages that are undone."""
         return frozenset(self.fold.undone)
 
 
@@ -221,7 +220,6 @@ def is_open(item: TranscriptItem | Happened) -> bool:
 
 
 def sealed(item: TranscriptItem | Happened, seal: MessageSealed, seq: int) -> TranscriptItem | Happened:
-    """Return the item as the seal leaves it."""
     if not isinstance(item, TranscriptItem) or item.message.id != seal.message_id:
         return item
     return item._replace(message=sealed_message(item.message, seal), last_seq=seq)
@@ -271,7 +269,6 @@ def event_text(body: Body) -> str:
 
 
 def with_reason(what: str, reason: str) -> str:
-    """Return what happened and why."""
     return f"{what}: {reason}" if reason else what
 
 
@@ -327,17 +324,14 @@ def words_of(message: Message) -> str:
 
 
 def words_in(parts: Iterable[Part]) -> str:
-    """Return the words of parts."""
     return "".join(part.text for part in parts if isinstance(part, Text))
 
 
 def reasoning_of(message: Message) -> str:
-    """Return the model's own thinking in a message."""
     return "".join(part.text for part in message.parts if isinstance(part, Reasoning))
 
 
 def files_of(message: Message) -> list[File]:
-    """Return what is attached to a message."""
     return [part for part in message.parts if isinstance(part, File)]
 
 
@@ -456,7 +450,6 @@ def utc(at_microseconds: int) -> str:
 
 
 def who(message: Message) -> str:
-    """Return who speaks, for readers."""
     name = ROLE_NAMES[message.role]
     return f"{name} ({message.named_author})" if message.named_author else name
 

@@ -50,7 +50,6 @@ Json = dict[str, Any]
 
 
 def data_address(image: Image) -> str:
-    """Return a picture as an address that holds it."""
     return f"data:{image.media_type};base64,{b64encode(image.data).decode()}"
 
 
@@ -87,7 +86,6 @@ def chat_content(said: UserSaid) -> str | list[Json]:
 
 
 def chat_assistant(said: AssistantSaid) -> Json:
-    """Return what the model said."""
     if not said.calls:
         return {"role": "assistant", "content": filled(said.text, NO_TEXT)}
     calls = [
@@ -98,7 +96,6 @@ def chat_assistant(said: AssistantSaid) -> Json:
 
 
 def responses_input(request: Request) -> list[Json]:
-    """Return the items as Responses has them; the system prompt is sent apart."""
     items: list[Json] = []
     for said in request.messages:
         if isinstance(said, UserSaid):
@@ -204,7 +201,6 @@ def assistant_block(part: Part) -> Json:
 
 
 def result_block(result: ToolResult) -> Json:
-    """Return a tool's result."""
     return {
         "type": "tool_result",
         "tool_use_id": result.call_id,

@@ -148,7 +148,6 @@ def trusted() -> ssl.SSLContext:
 
 
 def make_model(access: ModelAccess, client: httpx2.AsyncClient, *, asks_usage: bool) -> Model[Any]:
-    """Make the model of a protocol."""
     if access.style.name == "anthropic":
         return anthropic_model(access, client)
     if access.style.name == "google":
@@ -184,7 +183,6 @@ def openai_model(access: ModelAccess, client: httpx2.AsyncClient, *, asks_usage:
 
 
 def openai_client(access: ModelAccess, client: httpx2.AsyncClient) -> AsyncOpenAI:
-    """Make the client of OpenAI's library."""
     from openai import AsyncOpenAI
 
     return AsyncOpenAI(
@@ -198,7 +196,6 @@ def openai_client(access: ModelAccess, client: httpx2.AsyncClient) -> AsyncOpenA
 
 
 def responses_model(access: ModelAccess, client: httpx2.AsyncClient) -> Model[Any]:
-    """Make a model behind Responses."""
     from pydantic_ai.models.openai import OpenAIResponsesModel
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai import OpenAIProvider
@@ -212,7 +209,6 @@ def responses_model(access: ModelAccess, client: httpx2.AsyncClient) -> Model[An
 
 
 def google_model(access: ModelAccess, client: httpx2.AsyncClient) -> Model[Any]:
-    """Make a model behind Google's generateContent."""
     from pydantic_ai.models.google import GoogleModel
     from pydantic_ai.profiles.google import GoogleModelProfile
     from pydantic_ai.providers.google import GoogleProvider
@@ -230,7 +226,6 @@ def google_model(access: ModelAccess, client: httpx2.AsyncClient) -> Model[Any]:
 
 
 def anthropic_model(access: ModelAccess, client: httpx2.AsyncClient) -> Model[Any]:
-    """Make a model behind Anthropic's Messages."""
     from anthropic import AsyncAnthropic
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.profiles.anthropic import AnthropicModelProfile
@@ -254,7 +249,6 @@ def anthropic_model(access: ModelAccess, client: httpx2.AsyncClient) -> Model[An
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is this machine's own."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -115,7 +115,6 @@ class DemoModel:
 
     @property
     def name(self) -> str:
-        """The name that people gave it."""
         return "demo"
 
     @property

@@ -216,7 +216,6 @@ def put_in_place(scratch: Path, folder: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """Return the digest of a file."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 

@@ -104,7 +104,6 @@ def serve(model: str, key: str) -> tuple[object, int]:
 
 
 def healthy(port: int) -> bool:
-    """Ask the server whether it can answer."""
     import http.client  # not at the top: the terminal imports this module before its prompt
 
     connection = http.client.HTTPConnection(HOST, port, timeout=HEALTH_SECONDS_MAX)

@@ -133,7 +133,6 @@ def raw_reason(answer: StreamedResponse) -> str:
 
 
 def tool_calls(answer: StreamedResponse) -> list[ToolCallPart]:
-    """Return the calls that the answer holds so far."""
     from pydantic_ai.messages import ToolCallPart
 
     return [part for part in answer.get().parts if isinstance(part, ToolCallPart)]

@@ -67,7 +67,6 @@ def cut_off(wire: AnswerWire) -> Failure:
 
 
 def garbled() -> Failure:
-    """What came is not an answer."""
     return Failure(kind=FailureKind.GARBLED, text="The provider sent something that could not be understood.")
 
 

@@ -115,7 +115,6 @@ class ProviderModel:
 
     @property
     def name(self) -> str:
-        """The name that people gave it."""
         return self._name
 
     @property
@@ -161,7 +160,6 @@ class ProviderModel:
             yield Finished(reason=ending.reason, usage=usage, parts=parts)
 
     async def close(self) -> None:
-        """Let go of the connections."""
         client, self._client, self._model = self._client, None, None
         if client is not None:
             await client.aclose()
@@ -282,7 +280,6 @@ def stand_in() -> list[ModelMessage]:
 
 
 def map_parameters(request: Request) -> ModelRequestParameters:
-    """Return the system prompt and the tools."""
     from pydantic_ai.messages import InstructionPart
     from pydantic_ai.models import ModelRequestParameters
 

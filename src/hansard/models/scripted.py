@@ -127,7 +127,6 @@ class Script(Part, frozen=True):
     window_tokens: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a script that has nothing to say."""
         if not self.answers:
             message = "a script has at least one of [[answers]]"
             raise ValueError(message)
@@ -155,7 +154,6 @@ class ScriptedModel:
 
     @property
     def name(self) -> str:
-        """The name that people gave it."""
         return f"scripted:{self._path}"
 
     @property
@@ -205,7 +203,6 @@ def failure_at(answer: ScriptedAnswer, attempt: int) -> ScriptedFailure | None:
 
 
 def failed(failure: ScriptedFailure, usage: Usage) -> Failed:
-    """Return the event of a failure."""
     text = failure.text or f"The script fails here ({failure.kind})."
     value = Failure(kind=failure.kind, text=text, retry_after_seconds=failure.retry_after_seconds)
     return Failed(failure=value, usage=usage)

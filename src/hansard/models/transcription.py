@@ -57,7 +57,6 @@ class OpenAITranscriber:
         self._client: httpx2.AsyncClient | None = None
 
     async def hear(self, voice: Voice) -> TranscribedText:
-        """Write a note down."""
         if self._access.lacks_key:
             return TranscribedText(failure=f"there is no key for {self.name}")
         try:
@@ -120,7 +119,6 @@ class OpenAITranscriber:
         return round(price.total_price * 1_000_000)
 
     async def close(self) -> None:
-        """Let go of connections."""
         if self._client is not None:
             await self._client.aclose()
 

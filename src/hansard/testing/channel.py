@@ -30,37 +30,23 @@ RECORDING_CAPABILITIES = Capabilities(
 class Talks(Protocol):
     """What the channel asks of a platform for talking."""
 
-    async def post(self, account: str, post: Post) -> str:
-        """Show a post."""
-        ...
+    async def post(self, account: str, post: Post) -> str: ...
 
-    async def poll(self, account: str, cursor: str) -> Batch:
-        """Return what happened after a cursor."""
-        ...
+    async def poll(self, account: str, cursor: str) -> Batch: ...
 
-    async def typing(self, account: str, chat: str, *, on: bool) -> None:
-        """Show that the account writes."""
-        ...
+    async def typing(self, account: str, chat: str, *, on: bool) -> None: ...
 
-    async def answer(self, account: str, chat: str, *, accept: bool, reason: str = "") -> None:
-        """Answer an invitation."""
-        ...
+    async def answer(self, account: str, chat: str, *, accept: bool, reason: str = "") -> None: ...
 
 
 class Remembers(Talks, Protocol):
     """What the channel asks of a platform about the past."""
 
-    async def history(self, chat: str) -> list[TimelineEvent]:
-        """Return a room's timeline, the latest first."""
-        ...
+    async def history(self, chat: str) -> list[TimelineEvent]: ...
 
-    async def is_direct(self, chat: str) -> bool:
-        """Return whether only one person is in a chat besides the account."""
-        ...
+    async def is_direct(self, chat: str) -> bool: ...
 
-    async def fetch(self, file: RemoteFile, bytes_max: int) -> bytes:
-        """Return a file."""
-        ...
+    async def fetch(self, file: RemoteFile, bytes_max: int) -> bytes: ...
 
 
 class RecordingChannel:
@@ -74,7 +60,6 @@ class RecordingChannel:
         name: str = "matrix",
         capabilities: Capabilities = RECORDING_CAPABILITIES,
     ) -> None:
-        """Talk to a platform, in this process or behind a socket."""
         self._platform = platform
         self._account = account
         self._name = name
@@ -83,17 +68,14 @@ class RecordingChannel:
 
     @property
     def name(self) -> str:
-        """What its chats begin with."""
         return self._name
 
     @property
     def account(self) -> str:
-        """The agent's own name."""
         return self._account
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do."""
         return self._capabilities
 
     async def receive(self, cursor: str, held: Sequence[str]) -> AsyncGenerator[Batch, None]:
@@ -118,25 +100,20 @@ class RecordingChannel:
         return await self._platform.post(self._account, post)
 
     async def typing(self, chat: str, *, on: bool) -> None:
-        """Show that the agent writes."""
         await self._platform.typing(self._account, chat, on=on)
 
     async def answer(self, chat: str, *, accept: bool, reason: str = "") -> None:
-        """Answer an invitation."""
         await self._platform.answer(self._account, chat, accept=accept, reason=reason)
 
     async def is_direct(self, chat: str) -> bool:
-        """Return whether only one person is in a chat besides the agent."""
         return await self._platform.is_direct(chat)
 
     async def close(self) -> None:
         """There is nothing to let go of."""
 
     async def history(self, chat: str, *, events_max: int = 10_000) -> AsyncGenerator[TimelineEvent, None]:
-        """Give a chat's events, the latest first."""
         for shown in (await self._platform.history(chat))[:events_max]:
             yield shown
 
     async def fetch(self, file: RemoteFile, *, bytes_max: int) -> bytes:
-        """Return a file's bytes."""
         return await self._platform.fetch(file, bytes_max)

@@ -131,9 +131,7 @@ class StageFaults(Protocol):
         """Let the platform be away; needs `Ability.OUTAGES`."""
         ...
 
-    async def up(self) -> None:
-        """Let it be back."""
-        ...
+    async def up(self) -> None: ...
 
 
 class ChannelStage(Talking, Looking, StageFaults, Protocol):
@@ -149,9 +147,7 @@ class ChannelStage(Talking, Looking, StageFaults, Protocol):
         """What no error, name or cursor may hold: the token, the password."""
         ...
 
-    async def open(self) -> Channel:
-        """Open the channel."""
-        ...
+    async def open(self) -> Channel: ...
 
 
 class Overheard(logging.Handler):
@@ -163,7 +159,6 @@ class Overheard(logging.Handler):
         self.setFormatter(logging.Formatter("%(name)s %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Remember."""
         self.text += f"{self.format(record)}\n"
 
 
@@ -304,7 +299,6 @@ def make_post(chat: str, text: str, **more: object) -> Post:
 
 
 def fresh_key() -> str:
-    """Return a key as deliveries have them."""
     return f"suite-{secrets.token_hex(8)}"
 
 

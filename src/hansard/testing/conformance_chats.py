@@ -49,7 +49,6 @@ class ContractChat:
         standing: Standing = Standing.LISTED,
         cursor: str = "",
     ) -> Arrival:
-        """Return something that is said here."""
         self._events += 1
         event_id = f"$event{self._events}"
         message = Message.make(
@@ -66,7 +65,6 @@ class ContractChat:
     def origin(
         self, event_id: str, *, identity: str = ANN, standing: Standing = Standing.LISTED, cursor: str = ""
     ) -> Origin:
-        """Return where an event of this chat comes from."""
         return Origin(
             channel="matrix",
             account=self.account,
@@ -86,12 +84,10 @@ class ContractChat:
         return received.session_id
 
     def change(self, identity: str = ANN) -> Origin:
-        """Return where a change of something that was said comes from."""
         self._events += 1
         return self.origin(f"$event{self._events}", identity=identity)
 
     async def leads_to(self) -> str:
-        """Return the session that the chat is in."""
         route = await self.record.routes.read(self.key)
         return route.session_id if route is not None else ""
 

@@ -117,14 +117,12 @@ def session_contract(group: str, *needs: str) -> Callable[[SessionCheck], Sessio
 
 
 def require(condition: object, claim: str) -> None:
-    """Break the contract unless the condition holds."""
     if not condition:
         message = f"expected: {claim}"
         raise ContractBroken(message)
 
 
 def require_equal(found: object, expected: object, what: str) -> None:
-    """Break the contract unless both are equal."""
     if found != expected:
         message = f"{what}: expected {expected!r:.2000}, found {found!r:.2000}"
         raise ContractBroken(message)
@@ -156,12 +154,10 @@ def fresh(prefix: str) -> str:
 
 
 async def new_session(record: Record, prefix: str = "session") -> str:
-    """Return the id of a new session."""
     return (await record.create_session(id=fresh(prefix), source="conformance")).id
 
 
 async def all_entries(record: Record, session_id: str) -> list[Entry]:
-    """Return every entry of a session, page by page."""
     entries: list[Entry] = []
     while page := await record.sessions.read_entries(session_id, after=entries[-1].seq if entries else 0):
         entries += page
@@ -169,7 +165,6 @@ async def all_entries(record: Record, session_id: str) -> list[Entry]:
 
 
 async def texts(record: Record, session_id: str) -> list[str]:
-    """Return the texts of a transcript."""
     return [message.text for message in await record.load_transcript(session_id)]
 
 
@@ -202,7 +197,6 @@ def said(message_id: str, text: str) -> Callable[[list[Item]], bool]:
 
 
 def streamed(items: list[Item]) -> dict[str, str]:
-    """Return the text of each streamed message, as chunks gave it."""
     found: dict[str, str] = {}
     for item in items:
         if isinstance(item, Chunk):

@@ -126,7 +126,6 @@ async def people_without_a_session_are_told_too(record: Record) -> None:
 
 
 def delivery_of(session_id: str, channel: str, chat: str, message_id: str) -> Delivery:
-    """Return the first delivery of a message."""
     return Delivery(
         id=delivery_id(message_id, chat, 1),
         session_id=session_id,

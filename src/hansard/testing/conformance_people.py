@@ -27,12 +27,10 @@ if TYPE_CHECKING:
 
 
 def new_person() -> str:
-    """Return an owner whom no other contract knows."""
     return f"person:matrix:@{fresh('person')}:example.org"
 
 
 async def seen(record: Record, owner: str) -> list[str]:
-    """Return the titles that an owner sees, in order."""
     return sorted(session.title or "" for session in await record.sessions(owner=owner))
 
 

@@ -87,14 +87,12 @@ async def several_matches_are_listed(record: Record) -> None:
 
 
 async def follow_once(record: Record, session_id: str) -> None:
-    """Follow a session until the first item."""
     async with aclosing(record.follow(session_id)) as items:
         async for _ in items:
             return
 
 
 async def begin_turn(record: Record, session_id: str) -> None:
-    """Begin a turn and end it."""
     async with record.turn(session_id):
         return
 

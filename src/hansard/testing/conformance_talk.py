@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 async def kinds(record: Record, session_id: str) -> list[str]:
-    """Return the kinds of a session's entries, in order."""
     return [entry.kind for entry in await all_entries(record, session_id)]
 
 

@@ -32,7 +32,6 @@ class Trouble(Exception):
 
 
 async def last_turn(record: Record, session_id: str) -> TurnInfo:
-    """Return the newest turn of a session."""
     return (await record.turns.list(session_id))[-1]
 
 

@@ -45,7 +45,6 @@ class CrashPoint:
         self._left = occurrence
 
     def __call__(self, step: str) -> None:
-        """Die here, or go on."""
         if step == self._name:
             self._left -= 1
             if self._left == 0:

@@ -30,15 +30,12 @@ class FakeClock:
         self._monotonic = 0.0
 
     def now_microseconds(self) -> int:
-        """Return the wall time."""
         return self._now
 
     def monotonic_seconds(self) -> float:
-        """Return the monotonic time."""
         return self._monotonic
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
         self._now += round(seconds * 1_000_000)
         self._monotonic += seconds
 
@@ -59,28 +56,23 @@ class RecordingModel:
 
     @property
     def name(self) -> str:
-        """The name of the other."""
         return self._model.name
 
     @property
     def uses_tools(self) -> bool:
-        """As the other says."""
         return self._model.uses_tools
 
     @property
     def rules(self) -> ModelRules:
-        """As the other says."""
         return self._model.rules
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
-        """Keep the request and pass it on."""
         self.requests.append(request)
         async with aclosing(self._model.stream(request)) as events:
             async for event in events:
                 yield event
 
     async def close(self) -> None:
-        """Close the other."""
         await self._model.close()
 
 
@@ -89,7 +81,6 @@ TEXT_PARAMETERS = '{"type":"object","properties":{"text":{"type":"string"}}}'
 
 
 def tools_by_name(*tools: Tool) -> dict[str, Tool]:
-    """Return the tools as an agent holds them."""
     return {tool.spec.name: tool for tool in tools}
 
 
@@ -99,11 +90,9 @@ class Echo:
     repeatable = True
 
     def __init__(self, name: str = "echo") -> None:
-        """Several may stand side by side under names of their own."""
         self.spec = ToolSpec(name=name, description="Gives the text back.", parameters=TEXT_PARAMETERS)
 
     async def run(self, arguments: dict[str, object]) -> str:
-        """Return the text."""
         text = arguments.get("text")
         return text if isinstance(text, str) else msgspec.json.encode(arguments, order="sorted").decode()
 
@@ -123,7 +112,6 @@ class Slow:
         self._output = output
 
     async def run(self, arguments: dict[str, object]) -> str:
-        """Wait, then give the output."""
         del arguments
         self.begun.set()
         if self._seconds is None:
@@ -140,12 +128,10 @@ class Failing:
     repeatable = True
 
     def __init__(self, name: str = "failing", *, error: BaseException | None = None) -> None:
-        """By default a plain error with a text that can be looked for."""
         self.spec = ToolSpec(name=name, description="Never works.", parameters=TEXT_PARAMETERS)
         self._error = error or RuntimeError("the tool is out of order")
 
     async def run(self, arguments: dict[str, object]) -> str:
-        """Raise the error."""
         del arguments
         raise self._error
 
@@ -156,12 +142,10 @@ class LargeOutput:
     repeatable = True
 
     def __init__(self, name: str = "large", *, lines: int = 10_000) -> None:
-        """The output is the same at each run."""
         self.spec = ToolSpec(name=name, description="Gives a lot.", parameters=TEXT_PARAMETERS)
         self.output = "\n".join(f"line {number} of {lines}" for number in range(1, lines + 1))
 
     async def run(self, arguments: dict[str, object]) -> str:
-        """Return all of it."""
         del arguments
         return self.output
 
@@ -177,10 +161,8 @@ class Counting:
 
     @property
     def count(self) -> int:
-        """How often it ran."""
         return len(self.calls)
 
     async def run(self, arguments: dict[str, object]) -> str:
-        """Return the number of this run."""
         self.calls.append(arguments)
         return str(self.count)

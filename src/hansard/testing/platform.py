@@ -84,7 +84,6 @@ class Platform:
     # What people do.
 
     def create_room(self, *members: str) -> str:
-        """Return the chat of a new room with these members."""
         room_id = f"!room{next(self._numbers)}:{self.domain}"
         self.rooms[room_id] = PlatformRoom(room_id, members)
         return f"matrix:room:{room_id}"
@@ -118,7 +117,6 @@ class Platform:
         return shown.id
 
     def edit(self, chat: str, sender: str, about: str, text: str) -> str:
-        """Let a person change what they had said."""
         room = self.room(chat)
         shown = TimelineEvent(id=self._event_id(), sender=sender, text=text, sent_at_ms=now_ms(), edits=about)
         room.timeline.append(shown)
@@ -127,7 +125,6 @@ class Platform:
         return shown.id
 
     def delete(self, chat: str, sender: str, about: str) -> str:
-        """Let a person delete what they had said."""
         room = self.room(chat)
         event_id = self._event_id()
         for place, shown in enumerate(room.timeline):
@@ -137,7 +134,6 @@ class Platform:
         return event_id
 
     def choose(self, chat: str, sender: str, about: str, choice: str) -> str:
-        """Let a person choose an answer beside a post."""
         room = self.room(chat)
         event_id = self._event_id()
         event = Event(
@@ -154,7 +150,6 @@ class Platform:
         return event_id
 
     def invite(self, chat: str, sender: str) -> str:
-        """Ask the agent into a room."""
         event_id = self._event_id()
         is_direct = len(self.room(chat).members) <= 1
         kind = EventKind.INVITATION
@@ -176,7 +171,6 @@ class Platform:
     # What a channel asks for.
 
     async def post(self, account: str, post: Post) -> str:
-        """Show a post, or replace what was shown."""
         self.calls["post"] += 1
         await asyncio.sleep(self.latency_seconds)
         fault = self.faults.popleft() if self.faults else None
@@ -259,27 +253,23 @@ class Platform:
         return room.timeline[::-1]
 
     async def is_direct(self, chat: str) -> bool:
-        """Return whether only one person is in a chat besides the agent."""
         if self.is_down:
             message = "the platform is down"
             raise ChannelDown(message)
         return len(self.room(chat).members) <= DIRECT_MEMBERS
 
     async def typing(self, account: str, chat: str, *, on: bool) -> None:
-        """Show that somebody writes."""
         self.calls["typing"] += 1
         typing = self.room(chat).typing
         (typing.add if on else typing.discard)(account)
 
     async def answer(self, account: str, chat: str, *, accept: bool, reason: str = "") -> None:
-        """Accept or decline an invitation."""
         if accept:
             self.room(chat).members.add(account)
         elif reason:
             self.reasons.append((chat, reason))
 
     async def fetch(self, file: RemoteFile, bytes_max: int) -> bytes:
-        """Return a file."""
         data = self.files.get(file.reference)
         if data is None:
             message = f"there is no file {file.reference}"
@@ -293,7 +283,6 @@ class Platform:
 
     @property
     def cursor(self) -> str:
-        """Where the stream of events stands."""
         return str(len(self._stream))
 
     def timeline(self, chat: str) -> list[TimelineEvent]:
@@ -311,5 +300,4 @@ class Platform:
 
 
 def now_ms() -> int:
-    """Return the time, in milliseconds."""
     return time.time_ns() // 1_000_000

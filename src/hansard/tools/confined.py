@@ -67,7 +67,6 @@ def leave_hidden(hidden: Sequence[str]) -> None:
 
 
 def is_beneath(path: str, folder: str) -> bool:
-    """Whether a path is a folder or lies in it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
@@ -106,13 +105,11 @@ def hide_by_namespaces(hidden: Sequence[str]) -> bool:
 
 
 def write_file(path: str, text: str) -> None:
-    """Write a file of the kernel."""
     with open(path, "w", encoding="ascii") as file:  # noqa: PTH123 - pathlib would take time to import
         file.write(text)
 
 
 def cover(library: ctypes.CDLL, path: str) -> None:
-    """Lay something empty over a path."""
     if os.path.isdir(path):  # noqa: PTH112
         flags = ctypes.c_ulong(MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
         call(library.mount, b"tmpfs", os.fsencode(path), b"tmpfs", flags, b"mode=0500,size=4k")

@@ -77,14 +77,12 @@ class McpTool:
     """One tool of one server."""
 
     def __init__(self, server: McpConnection, known: ServerTool) -> None:
-        """It is called at its server, under the name that the server gave it."""
         self._server = server
         self._known = known
         self.spec = known.spec
         self.repeatable = known.repeatable
 
     async def run(self, arguments: dict[str, object]) -> ToolOutput:
-        """Call it."""
         return await self._server.call(self._known.own_name, arguments)
 
 
@@ -225,7 +223,6 @@ class McpConnection:
         return ToolOutput(text=str(self._failed(why, self._detail)), is_unknown=True)
 
     async def _stop(self) -> None:
-        """End the connection, and the program with it."""
         keeping, self._session = self._keeping, None
         if keeping is not None and not keeping.done():
             self._leave.set()
@@ -233,7 +230,6 @@ class McpConnection:
             await cancel_all(keeping)
 
     async def close(self) -> None:
-        """End it for good."""
         await self._stop()
 
 
@@ -281,7 +277,6 @@ class McpServers:
         self._tools.update(server.tools)
 
     async def close(self) -> None:
-        """End all of them."""
         await asyncio.gather(*(server.close() for server in self._servers.values()))
 
 
@@ -302,7 +297,6 @@ async def open_session(
 
 
 async def list_tools(name: str, session: ClientSession) -> list[ServerTool]:
-    """Return the tools of a server, under names of their own here."""
     from mcp.types import PaginatedRequestParams
 
     found: list[ServerTool] = []

@@ -170,7 +170,6 @@ def signal_group(pid: int, number: signal.Signals) -> None:
 
 @asynccontextmanager
 async def address_streams(url: str, token: str) -> AsyncIterator[Any]:
-    """Open the way to an address, and give the streams to and from it."""
     from mcp.client.streamable_http import streamable_http_client
     from mcp.shared._httpx_utils import create_mcp_http_client
 
@@ -249,7 +248,6 @@ class LastWords:
         return "".join(sign for sign in words if sign.isprintable())
 
     def __exit__(self, *_error: object) -> None:
-        """Stop reading, and close the pipe."""
         self._loop.remove_reader(self._reading)
         os.close(self._reading)
         self.file.close()

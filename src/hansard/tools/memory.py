@@ -37,11 +37,9 @@ class MemoryTool:
         self._memory = memory
 
     def at(self, scene: ToolScene) -> OwnMemory:
-        """Return the tool for one owner."""
         return OwnMemory(self._memory, scene)
 
     async def run(self, arguments: dict[str, object]) -> str:
-        """Without an owner there is nothing to remember."""
         del arguments
         message = "the memory belongs to an owner, and none is known here"
         raise RuntimeError(message)
@@ -60,7 +58,6 @@ class OwnMemory:
         self._by = f"model, for {', '.join(scene.people)}"
 
     async def run(self, arguments: dict[str, object]) -> str:
-        """Do what is asked, or say why it cannot be done."""
         action, text, note_id = (str(arguments.get(name) or "") for name in ("action", "text", "id"))
         try:
             if action == "add":

@@ -67,7 +67,6 @@ class SessionSearch:
         return SessionSearch(self._record, scene.owner)
 
     async def run(self, arguments: dict[str, object]) -> ToolOutput:
-        """Search, read or browse, by what is given."""
         owner = self._owner
         if not owner:
             message = "sessions belong to an owner, and none is known here"
@@ -128,7 +127,6 @@ def quoted_sources(messages: Iterable[Message]) -> tuple[str, ...]:
 
 
 def head_of(message: Message) -> str:
-    """Return when a message was said, by whom, and whether these are later words."""
     author = message.named_author if message.role == Role.USER else ""
     who = f"{message.role} {author}" if author else str(message.role)
     return f"{message.at:%Y-%m-%d %H:%M} {who}{' (edited)' if message.is_edited else ''}"

@@ -212,7 +212,6 @@ class Account:
         return Login(user_id=found, device_id=device_id, token=token)
 
     async def _by_password(self, before: Login | None) -> Login:
-        """Log in as a new device."""
         kept = before
         if not self._given.password:
             self._stop((LOGGED_OUT if kept or self._token else NOTHING_GIVEN).format(user=self.user_id))
@@ -260,5 +259,4 @@ def down(error: Exception) -> Exception:
 
 
 def new_device_id() -> str:
-    """A name for a new device."""
     return "HANSARD" + "".join(secrets.choice(string.ascii_uppercase) for _ in range(10))

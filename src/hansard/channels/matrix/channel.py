@@ -56,7 +56,6 @@ class MatrixChannel:
 
     @property
     def name(self) -> str:
-        """What its chats begin with."""
         return NAME
 
     @property
@@ -76,7 +75,6 @@ class MatrixChannel:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What Matrix can do."""
         return Capabilities(
             text_bytes_max=TEXT_BYTES_MAX,
             edits=True,
@@ -89,7 +87,6 @@ class MatrixChannel:
         )
 
     def receive(self, cursor: str, held: Sequence[str]) -> AsyncGenerator[Batch, None]:
-        """Give what happened since the cursor, for ever."""
         return MatrixReceiver(self._account, self._pace, self._own_events).run(cursor, held)
 
     async def send(self, post: Post) -> str:
@@ -110,7 +107,6 @@ class MatrixChannel:
         return receipts[0]
 
     async def typing(self, chat: str, *, on: bool) -> None:
-        """Show that the agent writes, or no longer."""
         with contextlib.suppress(ChannelError):
             await self._account.ready()
             target = path("rooms", place_of(chat).room_id, "typing", self.account)
@@ -138,7 +134,6 @@ class MatrixChannel:
         return room.is_direct and not any(session.crypto.pins.trust(each) is Trust.CHANGED for each in room.members)
 
     async def close(self) -> None:
-        """Let go of connections and files."""
         await self._account.close()
 
     async def history(self, chat: str, *, events_max: int = 10_000) -> AsyncGenerator[TimelineEvent, None]:

@@ -73,7 +73,6 @@ class Says(NamedTuple):
 
 
 def says(kind: str, content: Json) -> Says:
-    """Return what an event of a type says."""
     if kind == MESSAGE:
         return message_says(content)
     if kind == STICKER:
@@ -95,7 +94,6 @@ def choice_of(content: Json) -> str:
 
 
 def message_says(content: Json) -> Says:
-    """Return what a message says."""
     kind, body = text_of(content, "msgtype"), text_of(content, "body")
     files = files_of(content)
     if files:
@@ -130,7 +128,6 @@ def plain_text(content: Json) -> str:
 
 
 def poll_text(kind: str, content: Json) -> str:
-    """A poll's question and answers."""
     poll = object_of(content, kind) or object_of(content, "m.poll")
     answers = [plain_text(answer) for answer in objects_of(poll, "answers")]
     built = "\n".join([plain_text(object_of(poll, "question")), *(f"- {answer}" for answer in answers)])
@@ -177,7 +174,6 @@ class Visible(HTMLParser):
         self._links: list[tuple[str, int]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin a line, or a link; show the text of a picture."""
         given = dict(attrs)
         self._hidden += tag == REPLY_TAG
         if tag in BLOCKS:
@@ -199,7 +195,6 @@ class Visible(HTMLParser):
                 self._add(f" ({target})")
 
     def handle_data(self, data: str) -> None:
-        """Show words."""
         self._add(data)
 
     def _add(self, text: str) -> None:
@@ -208,7 +203,6 @@ class Visible(HTMLParser):
 
 
 def visible(html: str) -> str:
-    """Return what a client shows of HTML, as plain lines."""
     parser = Visible()
     parser.feed(html)
     parser.close()

@@ -138,7 +138,6 @@ class Crypto:
         self._olm = new_machine(self.user_id, self.device_id, self._store, self.pins)
 
     def sign(self, value: Json) -> str:
-        """Sign a JSON object with the device's key."""
         signature: str = self._olm.sign_json(value)
         return signature
 

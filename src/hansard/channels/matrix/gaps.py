@@ -93,7 +93,6 @@ class Gaps:
 
 
 def is_membership(raw: Json, user_id: str, kinds: set[str]) -> bool:
-    """Whether an event changes a user's membership to one of these."""
     return (
         text_of(raw, "type") == MEMBER
         and raw.get("state_key") == user_id

@@ -63,7 +63,6 @@ class IdentityKey:
 
 
 def signed_bytes(value: Json) -> bytes:
-    """What a signature of a JSON object is about."""
     return canonical({name: field for name, field in value.items() if name not in {"signatures", "unsigned"}})
 
 
@@ -89,7 +88,6 @@ class Identity(NamedTuple):
 
     @classmethod
     def of(cls, seeds: CrossSigningSeeds) -> Identity:
-        """The keys that were kept."""
         return cls(*(IdentityKey(decode(seed)) for seed in (seeds.master, seeds.self_signing, seeds.user_signing)))
 
     def documents(self, user_id: str) -> Json:

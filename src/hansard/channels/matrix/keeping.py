@@ -85,19 +85,15 @@ class Keeping:
             raise ConfigInvalid(f"{self.folder} may be read by others. Run: chmod -R go-rwx '{self.folder}'")
 
     def login(self) -> Login | None:
-        """The device and its token, as last kept."""
         return self._read("login.json", Login)
 
     def keep_login(self, login: Login) -> None:
-        """Keep the device and its token."""
         self._write("login.json", msgspec.json.encode(login))
 
     def seeds(self) -> CrossSigningSeeds | None:
-        """The keys of the account's identity."""
         return self._read("cross-signing.json", CrossSigningSeeds)
 
     def keep_seeds(self, seeds: CrossSigningSeeds) -> None:
-        """Keep the keys of the account's identity."""
         self._write("cross-signing.json", msgspec.json.encode(seeds))
 
     def recovery_key(self) -> str:
@@ -109,7 +105,6 @@ class Keeping:
         return (self._read_bytes(name) or b"").decode(errors="replace").strip()
 
     def keep_recovery_key(self, text: str) -> None:
-        """Keep the recovery key."""
         self._write("recovery-key", f"{text}\n".encode())
 
     def pickle_key(self) -> str:
@@ -123,11 +118,9 @@ class Keeping:
         return self._read("identities.json", dict[str, Pin]) or {}
 
     def keep_pins(self, pins: dict[str, Pin]) -> None:
-        """Keep the identities of people."""
         self._write("identities.json", msgspec.json.encode(pins))
 
     def confirmation(self, user_id: str) -> Confirmation | None:
-        """What the admin confirmed last of a person."""
         return self._read(confirmation_name(user_id), Confirmation)
 
     def keep_confirmation(self, confirmation: Confirmation) -> None:
@@ -143,7 +136,6 @@ class Keeping:
         return self._read(stamp_name(device_id), tuple[int, ...]) or ()
 
     def keep_stamps(self, device_id: str, stamps: Sequence[int]) -> None:
-        """Keep the stamps that a device's crypto store may have."""
         self._write(stamp_name(device_id), msgspec.json.encode(stamps))
 
     def make_store(self, device_id: str) -> str:
@@ -186,7 +178,6 @@ class Keeping:
 
 
 def store_name(device_id: str) -> str:
-    """The name of the file with a device's keys."""
     return f"crypto-{safe_name(device_id)}.db"
 
 
@@ -196,12 +187,10 @@ def stamp_name(device_id: str) -> str:
 
 
 def safe_name(device_id: str) -> str:
-    """A device's name as a part of a file's name."""
     return "".join(sign if sign.isalnum() else "_" for sign in device_id)
 
 
 def confirmation_name(user_id: str) -> str:
-    """The name of the file that says which changed identity of a person the admin confirmed."""
     return f"confirmed-{hashlib.sha256(user_id.encode()).hexdigest()[:32]}.json"
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def only_allowed(devices: dict[str, list[str]], is_allowed: Callable[[str, str], bool]) -> dict[str, list[str]]:
-    """Return those of people's devices that are allowed."""
     kept = {user: [each for each in ids if is_allowed(user, each)] for user, ids in devices.items()}
     return {user: ids for user, ids in kept.items() if ids}
 
@@ -71,7 +70,6 @@ def read_event(machine: Any, room_id: str, raw: Json) -> Json | None:  # noqa: A
 
 
 def new_machine(user_id: str, device_id: str, store: Any, pins: Pins) -> Any:  # noqa: ANN401  # nio is untyped
-    """Make the machine of a device from what its store holds."""
     from nio.crypto import Olm
 
     class Machine(Olm):  # type: ignore[misc]  # nio is untyped

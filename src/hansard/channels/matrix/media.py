@@ -58,7 +58,6 @@ async def fetch(wire: MatrixWire, file: RemoteFile, *, bytes_max: int) -> bytes:
 
 
 def decrypted(data: bytes, reference: Json) -> bytes:
-    """The file that was encrypted."""
     from nio.crypto.attachments import decrypt_attachment
     from nio.exceptions import EncryptionError
 

@@ -109,7 +109,6 @@ class Pins:
         return Trust.CHANGED if pin.is_changed else Trust.PINNED
 
     def may_have_keys(self, user_id: str, device_id: str, device: Device) -> bool:
-        """Return whether a device may have the keys of rooms that its person is in."""
         trust = self.trust(user_id)
         return trust is Trust.OPEN or (trust is Trust.PINNED and self._signed.get(user_id, {}).get(device_id) == device)
 

@@ -39,7 +39,6 @@ class MatrixPlace(NamedTuple):
 
     @property
     def chat(self) -> str:
-        """The chat's name."""
         return f"{ROOM}{self.room_id}" + (f"{THREAD}{self.thread_id}" if self.thread_id else "")
 
 
@@ -64,7 +63,6 @@ class Self(NamedTuple):
 
 
 def relation(content: Json) -> tuple[str, str]:
-    """How an event relates to another, and to which."""
     return text_of(content, "m.relates_to", "rel_type"), text_of(content, "m.relates_to", "event_id")
 
 
@@ -97,7 +95,6 @@ def names_agent(content: Json, words: str, me: Self) -> bool:
 
 
 def redacted(raw: Json) -> bool:
-    """Whether an event's content was taken away."""
     return "redacted_because" in object_of(raw, "unsigned")
 
 

@@ -403,7 +403,6 @@ class MatrixReceiver:
         )
 
     async def _sender_of(self, room_id: str, event_id: str) -> str:
-        """Who wrote an event: known, or asked for."""
         if event_id in self._own_events:
             return self._me.user_id
         if event_id not in self._senders:
@@ -444,7 +443,6 @@ def replacements(room_id: str, raws: Sequence[Json]) -> list[Event]:
 
 
 def left(raw: Json, room_id: str) -> Event:
-    """The agent is no longer in a room."""
     return Event(
         id=text_of(raw, "event_id"),
         kind=EventKind.LEFT,

@@ -94,7 +94,6 @@ class MatrixRooms:
         return room
 
     def take_events(self, room_id: str, events: Iterable[Json]) -> None:
-        """Take what changed in a room."""
         room = self._known.get(room_id)
         for raw in events:
             kind = text_of(raw, "type")
@@ -144,7 +143,6 @@ class MatrixRooms:
 
 
 def apply(room: MatrixRoom, raw: Json) -> None:
-    """Change a room as a state event says."""
     kind, content = text_of(raw, "type"), object_of(raw, "content")
     if kind == ENCRYPTION:
         room.is_encrypted = True

@@ -32,12 +32,10 @@ def encode(data: bytes) -> str:
 
 
 def decode(text: str) -> bytes:
-    """Base64, padded or not."""
     return base64.b64decode(text + "=" * (-len(text) % 4))
 
 
 def new_key() -> bytes:
-    """A new key for the storage."""
     return secrets.token_bytes(KEY_BYTES)
 
 
@@ -86,7 +84,6 @@ def stream(key: bytes, iv: bytes, data: bytes) -> bytes:
 
 
 def seal(key: bytes, name: str, secret: bytes, iv: bytes | None = None) -> Json:
-    """Encrypt a secret under its name."""
     aes, mac = derive(key, name)
     start = bytearray(iv or secrets.token_bytes(16))
     # Bit 63 is left out of the counter: some libraries count in 64 bits, others in 128.

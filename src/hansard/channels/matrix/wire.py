@@ -63,7 +63,6 @@ class MatrixResponse(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """Whether it did what it was asked."""
         return HTTP_OK <= self.status < HTTP_REDIRECTED
 
     @property
@@ -74,7 +73,6 @@ class MatrixResponse(NamedTuple):
 
     @property
     def is_token_refused(self) -> bool:
-        """Whether the access token is no longer good."""
         return self.status == HTTP_UNAUTHORISED and self.code in TOKEN_CODES
 
 
@@ -221,7 +219,6 @@ class MatrixWire:
             raise ChannelDown(f"{what}: {reason(error)}") from error
 
     async def close(self) -> None:
-        """Let go of the connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None

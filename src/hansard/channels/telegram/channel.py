@@ -47,7 +47,6 @@ class Form(NamedTuple):
     is_html: bool = False
 
     def options(self) -> dict[str, Any]:
-        """What the library is told besides the words."""
         from telegram import MessageEntity
 
         if self.is_html:
@@ -87,7 +86,6 @@ class TelegramChannel:
 
     @property
     def name(self) -> str:
-        """What its chats begin with."""
         return NAME
 
     @property
@@ -102,7 +100,6 @@ class TelegramChannel:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What Telegram can do."""
         return Capabilities(
             text_bytes_max=TEXT_UNITS_MAX,
             text_unit=TextUnit.UTF16,
@@ -188,7 +185,6 @@ class TelegramChannel:
         self._leaving.end(chat_id)
 
     async def close(self) -> None:
-        """Let go of connections."""
         await self._wire.close()
 
     async def fetch(self, file: RemoteFile, *, bytes_max: int) -> bytes:

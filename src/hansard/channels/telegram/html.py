@@ -97,7 +97,6 @@ class HtmlWriter:
             self._edge(token)
 
     def _edge(self, token: Token) -> None:
-        """Begin or end a block that holds others."""
         kind = token.tag if token.type != "list_item_open" else "item"
         if kind in {"ul", "ol"}:
             self._list(token)
@@ -155,7 +154,6 @@ class HtmlWriter:
         self._lines_due = 2
 
     def _table(self, token: Token) -> None:
-        """Write a table as it was written."""
         self._in_table += token.nesting
         if token.type == "table_open" and token.map is not None:
             self._begin()
@@ -164,7 +162,6 @@ class HtmlWriter:
         self._lines_due = 2
 
     def _inline(self, token: Token, tokens: Sequence[Token], place: int) -> str:
-        """One piece of a line."""
         if token.type in INLINE:
             is_bold = self._in_heading and token.tag == "strong"
             return "" if is_bold else INLINE[token.type]
@@ -187,5 +184,4 @@ def link(token: Token, tokens: Sequence[Token], place: int) -> str:
 
 
 def opened(address: str) -> str:
-    """The beginning of a link."""
     return f'<a href="{escape(address)}">'

@@ -44,7 +44,6 @@ class Token(msgspec.Struct, frozen=True):
     account: str
 
     def __repr__(self) -> str:
-        """Return whose it is."""
         return f"Token({self.account})"
 
 
@@ -79,11 +78,9 @@ class Places:
         self._first: dict[str, str] | None = None
 
     def first(self, chat_id: int) -> int:
-        """Return the id by which a chat is known."""
         return int(self._known().get(str(chat_id), chat_id))
 
     def now(self, first_id: int) -> int:
-        """Return the id by which a chat is reached."""
         return next((int(new) for new, first in reversed(self._known().items()) if int(first) == first_id), first_id)
 
     def learn(self, old_id: int, new_id: int) -> None:

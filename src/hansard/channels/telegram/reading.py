@@ -56,7 +56,6 @@ class TelegramPlace(NamedTuple):
 
     @property
     def chat(self) -> str:
-        """The chat's name."""
         return f"{CHAT}{self.chat_id}" + (f"{TOPIC}{self.topic_id}" if self.topic_id else "")
 
 
@@ -113,7 +112,6 @@ def event_of(update: Json, seen: TelegramUpdateFacts, me: Me) -> Event | None:
 
 
 def said_of(message: Json, seen: TelegramUpdateFacts, me: Me) -> Event | None:
-    """Return what somebody said."""
     chat_id, message_id = number_of(message, "chat", "id"), number_of(message, "message_id")
     text, files = words_of(message), files_of(message)
     if not is_spoken(message) or not message_id or not (text or files):
@@ -146,7 +144,6 @@ def is_forwarded(message: Json) -> bool:
 
 
 def edit_of(update: Json, message: Json, seen: TelegramUpdateFacts, me: Me) -> Event | None:
-    """Return how somebody changed what they had said."""
     chat_id, message_id = number_of(message, "chat", "id"), number_of(message, "message_id")
     if not is_spoken(message) or not message_id:
         return None
@@ -202,7 +199,6 @@ def membership_of(update: Json, seen: TelegramUpdateFacts) -> Event | None:
 
 
 def is_present(member: Json) -> bool:
-    """Whether somebody is in a chat."""
     status = text_of(member, "status")
     return status in PRESENT or (status == "restricted" and member.get("is_member") is True)
 
@@ -308,29 +304,24 @@ def files_of(message: Json) -> tuple[RemoteFile, ...]:
 
 
 def tell_place(place: Json) -> str:
-    """Tell a location."""
     return f"[location: {place.get('latitude')}, {place.get('longitude')}]"
 
 
 def tell_venue(venue: Json) -> str:
-    """Tell a place that has a name."""
     return f"[place: {text_of(venue, 'title')}, {text_of(venue, 'address')}]"
 
 
 def tell_contact(contact: Json) -> str:
-    """Tell whose number was sent."""
     names = " ".join(filter(None, (text_of(contact, "first_name"), text_of(contact, "last_name"))))
     return f"[contact: {names}, {text_of(contact, 'phone_number')}]"
 
 
 def tell_poll(poll: Json) -> str:
-    """Tell what is asked, and what can be answered."""
     options = " / ".join(text_of(option, "text") for option in objects_of(poll, "options"))
     return f"[poll: {text_of(poll, 'question')} {options}]"
 
 
 def tell_dice(dice: Json) -> str:
-    """Tell what was thrown."""
     return f"{text_of(dice, 'emoji')} {number_of(dice, 'value')}"
 
 

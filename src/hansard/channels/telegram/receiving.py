@@ -98,7 +98,6 @@ class TelegramReceiver:
         """Why nothing is received just now; empty when it is."""
 
     async def run(self, cursor: str) -> AsyncGenerator[Batch, None]:
-        """Give batches for ever."""
         failures, polls = 0, False
         while True:
             try:

@@ -127,7 +127,6 @@ class TelegramWire:
         """What a person has to do before this works again; empty when nothing."""
 
     def __repr__(self) -> str:
-        """Return whose it is, without what opens it."""
         return f"TelegramWire({self._token.account})"
 
     async def me(self) -> Me:
@@ -215,7 +214,6 @@ class TelegramWire:
         return bytes(read)
 
     async def close(self) -> None:
-        """Let go of the connections."""
         requests, self._requests, self._bot = self._requests, [], None
         for request in requests:
             await request.shutdown()
@@ -331,13 +329,11 @@ def is_plain(response: httpx.Response) -> bool:
 
 
 def seconds_of(error: Any) -> float:  # noqa: ANN401 - the library's, which is imported late
-    """Return how long Telegram asks to wait."""
     value = error.retry_after
     return float(value.total_seconds() if hasattr(value, "total_seconds") else value)
 
 
 def refusal_of(text: str) -> ChannelError:
-    """Return what an answer of 400 means."""
     said = text.casefold()
     if NOT_PARSED in said:
         return NotParsed(text)
