@@ -14,13 +14,13 @@ Nothing in the program can talk to a person. It can only append to the record, a
     journal   append, group commit, chain, two legs, streams, follow, verify; nothing of conversations
     record    one module for each concept: sessions, messages, turns, people, memory, deliveries, search
     models    OpenAI-compatible, Anthropic, the demo model, a scripted one; discovery
-    channels  Matrix, with end-to-end encryption
+    channels  Matrix, with end-to-end encryption; Telegram
     tools     what a model may call
     intake    what people say and command, into the record
     engine    turns: context, replies, tools, interrupts
     delivery  from the record to chats: posts, edits, receipts, audit
     interop   out of the record and into it: exports, imports from Hermes and from an export
-    testing   conformance suite for record backends, fake clock, crash points, test tools
+    testing   conformance suites for record backends and channels, fake clock, crash points, test tools
     app       configuration and wiring
     gateway   the process that runs channels: start, reload, health, leave
     cli       the terminal, and one file a command
@@ -160,92 +160,40 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Accepted": "hansard.record.intake.events",
-    "Ambiguous": "hansard.errors",
-    "Busy": "hansard.domain.settings",
-    "Chunk": "hansard.record.messages.entries",
-    "ConfigInvalid": "hansard.errors",
-    "Conversation": "hansard.record.conversation",
-    "Cursor": "hansard.domain.deliveries",
-    "Delivery": "hansard.domain.deliveries",
-    "DeliveryState": "hansard.domain.deliveries",
-    "Entry": "hansard.record.messages.entries",
-    "File": "hansard.domain.messages",
-    "Finding": "hansard.journal.verify",
-    "HansardError": "hansard.errors",
-    "HomeMoved": "hansard.errors",
-    "Hit": "hansard.record.search.asking",
-    "IdConflict": "hansard.errors",
-    "Intake": "hansard.domain.deliveries",
-    "InvalidInput": "hansard.errors",
-    "LeaseHeld": "hansard.errors",
-    "LimitReached": "hansard.errors",
-    "Link": "hansard.domain.sessions",
-    "LegsMixed": "hansard.errors",
-    "LogForked": "hansard.errors",
-    "LogUnwritable": "hansard.errors",
-    "Message": "hansard.domain.messages",
-    "ChannelBusy": "hansard.errors",
-    "ChannelDown": "hansard.errors",
-    "ChannelError": "hansard.errors",
-    "ChatGone": "hansard.errors",
-    "GatewayRuns": "hansard.errors",
-    "HomeUnsafe": "hansard.errors",
-    "StatusUnusable": "hansard.errors",
-    "FileUnreadable": "hansard.errors",
-    "OutputClosed": "hansard.errors",
-    "PastMissing": "hansard.errors",
-    "PostRefused": "hansard.errors",
-    "PostUnknown": "hansard.errors",
-    "ModelMissing": "hansard.errors",
-    "NotFound": "hansard.errors",
-    "Operation": "hansard.domain.deliveries",
-    "OutcomeUnknown": "hansard.errors",
-    "Parent": "hansard.domain.sessions",
-    "Reasoning": "hansard.domain.messages",
-    "Record": "hansard.record.api",
-    "RecordDamaged": "hansard.errors",
-    "RecordMigrated": "hansard.errors",
-    "RecordReadOnly": "hansard.errors",
-    "RecordRefused": "hansard.errors",
-    "RecordTooNew": "hansard.errors",
-    "RecordUnavailable": "hansard.errors",
-    "Reply": "hansard.record.turns.holding",
-    "Report": "hansard.journal.verify",
-    "Role": "hansard.domain.messages",
-    "Route": "hansard.domain.sessions",
-    "Session": "hansard.domain.sessions",
-    "SessionEnded": "hansard.errors",
-    "SessionState": "hansard.domain.sessions",
-    "StaleLease": "hansard.errors",
-    "Status": "hansard.domain.messages",
-    "Text": "hansard.domain.messages",
-    "TooLarge": "hansard.errors",
-    "ToolCall": "hansard.domain.messages",
-    "ToolOutcome": "hansard.domain.messages",
-    "ToolResult": "hansard.domain.messages",
-    "Turn": "hansard.record.turns.holding",
-    "TurnInfo": "hansard.domain.sessions",
-    "TurnState": "hansard.domain.sessions",
-    "UnsafeFilesystem": "hansard.errors",
-    "UnsupportedSQLite": "hansard.errors",
-    "UsedAfterFork": "hansard.errors",
-    "WrongState": "hansard.errors",
+    "hansard.domain.deliveries": ("Cursor", "Delivery", "DeliveryState", "Intake", "Operation"),
+    "hansard.domain.messages": (
+        "File",
+        "Message",
+        "Reasoning",
+        "Role",
+        "Status",
+        "Text",
+        "ToolCall",
+        "ToolOutcome",
+        "ToolResult",
+    ),
+    "hansard.domain.sessions": ("Link", "Parent", "Route", "Session", "SessionState", "TurnInfo", "TurnState"),
+    "hansard.domain.settings": ("Busy",),
+    "hansard.journal.verify": ("Finding", "Report"),
+    "hansard.record.api": ("Record",),
+    "hansard.record.conversation": ("Conversation",),
+    "hansard.record.intake.events": ("Accepted",),
+    "hansard.record.messages.entries": ("Chunk", "Entry"),
+    "hansard.record.search.asking": ("Hit",),
+    "hansard.record.turns.holding": ("Reply", "Turn"),
 }
-"""Where each public name lives. It is imported when it is first used: `hansard --help` needs none of them."""
+"""Where public names live; all others are errors. Each is imported at its first use: `hansard --help` needs none."""
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name."""
-    home = _HOMES.get(name)
-    if home is None:
+    if name not in __all__:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
+    home = next((home for home, names in _HOMES.items() if name in names), "hansard.errors")
     value: object = getattr(import_module(home), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    """Return the public names."""
     return [*__all__, "__version__"]

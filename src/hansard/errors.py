@@ -61,6 +61,12 @@ class HansardError(Exception):
     cause: str = ""
     """A `Cause` of `hansard.journal.causes`; empty for errors that are not about files, disks and locks."""
 
+    def __init__(self, message: str = "", hint: str = "") -> None:
+        """`hint` takes the place of the hint of the class."""
+        super().__init__(message)
+        if hint:
+            self.hint = hint
+
 
 class InvalidInput(HansardError):
     """A value cannot be recorded as it is; nothing was written."""
@@ -102,12 +108,6 @@ class NotFound(HansardError):
     """Nothing of that name is in the record."""
 
     hint = "List what there is with `hansard sessions`."
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        """`hint`: where to look for what is no session."""
-        super().__init__(message)
-        if hint:
-            self.hint = hint
 
 
 class Ambiguous(HansardError):
@@ -270,12 +270,6 @@ class PastMissing(RecordRefused):
     """The entries that a fork continues are not in the record. Its own words are."""
 
     hint = "Put back the newer log of the session that it is a fork of. `hansard sessions show` gives its own words."
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        """`hint`: with the names of the log and of the fork."""
-        super().__init__(message)
-        if hint:
-            self.hint = hint
 
 
 class LegsMixed(RecordRefused):
