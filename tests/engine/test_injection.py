@@ -24,8 +24,8 @@ from hansard.intake.commands.registry import parse, run_command
 from hansard.intake.commands.scene import CommandScene
 from hansard.ports.tool import Tool
 from hansard.testing.fakes import tools_by_name
+from hansard.tools.builtin import MemoryTool
 from hansard.tools.mcp import McpServers
-from hansard.tools.memory import MemoryTool
 from tests.engine.stage import PlayedModel, Stage, call, stage
 from tests.engine.test_injection_ways import Trap
 from tests.tools.samples import INJECTION

@@ -28,8 +28,7 @@ from hansard.interop.jsonl import import_file
 from hansard.ports.tool import Tool
 from hansard.record.api import Record
 from hansard.testing.fakes import tools_by_name
-from hansard.tools.memory import MemoryTool
-from hansard.tools.session_search import SessionSearch
+from hansard.tools.builtin import MemoryTool, SessionSearch
 from tests.engine.stage import QUICK, PlayedModel, call, fixed
 from tests.intake.town import ANN, BOB, ROOM, Town, settings_of, town
 from tests.interop.hermes_homes import calls_tool, database, says

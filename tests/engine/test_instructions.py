@@ -17,7 +17,7 @@ from hansard.engine.turns import run_turn
 from hansard.intake.commands.registry import parse, run_command
 from hansard.intake.commands.scene import CommandScene
 from hansard.record.memory import Note
-from hansard.tools.memory import MemoryTool
+from hansard.tools.builtin import MemoryTool
 from tests.engine.stage import PlayedModel, Stage, call, stage
 
 MAY_REMEMBER = Policy(rules=(ToolRule(do=CallVerdict.ALLOW, tool="memory"),))

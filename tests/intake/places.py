@@ -23,7 +23,7 @@ from hansard.journal.store import Wiring
 from hansard.ports.channel import Batch, Capabilities, Event, EventKind
 from hansard.record.api import Record
 from hansard.testing.fakes import FakeClock
-from hansard.tools.session_search import SessionSearch
+from hansard.tools.builtin import SessionSearch
 from tests.engine.stage import QUICK, WAIT_SECONDS_MAX, PlayedModel, fixed
 from tests.intake.town import ANN, BOB, HOME_OF_ANN, ROOM, Doorman
 

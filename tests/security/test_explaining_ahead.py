@@ -13,7 +13,7 @@ from hansard.errors import InvalidInput
 from hansard.intake.commands.turns import explain_turn, read_facts
 from hansard.record.api import Record
 from hansard.testing.fakes import Counting
-from hansard.tools.memory import MemoryTool
+from hansard.tools.builtin import MemoryTool
 from tests.engine.stage import PlayedModel, call
 from tests.intake.test_ask_in_chats import ASKS, asked, say, settled
 from tests.intake.test_ask_in_chats import equip as equip_asking

@@ -14,7 +14,7 @@ from hansard.domain.settings import Busy
 from hansard.domain.settings.channels import RoomSharing
 from hansard.engine.runner import Runner
 from hansard.testing.fakes import tools_by_name
-from hansard.tools.memory import MemoryTool
+from hansard.tools.builtin import MemoryTool
 from tests.engine.stage import Gate, PlayedModel, call
 from tests.intake.town import ANN, BOB, EVE, ROOM, Town, settings_of, town
 

@@ -17,7 +17,7 @@ from hansard.engine.runner import Runner
 from hansard.record.messages.operations import ImportedMessage
 from hansard.record.turns.entries import ToolDecided
 from hansard.testing.fakes import Counting, Echo, tools_by_name
-from hansard.tools.session_search import SessionSearch
+from hansard.tools.builtin import SessionSearch
 from tests.engine.stage import Answer, PlayedModel, call
 from tests.intake.town import ANN, BOB, HOME_OF_ANN, ROOM, Town, settings_of, town
 

@@ -32,10 +32,8 @@ from hansard.models.transcription import OpenAITranscriber
 from hansard.ports import SystemClock
 from hansard.record.api import Record
 from hansard.tasks import Retiring, cancel_all
-from hansard.tools.clock import CurrentTime
+from hansard.tools.builtin import CurrentTime, MemoryTool, SessionSearch
 from hansard.tools.mcp import McpServers, ServerTrouble
-from hansard.tools.memory import MemoryTool
-from hansard.tools.session_search import SessionSearch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence

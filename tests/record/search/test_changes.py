@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hansard import Message, Record
-from hansard.tools.session_search import SessionSearch
+from hansard.tools.builtin import SessionSearch
 from tests.record.search.oracle import Asked
 from tests.record.search.scene import (
     change_index,

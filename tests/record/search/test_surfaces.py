@@ -18,7 +18,7 @@ from hansard.errors import NotFound
 from hansard.intake.commands.registry import CommandLine, parse, run_command
 from hansard.intake.commands.scene import CommandScene
 from hansard.ports.tool import PlacedTool, ToolScene
-from hansard.tools.session_search import SessionSearch
+from hansard.tools.builtin import SessionSearch
 from tests.record.search.samples import WORDS
 from tests.record.search.scene import index_all, index_held
 
