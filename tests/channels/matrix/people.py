@@ -18,7 +18,7 @@ import nio.store
 from peewee import SqliteDatabase
 
 from hansard.channels.matrix import MatrixChannel, MatrixTiming, open_matrix
-from hansard.channels.matrix.gaps import Pages
+from hansard.channels.matrix.history import Pages
 from hansard.ports.channel import Batch, Event, EventKind
 from tests.channels.matrix.synapse import Synapse, user_id
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hansard.channels.matrix.gaps import Pages
+from hansard.channels.matrix.history import Pages
 from hansard.ports.channel import EventKind, Post, ReplyKind
 from tests.channels.matrix.people import Agent, channel_of, new_account, peer, room_of
 from tests.channels.matrix.synapse import Synapse

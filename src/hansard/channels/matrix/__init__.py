@@ -5,9 +5,9 @@
     keeping         the files of the home's folder `matrix`
     crypto          keys of devices and rooms, by nio's `machine`; `rooms` knows who is where
     pins            the identities of people: which devices are theirs
-    receiving       syncs to batches; `gaps` fetches what was missed; `reading` turns one event into the port's
+    receiving       syncs to batches; `reading` turns one event into the port's
     contents        what an event of a person says, of whatever type it is
-    channel         the port; `posting` makes contents, `media` moves files, `history` reads the past
+    channel         the port; `posting` makes contents, `media` moves files; `history` reads what was missed, and the past
 
 DESIGN.md of the folder above says why it is so.
 """

@@ -19,7 +19,7 @@ import msgspec
 
 from hansard.channels import Json, canonical, list_of, object_of, objects_of, text_of
 from hansard.channels.matrix.contents import says
-from hansard.channels.matrix.gaps import Gaps, Pages, is_membership
+from hansard.channels.matrix.history import Gaps, Pages, is_membership
 from hansard.channels.matrix.reading import (
     ENCRYPTED,
     MEMBER,
