@@ -15,10 +15,8 @@ from hansard.domain.deliveries import Delivery, DeliveryState
 from hansard.domain.ids import delivery_id
 from hansard.domain.messages import RETRACTED, File, Message, Text
 from hansard.domain.settings import Busy
-from hansard.interop.chat import ChatExport
-from hansard.interop.html import HtmlExport
+from hansard.interop.exports import ChatExport, HtmlExport, MarkdownExport
 from hansard.interop.jsonl import JsonlExport, import_file
-from hansard.interop.markdown import MarkdownExport
 from hansard.interop.transcripts import TranscriptItem, read_transcript
 from hansard.record.api import Record
 from tests.interop.told import everything, export, export_jsonl

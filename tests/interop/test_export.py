@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from hansard.domain.messages import Message, ToolCall
-from hansard.interop.chat import ChatExport
-from hansard.interop.html import HtmlExport
+from hansard.interop.exports import ChatExport, HtmlExport, MarkdownExport, fenced, plain, quoted
 from hansard.interop.jsonl import JsonlExport
-from hansard.interop.markdown import MarkdownExport, fenced, plain, quoted
 from hansard.interop.transcripts import (
     PAGE_ENTRIES,
     Happened,

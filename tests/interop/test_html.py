@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from hansard.domain.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
 from hansard.domain.text import clean_text
-from hansard.interop.html import HARMLESS, RENDERED_CHARACTERS_MAX, HtmlExport, rendered_html, shown, words_html
+from hansard.interop.exports import HARMLESS, RENDERED_CHARACTERS_MAX, HtmlExport, rendered_html, shown, words_html
 from hansard.record.api import Record
 from tests.interop.told import export, tell_story
 

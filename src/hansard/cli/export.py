@@ -18,10 +18,8 @@ from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.sessions import resolve
 from hansard.cli.terminal.sanitize import safe, safe_json, safe_line
 from hansard.errors import InvalidInput
-from hansard.interop.chat import ChatExport
-from hansard.interop.html import HtmlExport
+from hansard.interop.exports import ChatExport, HtmlExport, MarkdownExport
 from hansard.interop.jsonl import JsonlExport, home_facts
-from hansard.interop.markdown import MarkdownExport
 from hansard.interop.transcripts import all_sessions, missing_past, parents_first, read_notices
 
 if TYPE_CHECKING:

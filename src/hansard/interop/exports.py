@@ -2,26 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
-from hansard.interop.transcripts import (
-    NO_CHAT,
-    TOLD_AT_HOME,
-    Happened,
-    TranscriptItem,
-    Used,
-    earlier_of,
-    files_of,
-    marks_of,
-    read_transcript,
-    reasoning_of,
-    says_something,
-    session_facts,
-    tool_facts,
-    utc,
-    who,
-    words_of,
-)
 import base64
 import hashlib
 import html
@@ -29,8 +9,9 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
+
 from hansard.domain import markup
-from hansard.domain.messages import Role
+from hansard.domain.messages import Role, Status
 from hansard.interop.transcripts import (
     NO_CHAT,
     TOLD_AT_HOME,
@@ -39,19 +20,19 @@ from hansard.interop.transcripts import (
     Used,
     earlier_of,
     files_of,
+    json_line,
     marks_of,
+    read_items,
     read_transcript,
     reasoning_of,
     says_something,
     session_facts,
+    survey_known,
     tool_facts,
     utc,
     who,
     words_of,
 )
-from typing import TYPE_CHECKING
-from hansard.domain.messages import Role, Status
-from hansard.interop.transcripts import TranscriptItem, json_line, read_items, survey_known, words_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -60,17 +41,7 @@ if TYPE_CHECKING:
     from hansard.domain.sessions import Session
     from hansard.interop.transcripts import Item
     from hansard.record.api import Record
-    from collections.abc import AsyncIterator
 
-    from hansard.domain.messages import File, Message
-    from hansard.domain.sessions import Session
-    from hansard.interop.transcripts import Item
-    from hansard.record.api import Record
-    from collections.abc import AsyncIterator
-
-    from hansard.domain.messages import Message
-    from hansard.domain.sessions import Session
-    from hansard.record.api import Record
 
 LINE_ENDS = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 """Whatever any reader may take for the end of a line."""
