@@ -24,7 +24,7 @@ from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent, run_turn
 from hansard.engine.views import as_text
 from hansard.interop.hermes import import_hermes
-from hansard.interop.jsonl import import_file
+from hansard.interop.jsonl_import import import_file
 from hansard.ports.tool import Tool
 from hansard.record.api import Record
 from hansard.testing.fakes import tools_by_name

@@ -9,7 +9,7 @@ import pytest
 
 from hansard.domain.people import CODE_MINUTES, CODES_PER_HOUR_MAX, TRIES_PER_HOUR_MAX
 from hansard.errors import InvalidInput, NotFound
-from hansard.interop.jsonl import import_file
+from hansard.interop.jsonl_import import import_file
 from hansard.record.api import Record
 from tests.intake.places import (
     ANN,

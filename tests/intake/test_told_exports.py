@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from hansard.cli.export import command
 from hansard.domain.notices import ENGLISH
-from hansard.interop.jsonl import import_file
+from hansard.interop.jsonl_import import import_file
 from hansard.ports.channel import EventKind
 from hansard.record.api import Record
 from tests.intake.town import HOME_OF_ANN, town

@@ -16,7 +16,8 @@ from hansard.domain.ids import delivery_id
 from hansard.domain.messages import RETRACTED, File, Message, Text
 from hansard.domain.settings import Busy
 from hansard.interop.exports import ChatExport, HtmlExport, MarkdownExport
-from hansard.interop.jsonl import JsonlExport, import_file
+from hansard.interop.jsonl import JsonlExport
+from hansard.interop.jsonl_import import import_file
 from hansard.interop.transcripts import TranscriptItem, read_transcript
 from hansard.record.api import Record
 from tests.interop.told import everything, export, export_jsonl

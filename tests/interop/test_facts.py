@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from click.testing import CliRunner
 
 from hansard.cli.export import command
-from hansard.interop.jsonl import import_file
+from hansard.interop.jsonl_import import import_file
 from hansard.record.api import Record
 from tests.interop.told import everything, tell_story
 

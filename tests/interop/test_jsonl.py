@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from hansard.domain.messages import File, Message, Status
 from hansard.domain.sessions import Link, SessionState
 from hansard.errors import InvalidInput, NotFound
-from hansard.interop.jsonl import BLOB_PIECE_BYTES, ImportReport, JsonlExport, import_file
+from hansard.interop.jsonl import BLOB_PIECE_BYTES, JsonlExport
+from hansard.interop.jsonl_import import ImportReport, import_file
 from hansard.record.api import Record
 from tests.interop.told import ATTACHMENT, Teller, cut_answer, everything, export, export_jsonl, tell_story
 

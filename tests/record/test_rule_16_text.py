@@ -8,7 +8,7 @@ import pytest
 
 from hansard import Message, Record, Role, Text, ToolCall, ToolResult
 from hansard.domain.messages import Part, original
-from hansard.interop.jsonl import import_file
+from hansard.interop.jsonl_import import import_file
 from tests.interop.told import export_jsonl
 from tests.record.helpers_facts import SESSION, assert_clean, new_session
 

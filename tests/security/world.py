@@ -26,7 +26,8 @@ from hansard.engine.turns import Agent
 from hansard.gateway.channel import Timing
 from hansard.gateway.process import Gateway
 from hansard.intake.speak import speak
-from hansard.interop.jsonl import JsonlExport, home_facts, import_file
+from hansard.interop.jsonl import JsonlExport, home_facts
+from hansard.interop.jsonl_import import import_file
 from hansard.interop.transcripts import all_sessions, parents_first
 from hansard.ports.model import Model
 from hansard.record.messages.entries import Chunk, Entry

@@ -15,12 +15,12 @@ from hansard.cli.printing import Meter, counted, stdout_json
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.terminal.sanitize import safe_line
 from hansard.interop.hermes import import_hermes
-from hansard.interop.jsonl import import_file
+from hansard.interop.jsonl_import import import_file
 
 if TYPE_CHECKING:
     from hansard.interop.hermes import HermesReport, ImportProgress
     from hansard.interop.hermes_parts import HermesFinding
-    from hansard.interop.jsonl import ImportReport
+    from hansard.interop.jsonl_import import ImportReport
 
 LISTED_MAX: Final = 20
 """Lines of one kind that are listed for people; `--json` has all."""

@@ -7,7 +7,8 @@
     pins            the identities of people: which devices are theirs
     receiving       syncs to batches; `reading` turns one event into the port's
     contents        what an event of a person says, of whatever type it is
-    channel         the port; `posting` makes contents, `media` moves files; `history` reads what was missed, and the past
+    channel         the port; `posting` makes contents, `media` moves files
+    history         what was said while nobody listened, and the timeline
 
 DESIGN.md of the folder above says why it is so.
 """

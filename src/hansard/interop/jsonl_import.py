@@ -1,4 +1,7 @@
-"""Taking an export's lines into the record, one session after another.
+"""Hansard's own export on its way back in: lines are taken into the record, one session after another.
+
+A hundred messages are one commit: cut off at any point, an import has taken a beginning, and a second run takes the
+rest.
 
 Reads: what the record has of a session. Writes: sessions, messages, what became of them, ends. Invariants: an id that
 is there is never written again; a message is at its place or the report says where it went; two sessions that only
@@ -19,7 +22,7 @@ from hansard.domain.limits import BLOB_BYTES_MAX, MIB, UNIT_ENTRIES_MAX
 from hansard.domain.messages import Message, Status
 from hansard.domain.sessions import Link, Parent, SessionState
 from hansard.errors import IdConflict, InvalidInput, NotFound
-from hansard.interop.jsonl_lines import (
+from hansard.interop.jsonl import (
     BlobLine,
     ChangeLine,
     EndLine,
@@ -29,13 +32,17 @@ from hansard.interop.jsonl_lines import (
     NoticeLine,
     Numbered,
     SessionLine,
+    check_file,
+    file_bytes,
+    read_lines,
 )
 from hansard.interop.transcripts import TranscriptItem, fingerprint, read_items, shared_beginning, survey
 from hansard.record.messages.entries import MessageEdited, MessageRetracted
 from hansard.record.messages.operations import ImportedMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from hansard.domain.sessions import Session
     from hansard.record.api import Record
@@ -406,3 +413,45 @@ def digests(changes: Iterable[ChatChange | Version]) -> tuple[bytes, ...]:
     """Return what changes say, as digests; a retraction says nothing."""
     parts = [getattr(change, "parts", None) for change in changes]
     return tuple(b"" if each is None else hashlib.sha256(msgspec.json.encode(each)).digest() for each in parts)
+
+
+class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What an import did: sessions that are new, messages that are new, messages that were there, and what is wrong.
+
+    Notes are for people; everything that was said is here all the same.
+    """
+
+    sessions: int
+    messages: int
+    skipped: int
+    findings: tuple[ImportFinding, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything in the file is in the record."""
+        return not self.findings
+
+
+async def import_file(record: Record, path: Path, progress: Callable[[int, int], None] | None = None) -> ImportReport:
+    """Take a file into the record; what is there already stays as it is. `progress` hears bytes done, and of how many.
+
+    A line that cannot be read, and a message whose id is taken by another, are findings. Nothing is written over.
+    """
+    lines = read_lines(path)
+    first = next(lines, None)
+    check_file(first, path)
+    size_bytes = file_bytes(path)
+    taker = Taker(record)
+    for numbered in lines:
+        await taker.take_line(numbered)
+        if progress is not None:
+            progress(numbered.end_bytes, size_bytes)
+    await taker.finish()
+    return ImportReport(
+        sessions=taker.sessions,
+        messages=taker.messages,
+        skipped=taker.skipped,
+        findings=tuple(taker.findings),
+        notes=tuple(taker.notes),
+    )
