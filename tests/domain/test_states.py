@@ -13,7 +13,7 @@ from hansard.domain.access import Grant
 from hansard.domain.deliveries import DELIVERY_MOVES, DeliveryState, Operation
 from hansard.domain.people import How
 from hansard.domain.sessions import SESSION_MOVES, TURN_ENDS, TURN_MOVES, Link, SessionState, TurnState
-from hansard.record.messages.fold import PART_KINDS
+from hansard.record.messages.entries import PART_KINDS
 
 SCHEMA = resources.files("hansard.record").joinpath("schema.sql").read_text(encoding="utf-8")
 

@@ -27,8 +27,8 @@ from hansard.record.messages.entries import (
     MessageSealed,
     MessagesRestored,
     MessagesUndone,
+    Placed,
 )
-from hansard.record.messages.fold import Placed
 from hansard.record.schema import SCHEMA
 from hansard.record.turns.entries import TurnEnded, TurnStarted
 from tests.counts import times

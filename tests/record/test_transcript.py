@@ -16,9 +16,10 @@ from hansard.record.messages.entries import (
     MessageSealed,
     MessagesRestored,
     MessagesUndone,
+    join_chunks,
     streamed_pieces,
 )
-from hansard.record.messages.fold import fold_transcript, join_chunks
+from hansard.record.messages.operations import fold_transcript
 from hansard.record.sessions import SessionTitled
 from hansard.record.turns.entries import TurnStarted
 

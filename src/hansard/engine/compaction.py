@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hansard.ports.model import Model
     from hansard.record.api import Record
     from hansard.record.conversation import Conversation
-    from hansard.record.messages.fold import Placed
+    from hansard.record.messages.entries import Placed
     from hansard.record.turns.holding import Turn
 
 PURPOSE = "compaction"

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hansard.record.conversation import Conversation, End
-    from hansard.record.messages.fold import Placed
+    from hansard.record.messages.entries import Placed
     from hansard.record.sessions import SessionFrozen
 
 CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hansard.domain.messages import Message
-    from hansard.record.messages.fold import Placed
+    from hansard.record.messages.entries import Placed
 
 INSTRUCTIONS = """\
 You sum up a conversation between people and an assistant, so that the assistant can go on with it without having read

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from hansard.domain.sessions import Session
     from hansard.record.api import Record
-    from hansard.record.messages.fold import ChatChange, Version
+    from hansard.record.messages.entries import ChatChange, Version
 
 BATCH_BYTES_MAX = 4 * MIB
 """What may wait for one commit."""

@@ -20,13 +20,11 @@ from hansard.journal.concepts import Body
 from hansard.record.messages.entries import (
     Entry,
     MessageAdded,
+    MessageFold,
     MessageOpened,
     MessageSealed,
     MessagesRestored,
     MessagesUndone,
-)
-from hansard.record.messages.fold import (
-    MessageFold,
     Version,
     added_message,
     name_awaited,

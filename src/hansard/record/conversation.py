@@ -22,20 +22,18 @@ from hansard.domain.requests import FailureKind
 from hansard.domain.sessions import Link, TurnState
 from hansard.journal.concepts import Body, Concept
 from hansard.record.messages.entries import (
+    ChatChange,
     Entry,
     FileFetched,
     FileTranscribed,
     MessageAdded,
     MessageEdited,
     MessageOpened,
+    MessageOrder,
     MessageRetracted,
     MessageSealed,
     MessagesRestored,
     MessagesUndone,
-)
-from hansard.record.messages.fold import (
-    ChatChange,
-    MessageOrder,
     Placed,
     added_message,
     opened_message,
@@ -144,7 +142,6 @@ class Conversation:
         self._touched: dict[str, int] = {}
 
     def add(self, entry: Entry) -> None:
-        """Take the next entry in."""
         if entry.seq <= self.seq:
             return
         self.seq = entry.seq
@@ -185,7 +182,6 @@ class Conversation:
 
     @property
     def compaction(self) -> Compaction | None:
-        """The summary that counts now."""
         return self.compactions[-1] if self.compactions else None
 
     @property
@@ -354,7 +350,6 @@ def askers_of(messages: Iterable[Message]) -> tuple[By, ...]:
 
 
 def is_waiting(role: Role) -> bool:
-    """Return whether what is said in a role waits for the next turn."""
     return role in {Role.USER, Role.SYSTEM}
 
 

@@ -10,8 +10,7 @@ from hansard.errors import IdConflict, InvalidInput
 from hansard.journal.concepts import Base
 from hansard.journal.reading import SEQ_BITS, Stretch, trace_entries
 from hansard.journal.reading import SQL as JOURNAL
-from hansard.record.messages.entries import MessageSealed
-from hansard.record.messages.fold import join_chunks
+from hansard.record.messages.entries import MessageSealed, join_chunks
 from hansard.record.sessions import SQL, SessionCreated, choose_id, read_session_now, session_journal
 
 if TYPE_CHECKING:

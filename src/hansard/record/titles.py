@@ -12,9 +12,7 @@ from hansard.domain.text import clean_name, clean_text
 from hansard.errors import PastMissing
 from hansard.journal.reading import SQL as JOURNAL
 from hansard.journal.reading import known_lineage, read_page
-from hansard.record.messages.entries import MessageAdded
-from hansard.record.messages.fold import MessageFold, added_message
-from hansard.record.messages.operations import read_fold
+from hansard.record.messages.entries import MessageAdded, MessageFold, added_message, read_fold
 from hansard.record.sessions import SessionTitled, session_journal
 from hansard.record.turns.entries import TurnUsed
 
@@ -44,7 +42,6 @@ def first_words(snapshot: Reads, session_ids: Sequence[str]) -> dict[str, str]:
 
 
 def _first_words(snapshot: Reads, session_id: str, after: int) -> str | None:
-    """Return the first that a person said in a session after a seq, if it is near."""
     for limit in FIRST_ENTRIES:
         rows = read_page(snapshot, session_id, after, limit)
         after += len(rows)

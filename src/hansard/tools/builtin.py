@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hansard.ports.tool import ToolScene
     from hansard.record.api import Record
     from hansard.record.memory import Memory
-    from hansard.record.messages.fold import Placed
+    from hansard.record.messages.entries import Placed
 
 TIME_PARAMETERS = (
     '{"type":"object","properties":{"time_zone":{"type":"string",'

@@ -16,7 +16,7 @@ from hansard.domain.sessions import TURN_ENDS
 from hansard.domain.text import clean_text
 from hansard.engine import prompts
 from hansard.journal.causes import WORDS
-from hansard.record.messages.fold import Placed
+from hansard.record.messages.entries import Placed
 from tests.acceptance.shown.evidence import Asked, Evidence, Played, Shown
 from tests.acceptance.shown.runs import FAILING, Fault, Run, Surface, events_of, finish_count
 from tests.acceptance.shown.words import letters

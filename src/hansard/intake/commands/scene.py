@@ -18,7 +18,7 @@ from hansard.record.conversation import is_said
 if TYPE_CHECKING:
     from hansard.record.api import Record
     from hansard.record.conversation import Conversation
-    from hansard.record.messages.fold import Placed
+    from hansard.record.messages.entries import Placed
 
 
 class Speaker(NamedTuple):

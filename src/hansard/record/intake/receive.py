@@ -52,8 +52,7 @@ from hansard.record.intake.events import (
     tell,
     tell_once,
 )
-from hansard.record.messages.entries import MessageAdded
-from hansard.record.messages.fold import added_message
+from hansard.record.messages.entries import MessageAdded, added_message
 from hansard.record.messages.operations import Offered, add_message, append, entry_of
 from hansard.record.people import read_circle
 from hansard.record.questions import GivenAnswer, Judged, judge, record_answer

@@ -14,7 +14,7 @@ import msgspec
 
 from hansard.domain.ids import HOME_JOURNAL, check_entry_id, check_session_id, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, READ_ROWS_MAX
-from hansard.domain.messages import File, Message, Role, Status, ToolResult, clean_part
+from hansard.domain.messages import Message, Role, Status, clean_part
 from hansard.domain.sessions import SessionState, TurnState
 from hansard.domain.text import clean_name
 from hansard.errors import InvalidInput, LeaseHeld, NotFound
@@ -22,22 +22,20 @@ from hansard.journal.concepts import Body, encode_body
 from hansard.journal.reading import SEQ_BITS, Stretch, inherited_entries, known_lineage, read_lineage, read_page
 from hansard.journal.reading import SQL as JOURNAL
 from hansard.record.messages.entries import (
-    MESSAGES,
     Entry,
+    FileFetched,
     MessageAdded,
     MessageEdited,
+    MessageFold,
     MessageOpened,
     MessageRetracted,
     MessageSealed,
     MessagesRestored,
     MessagesUndone,
-    entry_value,
-)
-from hansard.record.messages.fold import (
-    MessageFold,
     added_message,
-    fold_transcript,
+    entry_value,
     join_chunks,
+    list_blobs,
     opened_message,
     sealed_message,
 )
@@ -45,7 +43,7 @@ from hansard.record.sessions import check_open, find_session, session_journal
 from hansard.record.turns.entries import find_turn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from hansard.domain.messages import Part
     from hansard.journal.backend import Reads
@@ -53,7 +51,7 @@ if TYPE_CHECKING:
     from hansard.journal.lines import EntryRow
     from hansard.journal.reading import Journal, KnownEntry
     from hansard.journal.transaction import Transaction
-    from hansard.record.messages.fold import ChatChange
+    from hansard.record.messages.entries import ChatChange
 
 
 class Offered(NamedTuple):
@@ -62,11 +60,6 @@ class Offered(NamedTuple):
     id: str
     body: MessageAdded
     data: bytes
-
-    @property
-    def blobs(self) -> list[str]:
-        """The blobs that it refers to."""
-        return [part.blob for part in self.body.parts if isinstance(part, File | ToolResult) and part.blob]
 
 
 def offer(message: Message) -> Offered:
@@ -93,7 +86,6 @@ def offer(message: Message) -> Offered:
 
 
 def entry_of(session_id: str, entry_id: str, found: KnownEntry | EntryRow, body: Body) -> Entry:
-    """Return an entry as callers see it, found or added in a transaction."""
     return entry_value(session_id, found.seq, entry_id, found.kind, found.at, body)
 
 
@@ -113,7 +105,6 @@ def append(tx: Transaction, session_id: str, offered: Offered) -> Entry:
 
 
 def add_message(tx: Transaction, journal: Journal, offered: Offered) -> Entry:
-    """Add a message that is new."""
     added = tx.add(journal, offered.id, offered.body, offered.data)
     return entry_of(journal.id, offered.id, added, offered.body)
 
@@ -127,12 +118,10 @@ class ImportedMessage(NamedTuple):
 
 
 def clean_changes(imported: ImportedMessage) -> tuple[ChatChange, ...]:
-    """Return the changes of a message as they can be recorded."""
     return tuple(clean_change(each, imported.message.id) for each in imported.changes)
 
 
 def clean_change(change: ChatChange, message_id: str) -> ChatChange:
-    """Return a change as it can be recorded."""
     event_id = clean_name(change.event_id, "an event id", NAME_CHARACTERS_MAX) if change.event_id else ""
     if isinstance(change, MessageRetracted):
         return MessageRetracted(message_id=message_id, event_id=event_id)
@@ -141,7 +130,6 @@ def clean_change(change: ChatChange, message_id: str) -> ChatChange:
 
 
 def is_imported(tx: Transaction, journal: Journal, message_id: str) -> bool:
-    """Return whether a message came by an import."""
     found = tx.find(journal, message_id)
     body = tx.decode(found) if found is not None else None
     return isinstance(body, MessageAdded) and body.imported
@@ -162,12 +150,12 @@ def take_one(tx: Transaction, session_id: str, offered: Offered, changes: tuple[
 
 async def check_blobs(caller: Caller, *offered: Offered) -> None:
     """Refuse messages that refer to a blob that is not there."""
-    for digest in [digest for each in offered for digest in each.blobs]:
+    for digest in [digest for each in offered for digest in list_blobs(each.body)]:
         await caller.run(caller.store.blobs.require, digest)
 
 
 def undo(tx: Transaction, session_id: str, undone: MessagesUndone | MessagesRestored, token: str) -> None:
-    """Take messages back, or let them be there again. A running turn builds on them, so it has to end first."""
+    """Undo messages, or restore them. A running turn builds on them, so it has to end first."""
     if not undone.message_ids:
         return
     journal, _ = session_journal(tx, session_id)
@@ -185,15 +173,6 @@ def undo(tx: Transaction, session_id: str, undone: MessagesUndone | MessagesRest
     tx.add(journal, entry_id, undone)
 
 
-def read_fold(reading: Reads | Transaction, stretches: Sequence[Stretch]) -> MessageFold:
-    """Return what became of messages after they were said, by the entries of some stretches."""
-    fold = MessageFold()
-    for stretch in stretches:
-        for kind, version, data in reading.rows(MESSAGES.queries.changing_entries, stretch):
-            fold.add(reading.schema.decode_body(kind, version, data))
-    return fold
-
-
 def find_in(snapshot: Reads, stretches: Sequence[Stretch], entry_id: str) -> tuple[int, tuple[Any, ...]] | None:
     """Return the journal and the row of an entry of a session: what a fork's parent had after the fork is not one."""
     for stretch in reversed(stretches):
@@ -202,6 +181,33 @@ def find_in(snapshot: Reads, stretches: Sequence[Stretch], entry_id: str) -> tup
         if found is not None and stretch.after < (journal << SEQ_BITS) + found[0] <= stretch.last:
             return journal, found
     return None
+
+
+FOLDED = (MessageEdited, MessageRetracted, FileFetched, MessagesUndone, MessagesRestored)
+"""Entries that say what became of messages."""
+
+
+def fold_transcript(entries: Iterable[tuple[str, int, Body]], open_parts: tuple[Part, ...] = ()) -> list[Message]:
+    """Return the messages of (id, time, body) entries; `open_parts` is what an unsealed message has so far.
+
+    Messages that were undone, and not restored since, are left out. One that was edited has its latest words, and says
+    so; one that was retracted is a fixed sentence.
+    """
+    messages: list[Message] = []
+    opened: dict[str, int] = {}
+    fold = MessageFold()
+    for entry_id, at, body in entries:
+        if isinstance(body, MessageAdded):
+            messages.append(added_message(entry_id, at, body))
+        elif isinstance(body, MessageOpened):
+            opened[entry_id] = len(messages)
+            messages.append(opened_message(entry_id, at, body, open_parts))
+        elif isinstance(body, MessageSealed):
+            place = opened.pop(body.message_id)
+            messages[place] = sealed_message(messages[place], body)
+        elif isinstance(body, FOLDED):
+            fold.add(body)
+    return [fold.now(message) for message in messages if not fold.is_undone(message.id)]
 
 
 class TranscriptPage(NamedTuple):
@@ -223,13 +229,11 @@ def transcript_page(snapshot: Reads, session_id: str, after: int) -> TranscriptP
 
 
 def fold_pages(pages: list[TranscriptPage]) -> list[Message]:
-    """Return the messages of a transcript's pages."""
     rows = [(row[1], row[4], row[5]) for piece in pages for row in piece.rows]
     return fold_transcript(rows, join_chunks(pages[-1].open_pieces))
 
 
 async def load_transcript(caller: Caller, session_id: str) -> list[Message]:
-    """Return every message of a session, page by page."""
     pages: list[TranscriptPage] = []
     after = 0
     while not pages or not pages[-1].complete:
@@ -263,7 +267,6 @@ def read_message(snapshot: Reads, session_id: str, message_id: str) -> Message:
 
 
 def open_parts(snapshot: Reads, journal: int, message_id: str) -> tuple[Part, ...]:
-    """Return what an open message says so far."""
     rows = snapshot.rows(JOURNAL.read_chunks, (journal,))
     return join_chunks((part, text.decode()) for _, open_id, part, text in rows if open_id == message_id)
 
@@ -279,12 +282,12 @@ class Messages:
         return await self._caller.read(lambda snapshot: read_message(snapshot, session_id, message_id))
 
     async def undo(self, session_id: str, message_ids: Sequence[str]) -> None:
-        """Take messages back: they leave the transcript and the context, and stay in the record."""
+        """Undo messages: they leave the transcript and the context, and stay in the record."""
         undone, token = MessagesUndone(message_ids=tuple(message_ids)), new_id()
         await self._caller.write(lambda tx: undo(tx, session_id, undone, token))
 
     async def restore(self, session_id: str, message_ids: Sequence[str]) -> None:
-        """Let messages that were taken back be there again, each at its old place in transcript and context."""
+        """Let messages that were undone be there again, each at its old place in transcript and context."""
         restored, token = MessagesRestored(message_ids=tuple(message_ids)), new_id()
         await self._caller.write(lambda tx: undo(tx, session_id, restored, token))
 
@@ -333,10 +336,8 @@ class BlobFiles:
         self._caller = caller
 
     async def put(self, data: bytes) -> str:
-        """Store an attachment durably and return its digest."""
         self._caller.check_writable()
         return await self._caller.run(self._caller.store.blobs.put, data)
 
     async def read(self, digest: str) -> bytes:
-        """Return an attachment."""
         return await self._caller.run(self._caller.store.blobs.get, digest)

@@ -24,9 +24,15 @@ from hansard.domain.text import clean_text, read_state
 from hansard.journal.backend import ReplacedError
 from hansard.journal.reading import SEQ_BITS, Stretch, known_lineage
 from hansard.journal.reading import SQL as JOURNAL
-from hansard.record.messages.entries import MessageAdded, MessageOpened, MessageSealed
-from hansard.record.messages.fold import added_message, name_awaited, opened_message
-from hansard.record.messages.operations import read_fold
+from hansard.record.messages.entries import (
+    MessageAdded,
+    MessageOpened,
+    MessageSealed,
+    added_message,
+    name_awaited,
+    opened_message,
+    read_fold,
+)
 from hansard.record.search.docs import (
     DELETED,
     SEARCH,
@@ -44,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hansard.journal.backend import Reads, Snapshots
-    from hansard.record.messages.fold import MessageFold
+    from hansard.record.messages.entries import MessageFold
     from hansard.record.search.index import Behind, Comparison, SearchIndex
 
     Row = tuple[int, str, str, int, int, int, bytes]

@@ -27,8 +27,10 @@ from hansard.record.messages.entries import (
     MessageSealed,
     MessagesRestored,
     MessagesUndone,
+    added_message,
+    opened_message,
+    sealed_message,
 )
-from hansard.record.messages.fold import added_message, opened_message, sealed_message
 from hansard.record.messages.operations import find_in
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
     from hansard.journal.backend import Reads, Snapshots
     from hansard.journal.databases import Connection
-    from hansard.record.messages.fold import ChatChange
+    from hansard.record.messages.entries import ChatChange
 
 SEARCHES = Concept("search", "hansard.record.search")
 SEARCH = load_queries("hansard.record.search", "index.sql")
@@ -99,12 +101,10 @@ def doc_of(key: int, first: int, message: Message, names: dict[str, str]) -> Doc
 
 
 def joined(text: str) -> str:
-    """Return a text's tokens as the index takes them: it separates at spaces and leaves the rest as it is."""
     return " ".join(tokens(text))
 
 
 def read_digest(snapshot: Reads, journal: int, seq: int) -> bytes | None:
-    """Return the digest of an entry; None when there is no such entry."""
     row = snapshot.row(JOURNAL.read_digest, ((journal << SEQ_BITS) + seq,))
     return row[0] if row is not None else None
 
@@ -240,7 +240,6 @@ def add_docs(connection: Connection, docs: list[Doc]) -> int:
 
 
 def remove_journal(connection: Connection, journal: int) -> None:
-    """Remove everything that the index has of a journal."""
     keys = (journal << SEQ_BITS, (journal << SEQ_BITS) | SEQ_MASK)
     connection.execute(SEARCH.remove_words, keys)
     connection.execute(SEARCH.remove_docs, keys)
@@ -259,7 +258,6 @@ def finds_doc(index: Reads, doc: Doc) -> bool:
 
 
 def clear(connection: Connection, database_id: str) -> None:
-    """Begin anew, for a database."""
     with immediate(connection):
         for query in (SEARCH.clear_state, SEARCH.clear_done, SEARCH.clear_docs, SEARCH.clear_words):
             connection.execute(query)

@@ -33,7 +33,7 @@ from hansard.journal.databases import (
 from hansard.journal.locks import TryLock
 from hansard.journal.reading import SEQ_BITS, Stretch
 from hansard.journal.store import ReadOnlyStore
-from hansard.record.messages.operations import read_fold
+from hansard.record.messages.entries import read_fold
 from hansard.record.search.docs import (
     DELETED,
     SEARCH,

@@ -23,7 +23,7 @@ from hansard.errors import HansardError, IdConflict, InvalidInput, LeaseHeld, Li
 from hansard.journal.queue import Item, ItemState
 from hansard.record import questions
 from hansard.record.conversation import SessionCompacted
-from hansard.record.messages.fold import PART_KINDS, join_chunks
+from hansard.record.messages.entries import PART_KINDS, join_chunks
 from hansard.record.messages.operations import check_blobs, offer
 from hansard.record.people import read_circle
 from hansard.record.questions import QuestionAsked
@@ -155,7 +155,6 @@ class Turn:
         self._kept = PendingFacts(self._kept.abandoned, self._kept.facts[len(kept.facts) :])
 
     async def note_decision(self, decided: ToolDecided) -> None:
-        """Record what becomes of a call and why, before anything does."""
         token = new_id()
         await self._caller.write(lambda tx: note_decision(tx, self._lease, decided, token))
 
@@ -186,7 +185,6 @@ class Turn:
         self._end = (TurnState.INTERRUPTED, reason)
 
     async def end(self, error: BaseException | None) -> TurnInfo:
-        """End the turn, and its open message with it, in one commit."""
         state, reason = self._end or (TurnState.COMPLETED, "")
         if isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit):
             state, reason = TurnState.INTERRUPTED, reason or "cancelled"
@@ -450,7 +448,6 @@ class Turns:
         return await self._caller.write(stop)
 
     async def list_running_chats(self, channel: str) -> list[str]:
-        """Return a channel's chats in which a running turn is shown."""
         rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.running_chats, chats_of(channel)))
         return [chat for (chat,) in rows]
 
@@ -487,8 +484,6 @@ class Turns:
         return await self._caller.write(lambda tx: queue_resumption(tx, session_id, lost_id, tuple(chats)))
 
     async def list(self, session_id: str) -> list[TurnInfo]:
-        """Return a session's turns, oldest first."""
-
         def read(snapshot: Reads) -> list[TurnInfo]:
             rows = snapshot.rows(SQL.list_turns, (find_session(snapshot, session_id).journal,))
             return [turn_value(session_id, row) for row in rows]

@@ -27,10 +27,12 @@ from hansard.record.messages.entries import (
     MessageOpened,
     MessageSealed,
     is_spoken,
+    join_chunks,
+    read_fold,
+    same_words,
     streamed_pieces,
 )
-from hansard.record.messages.fold import join_chunks, same_words
-from hansard.record.messages.operations import Offered, add_message, entry_of, read_fold
+from hansard.record.messages.operations import Offered, add_message, entry_of
 from hansard.record.routes import followers_of
 from hansard.record.sessions import SessionRow, check_open, read_memo, session_journal
 from hansard.record.turns.entries import (
@@ -203,7 +205,6 @@ def _running_row(tx: Transaction, journal: Journal) -> tuple[Any, ...] | None:
 
 
 def check_holder(tx: Transaction, journal: Journal, lease: Lease) -> None:
-    """Refuse a turn that is not the one that runs."""
     holder = _running_row(tx, journal)
     if holder is None or (holder[0], holder[2]) != (lease.turn_id, lease.fence):
         running = turn_value(journal.id, holder) if holder is not None else None
@@ -220,7 +221,6 @@ class PendingFacts(NamedTuple):
 
 
 def append_in_turn(tx: Transaction, lease: Lease, offered: Offered, kept: PendingFacts = PendingFacts()) -> Entry:  # noqa: B008
-    """Append a message of the running turn: a tool's result, a notice."""
     journal, _ = session_journal(tx, lease.session_id)
     found = tx.find_same(journal, offered.id, offered.body, offered.data)
     if found is not None:
@@ -231,7 +231,6 @@ def append_in_turn(tx: Transaction, lease: Lease, offered: Offered, kept: Pendin
 
 
 def note_decision(tx: Transaction, lease: Lease, decided: ToolDecided, token: str) -> None:
-    """Record what becomes of a call, before anything does."""
     journal, _ = session_journal(tx, lease.session_id)
     if tx.find(journal, f"~decided:{token}") is None:
         check_fence(tx, lease)
@@ -239,7 +238,6 @@ def note_decision(tx: Transaction, lease: Lease, decided: ToolDecided, token: st
 
 
 def open_message(tx: Transaction, lease: Lease, message_id: str, kept: PendingFacts = PendingFacts()) -> None:  # noqa: B008
-    """Begin a streamed message."""
     journal, _ = session_journal(tx, lease.session_id)
     body = MessageOpened(turn_id=lease.turn_id)
     data = ENCODER.encode(body)
@@ -336,7 +334,6 @@ class TurnEnding(NamedTuple):
 
 
 def _sealed_calls(tx: Transaction, journal: Journal, message_id: str) -> set[str]:
-    """Return the calls that a message was sealed with."""
     sealed = tx.find(journal, f"~seal:{message_id}") if message_id else None
     body = tx.decode(sealed) if sealed is not None else None
     return {part.id for part in getattr(body, "parts", ()) if isinstance(part, ToolCall)}
