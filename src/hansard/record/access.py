@@ -110,7 +110,6 @@ BARRED = "the person may talk no longer"
 
 
 def access_value(row: tuple[Any, ...]) -> Access:
-    """Return what a row says."""
     channel, identity, state, code, expires_at, chat, changed_at, changed_by, asked_since, asked_count = row
     return Access(
         channel=channel,
@@ -127,13 +126,11 @@ def access_value(row: tuple[Any, ...]) -> Access:
 
 
 def find_access(tx: Transaction, channel: str, identity: str) -> Access | None:
-    """Return what is known of somebody, or None."""
     row = tx.row(SQL.find_access, (channel, identity))
     return None if row is None else access_value(row)
 
 
 def grant_of(tx: Transaction, channel: str, identity: str) -> Grant:
-    """Return what the record says of somebody."""
     known = find_access(tx, channel, identity)
     return Grant.NONE if known is None else known.state
 
@@ -295,7 +292,6 @@ class AccessList:
         return approved.access
 
     async def allow(self, channel: str, identity: str, *, by: str = "admin") -> Access:
-        """Allow somebody by name."""
         changed = AccessChanged(
             channel=clean_name(channel, "a channel", NAME_CHARACTERS_MAX),
             identity=clean_name(identity, "a person", NAME_CHARACTERS_MAX),

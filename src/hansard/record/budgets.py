@@ -81,7 +81,6 @@ class BudgetCheck(NamedTuple):
 
 
 def spent_by(reading: Transaction | Reads, identities: Iterable[str], since: int) -> Spent:
-    """Return what was used under these names since a moment."""
     total = Spent()
     for identity in identities:
         total = total.plus(Spent(*reading.row(SQL.spent_since, (identity, since))))

@@ -162,7 +162,6 @@ def journal_of(tx: Transaction, session_id: str) -> Journal:
 
 
 def create_delivery(tx: Transaction, delivery: Delivery) -> Delivery:
-    """Record that something is to be shown; the same delivery again changes nothing."""
     journal = journal_of(tx, delivery.session_id)
     body = DeliveryCreated(
         delivery_id=delivery.id,
@@ -294,7 +293,6 @@ def end_lost_delivery(
 
 @DELIVERIES.recovers
 def end_lost_deliveries(reads: Reads, is_alive: Callable[[str], bool]) -> list[Callable[[Transaction], object]]:
-    """Mark what dead owners were sending as unknown."""
     sending = reads.rows(SQL.sending_deliveries)
     dead = {owner for *_, owner in sending if not is_alive(owner)}
     return [
@@ -315,7 +313,6 @@ def keep_outbox_order(reads: Reads, run: Callable[..., object]) -> Iterator[None
 
 
 def delivery_value(session_id: str, row: tuple[Any, ...]) -> Delivery:
-    """Return the delivery of a row."""
     delivery_id, channel, target, message_id, operation, start, end, file, state, *rest = row
     attempts, owner, receipt, reason, mark = rest
     return Delivery(
@@ -338,7 +335,6 @@ def delivery_value(session_id: str, row: tuple[Any, ...]) -> Delivery:
 
 
 def check_delivery(delivery: Delivery) -> Delivery:
-    """Check and clean a delivery."""
     check_entry_id(delivery.id)
     cleaned = clean_struct(delivery)
     if not 0 <= delivery.start_bytes <= delivery.end_bytes <= INTEGER_MAX:
@@ -395,7 +391,6 @@ class Deliveries:
         return await self._caller.write(move, ending=True)
 
     async def list_of_message(self, session_id: str, message_id: str, chat: str) -> list[Delivery]:
-        """Return the deliveries of a message in a chat, in their order."""
         return await self._caller.read(lambda snapshot: list_message_deliveries(snapshot, session_id, message_id, chat))
 
     async def list_of_chat(self, chat: str) -> list[Delivery]:

@@ -131,7 +131,6 @@ def told_in(arrival: Arrival) -> str:
 
 
 def awaited_of(arrival: Arrival, awaited: Awaited, session_id: str, message_id: str, person: str) -> FileAwaited:
-    """Return the fact that a file is to be fetched."""
     return FileAwaited(
         channel=arrival.origin.channel,
         account=arrival.origin.account,

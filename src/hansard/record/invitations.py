@@ -136,7 +136,6 @@ def lead_on(tx: Transaction, replaced: str, chat: str) -> None:
 
 
 def settle_invitation(tx: Transaction, answered: InvitationAnswered, chat: str, text: str) -> None:
-    """Record that an invitation was answered, or cannot be, and tell a chat about it, once."""
     event = (answered.channel, answered.account, answered.event_id)
     if tx.row(SQL.find_invitation, event) is None:
         return

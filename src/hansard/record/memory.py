@@ -106,7 +106,6 @@ def clean_note(text: str) -> str:
 
 
 def note_value(row: tuple[Any, ...]) -> Note:
-    """Return the note of a row."""
     note_id, owner, text, noted_at, changed_at = row
     return Note(id=note_id, owner=owner, text=text, noted_at_microseconds=noted_at, changed_at_microseconds=changed_at)
 
@@ -133,7 +132,6 @@ def add_note(tx: Transaction, *, owner: str, text: str, by: str, token: str) -> 
 
 
 def edit_note(tx: Transaction, *, note_id: str, owner: str | None, text: str, by: str, token: str) -> Note:
-    """Give a note other words."""
     note = find_note(tx, note_id, owner)
     home = home_journal(tx)
     if text != note.text and tx.find(home, f"~edited:{token}") is None:
@@ -142,7 +140,6 @@ def edit_note(tx: Transaction, *, note_id: str, owner: str | None, text: str, by
 
 
 def forget_note(tx: Transaction, *, note_id: str, owner: str | None, by: str, token: str) -> Note:
-    """Forget a note; return it as it was."""
     home = home_journal(tx)
     if tx.find(home, f"~forgotten:{token}") is not None:
         return _recall(tx, home, note_id)

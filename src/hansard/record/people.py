@@ -162,13 +162,11 @@ def owners_text(reads: Reads, owner: str) -> str:
 
 
 def read_pace(reads: Reads, name: str) -> Pace:
-    """Return how often something happened."""
     row = reads.row(PACE.queries.find_pace, (name,))
     return Pace() if row is None else Pace(*row)
 
 
 def declare(tx: Transaction, people: dict[str, tuple[str, ...]], by: str = "") -> bool:
-    """Say whom the settings make one person; return whether that is news."""
     now: dict[str, set[str]] = {}
     for circle, owner in tx.rows(SQL.list_people):
         if circle.startswith(NAMED):
@@ -194,7 +192,6 @@ def part_named(tx: Transaction, named: set[str]) -> None:
 
 
 def names_of(tx: Transaction, owners: tuple[str, ...]) -> set[str]:
-    """Return the names that the settings give to any of these owners."""
     circles = [circle for owner in owners for (circle,) in tx.rows(SQL.list_circles_of, (owner,))]
     return {circle.removeprefix(NAMED) for circle in circles if circle.startswith(NAMED)}
 
@@ -216,7 +213,6 @@ def show_code(tx: Transaction, owner: str, identity: str, chat: str) -> Code:
 
 
 def confirm_identity(tx: Transaction, body: IdentityConfirmed, token: str) -> None:
-    """Record that a person's changed identity was confirmed. The same again changes nothing."""
     home = home_journal(tx)
     if tx.find(home, f"~identity:{token}") is None:
         tx.add(home, f"~identity:{token}", body)
@@ -284,7 +280,6 @@ def why_not(tx: Transaction, one: str, other: str) -> str:
 
 
 def link(tx: Transaction, linked: PersonLinked, operation_id: str) -> bool:
-    """Make two owners one person, as the admin says; return whether that is news."""
     home = home_journal(tx)
     one, other = linked.owners
     if tx.find(home, f"~link:{operation_id}") is not None:
@@ -306,7 +301,6 @@ class Parted(NamedTuple):
 
 
 def unlink(tx: Transaction, owner: str, by: str, operation_id: str) -> Parted:
-    """Part an owner from all whom they were linked to. What config.toml says of them stays."""
     home = home_journal(tx)
     before = read_circle(tx, owner)
     names = names_of(tx, (owner,))
@@ -321,7 +315,6 @@ def unlink(tx: Transaction, owner: str, by: str, operation_id: str) -> Parted:
 
 
 def void_code(tx: Transaction, code: str) -> None:
-    """Let a code count no longer: it was said where others could read it."""
     row = tx.row(SQL.find_link_code, (code,)) if code else None
     if row is not None:
         home = home_journal(tx)
@@ -345,7 +338,6 @@ class Circles:
         self._caller, self._tell = caller, tell
 
     async def circle(self, owner: str) -> tuple[str, ...]:
-        """Return everybody who is one person with an owner, that owner included."""
         return await self._caller.read(lambda snapshot: read_circle(snapshot, owner))
 
     async def list(self) -> list[Circle]:

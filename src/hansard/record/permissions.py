@@ -90,7 +90,6 @@ class Permission(NamedTuple):
 
 
 def grant(tx: Transaction, *, tool: str, person: str, place: str, session_id: str, by: str) -> None:
-    """Note, with an answer that counts for more than one call, what it allows."""
     home = home_journal(tx)
     number = home.head_seq + 1
     granted = PermissionGranted(
@@ -100,7 +99,6 @@ def grant(tx: Transaction, *, tool: str, person: str, place: str, session_id: st
 
 
 def revoke(tx: Transaction, permission_id: str, by: str) -> Permission:
-    """Let a permission count no more."""
     row = tx.row(SQL.find_permission, (permission_id,))
     if row is None:
         message = f"there is no permission {permission_id}"
@@ -123,7 +121,6 @@ def last_rules(reads: Reads, home: int) -> tuple[int, str]:
 
 
 def declare_rules(tx: Transaction, declared: RulesDeclared) -> bool:
-    """Record the rules that a process loaded, unless they are those of before; return whether that is news."""
     home = home_journal(tx)
     number, digest = last_rules(tx, home.key)
     if digest == declared.digest:

@@ -133,7 +133,6 @@ class Open(NamedTuple):
 
 
 def question_id(turn_id: str, number: int) -> str:
-    """Return the id of a turn's question: the first, the second."""
     return f"~question:{turn_id}:{number}"
 
 
@@ -155,7 +154,6 @@ def last_question(tx: Transaction, journal: Journal, turn_id: str) -> Open | Non
 
 
 def open_question(tx: Transaction, journal: Journal, turn_id: str) -> Open | None:
-    """Return the question that a turn waits for."""
     last = last_question(tx, journal, turn_id)
     if last is None or tx.find(journal, answer_id(turn_id, last.number)) is not None:
         return None
@@ -176,7 +174,6 @@ def ask(tx: Transaction, lease: Lease, notice: Offered, asked: QuestionAsked) ->
 
 
 def note_shown(tx: Transaction, session_id: str, message_id: str) -> None:
-    """Note that the terminal has drawn a question."""
     journal, _ = session_journal(tx, session_id)
     running = find_turn(tx, journal, TurnState.RUNNING)
     waiting = open_question(tx, journal, running.id) if running is not None else None
@@ -201,7 +198,6 @@ def settle_question(tx: Transaction, lease: Lease, number: int, reason: str) -> 
 
 
 def answered_value(body: QuestionAnswered) -> Answered:
-    """Return how a question ended."""
     return Answered(yes=body.yes, by=body.by, reason=body.reason, call_hash=body.call_hash)
 
 
@@ -261,7 +257,6 @@ def find_meant(tx: Transaction, reply: GivenAnswer) -> tuple[list[Open], str]:
 
 
 def judge_one(tx: Transaction, reply: GivenAnswer, question: Open) -> Judged:
-    """Return whether an answer to one question counts."""
     given = reply.given
     is_named = bool(given.about or given.code) or not given.is_plain
     if not is_shown(tx, question, reply.chat):
@@ -324,7 +319,6 @@ def is_of_others(tx: Transaction, reply: GivenAnswer) -> bool:
 
 
 def deliveries_of(tx: Transaction, question: Open, chat: str) -> list[Delivery]:
-    """Return the deliveries of a question in a chat."""
     journal, _ = session_journal(tx, question.session_id)
     prefix = delivery_prefix(question.body.message_id, chat)
     rows = tx.rows(DELIVERIES.queries.deliveries_between, (journal.key, prefix, f"{prefix}~"))
@@ -354,7 +348,6 @@ def is_shown(tx: Transaction, question: Open, chat: str) -> bool:
 
 
 def entries_since(tx: Transaction, question: Open) -> list[tuple[Any, ...]]:
-    """Return what came after a question in its session: rows of `read_entries`."""
     journal, _ = session_journal(tx, question.session_id)
     bounds = (journal.entry_key(question.seq), journal.entry_key(journal.head_seq))
     return tx.rows(JOURNAL.read_entries, (*bounds, SINCE_ENTRIES_MAX))
@@ -409,7 +402,6 @@ def may_guess(tx: Transaction, person: str) -> bool:
 
 
 def guess(tx: Transaction, reply: GivenAnswer) -> None:
-    """Count a code that fits no question."""
     home = home_journal(tx)
     tx.add(home, f"~guessed:{home.head_seq + 1}", QuestionGuessed(person=guesser(reply), chat=reply.chat))
 

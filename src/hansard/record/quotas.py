@@ -52,12 +52,10 @@ def spent_by(reads: Reads, brought: Brought, person: str, now: int) -> int:
 
 
 def allows(tx: Transaction, rules: IntakeRules, brought: Brought, person: str, more: int = 1) -> bool:
-    """Return whether a person may bring so much more now."""
     return rules.quota.allows(brought, spent_by(tx, brought, person, tx.clock.now_microseconds()), more)
 
 
 def count_used(tx: Transaction, person: str, *, files: int = 0, sessions: int = 0) -> None:
-    """Note what a person brought."""
     home = home_journal(tx)
     tx.add(home, f"~quota:{home.head_seq + 1}", QuotaUsed(person=person, files=files, sessions=sessions))
 
@@ -81,7 +79,6 @@ class Quotas:
         return quota.left(Brought.BYTES, await self._spent(Brought.BYTES, person))
 
     async def may_begin_session(self, person: str, quota: Quota) -> bool:
-        """Return whether a person may begin another session in this hour."""
         return quota.allows(Brought.SESSIONS, await self._spent(Brought.SESSIONS, person))
 
     async def _spent(self, brought: Brought, person: str) -> int:

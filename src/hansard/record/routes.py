@@ -97,7 +97,6 @@ def tell_followers(tx: Transaction, session_id: str, message_ids: tuple[str, ...
 
 
 def find_route(reads: Reads, key: str) -> Route | None:
-    """Return where a session key leads, or None."""
     row = reads.row(ROUTES.queries.find_route, (key,))
     return None if row is None else Route(key=row[0], session_id=row[1], generation=row[2], reason=row[3])
 
@@ -194,7 +193,6 @@ class Routes:
         self._caller = caller
 
     async def read(self, key: str) -> Route | None:
-        """Return where a session key leads, or None."""
         return await self._caller.read(lambda snapshot: find_route(snapshot, key))
 
     async def move(self, key: str, session_id: str, *, reason: str = "", expect: int | None = None) -> Route:

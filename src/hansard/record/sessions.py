@@ -37,7 +37,6 @@ SQL = SESSIONS.queries
 
 
 def fork_base(body: SessionCreated) -> Base | None:
-    """Return what a session continues, if it is a fork."""
     return Base(body.parent_id or "", body.at, bytes.fromhex(body.digest)) if body.link == Link.FORK else None
 
 
@@ -148,7 +147,6 @@ def project_message_sealed(place: EntryPlace, _body: MessageSealed) -> None:
 
 
 def session_value(row: SessionRow) -> Session:
-    """Return the session of a row."""
     parent = None
     if row.parent_id is not None:
         parent = Parent(session_id=row.parent_id, link=Link(row.parent_link or Link.RESET), at=row.parent_at)
@@ -169,14 +167,12 @@ def session_value(row: SessionRow) -> Session:
 
 
 def read_session_now(tx: Transaction, session_id: str) -> Session:
-    """Return a session as it stands in this transaction."""
     journal, row = session_journal(tx, session_id)
     now = {"head_seq": journal.head_seq, "messages": journal.messages, "active_at": journal.active_at}
     return session_value(row._replace(**now))
 
 
 def check_open(row: SessionRow) -> None:
-    """Refuse new words in an ended session."""
     if row.state == SessionState.ENDED:
         message = f"session {row.id} has ended ({row.end_reason})"
         raise SessionEnded(message)
@@ -248,7 +244,6 @@ def set_title(tx: Transaction, session_id: str, title: str) -> Session:
 
 
 def end_session(tx: Transaction, session_id: str, reason: str) -> Session:
-    """End a session; the first reason stays."""
     journal, row = session_journal(tx, session_id)
     if row.state == SessionState.OPEN:
         # A turn that waits here will never run: say so (L6). One that runs finishes where it is.
@@ -258,7 +253,6 @@ def end_session(tx: Transaction, session_id: str, reason: str) -> Session:
 
 
 def reopen_session(tx: Transaction, session_id: str) -> Session:
-    """Let an ended session take new words."""
     journal, row = session_journal(tx, session_id)
     if row.state == SessionState.ENDED:
         tx.add(journal, f"~reopen:{journal.head_seq + 1}", SessionReopened())
@@ -266,7 +260,6 @@ def reopen_session(tx: Transaction, session_id: str) -> Session:
 
 
 def archive_session(tx: Transaction, session_id: str, *, archived: bool) -> Session:
-    """Leave a session out of lists, or have it in them again; the same again changes nothing."""
     journal, row = session_journal(tx, session_id)
     if bool(row.archived) != archived:
         tx.add(journal, f"~archive:{journal.head_seq + 1}", SessionArchived(archived=archived))
@@ -307,7 +300,6 @@ class SessionMemo:
 
 
 def read_memo(journal: Journal) -> SessionMemo:
-    """Return what is remembered of a session."""
     if journal.memo is None:
         journal.memo = SessionMemo()
     memo: SessionMemo = journal.memo
@@ -347,7 +339,6 @@ ALL_ROWS = -1
 
 
 def find_session(snapshot: Reads, session_id: str) -> SessionRow:
-    """Return a session's row."""
     row = snapshot.row(SQL.read_session, (session_id,))
     if row is None:
         message = f"there is no session {session_id}"
@@ -370,7 +361,6 @@ def list_sessions(
     limit: int | None,
     archived: bool | None,
 ) -> list[Session]:
-    """Return sessions, latest activity first."""
     if before is not None:
         find_session(snapshot, before)
     rows_max = ALL_ROWS if limit is None else max(0, limit)
@@ -403,12 +393,10 @@ def resolve(snapshot: Reads, text: str, owner: str | None = None) -> Session:
 
 
 def read_session(snapshot: Reads, session_id: str) -> Session:
-    """Return a session."""
     return session_value(find_session(snapshot, session_id))
 
 
 def freeze(tx: Transaction, session_id: str, frozen: SessionFrozen) -> SessionFrozen:
-    """Fix what the model is told in this session; what was fixed first stays, and is returned."""
     journal, _ = session_journal(tx, session_id)
     found = tx.find(journal, "~frozen")
     if found is not None:
@@ -419,7 +407,6 @@ def freeze(tx: Transaction, session_id: str, frozen: SessionFrozen) -> SessionFr
 
 
 def set_setting(tx: Transaction, session_id: str, setting: SessionSet, token: str) -> None:
-    """Change a setting of a session."""
     journal, _ = session_journal(tx, session_id)
     if tx.find(journal, f"~set:{token}") is None:
         tx.add(journal, f"~set:{token}", setting)
@@ -450,7 +437,6 @@ class Sessions:
         )
 
     async def read(self, session_id: str) -> Session:
-        """Return a session by its id."""
         return await self._caller.read(lambda snapshot: read_session(snapshot, session_id))
 
     async def read_entries(self, session_id: str, after: int = 0, limit: int = READ_ROWS_MAX) -> list[Entry]:
@@ -478,7 +464,6 @@ class Sessions:
         return await self._caller.write(lambda tx: freeze(tx, session_id, cleaned))
 
     async def set_setting(self, session_id: str, name: str, value: str) -> None:
-        """Change a setting of a session."""
         named, given = (
             clean_name(name, "a setting", NAME_CHARACTERS_MAX),
             clean_name(value, "a value", NAME_CHARACTERS_MAX),

@@ -179,13 +179,11 @@ def project_turn_ended(place: EntryPlace, body: TurnEnded) -> None:
 
 
 def turn_value(session_id: str, row: tuple[Any, ...]) -> TurnInfo:
-    """Return the turn of a row."""
     turn_id, state, fence, owner, reason = row
     return TurnInfo(id=turn_id, session_id=session_id, state=TurnState(state), fence=fence, owner=owner, reason=reason)
 
 
 def find_turn(tx: Transaction, journal: Journal, state: TurnState) -> TurnInfo | None:
-    """Return the running or the queued turn of a session."""
     row = tx.row(SQL.find_turn_in_state, (journal.key, state))
     return None if row is None else turn_value(journal.id, row)
 
@@ -196,7 +194,6 @@ def is_chore(tx: Transaction, journal: Journal) -> bool:
 
 
 def end_queued(tx: Transaction, journal: Journal, reason: str) -> TurnInfo | None:
-    """End a turn before it began; return it."""
     waiting = find_turn(tx, journal, TurnState.QUEUED)
     if waiting is not None:
         ended = TurnEnded(turn_id=waiting.id, state=TurnState.INTERRUPTED, reason=reason)
@@ -226,7 +223,6 @@ def inherited_by(tx: Transaction, journal: Journal, lost_id: str) -> tuple[By, .
 
 
 def turn_askers(tx: Transaction, journal: Journal, turn_id: str) -> set[str]:
-    """Return the owners who asked for a turn."""
     return {asker_owner(*each.place) for each in read_by(tx, journal, turn_id)}
 
 
@@ -241,5 +237,4 @@ def next_askers(reads: Reads, journal: int) -> set[str]:
 
 
 def last_askers(reads: Reads, journal: int) -> set[str]:
-    """Return the owners who asked for the last turn of a session."""
     return {asker_owner(person, chat) for person, chat in reads.rows(SQL.list_last_by, (journal,))}
