@@ -18,8 +18,8 @@ import pytest
 from msgspec.structs import replace
 
 from hansard.cli.main import main
+from hansard.cli.sessions import table
 from hansard.cli.sessions_show import show_for_people
-from hansard.cli.terminal.wrap import table
 from hansard.domain.deliveries import Delivery, DeliveryState
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.messages import Message

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import hansard.cli
-from hansard.cli.terminal.sanitize import UNSAFE, safe_json
+from hansard.cli.terminal.text import UNSAFE, safe_json
 from hansard.domain.messages import Message
 from hansard.record.api import Record
 

@@ -15,7 +15,7 @@ from hansard.app.channels import open_channels
 from hansard.app.config import load_config
 from hansard.cli.existing import check_record, reading
 from hansard.cli.printing import stdout_json
-from hansard.cli.terminal.sanitize import safe_line
+from hansard.cli.terminal.text import safe_line
 from hansard.delivery.audit import Audit, Hearing, audit_chat
 from hansard.domain.access import Action, may
 from hansard.domain.chats import parse_key, read_chat

@@ -18,7 +18,7 @@ from hansard.app.keys import FILE_NAME as KEYS_NAME
 from hansard.app.keys import VARIABLES, check_keys, exposure, find_key
 from hansard.cli.existing import has_record, reading
 from hansard.cli.printing import stdout_json
-from hansard.cli.terminal.sanitize import safe, safe_line
+from hansard.cli.terminal.text import safe, safe_line
 from hansard.domain.people import terminal_owner
 from hansard.domain.policy import policy_of
 from hansard.engine.prompts import system_prompt

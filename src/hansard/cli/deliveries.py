@@ -11,7 +11,7 @@ import click
 
 from hansard.cli.existing import existing, reading
 from hansard.cli.printing import stdout_json
-from hansard.cli.terminal.sanitize import safe_line
+from hansard.cli.terminal.text import safe_line
 from hansard.domain.deliveries import Delivery, DeliveryState
 from hansard.errors import Ambiguous, NotFound, WrongState
 from hansard.record.api import Record

@@ -15,7 +15,7 @@ import click
 
 from hansard.app.home_files import check_modes, find_unsafe
 from hansard.cli.printing import Meter
-from hansard.cli.terminal.sanitize import safe_line
+from hansard.cli.terminal.text import safe_line
 from hansard.domain.limits import PATIENCE_SECONDS
 from hansard.errors import InvalidInput, RecordUnavailable
 from hansard.journal.causes import explain, framed

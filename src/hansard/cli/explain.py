@@ -13,7 +13,7 @@ from hansard.app.config import load_config
 from hansard.cli.existing import has_record, reading
 from hansard.cli.people import owner_of
 from hansard.cli.printing import examples
-from hansard.cli.terminal.sanitize import safe
+from hansard.cli.terminal.text import safe
 from hansard.domain.access import Grant, Rank
 from hansard.domain.chats import (
     PERSON_PREFIX,

@@ -16,7 +16,7 @@ from hansard.cli.existing import reading
 from hansard.cli.printing import Meter, counted, examples, stdout_json
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.sessions import resolve
-from hansard.cli.terminal.sanitize import safe, safe_json, safe_line
+from hansard.cli.terminal.text import safe, safe_json, safe_line
 from hansard.errors import InvalidInput
 from hansard.interop.exports import ChatExport, HtmlExport, MarkdownExport
 from hansard.interop.jsonl import JsonlExport, home_facts

@@ -17,7 +17,7 @@ from hansard.app.secrecy import hide_environment
 from hansard.app.wiring import open_app
 from hansard.cli.printing import stdout_json
 from hansard.cli.process import SIGNAL_EXIT_BASE
-from hansard.cli.terminal.sanitize import safe_line
+from hansard.cli.terminal.text import safe_line
 from hansard.errors import GatewayRuns, RecordMigrated
 from hansard.gateway.channel import Timing
 from hansard.gateway.health import ask_health

@@ -12,7 +12,7 @@ import click
 from hansard.channels.matrix.keeping import Confirmation, Keeping
 from hansard.cli.existing import check_record, existing
 from hansard.cli.printing import examples, stdout_json
-from hansard.cli.terminal.sanitize import safe_line
+from hansard.cli.terminal.text import safe_line
 from hansard.domain.people import read_identity
 from hansard.errors import InvalidInput
 

@@ -13,7 +13,7 @@ import msgspec
 from hansard.cli.existing import opened_record
 from hansard.cli.printing import Meter, counted, stdout_json
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
-from hansard.cli.terminal.sanitize import safe_line
+from hansard.cli.terminal.text import safe_line
 from hansard.interop.hermes import import_hermes
 from hansard.interop.jsonl_import import import_file
 

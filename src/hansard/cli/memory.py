@@ -11,7 +11,7 @@ import click
 from hansard.app.config import load_config
 from hansard.cli.existing import existing, opened_record, reading
 from hansard.cli.printing import examples, stdout_json
-from hansard.cli.terminal.sanitize import safe_line
+from hansard.cli.terminal.text import safe_line
 from hansard.domain.limits import NOTE_CHARACTERS_MAX, NOTES_MAX
 from hansard.domain.people import terminal_owner
 from hansard.record.api import Record

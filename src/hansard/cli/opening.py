@@ -14,7 +14,7 @@ from hansard.app.home_files import check_modes
 from hansard.app.wiring import App, open_app
 from hansard.cli.existing import check_place
 from hansard.cli.printing import Meter
-from hansard.cli.terminal.sanitize import safe_line
+from hansard.cli.terminal.text import safe_line
 from hansard.engine.turns import ASKS_AGAIN
 from hansard.journal.causes import explain_delay
 from hansard.tasks import cancel_all

@@ -14,7 +14,7 @@ from hansard.app.config import load_config
 from hansard.app.home_files import load_wording
 from hansard.cli.existing import check_record, existing, reading
 from hansard.cli.printing import examples, stdout_json
-from hansard.cli.terminal.sanitize import safe_line
+from hansard.cli.terminal.text import safe_line
 from hansard.domain.access import Grant, read_code, written_code
 from hansard.domain.chats import PERSON_PREFIX
 from hansard.domain.people import ACCOUNT_FORMS, OR_NAME, read_identity

@@ -12,7 +12,7 @@ from hansard.app.config import load_config
 from hansard.cli.existing import check_record, existing, reading
 from hansard.cli.identities import confirm, identities
 from hansard.cli.printing import examples, stdout_json
-from hansard.cli.terminal.sanitize import safe_line
+from hansard.cli.terminal.text import safe_line
 from hansard.domain.chats import PERSON_PREFIX, person_owner
 from hansard.domain.people import (
     ACCOUNT_FORMS,

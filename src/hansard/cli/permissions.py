@@ -10,7 +10,7 @@ import click
 
 from hansard.cli.existing import existing, reading
 from hansard.cli.printing import examples, stdout_json
-from hansard.cli.terminal.sanitize import safe_line
+from hansard.cli.terminal.text import safe_line
 
 if TYPE_CHECKING:
     from pathlib import Path

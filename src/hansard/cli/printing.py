@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from hansard.cli.process import PARTS, load
-from hansard.cli.terminal.sanitize import safe, safe_json
+from hansard.cli.terminal.text import safe, safe_json
 from hansard.domain.settings import Colour
 
 if TYPE_CHECKING:

@@ -147,7 +147,6 @@ TALKS: Final = {
 
 PARTS: Final = {
     "show": "hansard.cli.sessions_show",
-    "table": "hansard.cli.terminal.wrap",
     "settings": "hansard.app.config",
     "secrecy": "hansard.app.secrecy",
 }

@@ -12,7 +12,7 @@ from hansard.cli.existing import reading
 from hansard.cli.printing import WholeNumber, examples, heading, stdout_json
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.sessions import resolve, since_when
-from hansard.cli.terminal.sanitize import safe, safe_line
+from hansard.cli.terminal.text import safe, safe_line
 from hansard.domain.limits import CONTEXT_MESSAGES_MAX, HITS_MAX
 from hansard.domain.messages import Role
 from hansard.domain.search import excerpt, fields_of, highlights

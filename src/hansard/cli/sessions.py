@@ -13,7 +13,7 @@ import click
 from hansard.cli.existing import existing, reading
 from hansard.cli.printing import WholeNumber, counted, examples, faint, stdout_json, stdout_line
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, PARTS, load, run
-from hansard.cli.terminal.sanitize import safe_line
+from hansard.cli.terminal.text import cells, cut, safe_line
 from hansard.domain.sessions import SessionState
 from hansard.domain.text import shorten
 from hansard.errors import Ambiguous, InvalidInput
@@ -34,6 +34,10 @@ SOURCE_CHARACTERS = 12
 
 AGE = re.compile(r"(\d{1,20})([mhdw])\Z")
 AGE_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+COLUMN_NAMES = ("id", "last active", "msgs", "state", "source", "owner", "about")
+OFTEN_THE_SAME = frozenset({"source", "owner"})
+COLUMN_GAP = "  "
 
 JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 SESSION = click.argument("name", metavar="SESSION")
@@ -141,6 +145,24 @@ def tell(session: Session, text: str, *, as_json: bool, **more: object) -> None:
         stdout_line(safe_line(text))
 
 
+def table(rows: list[tuple[str, ...]], width: int) -> list[str]:
+    """Return the lines of a list, the heading first."""
+    shown = [
+        place
+        for place, name in enumerate(COLUMN_NAMES)
+        if name not in OFTEN_THE_SAME or len({row[place] for row in rows}) > 1
+    ]
+    lines = [[each[place] for place in shown] for each in (COLUMN_NAMES, *rows)]
+    widths = [max(cells(line[place]) for line in lines) for place in range(len(shown))]
+    return [cut(COLUMN_GAP.join(map(padded, line, widths)).rstrip(), width) for line in lines]
+
+
+def padded(text: str, width: int) -> str:
+    """Return a cell as wide as its column; numbers stand at its right."""
+    space = " " * (width - cells(text))
+    return space + text if text.isdecimal() else text + space
+
+
 async def show_list(home: Path, wanted: SessionQuery, *, as_json: bool) -> int:
     """Print the sessions."""
     async with reading(home) as record:
@@ -152,8 +174,8 @@ async def show_list(home: Path, wanted: SessionQuery, *, as_json: bool) -> int:
             return EXIT_DONE
         words = await record.titles.first_words([each.id for each in found if not each.title])
         if sys.stdout.isatty() and found:
-            cells = [columns(each, words) for each in found]
-            heading, *lines = load(PARTS["table"]).table(cells, shutil.get_terminal_size().columns)
+            rows_shown = [columns(each, words) for each in found]
+            heading, *lines = table(rows_shown, shutil.get_terminal_size().columns)
             click.echo(faint(heading))
         else:
             lines = [describe(each, words) for each in found]

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from hansard.cli.printing import faint, heading, stdout_json, stdout_json_line
-from hansard.cli.terminal.sanitize import safe, safe_line
+from hansard.cli.terminal.text import safe, safe_line
 from hansard.domain.deliveries import Operation
 from hansard.domain.sessions import Link
 from hansard.interop.transcripts import (

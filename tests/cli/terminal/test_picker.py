@@ -14,7 +14,7 @@ from prompt_toolkit.input import create_pipe_input
 from hansard.cli.terminal.completion import SessionChoice
 from hansard.cli.terminal.output import TerminalOutput
 from hansard.cli.terminal.picker import PickerState, describe, pick
-from hansard.cli.terminal.wrap import cells
+from hansard.cli.terminal.text import cells
 
 LINES = [
     SessionChoice("20261115-a", "Trip to Rome", "where shall we go", "yesterday", 12, "cli"),

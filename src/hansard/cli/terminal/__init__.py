@@ -1,8 +1,7 @@
 """The terminal: what a follower read from the record, drawn for a person.
 
-    sanitize    untrusted text becomes text that cannot command a terminal
+    text        untrusted text becomes text that cannot command a terminal, and lines that fit
     blocks      streaming Markdown becomes finished blocks and one that is not finished
-    wrap        text becomes lines that fit
     render      blocks become styled lines, by markdown and highlight (rich, pygments; loaded at the first block)
     view        followed items become what to print now, and what is live; knows no terminal
     screen      a view with an input, a completion menu and a status line below it (prompt_toolkit)

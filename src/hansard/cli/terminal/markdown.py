@@ -22,7 +22,7 @@ from rich.segment import Segment
 from rich.text import Text
 from rich.theme import Theme
 
-from hansard.cli.terminal.wrap import TAB_COLUMNS, breaks
+from hansard.cli.terminal.text import TAB_COLUMNS, breaks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted
 from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from hansard.cli.terminal.wrap import cells
+from hansard.cli.terminal.text import cells
 
 if TYPE_CHECKING:
     from prompt_toolkit.layout.screen import Screen as Drawing

@@ -17,9 +17,8 @@ from prompt_toolkit.styles import Style
 
 from hansard.cli.terminal.completion import SessionChoice
 from hansard.cli.terminal.output import TerminalOutput
-from hansard.cli.terminal.sanitize import safe_line
+from hansard.cli.terminal.text import cells, cut, safe_line
 from hansard.cli.terminal.view import MARKER
-from hansard.cli.terminal.wrap import cells, cut
 
 __all__ = ["SessionChoice", "pick"]
 

@@ -16,7 +16,7 @@ from rich.segment import Segment
 
 from hansard.cli.terminal.blocks import CODE_INDENT, Block, BlockKind, is_blank
 from hansard.cli.terminal.markdown import BROKEN, CODE_MARGIN, THEME, Highlighter, Line, Markdown, StyledText
-from hansard.cli.terminal.wrap import TAB_COLUMNS, wrap
+from hansard.cli.terminal.text import TAB_COLUMNS, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

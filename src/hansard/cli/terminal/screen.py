@@ -44,9 +44,8 @@ from hansard.cli.process import load
 from hansard.cli.terminal.completion import Completion
 from hansard.cli.terminal.output import TerminalOutput, fragments, is_dumb, reflows, rows_gained, tail_rows
 from hansard.cli.terminal.plain import run_plain
-from hansard.cli.terminal.sanitize import safe_line
+from hansard.cli.terminal.text import cut, safe_line
 from hansard.cli.terminal.view import MARKER, RENDER, View
-from hansard.cli.terminal.wrap import cut
 from hansard.errors import HansardError
 from hansard.record.messages.entries import Chunk, Entry
 

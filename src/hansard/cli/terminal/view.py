@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from hansard.cli.process import load
 from hansard.cli.terminal.blocks import Block, Splitter
-from hansard.cli.terminal.sanitize import safe, safe_line
-from hansard.cli.terminal.wrap import cut, wrap
+from hansard.cli.terminal.text import cut, safe, safe_line, wrap
 from hansard.domain.messages import File, Part, Reasoning, Role, Status, Text, ToolCall, ToolResult, join_text
 from hansard.domain.people import is_terminal_author
 from hansard.domain.sessions import TurnState
