@@ -1,8 +1,8 @@
 """The terminal: what a follower read from the record, drawn for a person.
 
     text        untrusted text becomes text that cannot command a terminal, and lines that fit
-    blocks      streaming Markdown becomes finished blocks and one that is not finished
-    render      blocks become styled lines, by markdown and highlight (rich, pygments; loaded at the first block)
+    blocks      streaming Markdown becomes finished blocks and one that is not finished; what stands between them
+    render      blocks become styled lines, code in colour (rich, pygments; loaded at the first block)
     view        followed items become what to print now, and what is live; knows no terminal
     screen      a view with an input, a completion menu and a status line below it (prompt_toolkit)
     output      where the screen's bytes go: one write a drawing

@@ -1,4 +1,4 @@
-"""Streaming Markdown, cut into blocks as soon as each is finished.
+"""Streaming Markdown, cut into blocks as soon as each is finished, and what stands between blocks that are drawn.
 
 A block is finished when nothing that may still come can change it, so it can be printed for good. Decisions are taken
 a whole line at a time: however the text is cut into pieces, the blocks are the same. The blocks and what is left over,
@@ -13,7 +13,14 @@ from __future__ import annotations
 import copy
 import re
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from hansard.cli.terminal.text import TAB_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hansard.cli.terminal.render import Highlighter, Renderer
 
 BLOCK_CHARACTERS_MAX: Final = 16 * 1024
 """An unfinished block is drawn again and again; this bounds what one drawing costs."""
@@ -33,6 +40,13 @@ QUOTE: Final = re.compile(r" {0,3}>")
 DELIMITERS: Final = re.compile(r" {0,3}(?=.*\|)(?:\|[ \t]*)?:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*(?:\|[ \t]*)?$")
 UNDECIDED: Final = re.compile(r"(?:[-*+_=#`~>|:\s]+|\s*\d{1,9}[.)]?\s*)$")
 """The beginning of a line that may yet become anything: shown a moment later, it does not turn into something else."""
+
+LIVE_CODE_CHARACTERS_MAX: Final = 2_000
+"""A line of code that is longer and not finished shows only its end."""
+
+TRAILING_BLANK: Final = re.compile(r"\n[ \t]*\n\Z")
+LEADING_BLANKS: Final = re.compile(r"\A(?:[ \t]*\n)+")
+CODE_MARGIN: Final = "  "
 
 
 class BlockKind(StrEnum):
@@ -54,6 +68,10 @@ class BlockKind(StrEnum):
     """The line that closes fenced code."""
     INDENTED = "indented"
     """A line of code made by indentation."""
+
+
+LOOSE_KINDS: Final = frozenset({BlockKind.HEADING, BlockKind.TABLE, BlockKind.RULE})
+CODE_KINDS: Final = frozenset({BlockKind.FENCE, BlockKind.CODE, BlockKind.CLOSE})
 
 
 class Block(NamedTuple):
@@ -268,3 +286,107 @@ def interrupts(bare: str, *, in_list: bool) -> bool:
     if item is None:
         return False
     return in_list or (bool(item["content"]) and item["marker"] in ("-", "+", "*", "1.", "1)"))
+
+
+def dedent(text: str, columns: int) -> str:
+    """Return the text with up to so many leading columns of each line gone."""
+    lines = []
+    for line in text.split("\n"):
+        bare = line.lstrip(" \t")
+        lead = line[: len(line) - len(bare)].expandtabs(CODE_INDENT)
+        lines.append(lead[columns:] + bare)
+    return "\n".join(lines)
+
+
+class Pen:
+    """Writes the blocks of one message, one below the other: what stands between them depends on both."""
+
+    def __init__(self) -> None:
+        self._before: Block | None = None
+        self._margin = CODE_MARGIN
+        self._highlighter: Highlighter | None = None
+        self._apart = False
+        self._written = False
+
+    def lift(self) -> None:
+        """Something else was written in between: what comes next stands apart from it."""
+        self._apart = True
+
+    def write(self, renderer: Renderer, blocks: Sequence[Block]) -> list[str]:
+        """Return the lines of finished blocks."""
+        return self._lines(renderer, blocks, live=False)
+
+    def preview(self, renderer: Renderer, blocks: Sequence[Block]) -> list[str]:
+        """Return the lines of blocks that are not finished, as if they were the last."""
+        ahead = copy.copy(self)
+        return ahead._lines(renderer, blocks, live=True)  # noqa: SLF001 - a copy of this very object
+
+    def _lines(self, renderer: Renderer, blocks: Sequence[Block], *, live: bool) -> list[str]:
+        lines: list[str] = []
+        index = 0
+        while index < len(blocks):
+            block = blocks[index]
+            index += 1
+            if block.kind is BlockKind.FENCE:
+                gap, label = self._gap(block), self._open(renderer, block)
+                lines += [*gap, label] if label else []
+                # A fence that is not drawn still separates what is.
+                self._apart = bool(gap) and not label
+            elif block.kind is BlockKind.CODE:
+                run = [block]
+                while index < len(blocks) and blocks[index].kind is BlockKind.CODE:
+                    run.append(blocks[index])
+                    index += 1
+                lines += [*self._gap(block), *self._code(renderer, run, live=live)]
+                block = run[-1]
+            elif block.kind is not BlockKind.CLOSE and not is_blank(block.text):
+                lines += self._gap(block)
+                if self._before is None or self._before.kind is not BlockKind.INDENTED:
+                    # Between lines of indented code, empty lines are its own.
+                    block = block._replace(text=LEADING_BLANKS.sub("", block.text))
+                lines += renderer.block(block, live=live and index == len(blocks))
+            self._written = self._written or bool(lines)
+            self._remember(block)
+        return lines
+
+    def _remember(self, block: Block) -> None:
+        """Keep the block for the next one's sake; empty lines count as the end of the block before them."""
+        if not is_blank(block.text) or block.kind in CODE_KINDS:
+            self._before = block
+        elif self._before is not None:
+            self._before = self._before._replace(text=self._before.text + block.text)
+
+    def _open(self, renderer: Renderer, block: Block) -> str:
+        """Begin a listing. Its language is seen in its colours; what else the fence says is a line of its own."""
+        info = block.text.strip().lstrip("`~").strip()
+        words = info.split(maxsplit=1)
+        self._highlighter = renderer.highlighter(words[0].strip("{}.").lower() if words else "")
+        self._margin = " " * block.indent + CODE_MARGIN
+        return self._margin + renderer.styled(info, "dim") if len(words) > 1 else ""
+
+    def _code(self, renderer: Renderer, run: Sequence[Block], *, live: bool) -> list[str]:
+        """Return the lines of a run of code, coloured as the lines before them ask for."""
+        assert self._highlighter is not None, "code follows the fence that opens it"
+        code = [dedent(block.text.rstrip("\n"), block.indent).expandtabs(TAB_COLUMNS) for block in run]
+        if live:
+            # Finished lines of code are never live, so there is but one.
+            lines = [self._highlighter.highlight_unfinished(line[-LIVE_CODE_CHARACTERS_MAX:]) for line in code]
+        else:
+            lines = self._highlighter.add(code)
+        return [(self._margin + renderer.code(line)).rstrip(" ") for line in lines]
+
+    def _gap(self, block: Block) -> list[str]:
+        """Return the empty line before a block, if there is one."""
+        before, apart, self._apart = self._before, self._apart, False
+        if apart:
+            return [""]
+        if before is None or not self._written or block.continued:
+            return []
+        if block.kind in CODE_KINDS and before.kind in CODE_KINDS and block.kind is not BlockKind.FENCE:
+            return []
+        if BlockKind.INDENTED is block.kind is before.kind:
+            return []
+        outer = any(each.kind in CODE_KINDS and not each.indent for each in (before, block))
+        loose = before.kind in LOOSE_KINDS or block.kind in LOOSE_KINDS or outer
+        spaced = TRAILING_BLANK.search(before.text) is not None or is_blank(block.text.split("\n", 1)[0])
+        return [""] if loose or spaced else []

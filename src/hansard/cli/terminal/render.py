@@ -1,28 +1,38 @@
-"""Blocks become styled lines. Loaded when the first Markdown block is drawn, for rich's imports are slow.
+"""Blocks become styled lines, drawn by rich. Loaded when the first block is drawn, for rich's imports are slow.
 
-Colours are the sixteen of the terminal's own theme; without colour there are no escape sequences at all.
+Nothing is left out: HTML, images and link definitions are shown as the text that they are, line breaks stay where the
+writer put them, and lines are filled so that growing text never moves what stands on an earlier line. Colours are the
+sixteen of the terminal's own theme; without colour there are no escape sequences at all.
 """
 
 from __future__ import annotations
 
-import copy
 import io
 import re
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from pygments.lexer import Lexer  # type: ignore[import-untyped]
+from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
+from pygments.token import Token as Pygment  # type: ignore[import-untyped]
+from pygments.token import _TokenType
+from pygments.util import ClassNotFound  # type: ignore[import-untyped]
+from rich import markdown as rich_markdown
 from rich.color import ColorSystem
 from rich.console import Console
 from rich.segment import Segment
+from rich.text import Text
+from rich.theme import Theme
 
-from hansard.cli.terminal.blocks import CODE_INDENT, Block, BlockKind, is_blank
-from hansard.cli.terminal.markdown import BROKEN, CODE_MARGIN, THEME, Highlighter, Line, Markdown, StyledText
-from hansard.cli.terminal.text import TAB_COLUMNS, wrap
+from hansard.cli.terminal.blocks import CODE_INDENT, CODE_MARGIN, Block, BlockKind, dedent
+from hansard.cli.terminal.text import TAB_COLUMNS, breaks, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-LIVE_CODE_CHARACTERS_MAX: Final = 2_000
-"""A line of code that is longer and not finished shows only its end."""
+    from rich.console import ConsoleOptions, RenderResult
 
 TABLE_COLUMN_CELLS_MIN: Final = 6
 """A table with less room for each column is shown as it was written."""
@@ -43,10 +53,284 @@ CODES: Final = {
 }
 """What switches a style of code on, in a terminal's own numbers."""
 
-TRAILING_BLANK: Final = re.compile(r"\n[ \t]*\n\Z")
-LEADING_BLANKS: Final = re.compile(r"\A(?:[ \t]*\n)+")
-LOOSE_KINDS: Final = frozenset({BlockKind.HEADING, BlockKind.TABLE, BlockKind.RULE})
-CODE_KINDS: Final = frozenset({BlockKind.FENCE, BlockKind.CODE, BlockKind.CLOSE})
+RULE_COLUMNS: Final = 40
+THEME: Final = Theme(
+    {
+        "markdown.code": "cyan",
+        "markdown.code_block": "none",
+        "markdown.h1": "bold underline",
+        "markdown.h2": "bold underline",
+        "markdown.h3": "bold",
+        "markdown.h4": "bold",
+        "markdown.h5": "bold italic",
+        "markdown.h6": "italic",
+        "markdown.h7": "italic",
+        "markdown.block_quote": "italic",
+        "markdown.item.bullet": "bold",
+        "markdown.item.number": "bold",
+        "markdown.link": "underline",
+        "markdown.link_url": "dim",
+        "markdown.hr": "dim",
+        "markdown.table.border": "dim",
+        "markdown.table.header": "bold",
+    }
+)
+
+BROKEN: Final = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What a library may raise over text that it cannot draw; the text is then shown as it is."""
+
+
+class Paragraph(rich_markdown.Paragraph):
+    """A paragraph, wrapped so that growing text never moves earlier lines."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        del console
+        yield from fitted(self.text, options.max_width)
+
+
+class Heading(rich_markdown.Heading):
+    """A heading, on the left; without colour its level is written out."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        text = self.text.copy()
+        if console.color_system is None:
+            text = Text("#" * int(self.tag[1:]) + " ").append_text(text)
+        yield from fitted(text, options.max_width)
+
+
+class CodeBlock(rich_markdown.CodeBlock):
+    """Code inside a list item or a quotation."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        del console
+        code = str(self.text).rstrip().expandtabs(TAB_COLUMNS)
+        for line in Highlighter(self.lexer_name).add(code.split("\n")):
+            text = Text(CODE_MARGIN)
+            for piece in line:
+                text.append(piece.text, piece.style)
+            for fit in text.divide(range(options.max_width, len(text), max(1, options.max_width))):
+                fit.no_wrap = True
+                yield fit
+
+
+class Rule(rich_markdown.HorizontalRule):
+    """A break between themes. It does not touch the edge, so that a narrower window does not break it in two."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        style = console.get_style("markdown.hr", default="none")
+        yield Text("─" * min(RULE_COLUMNS, options.max_width), style)
+
+
+class Items(rich_markdown.ListElement):
+    """A list whose numbers keep their sign: 1. or 1)."""
+
+    sign = "."
+
+    @classmethod
+    def create(cls, markdown: rich_markdown.Markdown, token: Token) -> Items:
+        """Remember the sign that the writer used."""
+        del markdown
+        made = cls(token.type, int(token.attrs.get("start", 1)))
+        made.sign = token.markup
+        return made
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for number, item in enumerate(self.items, self.list_start or 0):
+            bullet = self.list_type == "bullet_list_open"
+            marker = "• " if bullet else f"{number}{self.sign} "
+            style = console.get_style("markdown.item.bullet" if bullet else "markdown.item.number", default="none")
+            inner = options.update(width=max(1, options.max_width - len(marker)))
+            lines = console.render_lines(item.elements, inner, style=item.style, pad=False)
+            for index, line in enumerate(lines or [[]]):
+                yield Segment(marker if index == 0 else " " * len(marker), style)
+                yield from line
+                yield Segment("\n")
+
+
+class Markdown(rich_markdown.Markdown):
+    """One block of Markdown, as this terminal draws it."""
+
+    elements = rich_markdown.Markdown.elements | {
+        "paragraph_open": Paragraph,
+        "heading_open": Heading,
+        "fence": CodeBlock,
+        "code_block": CodeBlock,
+        "hr": Rule,
+        "bullet_list_open": Items,
+        "ordered_list_open": Items,
+    }
+
+    def __init__(self, markup: str, *, live: bool) -> None:
+        super().__init__("", hyperlinks=False)
+        self.markup = markup
+        self.parsed = PARSER.parse(markup)
+        for token in self.parsed:
+            if token.children:
+                token.children = list(plain_links(token.children))
+        if live:
+            close_last(self.parsed)
+
+
+PARSER: Final = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("reference")
+
+
+def plain_links(tokens: list[Token]) -> Iterator[Token]:
+    """Give what is in a line, with images as text, links to themselves as text, and line breaks kept."""
+    for token in tokens:
+        if token.type == "softbreak":
+            token.type = "hardbreak"
+        if token.type == "image":
+            yield text_token(f"{token.content} ({token.attrs.get('src', '')})")
+        elif not (token.type in {"link_open", "link_close"} and token.markup == "autolink"):
+            yield token
+
+
+def text_token(text: str) -> Token:
+    """Return words as the parser gives them."""
+    return Token("text", "", 0, content=text)
+
+
+def close_last(tokens: Sequence[Token]) -> None:
+    """Treat strong words and code that are still being written as closed: their marks do not show and then vanish."""
+    inline = next((token for token in reversed(tokens) if token.type == "inline"), None)
+    children = (inline.children if inline else None) or []
+    for index, token in enumerate(children):
+        if token.type != "text":
+            continue
+        for mark, tag in (("`", "code"), ("**", "strong")):
+            before, found, after = token.content.partition(mark)
+            if not found or after[:1] in ("", " ", mark[0]) or before.endswith(mark[0]):
+                continue
+            rest = [text_token(after), *children[index + 1 :]]
+            if tag == "code":
+                inner = "".join(each.content for each in rest)
+                closed = [Token("code_inline", "code", 0, content=inner)]
+            else:
+                closed = [Token("strong_open", "strong", 1), *rest, Token("strong_close", "strong", -1)]
+            children[index:] = [text_token(before), *closed]
+            return
+
+
+def fitted(text: Text, width: int) -> Iterator[Text]:
+    """Give a text as lines no wider than the width."""
+    text.expand_tabs(TAB_COLUMNS)
+    for line in text.split("\n", allow_blank=True):
+        for piece in line.divide(breaks(line.plain, width)):
+            piece.rstrip()
+            piece.no_wrap = True
+            yield piece
+
+
+CONTEXT_LINES_MAX: Final = 80
+"""Lines before a new one that are read again for its colours."""
+
+LINE_CHARACTERS_MAX: Final = 2_000
+"""Longer lines are data, not code that anyone reads; they are left plain."""
+
+FRESH: Final = re.compile(r"[\w@#<$]")
+"""How a line begins that starts something new: at the left edge, and not by closing a bracket."""
+
+STYLES: Final[dict[_TokenType, str]] = {
+    Pygment.Comment: "dim",
+    Pygment.Comment.Preproc: "cyan",
+    Pygment.Keyword: "bright_blue",
+    Pygment.Keyword.Type: "bright_cyan",
+    Pygment.Operator.Word: "bright_blue",
+    Pygment.Name.Builtin: "bright_cyan",
+    Pygment.Name.Function: "bright_green",
+    Pygment.Name.Class: "bright_green",
+    Pygment.Name.Decorator: "magenta",
+    Pygment.Name.Exception: "bright_cyan",
+    Pygment.Name.Variable: "bright_red",
+    Pygment.Name.Tag: "bright_blue",
+    Pygment.Name.Attribute: "bright_cyan",
+    Pygment.Literal.String: "yellow",
+    Pygment.Literal.Number: "bright_blue",
+    Pygment.Generic.Deleted: "bright_red",
+    Pygment.Generic.Inserted: "bright_green",
+    Pygment.Generic.Heading: "bold",
+    Pygment.Generic.Subheading: "magenta",
+    Pygment.Generic.Prompt: "dim",
+}
+"""Colours of the terminal's own sixteen, by what a word is; what is not named here takes its parent's."""
+
+
+class StyledText(NamedTuple):
+    """Some characters of one line, and the style that they are drawn in."""
+
+    text: str
+    style: str
+
+
+Line = tuple[StyledText, ...]
+
+
+class Highlighter:
+    """Colours one listing."""
+
+    def __init__(self, language: str) -> None:
+        """A language that nobody knows is left plain."""
+        self._lexer = find_lexer(language)
+        self._context: list[str] = []
+
+    def add(self, lines: list[str]) -> list[Line]:
+        """Return finished lines in colour, and keep what the next ones depend on."""
+        coloured, spans = self._read(lines)
+        context = self._context + lines
+        start = max(0, len(context) - CONTEXT_LINES_MAX)
+        for index in range(len(context) - 1, start, -1):
+            if FRESH.match(context[index]) and not spans[index - 1]:
+                start = index
+                break
+        self._context = context[start:]
+        return coloured
+
+    def highlight_unfinished(self, line: str) -> Line:
+        """Return a line that is not finished in the colours it has so far."""
+        return self._read([line])[0][0]
+
+    def _read(self, lines: list[str]) -> tuple[list[Line], list[bool]]:
+        """Return the new lines in colour; and for all, with those of the context, whether a token spans their end."""
+        everything = self._context + lines
+        if self._lexer is None or any(len(line) > LINE_CHARACTERS_MAX for line in lines):
+            return [(StyledText(line, ""),) for line in lines], [False] * len(everything)
+        rows: list[list[StyledText]] = [[]]
+        spans: list[bool] = []
+        for kind, value in self._lexer.get_tokens("\n".join(everything)):
+            style = style_of(kind)
+            first, *others = value.split("\n")
+            rows[-1].append(StyledText(first, style))
+            for index, text in enumerate(others):
+                # The newline that ends a comment may be its last character; a string's newline is inside the string.
+                inside = index < len(others) - 1 or bool(text)
+                spans.append(kind in Pygment.Literal.String or (kind in Pygment.Comment and inside))
+                rows.append([StyledText(text, style)])
+        rows += [[] for _ in range(len(everything) - len(rows))]
+        spans += [False] * (len(everything) - len(spans))
+        return [
+            tuple(piece for piece in row if piece.text) for row in rows[len(self._context) : len(everything)]
+        ], spans
+
+
+@lru_cache(maxsize=64)
+def find_lexer(language: str) -> Lexer | None:
+    """Return what reads a language; None when nothing does."""
+    if not language:
+        return None
+    try:
+        return get_lexer_by_name(language, stripnl=False, ensurenl=True)
+    except ClassNotFound:
+        return None
+
+
+def style_of(kind: _TokenType) -> str:
+    """Return the style of a kind of token."""
+    found: _TokenType | None = kind
+    while found is not None:
+        if found in STYLES:
+            return STYLES[found]
+        found = found.parent
+    return ""
 
 
 class Renderer:
@@ -91,12 +375,15 @@ class Renderer:
             lines = self._markdown(text, width, live=live)
         return [" " * lead + line if line else line for line in lines]
 
+    def highlighter(self, language: str) -> Highlighter:
+        return Highlighter(language if self.colour else "")
+
     def code(self, line: Line) -> str:
         """Return a line of code, as long as it is: a terminal wraps it so that it can be copied whole."""
-        return "".join(
-            f"\x1b[{CODES[piece.style]}m{piece.text}\x1b[0m" if piece.style and self.colour else piece.text
-            for piece in line
-        )
+        return "".join(self.styled(piece.text, piece.style) for piece in line)
+
+    def styled(self, text: str, style: str) -> str:
+        return f"\x1b[{CODES[style]}m{text}\x1b[0m" if style and self.colour else text
 
     def _is_cramped(self, text: str) -> bool:
         return max(line.count("|") for line in text.split("\n")) * TABLE_COLUMN_CELLS_MIN > self.width
@@ -135,106 +422,3 @@ def tail(text: str, characters_max: int) -> str:
     start = max(0, (len(text) - step) // step - 1) * step if len(text) > characters_max else 0
     space = text.find(" ", start, start + step)
     return text[max(start, space + 1) :] if start else text
-
-
-def dedent(text: str, columns: int) -> str:
-    """Return the text with up to so many leading columns of each line gone."""
-    lines = []
-    for line in text.split("\n"):
-        bare = line.lstrip(" \t")
-        lead = line[: len(line) - len(bare)].expandtabs(CODE_INDENT)
-        lines.append(lead[columns:] + bare)
-    return "\n".join(lines)
-
-
-class Pen:
-    """Writes the blocks of one message, one below the other: what stands between them depends on both."""
-
-    def __init__(self) -> None:
-        self._before: Block | None = None
-        self._margin = CODE_MARGIN
-        self._highlighter = Highlighter("")
-        self._apart = False
-        self._written = False
-
-    def lift(self) -> None:
-        """Something else was written in between: what comes next stands apart from it."""
-        self._apart = True
-
-    def write(self, renderer: Renderer, blocks: Sequence[Block]) -> list[str]:
-        """Return the lines of finished blocks."""
-        return self._lines(renderer, blocks, live=False)
-
-    def preview(self, renderer: Renderer, blocks: Sequence[Block]) -> list[str]:
-        """Return the lines of blocks that are not finished, as if they were the last."""
-        ahead = copy.copy(self)
-        return ahead._lines(renderer, blocks, live=True)  # noqa: SLF001 - a copy of this very object
-
-    def _lines(self, renderer: Renderer, blocks: Sequence[Block], *, live: bool) -> list[str]:
-        lines: list[str] = []
-        index = 0
-        while index < len(blocks):
-            block = blocks[index]
-            index += 1
-            if block.kind is BlockKind.FENCE:
-                gap, label = self._gap(block), self._open(block, colour=renderer.colour)
-                lines += [*gap, renderer.code(label)] if label else []
-                # A fence that is not drawn still separates what is.
-                self._apart = bool(gap) and not label
-            elif block.kind is BlockKind.CODE:
-                run = [block]
-                while index < len(blocks) and blocks[index].kind is BlockKind.CODE:
-                    run.append(blocks[index])
-                    index += 1
-                lines += [*self._gap(block), *self._code(renderer, run, live=live)]
-                block = run[-1]
-            elif block.kind is not BlockKind.CLOSE and not is_blank(block.text):
-                lines += self._gap(block)
-                if self._before is None or self._before.kind is not BlockKind.INDENTED:
-                    # Between lines of indented code, empty lines are its own.
-                    block = block._replace(text=LEADING_BLANKS.sub("", block.text))
-                lines += renderer.block(block, live=live and index == len(blocks))
-            self._written = self._written or bool(lines)
-            self._remember(block)
-        return lines
-
-    def _remember(self, block: Block) -> None:
-        """Keep the block for the next one's sake; empty lines count as the end of the block before them."""
-        if not is_blank(block.text) or block.kind in CODE_KINDS:
-            self._before = block
-        elif self._before is not None:
-            self._before = self._before._replace(text=self._before.text + block.text)
-
-    def _open(self, block: Block, *, colour: bool) -> Line:
-        """Begin a listing. Its language is seen in its colours; what else the fence says is a line of its own."""
-        info = block.text.strip().lstrip("`~").strip()
-        words = info.split(maxsplit=1)
-        self._highlighter = Highlighter(words[0].strip("{}.").lower() if words and colour else "")
-        self._margin = " " * block.indent + CODE_MARGIN
-        return (StyledText(self._margin, ""), StyledText(info, "dim")) if len(words) > 1 else ()
-
-    def _code(self, renderer: Renderer, run: Sequence[Block], *, live: bool) -> list[str]:
-        """Return the lines of a run of code, coloured as the lines before them ask for."""
-        code = [dedent(block.text.rstrip("\n"), block.indent).expandtabs(TAB_COLUMNS) for block in run]
-        if live:
-            # Finished lines of code are never live, so there is but one.
-            lines = [self._highlighter.highlight_unfinished(line[-LIVE_CODE_CHARACTERS_MAX:]) for line in code]
-        else:
-            lines = self._highlighter.add(code)
-        return [(self._margin + renderer.code(line)).rstrip(" ") for line in lines]
-
-    def _gap(self, block: Block) -> list[str]:
-        """Return the empty line before a block, if there is one."""
-        before, apart, self._apart = self._before, self._apart, False
-        if apart:
-            return [""]
-        if before is None or not self._written or block.continued:
-            return []
-        if block.kind in CODE_KINDS and before.kind in CODE_KINDS and block.kind is not BlockKind.FENCE:
-            return []
-        if BlockKind.INDENTED is block.kind is before.kind:
-            return []
-        outer = any(each.kind in CODE_KINDS and not each.indent for each in (before, block))
-        loose = before.kind in LOOSE_KINDS or block.kind in LOOSE_KINDS or outer
-        spaced = TRAILING_BLANK.search(before.text) is not None or is_blank(block.text.split("\n", 1)[0])
-        return [""] if loose or spaced else []

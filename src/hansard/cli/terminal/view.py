@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from hansard.cli.process import load
-from hansard.cli.terminal.blocks import Block, Splitter
+from hansard.cli.terminal.blocks import Block, Pen, Splitter
 from hansard.cli.terminal.text import cut, safe, safe_line, wrap
 from hansard.domain.messages import File, Part, Reasoning, Role, Status, Text, ToolCall, ToolResult, join_text
 from hansard.domain.people import is_terminal_author
@@ -19,7 +19,7 @@ from hansard.domain.sessions import TurnState
 from hansard.record.messages.entries import Chunk, Entry
 
 if TYPE_CHECKING:
-    from hansard.cli.terminal.render import Pen, Renderer
+    from hansard.cli.terminal.render import Renderer
 
 RENDER: Final = "hansard.cli.terminal.render"
 """Loaded by name when there is something to render: it brings rich's Markdown and highlighting with it."""
@@ -37,8 +37,8 @@ WIDTH_MIN: Final = 10
 class Stream:
     """One message that is being written."""
 
-    def __init__(self, pen: Pen) -> None:
-        self.pen = pen
+    def __init__(self) -> None:
+        self.pen = Pen()
         self.splitter = Splitter()
         self.thought = ""
         self.thinking = False
@@ -194,7 +194,7 @@ class View:
 
     def _new_stream(self) -> Stream:
         """Begin a message. Its first block stands apart from whatever was printed before."""
-        stream = Stream(load(RENDER).Pen())
+        stream = Stream()
         if self._printed:
             stream.pen.lift()
         return stream
