@@ -15,7 +15,7 @@ from hansard.cli.process import EXIT_DONE, run
 from hansard.cli.talk import Talk, find_session, owner_of
 from hansard.cli.terminal.completion import Completion, SessionChoice, complete
 from hansard.cli.terminal.picker import ENDING_CHARACTERS, pick
-from hansard.cli.terminal.screen import Handlers, Screen
+from hansard.cli.terminal.screen import Screen
 from hansard.domain.budgets import Usage, add_usage
 from hansard.errors import HansardError
 from hansard.intake.commands import registry as commands
@@ -54,7 +54,9 @@ class TerminalChat:
         self._labelled = False
         self._untaken = 0
         self.screen = Screen(
-            handlers=Handlers(submit=self._submit, interrupt=self._interrupt, leave=self._leave),
+            submit=self._submit,
+            interrupt=self._interrupt,
+            leave=self._leave,
             status=self._status,
             completions=self._complete,
             history_path=options.home / "history",

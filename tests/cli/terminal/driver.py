@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hansard.cli.terminal.completion import Completion, SessionChoice, complete
 from hansard.cli.terminal.picker import pick
-from hansard.cli.terminal.screen import Handlers, Screen
+from hansard.cli.terminal.screen import Screen
 from hansard.domain.messages import Role, Status, ToolCall
 from tests.cli.terminal.items import added, chunk, opened, sealed
 from tests.cli.terminal.samples import CJK, RICH, listing, paragraph
@@ -45,7 +45,9 @@ class Conversation:
         self.background: set[asyncio.Task[None]] = set()
         self.plays = 0
         self.screen = Screen(
-            handlers=Handlers(self.submit, self.interrupt, lambda: self.write("left")),
+            submit=self.submit,
+            interrupt=self.interrupt,
+            leave=lambda: self.write("left"),
             status=lambda: f"driver · {self.plays} plays · record: in order",
             completions=self.complete,
             history_path=log.with_suffix(".history"),

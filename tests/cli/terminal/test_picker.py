@@ -12,8 +12,8 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import create_pipe_input
 
 from hansard.cli.terminal.completion import SessionChoice
-from hansard.cli.terminal.output import TerminalOutput
 from hansard.cli.terminal.picker import PickerState, describe, pick
+from hansard.cli.terminal.screen import TerminalOutput
 from hansard.cli.terminal.text import cells
 
 LINES = [

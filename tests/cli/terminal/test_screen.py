@@ -17,15 +17,18 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output.color_depth import ColorDepth
 
 from hansard.cli.terminal.completion import Completion, SessionChoice, complete
-from hansard.cli.terminal.output import (
+from hansard.cli.terminal.screen import (
+    DRAWINGS_PER_SECOND_MAX,
+    ENTRY_CHARACTERS_MAX,
     ERASE_DOWN,
     SYNCHRONISED_BEGIN,
     SYNCHRONISED_END,
+    PrivateHistory,
+    Screen,
     TerminalOutput,
     fragments,
-    tail_rows,
 )
-from hansard.cli.terminal.screen import DRAWINGS_PER_SECOND_MAX, ENTRY_CHARACTERS_MAX, Handlers, PrivateHistory, Screen
+from hansard.cli.terminal.text import tail_rows
 from hansard.domain.messages import Role
 from hansard.errors import RecordUnavailable
 from tests.cli.terminal.items import added, chunk, opened, sealed
@@ -67,7 +70,9 @@ class Stage:
         )
         output.enable_cpr = False
         self.screen = Screen(
-            handlers=Handlers(self._submit, self._interrupt, self._leave),
+            submit=self._submit,
+            interrupt=self._interrupt,
+            leave=self._leave,
             status=self._status,
             completions=self._complete,
             history_path=history,

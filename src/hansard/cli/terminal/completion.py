@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
+
+from prompt_toolkit.completion import CompleteEvent, Completer
+from prompt_toolkit.completion import Completion as Candidate
+from prompt_toolkit.document import Document
+
+from hansard.cli.terminal.text import safe_line
+from hansard.errors import HansardError
 
 CANDIDATES_MAX: Final = 50
 """More than this is no help to anyone."""
@@ -60,3 +67,30 @@ def _named(command: str, sought: str, sessions: Sequence[SessionChoice]) -> Iter
             words = words if len(words) <= WORDS_CHARACTERS_MAX else f"{words[: WORDS_CHARACTERS_MAX - 1]}…"
             about = " · ".join(filter(None, (session.when, session.id if words else "")))
             yield Completion(f"{command} {session.id}", words or session.id, about)
+
+
+class Suggestions(Completer):
+    """Completions that are looked up while somebody types."""
+
+    def __init__(self, ask: Callable[[str], Awaitable[list[Completion]]]) -> None:
+        """`ask` gets the text before the cursor."""
+        self._ask = ask
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Candidate]:
+        """Give none: they are always looked up asynchronously."""
+        del document, complete_event
+        return ()
+
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Candidate, None]:
+        """Give what the text before the cursor may become; where the record cannot be read, nothing."""
+        del complete_event
+        before = document.text_before_cursor
+        try:
+            found = await self._ask(before)
+        except HansardError:
+            return
+        for each in found:
+            display = safe_line(each.display or each.text)
+            yield Candidate(each.text, -len(before), display=display, display_meta=safe_line(each.about))

@@ -16,7 +16,7 @@ from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.styles import Style
 
 from hansard.cli.terminal.completion import SessionChoice
-from hansard.cli.terminal.output import TerminalOutput
+from hansard.cli.terminal.screen import TerminalOutput
 from hansard.cli.terminal.text import cells, cut, safe_line
 from hansard.cli.terminal.view import MARKER
 

@@ -1,4 +1,4 @@
-"""The screen of a terminal that can only print lines, and of a pipe: finished text out, lines in."""
+"""What a terminal can do, and the screen of one that can only print lines: finished text out, lines in."""
 
 from __future__ import annotations
 
@@ -6,11 +6,24 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
 READ_BYTES: Final = 64 * 1024
+
+
+def is_dumb(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether the terminal can only print lines, or there is none."""
+    dumb = environment.get("TERM", "").lower() in ("dumb", "unknown", "")
+    return dumb or not (sys.stdin.isatty() and sys.stdout.isatty())
+
+
+def reflows(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether the terminal breaks long lines anew when it gets narrower. Most do."""
+    if "TMUX" in environment:
+        return True
+    return "XTERM_VERSION" not in environment and not environment.get("TERM", "").startswith(("linux", "screen"))
 
 
 class PlainInput:

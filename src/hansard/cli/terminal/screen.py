@@ -9,21 +9,21 @@ left unprinted.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, TextIO
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import CompleteEvent, Completer
-from prompt_toolkit.completion import Completion as Candidate
-from prompt_toolkit.document import Document
+from prompt_toolkit.data_structures import Size
 from prompt_toolkit.filters import Condition, has_completions
-from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -38,15 +38,15 @@ from prompt_toolkit.layout import (
     Window,
 )
 from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.output.color_depth import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
 from hansard.cli.process import load
-from hansard.cli.terminal.completion import Completion
-from hansard.cli.terminal.output import TerminalOutput, fragments, is_dumb, reflows, rows_gained, tail_rows
-from hansard.cli.terminal.plain import run_plain
-from hansard.cli.terminal.text import cut, safe_line
+from hansard.cli.terminal.completion import Completion, Suggestions
+from hansard.cli.terminal.plain import is_dumb, reflows, run_plain
+from hansard.cli.terminal.text import STYLED, cut, safe_line, tail_rows
 from hansard.cli.terminal.view import MARKER, RENDER, View
-from hansard.errors import HansardError
 from hansard.record.messages.entries import Chunk, Entry
 
 DRAWINGS_PER_SECOND_MAX: Final = 20
@@ -80,15 +80,58 @@ STYLE: Final = Style.from_dict(
 )
 
 
-class Handlers(NamedTuple):
-    """What a person's keys do."""
+SYNCHRONISED_BEGIN: Final = "\x1b[?2026h"
+SYNCHRONISED_END: Final = "\x1b[?2026l"
+ERASE_DOWN: Final = "\x1b[K\x1b7\x1b[B\x1b[J\x1b8"
+"""To the end of the row; save the cursor; one row down; to the end of the screen; back."""
 
-    submit: Callable[[str], None]
-    """Enter. The text may have many lines."""
-    interrupt: Callable[[], bool]
-    """Ctrl-C with nothing typed. Whether something was interrupted; if nothing was, the person leaves."""
-    leave: Callable[[], None]
-    """The person leaves: Ctrl-D with nothing typed, a second Ctrl-C, the end of the input. `run` returns after it."""
+
+class TerminalOutput(Vt100_Output):
+    """A terminal that shows a drawing whole or not at all."""
+
+    held = False
+
+    @classmethod
+    def on(cls, stdout: TextIO, *, colour: bool) -> TerminalOutput:
+        """Return the terminal behind a stream. It is never asked for its cursor: the answer would come as input."""
+        depth = ColorDepth.DEPTH_4_BIT if colour else ColorDepth.DEPTH_1_BIT
+
+        def size() -> Size:
+            try:
+                columns, rows = os.get_terminal_size(stdout.fileno())
+            except OSError:
+                columns, rows = 0, 0
+            return Size(rows=rows or 24, columns=columns or 80)
+
+        return cls(stdout, size, term=os.environ.get("TERM"), default_color_depth=depth, enable_cpr=False)
+
+    def hold_output(self) -> None:
+        if not self.held:
+            self.held = True
+            self.write_raw(SYNCHRONISED_BEGIN)
+
+    def release(self) -> None:
+        if self.held:
+            self.held = False
+            self.write_raw(SYNCHRONISED_END)
+            self.flush()
+
+    def erase_down(self) -> None:
+        """Erase this row and, from the one below it, the rest.
+
+        Erased from the very first row on, some terminals keep a copy in the scrollback: it would be there twice.
+        """
+        self.write_raw(ERASE_DOWN)
+
+    def disable_autowrap(self) -> None:
+        """Leave it on: a row that the terminal takes after it got narrower is broken, not cut, as those before it were.
+
+        So where a drawing begins depends on what was drawn and on the width now, not on which of them came first.
+        """
+
+    def flush(self) -> None:
+        if not self.held:
+            super().flush()
 
 
 class Screen:
@@ -97,7 +140,9 @@ class Screen:
     def __init__(
         self,
         *,
-        handlers: Handlers,
+        submit: Callable[[str], None],
+        interrupt: Callable[[], bool],
+        leave: Callable[[], None],
         status: Callable[[], str],
         completions: Callable[[str], Awaitable[list[Completion]]],
         history_path: Path | None,
@@ -106,8 +151,15 @@ class Screen:
         input: Input | None = None,
         output: TerminalOutput | None = None,
     ) -> None:
-        """`input` and `output` are the standard ones unless they are given."""
-        self._handlers = handlers
+        """`input` and `output` are the standard ones unless they are given.
+
+        `submit` is called at Enter; the text may have many lines. `interrupt` at Ctrl-C with nothing typed; it returns
+        whether something was interrupted: if nothing was, the person leaves. `leave` at Ctrl-D with nothing typed, a
+        second Ctrl-C, and the end of the input; `run` returns after it.
+        """
+        self._on_submit = submit
+        self._on_interrupt = interrupt
+        self._on_leave = leave
         self._status = status
         self._plain = output is None and is_dumb()
         self._output = output or TerminalOutput.on(sys.stdout, colour=colour)
@@ -131,7 +183,6 @@ class Screen:
         self._app: Drawn | None = None
 
     def show(self, item: Entry | Chunk) -> None:
-        """Take the next item of the record."""
         self._print(self._view.feed(item))
 
     async def drawn(self) -> None:
@@ -141,7 +192,6 @@ class Screen:
             await self._written.wait()
 
     def note(self, text: str) -> None:
-        """Print a fixed notice, dimmed."""
         self._print(self._view.note(text))
 
     def refresh(self) -> None:
@@ -154,7 +204,6 @@ class Screen:
             self._timer = loop.call_later(delay, self._draw)
 
     def leave(self) -> None:
-        """Let `run` return."""
         self._left.set()
         self._end()
 
@@ -168,7 +217,17 @@ class Screen:
                 self._print([])
                 await run_plain(self._submit, self._interrupt, self._leave, self._left)
             elif not self._left.is_set():
-                self._app = self._new_app()
+                self._app = Drawn(
+                    layout=self._layout(),
+                    key_bindings=self._keys(),
+                    style=self._style,
+                    include_default_pygments_style=False,
+                    output=self._output,
+                    input=self._keys_from,
+                    erase_when_done=True,
+                    terminal_size_polling_interval=None,
+                    before_render=self._before_drawing,
+                )
                 # Ctrl-C is a key here; signals and unhandled errors stay with whoever runs the process.
                 await self._app.run_async(handle_sigint=False, set_exception_handler=False)
         except EOFError:
@@ -214,24 +273,11 @@ class Screen:
 
     # The layout.
 
-    def _new_app(self) -> Drawn:
-        return Drawn(
-            layout=self._layout(),
-            key_bindings=self._keys(),
-            style=self._style,
-            include_default_pygments_style=False,
-            output=self._output,
-            input=self._keys_from,
-            erase_when_done=True,
-            terminal_size_polling_interval=None,
-            before_render=self._before_drawing,
-        )
-
     def _layout(self) -> Layout:
         live = Window(FormattedTextControl(self._live), wrap_lines=True, dont_extend_height=True)
         typed = Window(
             BufferControl(self._input),
-            height=lambda: Dimension(min=1, max=min(INPUT_ROWS_MAX, max(1, self._rows() - ROWS_BESIDE_LIVE))),
+            height=self._input_height,
             wrap_lines=True,
             dont_extend_height=True,
             get_line_prefix=self._prefix,
@@ -245,8 +291,8 @@ class Screen:
         ]
         return Layout(HSplit(parts, align=VerticalAlign.TOP), focused_element=typed)
 
-    def _rows(self) -> int:
-        return self._output.get_size().rows
+    def _input_height(self) -> Dimension:
+        return Dimension(min=1, max=min(INPUT_ROWS_MAX, max(1, self._output.get_size().rows - ROWS_BESIDE_LIVE)))
 
     def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
         return [("class:prompt", MARKER)] if line == wrapped == 0 else [("", " " * len(MARKER))]
@@ -311,11 +357,11 @@ class Screen:
 
     def _submit(self, text: str) -> None:
         if text.strip():
-            self._handlers.submit(text)
+            self._on_submit(text)
 
     def _interrupt(self) -> None:
         now = time.monotonic()
-        if now - self._interrupted_at < LEAVE_SECONDS or not self._handlers.interrupt():
+        if now - self._interrupted_at < LEAVE_SECONDS or not self._on_interrupt():
             self._leave()
         else:
             self._interrupted_at = now
@@ -323,12 +369,30 @@ class Screen:
     def _leave(self) -> None:
         if not self._left.is_set():
             self._left.set()
-            self._handlers.leave()
+            self._on_leave()
         self._end()
 
     def _end(self, error: BaseException | None = None) -> None:
         if self._app is not None:
             self._app.end(error)
+
+
+def fragments(text: str) -> StyleAndTextTuples:
+    """Return styled text as prompt_toolkit takes it. Faster than its own reader, which goes character by character."""
+    found: StyleAndTextTuples = []
+    style = ""
+    for index, piece in enumerate(STYLED.split(text)):
+        if index % 2:
+            style = style_of(piece)
+        elif piece:
+            found.append((style, piece))
+    return found
+
+
+@cache
+def style_of(numbers: str) -> str:
+    """Return prompt_toolkit's name of a style, by the numbers that switch it on."""
+    return to_formatted_text(ANSI(f"\x1b[{numbers}mx"))[0][0]
 
 
 class Drawn(Application[None]):
@@ -369,36 +433,13 @@ class Drawn(Application[None]):
         assert isinstance(output, TerminalOutput)
         output.hold_output()
         if drawn is not None and reflows():
-            row = drawn.get_cursor_position(self.layout.current_window).y
-            output.cursor_up(rows_gained(drawn, row, output.get_size().columns))
+            columns, gained = output.get_size().columns, 0
+            for row in range(drawn.get_cursor_position(self.layout.current_window).y):
+                line = drawn.data_buffer[row].items()
+                width = max((column + cell.width for column, cell in line if cell.char.strip()), default=0)
+                gained += max(0, math.ceil(width / columns) - 1)
+            output.cursor_up(gained)
         super()._on_resize()
-
-
-class Suggestions(Completer):
-    """Completions that are looked up while somebody types."""
-
-    def __init__(self, ask: Callable[[str], Awaitable[list[Completion]]]) -> None:
-        """`ask` gets the text before the cursor."""
-        self._ask = ask
-
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Candidate]:
-        """Give none: they are always looked up asynchronously."""
-        del document, complete_event
-        return ()
-
-    async def get_completions_async(
-        self, document: Document, complete_event: CompleteEvent
-    ) -> AsyncGenerator[Candidate, None]:
-        """Give what the text before the cursor may become; where the record cannot be read, nothing."""
-        del complete_event
-        before = document.text_before_cursor
-        try:
-            found = await self._ask(before)
-        except HansardError:
-            return
-        for each in found:
-            display = safe_line(each.display or each.text)
-            yield Candidate(each.text, -len(before), display=display, display_meta=safe_line(each.about))
 
 
 ENTRY_CHARACTERS_MAX: Final = 64 * 1024
@@ -440,7 +481,6 @@ class PrivateHistory(FileHistory):
         return ["\n".join(lines) for lines in reversed(typed) if lines]
 
     def store_string(self, string: str) -> None:
-        """Keep what was typed, if it can be kept."""
         if len(string) > ENTRY_CHARACTERS_MAX:
             return
         try:

@@ -24,6 +24,7 @@ closing punctuation never starts a line.
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cache
 from typing import TYPE_CHECKING, Final
@@ -84,6 +85,9 @@ def _harmless(found: re.Match[str]) -> str:
         return DELETE_PICTURE
     return "\n" if character in "\u2028\u2029" else REPLACEMENT
 
+
+STYLED: Final = re.compile(r"\x1b\[([\d;]*)m")
+"""What switches a style on or off."""
 
 ELLIPSIS: Final = "…"
 TAB_COLUMNS: Final = 4
@@ -163,3 +167,14 @@ def cut(text: str, width: int) -> str:
             break
         kept.append(character)
     return "".join(kept).rstrip(" ") + ELLIPSIS
+
+
+def tail_rows(text: str, *, columns: int, rows_max: int) -> str:
+    """Return the last lines of a styled text that fit into so many rows, lines that the terminal wraps included."""
+    lines = text.split("\n")
+    rows = 0
+    for index in range(len(lines) - 1, -1, -1):
+        rows += max(1, math.ceil(cells(STYLED.sub("", lines[index])) / max(1, columns)))
+        if rows > rows_max:
+            return "\n".join(lines[index + 1 :]) or lines[-1]
+    return text
