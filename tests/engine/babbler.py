@@ -33,9 +33,9 @@ from hansard.domain.settings import Busy, TurnLimits
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
 from hansard.errors import LeaseHeld
-from hansard.intake.commands.registry import parse, run_command
+from hansard.intake.commands.registry import run_command
 from hansard.intake.commands.scene import CommandScene
-from hansard.intake.speak import speak
+from hansard.intake.speak import parse, speak
 from hansard.record.api import Record
 from hansard.record.messages.entries import Chunk
 from hansard.testing.fakes import Echo, Failing, Slow, tools_by_name

@@ -14,9 +14,9 @@ from hansard.domain.questions import NOTHING_WAITS, read_command
 from hansard.domain.requests import UserSaid
 from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
-from hansard.intake.commands.registry import parse, run_command
+from hansard.intake.commands.registry import run_command
 from hansard.intake.commands.scene import CommandScene
-from hansard.intake.speak import speak
+from hansard.intake.speak import parse, speak
 from hansard.record.messages.entries import Entry
 from hansard.record.questions import QuestionAnswered, QuestionAsked
 from hansard.testing.fakes import Counting, Slow, tools_by_name

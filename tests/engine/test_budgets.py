@@ -27,8 +27,9 @@ from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Person, Settings, TurnLimits
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
-from hansard.intake.commands.registry import parse, run_command
+from hansard.intake.commands.registry import run_command
 from hansard.intake.commands.scene import CommandScene
+from hansard.intake.speak import parse
 from hansard.journal.store import Wiring
 from hansard.record.api import Record
 from hansard.testing.fakes import Echo, FakeClock, tools_by_name

@@ -13,8 +13,9 @@ from hansard.domain.messages import Role, Status, ToolOutcome
 from hansard.domain.requests import Request, ToolsSaid, UserSaid
 from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
-from hansard.intake.commands.registry import parse, run_command
+from hansard.intake.commands.registry import run_command
 from hansard.intake.commands.scene import CommandScene
+from hansard.intake.speak import parse
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.turns.entries import TurnStarted
 from hansard.testing.fakes import Echo, Slow, tools_by_name

@@ -20,8 +20,9 @@ from hansard.domain.policy import Policy
 from hansard.domain.requests import Request, ToolsSaid
 from hansard.engine.prompts import data_of, harmless, named, said_by
 from hansard.engine.turns import run_turn
-from hansard.intake.commands.registry import parse, run_command
+from hansard.intake.commands.registry import run_command
 from hansard.intake.commands.scene import CommandScene
+from hansard.intake.speak import parse
 from hansard.ports.tool import Tool
 from hansard.testing.fakes import tools_by_name
 from hansard.tools.builtin import MemoryTool

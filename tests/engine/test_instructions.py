@@ -14,8 +14,9 @@ from hansard.domain.settings.agent import AgentChoice, RoomSettings
 from hansard.engine import prompts
 from hansard.engine.prompts import system_prompt
 from hansard.engine.turns import run_turn
-from hansard.intake.commands.registry import parse, run_command
+from hansard.intake.commands.registry import run_command
 from hansard.intake.commands.scene import CommandScene
+from hansard.intake.speak import parse
 from hansard.record.memory import Note
 from hansard.tools.builtin import MemoryTool
 from tests.engine.stage import PlayedModel, Stage, call, stage

@@ -9,9 +9,10 @@ import asyncio
 import sys
 from pathlib import Path
 
-from hansard.intake.commands.registry import parse, run_command
+from hansard.intake.commands.registry import run_command
 from hansard.intake.commands.scene import CommandScene
 from hansard.intake.receive import ChannelIntake
+from hansard.intake.speak import parse
 from hansard.journal.store import Wiring
 from hansard.ports.channel import Batch, Event, EventKind
 from hansard.record.api import Record

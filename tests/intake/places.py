@@ -16,9 +16,10 @@ from hansard.domain.settings import Channels, Person, Settings
 from hansard.domain.settings.channels import Matrix, Telegram
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent
-from hansard.intake.commands.registry import parse, run_command
+from hansard.intake.commands.registry import run_command
 from hansard.intake.commands.scene import CommandScene
 from hansard.intake.receive import ChannelIntake
+from hansard.intake.speak import parse
 from hansard.journal.store import Wiring
 from hansard.ports.channel import Batch, Capabilities, Event, EventKind
 from hansard.record.api import Record

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from hansard.domain.messages import Message
 from hansard.domain.settings import Busy
-from hansard.intake.commands.registry import parse, run_command
+from hansard.intake.commands.registry import run_command
 from hansard.intake.commands.scene import CommandReply, CommandScene
-from hansard.intake.speak import busy_of
+from hansard.intake.speak import busy_of, parse
 from hansard.ports.model import Model
 from hansard.record.api import Record
 from tests.engine.stage import Stage, stage

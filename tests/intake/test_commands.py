@@ -13,7 +13,8 @@ from hansard.domain.messages import Status
 from hansard.domain.requests import FailureKind, UserSaid
 from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
-from hansard.intake.commands.registry import COMMANDS, MEANT, help_text, names, parse, suggestion, summaries
+from hansard.intake.commands.registry import COMMANDS, MEANT, help_text, names, suggestion, summaries
+from hansard.intake.speak import parse
 from hansard.record.messages.entries import MessagesUndone
 from hansard.testing.fakes import Slow, tools_by_name
 from tests.engine.stage import WAIT_SECONDS_MAX, Answer, Gate, PlayedModel, answer_last, call, failure, stage

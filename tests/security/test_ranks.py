@@ -28,8 +28,9 @@ from hansard.domain.people import People
 from hansard.domain.policy import policy_of
 from hansard.domain.settings import Person
 from hansard.intake.commands.people import IN_A_ROOM
-from hansard.intake.commands.registry import CommandLine, names, perform
+from hansard.intake.commands.registry import names, perform
 from hansard.intake.commands.scene import CommandScene
+from hansard.intake.speak import CommandLine
 from hansard.record.api import Record
 from tests.intake.places import code_in, places
 from tests.intake.town import ANN, BOB, EVE, HOME_OF_ANN, ROOM, settings_of

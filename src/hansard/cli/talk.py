@@ -15,10 +15,10 @@ from hansard.domain.people import terminal_owner
 from hansard.domain.policy import policy_of
 from hansard.domain.sessions import TurnState
 from hansard.errors import NotFound
-from hansard.intake.commands.registry import parse, run_command, unescaped
+from hansard.intake.commands.registry import run_command
 from hansard.intake.commands.scene import CommandScene
 from hansard.intake.commands.sessions import take_up
-from hansard.intake.speak import busy_of, speak
+from hansard.intake.speak import busy_of, parse, speak, unescaped
 from hansard.record.conversation import last_exchange
 from hansard.record.messages.entries import Entry
 from hansard.record.questions import QuestionAnswered, QuestionAsked

@@ -36,10 +36,10 @@ from hansard.errors import (
     RecordUnavailable,
 )
 from hansard.intake.beside import HEAL_SECONDS
-from hansard.intake.commands.registry import ChatCommands, CommandLine, names, parse, unescaped
+from hansard.intake.commands.registry import ChatCommands, names
 from hansard.intake.files import Files, Named
 from hansard.intake.invitations import ChatInvitations
-from hansard.intake.speak import busy_of
+from hansard.intake.speak import CommandLine, busy_of, parse, unescaped
 from hansard.ports.channel import EventKind, ReplyKind
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""What a person says in a session that they name: at the terminal, by a command, by `hansard -p`.
+"""What a person says: whether it is a command, and how words get into a session that the person names.
+
+A text is a command only if its first word is a slash and letters; everything else is said to the model. Sessions are
+named at the terminal, by a command, by `hansard -p`; what is said in a chat comes by `hansard.intake.receive`.
 
 Reads: the session's setting `busy`. Writes: the message, the queued turn and what becomes of the running one, in one
 commit (L2); an ended session is open again in the same one.
@@ -8,6 +11,7 @@ On crash: the message and its queued turn are there, or neither is and nobody wa
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.arrivals import Arrival
@@ -23,8 +27,28 @@ if TYPE_CHECKING:
     from hansard.record.api import Record
     from hansard.record.intake.events import Received
 
+FIRST_WORD = re.compile(r"/([A-Za-z]+)(?:\s+(.*))?\Z", re.DOTALL)
+
 ATTEMPTS_MAX = 2
 """Tries while nobody knows whether a message was written; each waits as long as the record's patience."""
+
+
+class CommandLine(NamedTuple):
+    """A line that is a command."""
+
+    name: str
+    argument: str
+
+
+def parse(text: str) -> CommandLine | None:
+    """Return the command that a text is, or None when it is meant for the model."""
+    match = FIRST_WORD.fullmatch(text.strip())
+    return None if match is None else CommandLine(match[1].lower(), (match[2] or "").strip())
+
+
+def unescaped(text: str) -> str:
+    """Return a text as it is meant: two slashes at its beginning stand for one that begins no command."""
+    return text[1:] if text.startswith("//") else text
 
 
 class Spoken(NamedTuple):

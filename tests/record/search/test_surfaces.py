@@ -15,8 +15,9 @@ from hansard.domain.messages import Text, ToolCall, ToolOutcome
 from hansard.domain.settings import TurnLimits
 from hansard.engine.calls import run_call
 from hansard.errors import NotFound
-from hansard.intake.commands.registry import CommandLine, parse, run_command
+from hansard.intake.commands.registry import run_command
 from hansard.intake.commands.scene import CommandScene
+from hansard.intake.speak import CommandLine, parse
 from hansard.ports.tool import PlacedTool, ToolScene
 from hansard.tools.builtin import SessionSearch
 from tests.record.search.samples import WORDS

@@ -10,7 +10,6 @@ told that nobody knows whether it was carried out.
 from __future__ import annotations
 
 import difflib
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.access import Right, deed_of, is_denied, refusal, right
@@ -29,11 +28,10 @@ if TYPE_CHECKING:
     from hansard.domain.access import Standpoint
     from hansard.domain.arrivals import Origin
     from hansard.domain.settings import Settings
+    from hansard.intake.speak import CommandLine
     from hansard.record.api import Record
     from hansard.record.intake.events import Received
     from hansard.record.messages.entries import Entry
-
-FIRST_WORD = re.compile(r"/([A-Za-z]+)(?:\s+(.*))?\Z", re.DOTALL)
 
 
 class Command(NamedTuple):
@@ -76,24 +74,6 @@ COMMANDS: dict[str, Command] = {
     )
 }
 """Every command but /help, which lists them."""
-
-
-class CommandLine(NamedTuple):
-    """A line that is a command."""
-
-    name: str
-    argument: str
-
-
-def parse(text: str) -> CommandLine | None:
-    """Return the command that a text is, or None when it is meant for the model."""
-    match = FIRST_WORD.fullmatch(text.strip())
-    return None if match is None else CommandLine(match[1].lower(), (match[2] or "").strip())
-
-
-def unescaped(text: str) -> str:
-    """Return a text as it is meant: two slashes at its beginning stand for one that begins no command."""
-    return text[1:] if text.startswith("//") else text
 
 
 def names() -> list[str]:
