@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hansard.cli.opening import opened
 from hansard.cli.printing import wants_colour
 from hansard.cli.process import EXIT_DONE, run
-from hansard.cli.talk import Talk, find_session, owner_of
+from hansard.cli.talk import Talk, find_session, opened, owner_of
 from hansard.cli.terminal.completion import Completion, SessionChoice, complete
-from hansard.cli.terminal.picker import ENDING_CHARACTERS, pick
+from hansard.cli.terminal.picker import pick
 from hansard.cli.terminal.screen import Screen
-from hansard.domain.budgets import Usage, add_usage
 from hansard.errors import HansardError
 from hansard.intake.commands import registry as commands
 from hansard.intake.commands.sessions import first_words
@@ -48,31 +46,26 @@ class TerminalChat:
     def __init__(self, app: App, options: Options) -> None:
         """Nothing is on the screen yet."""
         self._app = app
-        self._typed: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
-        """Texts, each with the question that was on the screen when it was typed."""
+        self.talk = Talk(app)
         self._stopping: set[asyncio.Task[None]] = set()
         self._labelled = False
-        self._untaken = 0
         self.screen = Screen(
-            submit=self._submit,
+            submit=self.talk.submit,
             interrupt=self._interrupt,
             leave=self._leave,
-            status=self._status,
+            status=self.talk.status,
             completions=self._complete,
             history_path=options.home / "history",
             colour=wants_colour(app.settings.terminal.colour),
             reasoning=app.settings.terminal.reasoning,
         )
-        self.talk = Talk(app, self.screen.show, self.screen.drawn)
-
-    def _submit(self, text: str) -> None:
-        self._typed.put_nowait((text, self.talk.drawn_question))
+        self.talk.show, self.talk.drawn = self.screen.show, self.screen.drawn
 
     async def run(self) -> None:
         """Talk until the person leaves."""
         tasks = [
             asyncio.create_task(self.screen.run()),
-            asyncio.create_task(self._work()),
+            asyncio.create_task(self.talk.take_typed(self._refuse)),
             asyncio.create_task(self._update_status_line()),
             asyncio.create_task(self.talk.failed()),
         ]
@@ -81,18 +74,9 @@ class TerminalChat:
         finally:
             await self.talk.close()
 
-    async def _work(self) -> None:
-        """Take what is typed, one after the other."""
-        while True:
-            text, drawn = await self._typed.get()
-            self._untaken += 1
-            try:
-                await self.talk.take_line(text, drawn)
-            except HansardError as error:
-                words = str(error)
-                self.note(f"{words[:1].upper()}{words[1:]}. {NOT_TAKEN}")
-            finally:
-                self._untaken -= 1
+    def _refuse(self, error: HansardError) -> None:
+        words = str(error)
+        self.note(f"{words[:1].upper()}{words[1:]}. {NOT_TAKEN}")
 
     async def _update_status_line(self) -> None:
         """Keep the status line true, and say once what the model is when it is the demo."""
@@ -128,33 +112,6 @@ class TerminalChat:
 
     def _leave(self) -> None:
         self.screen.leave()
-
-    def _status(self) -> str:
-        """Return the status line: model, tokens, cost, session, state of the record."""
-        used = Usage()
-        if self.talk.conversation is not None:
-            for each in self.talk.conversation.usage.values():
-                used = add_usage(used, each)
-        tokens = used.input_tokens + used.output_tokens
-        trouble = self._app.record.trouble.partition(" (")[0]
-        shown = [f"RECORD: {trouble}"] if trouble else []
-        if trouble and (untaken := self._untaken + self._typed.qsize()):
-            shown.append(f"{untaken} {'message waits' if untaken == 1 else 'messages wait'}")
-        if self.talk.answering:
-            shown.append("answering")
-        shown.append(self._app.models.name or "looking for a model")
-        if tokens:
-            shown.append(f"{tokens:,} tokens")
-        if used.cost_micros is not None and tokens:
-            shown.append(f"${used.cost_micros / 1_000_000:.4f}")
-        if not trouble:
-            shown.append("record: in order")
-        place = self.talk.session_id or "a new session"
-        line = " · ".join([*shown, place])
-        columns = shutil.get_terminal_size().columns
-        if self.talk.session_id and len(line) > columns:
-            line = " · ".join([*shown, place[-ENDING_CHARACTERS:]])
-        return line if len(line) <= columns else " · ".join(shown)
 
     async def _complete(self, text: str) -> list[Completion]:
         """Return what a line may become: commands, and after /resume the sessions."""

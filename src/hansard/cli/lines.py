@@ -13,9 +13,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from hansard.cli.once import EXIT_READER_GONE, Output
-from hansard.cli.opening import opened
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run, silence_stdout
-from hansard.cli.talk import Talk, find_session
+from hansard.cli.talk import Talk, find_session, opened
 from hansard.domain.limits import ENTRY_BYTES_MAX
 from hansard.errors import InvalidInput
 from hansard.tasks import cancel_all, wait_for_first

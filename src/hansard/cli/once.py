@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from hansard.cli.attaching import attach
-from hansard.cli.opening import opened
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run, silence_stdout
-from hansard.cli.talk import SOURCE, find_session, owner_of
+from hansard.cli.talk import SOURCE, attach, find_session, opened, owner_of
 from hansard.cli.terminal.text import safe, safe_json
 from hansard.domain.limits import ENTRY_BYTES_MAX
 from hansard.domain.messages import Message, Role, Text

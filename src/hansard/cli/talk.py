@@ -1,24 +1,42 @@
 """A conversation at the command line: what is typed goes into the record, what is shown comes out of it.
 
-The same for a terminal, a pipe and one question: only the function that shows an item differs.
+The same for a terminal, a pipe and one question: only the function that shows an item differs. Also here: opening all
+that a talk needs, and reading the files that a person hands in.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+import mimetypes
+import os
+import re
+import shutil
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.cli.attaching import message_parts
-from hansard.domain.messages import Message
+import click
+
+from hansard.app.config import load_config
+from hansard.app.home_files import check_modes
+from hansard.app.wiring import App, open_app
+from hansard.cli.existing import check_place
+from hansard.cli.printing import Meter
+from hansard.cli.terminal.text import ID_ENDING_CHARACTERS, safe_line
+from hansard.domain.budgets import Usage, add_usage
+from hansard.domain.limits import MIB, NAME_CHARACTERS_MAX
+from hansard.domain.messages import File, Message, Text
 from hansard.domain.people import terminal_owner
 from hansard.domain.policy import policy_of
 from hansard.domain.sessions import TurnState
-from hansard.errors import NotFound
+from hansard.domain.text import clean_text
+from hansard.engine.turns import ASKS_AGAIN
+from hansard.errors import FileUnreadable, HansardError, InvalidInput, NotFound, TooLarge
 from hansard.intake.commands.registry import run_command
 from hansard.intake.commands.scene import CommandScene
 from hansard.intake.commands.sessions import take_up
 from hansard.intake.speak import busy_of, parse, speak, unescaped
+from hansard.journal.causes import explain_delay
 from hansard.record.conversation import last_exchange
 from hansard.record.messages.entries import Entry
 from hansard.record.questions import QuestionAnswered, QuestionAsked
@@ -26,14 +44,144 @@ from hansard.record.turns.entries import TurnEnded
 from hansard.tasks import cancel_all
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from hansard.app.wiring import App
+    from hansard.cli.process import Options
     from hansard.domain.messages import Part
+    from hansard.journal.locks import Progress
+    from hansard.record.api import Record
     from hansard.record.conversation import Conversation
     from hansard.record.messages.entries import Chunk
 
 SOURCE = "cli"
+
+TELL_SECONDS = 1.5
+"""A wait longer than this is told: a screen on which nothing happens looks broken."""
+
+ASKS_AGAIN_LATER = "`hansard -c`, and there /retry, asks again"
+"""After `-p`: a shell has no commands of a conversation."""
+
+TROUBLE_LOOK_SECONDS = 0.5
+"""How often to look whether the record can be written."""
+
+FILE_BYTES_MAX = 20 * MIB
+"""The largest file that is handed in: what no model could take anyway."""
+
+SIGNATURES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+    b"%PDF-": "application/pdf",
+}
+"""How files begin that models look at; a name may say something else."""
+
+OTHER = "application/octet-stream"
+
+ARGUMENT = re.compile(r"""(?:(?P<mark>["'])(?P<quoted>.+?)(?P=mark)|(?P<plain>\S+))\s*(?P<words>.*)""", re.DOTALL)
+"""A path, in quotes if it has blanks, and what is said with it."""
+
+
+def tell_waiting(home: Path) -> None:
+    """Say on standard error why opening takes long."""
+    click.echo(f"hansard: waiting for the record: {explain_delay(home / 'locks')}.", err=True)
+
+
+def report_to_stderr(session_id: str, error: BaseException) -> None:
+    """Say what went wrong beyond a turn's own failure, which is in the record."""
+    del session_id
+    click.echo(safe_line(f"hansard: {error}"), err=True)
+
+
+async def watch_trouble(app: App) -> None:
+    """Say on standard error when the record cannot be written, and when it can again: each once."""
+    told = ""
+    while True:
+        await asyncio.sleep(TROUBLE_LOOK_SECONDS)
+        trouble = app.record.trouble
+        if bool(trouble) != bool(told):
+            text = f"waiting for the record: {trouble}" if trouble else "the record is in order again"
+            click.echo(f"hansard: {text}.", err=True)
+        told = trouble
+
+
+@asynccontextmanager
+async def opened(
+    options: Options, report: Callable[[str, BaseException], None] = report_to_stderr, *, tells_trouble: bool = True
+) -> AsyncIterator[App]:
+    """Open what a talk needs, and begin to get the model ready."""
+    check_place(options.home)
+    check_modes(options.home)
+    settings = load_config(options.home, os.environ, options.settings).settings
+    telling = asyncio.get_running_loop().call_later(TELL_SECONDS, tell_waiting, options.home)
+    meter = Meter()
+
+    def show(progress: Progress) -> None:
+        telling.cancel()
+        meter.show(progress.describe())
+
+    is_named, asks_again = options.model is not None, ASKS_AGAIN if options.prompt is None else ASKS_AGAIN_LATER
+    try:
+        async with open_app(
+            options.home, settings, os.environ, report, is_named=is_named, asks_again=asks_again, progress=show
+        ) as app:
+            telling.cancel()
+            meter.clear()
+            app.models.warm()
+            watching = asyncio.create_task(watch_trouble(app)) if tells_trouble else None
+            try:
+                yield app
+            finally:
+                if watching is not None:
+                    await cancel_all(watching)
+    finally:
+        telling.cancel()
+
+
+def media_type_of(name: str, data: bytes) -> str:
+    """Return what a file is: by how it begins, else by its name."""
+    found = next((kind for start, kind in SIGNATURES.items() if data.startswith(start)), "")
+    if not found and data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        found = "image/webp"
+    return found or mimetypes.guess_type(name)[0] or OTHER
+
+
+def read_file(path: Path) -> bytes:
+    """Return a file's bytes, or say why it cannot be handed in."""
+    try:
+        path = path.expanduser()
+        if not path.is_file():
+            what = "is a folder" if path.is_dir() else "is no regular file" if path.exists() else "does not exist"
+            message = f"{str(path)!r} {what}"
+            raise FileUnreadable(message)
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except (OSError, RuntimeError) as error:
+        message = f"{str(path)!r} cannot be read: {getattr(error, 'strerror', error)}"
+        raise FileUnreadable(message) from None
+    if len(data) > FILE_BYTES_MAX:
+        message = f"{str(path)!r} has more than {FILE_BYTES_MAX} bytes"
+        raise TooLarge(message)
+    return data
+
+
+async def attach(record: Record, name: str) -> File:
+    """Keep a file, and return it as a part of a message."""
+    path = Path(name)
+    data = await asyncio.to_thread(read_file, path)
+    blob = await record.blobs.put(data)
+    shown = clean_text(path.name)[:NAME_CHARACTERS_MAX]
+    return File(blob=blob, name=shown, media_type=media_type_of(path.name, data), size_bytes=len(data))
+
+
+async def message_parts(record: Record, argument: str) -> list[Part]:
+    """Return what `/file PATH WORDS` says: the words, and the file. A path with blanks stands in quotes."""
+    found = ARGUMENT.fullmatch(argument)
+    if found is None:
+        message = "say which file: /file PATH, and maybe some words after it"
+        raise InvalidInput(message)
+    name, words = found["quoted"] or found["plain"], found["words"]
+    file = await attach(record, name)
+    return [Text(words), file] if words else [file]
 
 
 def owner_of(app: App) -> str:
@@ -75,6 +223,10 @@ async def before_last_exchange(app: App, session_id: str) -> str:
     return str(min(placed.seq for placed in exchange) - 1 if exchange else conversation.seq)
 
 
+def show_nowhere(item: Entry | Chunk) -> None:
+    """Show nothing: there is no screen yet."""
+
+
 async def drawn_at_once() -> None:
     """Wait for nothing: what was shown is to be seen."""
 
@@ -83,14 +235,20 @@ class Talk:
     """Somebody talks: in one session at a time, which a command may change."""
 
     def __init__(
-        self, app: App, show: Callable[[Entry | Chunk], None], drawn: Callable[[], Awaitable[None]] = drawn_at_once
+        self,
+        app: App,
+        show: Callable[[Entry | Chunk], None] = show_nowhere,
+        drawn: Callable[[], Awaitable[None]] = drawn_at_once,
     ) -> None:
         """Nobody has said anything, and no session exists for it. `drawn` waits until what was shown is to be seen."""
         self.app = app
         self.session_id = ""
         self.conversation: Conversation | None = None
-        self._show = show
-        self._drawn = drawn
+        self.show = show
+        self.drawn = drawn
+        self._typed: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        """Texts, each with the question that was on the screen when it was typed."""
+        self._untaken = 0
         self._listed: tuple[str, ...] = ()
         self._told: list[Message] = []
         self._hidden: set[str] = set()
@@ -115,6 +273,22 @@ class Talk:
         self._shown_seq = int(found.after)
         self.conversation = await self.app.record.conversation(found.session_id)
         self._following = asyncio.create_task(self._follow(found))
+
+    def submit(self, text: str) -> None:
+        """Note what was typed; `take_typed` takes it."""
+        self._typed.put_nowait((text, self.drawn_question))
+
+    async def take_typed(self, refuse: Callable[[HansardError], None]) -> None:
+        """Take what is typed, one after the other; `refuse` hears why something could not be taken."""
+        while True:
+            text, drawn = await self._typed.get()
+            self._untaken += 1
+            try:
+                await self.take_line(text, drawn)
+            except HansardError as error:
+                refuse(error)
+            finally:
+                self._untaken -= 1
 
     async def take_line(self, text: str, drawn: str | None = None) -> None:
         """Record what was typed, and do what it asks for.
@@ -178,6 +352,33 @@ class Talk:
         now = self.conversation
         return now is not None and bool(now.running) and not now.is_compacting
 
+    def status(self) -> str:
+        """Return the status line: model, tokens, cost, session, state of the record."""
+        used = Usage()
+        if self.conversation is not None:
+            for each in self.conversation.usage.values():
+                used = add_usage(used, each)
+        tokens = used.input_tokens + used.output_tokens
+        trouble = self.app.record.trouble.partition(" (")[0]
+        shown = [f"RECORD: {trouble}"] if trouble else []
+        if trouble and (untaken := self._untaken + self._typed.qsize()):
+            shown.append(f"{untaken} {'message waits' if untaken == 1 else 'messages wait'}")
+        if self.answering:
+            shown.append("answering")
+        shown.append(self.app.models.name or "looking for a model")
+        if tokens:
+            shown.append(f"{tokens:,} tokens")
+        if used.cost_micros is not None and tokens:
+            shown.append(f"${used.cost_micros / 1_000_000:.4f}")
+        if not trouble:
+            shown.append("record: in order")
+        place = self.session_id or "a new session"
+        line = " · ".join([*shown, place])
+        columns = shutil.get_terminal_size().columns
+        if self.session_id and len(line) > columns:
+            line = " · ".join([*shown, place[-ID_ENDING_CHARACTERS:]])
+        return line if len(line) <= columns else " · ".join(shown)
+
     async def interrupt(self) -> None:
         """Ask the turn that runs to stop."""
         if self.session_id:
@@ -223,7 +424,7 @@ class Talk:
                     if isinstance(item, Entry) and item.kind.startswith("turn."):
                         self.conversation = await self.app.record.conversation(found.session_id)
                     if not (isinstance(item, Entry) and item.id in self._hidden):
-                        self._show(item)
+                        self.show(item)
                     if isinstance(item, Entry):
                         self._note_question(item)
                         self._note_end(item)
@@ -248,7 +449,7 @@ class Talk:
     async def _note_shown(self, session_id: str, message_id: str) -> None:
         """Note that a question was drawn: from then on it can be answered here."""
         try:
-            await self._drawn()
+            await self.drawn()
             self.drawn_question = message_id
             await self.app.record.questions.note_shown(session_id, message_id)
         except Exception as error:  # noqa: BLE001  # boundary: process edge

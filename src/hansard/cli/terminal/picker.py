@@ -17,7 +17,7 @@ from prompt_toolkit.styles import Style
 
 from hansard.cli.terminal.completion import SessionChoice
 from hansard.cli.terminal.screen import TerminalOutput
-from hansard.cli.terminal.text import cells, cut, safe_line
+from hansard.cli.terminal.text import ID_ENDING_CHARACTERS, cells, cut, safe_line
 from hansard.cli.terminal.view import MARKER
 
 __all__ = ["SessionChoice", "pick"]
@@ -66,14 +66,12 @@ class PickerState:
 WIDE_COLUMNS: Final = 100
 """From here on there is room for whole ids; below, their ending tells sessions apart and leaves room for words."""
 
-ENDING_CHARACTERS: Final = 6
-
 
 def describe(line: SessionChoice, columns: int) -> str:
     """Return a session as one line: when, how long, what about; and its id, to tell equal ones apart."""
     count = f"{line.messages} message{'' if line.messages == 1 else 's'}"
     left = "  ".join(filter(None, (safe_line(line.when), f"{count:>12}", safe_line(line.source))))
-    right = line.id if columns >= WIDE_COLUMNS else line.id[-ENDING_CHARACTERS:]
+    right = line.id if columns >= WIDE_COLUMNS else line.id[-ID_ENDING_CHARACTERS:]
     room = columns - cells(left) - cells(right) - 4
     about = safe_line(line.title or line.text or "(nothing said yet)")
     if room < ROWS_MAX:

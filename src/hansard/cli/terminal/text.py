@@ -90,6 +90,10 @@ STYLED: Final = re.compile(r"\x1b\[([\d;]*)m")
 """What switches a style on or off."""
 
 ELLIPSIS: Final = "…"
+
+ID_ENDING_CHARACTERS: Final = 6
+"""Of a session's id, where there is no room for all of it: the ending tells sessions apart."""
+
 TAB_COLUMNS: Final = 4
 
 OPENING: Final = "「『【〔〈《（［｛〖〘〚"  # noqa: RUF001 - the full-width forms are meant
