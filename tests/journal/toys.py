@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from hansard.journal.backend import Reads
 from hansard.journal.concepts import Base, Body, Concept, EntryPlace, IsAlive, Schema, Seal, Table, encode_body
@@ -68,15 +69,11 @@ def project_sealed(place: EntryPlace, _body: ScrollSealed) -> None:
     place.run(SCROLLS.queries.seal_scroll, (place.journal,))
 
 
-@SCROLLS.recovers
-def seal_lost_scrolls(reads: Reads, is_alive: IsAlive) -> list[Callable[[Transaction], object]]:
-    """Finish the texts of dead writers."""
-    rows = reads.rows(SCROLLS.queries.open_scrolls)
-    return [
-        partial(seal_scroll, journal_id=journal_id, scroll_id=scroll_id, by="recovery")
-        for journal_id, scroll_id, writer in rows
-        if not is_alive(writer)
-    ]
+@SCROLLS.recovers(SCROLLS.queries.open_scrolls)
+def seal_lost_scroll(scroll: tuple[Any, ...], _is_alive: IsAlive) -> Callable[[Transaction], object]:
+    """Finish the text of a dead writer."""
+    journal_id, scroll_id, _ = scroll
+    return partial(seal_scroll, journal_id=journal_id, scroll_id=scroll_id, by="recovery")
 
 
 SCHEMA = Schema((HOME, COUNTERS, SCROLLS))

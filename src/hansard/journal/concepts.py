@@ -19,6 +19,8 @@ from hansard.errors import RecordTooNew, TooLarge
 from hansard.journal.backend import Reads
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hansard.journal.reading import Journal
     from hansard.journal.store import AnyStore
     from hansard.journal.transaction import Transaction
@@ -83,7 +85,7 @@ class EntryPlace:
 
 Projection = Callable[[EntryPlace, Any], None]
 IsAlive = Callable[[str], bool]
-Recover = Callable[[Reads, IsAlive], Iterable[Callable[["Transaction"], object]]]
+EndLost = Callable[[tuple[Any, ...], IsAlive], Callable[["Transaction"], object]]
 CheckJournal = Callable[[Reads, "Journal"], Iterable[tuple[str, str]]]
 CheckRecord = Callable[[Reads], Iterable[tuple[str, str, str]]]
 Refold = Callable[[Reads, Callable[..., Any]], AbstractContextManager[None]]
@@ -179,7 +181,9 @@ class Concept:
         self.projections: list[tuple[tuple[type[Body], ...], Projection]] = []
         self.tip = ""
         """The query that gives key, head and open stream of a journal, if this concept knows which stream is open."""
-        self.recover: Recover | None = None
+        self.owned = ""
+        """The query of what owners have open; the last column is the owner."""
+        self.end_lost: EndLost | None = None
         self.check_journal: CheckJournal | None = None
         self.check_record: CheckRecord | None = None
         self.refold: Refold | None = None
@@ -203,10 +207,14 @@ class Concept:
 
         return register
 
-    def recovers(self, function: Function) -> Function:
-        """Register what ends that which dead processes left open."""
-        self.recover = function
-        return function
+    def recovers(self, owned: str) -> Callable[[Function], Function]:
+        """Register what makes the operation that ends a row of the query `owned`, once its owner is dead."""
+
+        def register(function: Function) -> Function:
+            self.owned, self.end_lost = owned, function
+            return function
+
+        return register
 
     def checks_journal(self, function: CheckJournal) -> CheckJournal:
         """Register a check of one journal: it gives (what, detail) for each finding."""
@@ -286,6 +294,13 @@ class Schema:
         if kind.labels and isinstance(first, kind.body) and isinstance(second, kind.body):
             first, second = (msgspec.structs.replace(body, **kind.labels) for body in (first, second))
         return first == second
+
+    def find_lost(self, reads: Reads, is_alive: IsAlive) -> Iterator[tuple[Concept, tuple[Any, ...]]]:
+        """Yield what dead owners left open: the concept, and a row of its query `owned`."""
+        for concept in self.concepts:
+            for row in reads.rows(concept.owned) if concept.owned else ():
+                if not is_alive(row[-1]):
+                    yield concept, row
 
     def count(self, body: Body) -> int:
         """Return how much an entry adds to its journal's counter."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from hansard.journal.backend import Backend, ReadBackend, Reads, TouchedJournal
-    from hansard.journal.concepts import Companion, Recover, Schema
+    from hansard.journal.concepts import Companion, EndLost, Schema
     from hansard.journal.transaction import Transaction
 
 logger = logging.getLogger("hansard.record")
@@ -57,8 +57,8 @@ class Wiring(NamedTuple):
     reach: Callable[[str], None] = pass_by
     threads: bool = True
     """False: nothing moves by itself; whoever owns the store calls `writer.step()` and `keeper.step()`."""
-    recoveries: Mapping[str, Recover] = {}
-    """By a concept's name, what recovers in place of the function that the concept registered."""
+    recoveries: Mapping[str, EndLost] = {}
+    """By a concept's name, what ends lost work in place of the function that the concept registered."""
 
 
 class Store:
@@ -128,8 +128,12 @@ class Store:
         self.backend.owners.remove_dead()
 
     def _find_lost(self, reads: Reads) -> list[Callable[[Transaction], object]]:
-        recoveries = [self.wiring.recoveries.get(each.name, each.recover) for each in self.schema.concepts]
-        return [each for recover in recoveries if recover for each in recover(reads, self.is_alive)]
+        operations = []
+        for concept, row in self.schema.find_lost(reads, self.is_alive):
+            end_lost = self.wiring.recoveries.get(concept.name, concept.end_lost)
+            assert end_lost is not None
+            operations.append(end_lost(row, self.is_alive))
+        return operations
 
     def close(self, patience_seconds: float) -> None:
         """Write what is queued, put the logs on the disk, let go of the locks. Blocking."""

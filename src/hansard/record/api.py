@@ -50,7 +50,7 @@ from hansard.record.sessions import Sessions
 from hansard.record.titles import Titles
 from hansard.record.turns.entries import TURNS
 from hansard.record.turns.holding import Turns, hold_session
-from hansard.record.turns.operations import end_lost_turns
+from hansard.record.turns.operations import end_lost_turn
 
 if TYPE_CHECKING:
     import asyncio
@@ -123,7 +123,7 @@ class Record:
 
         With `read_only`, nothing in the home is written or waited for, and writing calls raise `RecordReadOnly`.
         """
-        wired = (wiring or Wiring())._replace(recoveries={TURNS.name: partial(end_lost_turns, words=words)})
+        wired = (wiring or Wiring())._replace(recoveries={TURNS.name: partial(end_lost_turn, words=words)})
         async with open_journals(
             path, SCHEMA, wiring=wired, patience_seconds=patience_seconds, progress=progress, read_only=read_only
         ) as caller:

@@ -291,15 +291,10 @@ def end_lost_delivery(
     return True
 
 
-@DELIVERIES.recovers
-def end_lost_deliveries(reads: Reads, is_alive: Callable[[str], bool]) -> list[Callable[[Transaction], object]]:
-    sending = reads.rows(SQL.sending_deliveries)
-    dead = {owner for *_, owner in sending if not is_alive(owner)}
-    return [
-        partial(end_lost_delivery, session_id=session_id, delivery_id=delivery_id, token=new_id(), is_alive=is_alive)
-        for session_id, delivery_id, owner in sending
-        if owner in dead
-    ]
+@DELIVERIES.recovers(SQL.sending_deliveries)
+def end_lost_sending(sending: tuple[Any, ...], is_alive: Callable[[str], bool]) -> Callable[[Transaction], object]:
+    session_id, delivery_id, _ = sending
+    return partial(end_lost_delivery, session_id=session_id, delivery_id=delivery_id, token=new_id(), is_alive=is_alive)
 
 
 @DELIVERIES.refolds

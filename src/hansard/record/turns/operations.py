@@ -464,16 +464,12 @@ def may_run_again(tx: Transaction, journal: Journal, row: SessionRow, running: T
     return said is None and tx.row(SQL.lost_since_end, (journal.key,))[0] == 0
 
 
-@TURNS.recovers
-def end_lost_turns(reads: Reads, is_alive: IsAlive, words: Wording = ENGLISH) -> list[Callable[[Transaction], object]]:
-    """End the turns of dead owners as lost (L6), and tell those who wait in a chat in these words."""
-    running = reads.rows(SQL.running_turns)
-    dead = {owner for *_, owner in running if not is_alive(owner)}
-    return [
-        partial(close_lost, session_id=session_id, is_alive=is_alive, words=words)
-        for session_id, _, owner in running
-        if owner in dead
-    ]
+@TURNS.recovers(SQL.running_turns)
+def end_lost_turn(
+    turn: tuple[Any, ...], is_alive: IsAlive, words: Wording = ENGLISH
+) -> Callable[[Transaction], object]:
+    """End the turn of a dead owner as lost (L6), and tell those who wait in a chat in these words."""
+    return partial(close_lost, session_id=turn[0], is_alive=is_alive, words=words)
 
 
 @TURNS.checks_journal
