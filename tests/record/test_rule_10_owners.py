@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hansard import LeaseHeld, Message, Record, StaleLease, TurnState
-from hansard.journal.locks import OwnerLock, owner_is_alive
+from hansard.journal.locks import OwnerLock, is_locked
 from tests.record.helpers_facts import SESSION, assert_clean, new_session, say
 from tests.record.helpers_process import Worker, WorkerError
 
@@ -23,11 +23,11 @@ async def states(record: Record) -> list[TurnState]:
 def test_liveness_is_the_lock_and_never_the_pid(tmp_path: Path) -> None:
     """A name with a living pid and no lock is dead; a name with a pid that cannot be and a lock is alive."""
     (tmp_path / f"host-{os.getpid()}-aaaaaa").touch()
-    assert not owner_is_alive(tmp_path, f"host-{os.getpid()}-aaaaaa")
+    assert not is_locked(tmp_path / f"host-{os.getpid()}-aaaaaa")
     lock = OwnerLock(tmp_path, "host-999999999-bbbbbb")
-    assert owner_is_alive(tmp_path, "host-999999999-bbbbbb")
+    assert is_locked(tmp_path / "host-999999999-bbbbbb")
     lock.close()
-    assert not owner_is_alive(tmp_path, "host-999999999-bbbbbb")
+    assert not is_locked(tmp_path / "host-999999999-bbbbbb")
 
 
 @pytest.mark.loss("B6", "A13", "A14", "A6", "A7")

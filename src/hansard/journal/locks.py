@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import socket
 import threading
 import time
 import weakref
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from hansard.domain.ids import random_letters
 from hansard.errors import HomeMoved
 
 if TYPE_CHECKING:
@@ -186,20 +188,20 @@ class OwnerLock:
         self._file.close()
 
 
-def any_owner_is_alive(folder: Path) -> bool:
-    """Return whether any process has the home open; a lock file that may not be read counts as one that is held."""
+def find_owners(home: Path) -> list[bool]:
+    """Return for each owner's lock file whether its process lives; one that may not be read counts as held."""
     try:
-        return any(owner_is_alive(folder, entry.name) for entry in list(os.scandir(folder)))
+        return [is_locked(entry.path) for entry in list(os.scandir(home / "locks" / "owners"))]
     except FileNotFoundError:
-        return False
+        return []
     except PermissionError:
-        return True
+        return [True]
 
 
-def owner_is_alive(folder: Path, owner: str) -> bool:
-    """Return whether the process with this owner name still runs. Never guessed from a pid or a time."""
+def is_locked(path: Path | str) -> bool:
+    """Return whether a process holds a lock file. Never guessed from a pid or a time."""
     try:
-        descriptor = os.open(folder / owner, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
@@ -229,6 +231,47 @@ def remove_dead_owner(path: str) -> None:
 def _unlink(path: str) -> None:
     with suppress(OSError):  # it stays behind, and reads as dead
         os.unlink(path)
+
+
+class HostOwners:
+    """The processes of this host that have a home open: each holds a lock file of its own (rule 10)."""
+
+    def __init__(self, home: Path) -> None:
+        """Look on; `join` makes this process one of them."""
+        self.owner = ""
+        self.held_locks: list[Callable[[], None]] = []
+        self._folder = home / "locks" / "owners"
+        self._lock: OwnerLock | None = None
+
+    def join(self) -> None:
+        """Take a lock of this process's own."""
+        self.owner = f"{socket.gethostname()}-{os.getpid()}-{random_letters(6)}"
+        self._lock = OwnerLock(self._folder, self.owner)
+
+    def is_alive(self, owner: str) -> bool:
+        """Return whether an owner's process lives."""
+        return is_locked(self._folder / owner)
+
+    def remove_dead(self) -> None:
+        """Remove the lock files of owners that are gone and whose turns are closed."""
+        for entry in list(os.scandir(self._folder)):
+            if entry.name != self.owner:
+                remove_dead_owner(entry.path)
+
+    def take_again(self) -> None:
+        """Take locks again whose files were removed or replaced."""
+        assert self._lock is not None
+        self._lock.renew()
+        for take_again in self.held_locks:
+            take_again()
+
+    def leave(self, *, killed: bool) -> None:
+        """Give the lock back; or let it fall and leave its file, as a process that is killed does."""
+        assert self._lock is not None
+        if killed:
+            self._lock.drop()
+        else:
+            self._lock.close()
 
 
 # Long work under the write lock (migrating, rebuilding, bringing many logs in line): everybody can see how far it is.

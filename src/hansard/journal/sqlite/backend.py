@@ -6,16 +6,13 @@ On crash: the kernel drops the locks, and the next opening recovers.
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from hansard.domain.ids import random_letters
 from hansard.journal.files import FileBlobs, LogFiles, make_folder
-from hansard.journal.locks import FairLock, OwnerLock, owner_is_alive, remove_dead_owner
+from hansard.journal.locks import FairLock, HostOwners
 from hansard.journal.sqlite.connection import BROKEN, SQL, DatabaseError, explain, fetch
 from hansard.journal.sqlite.database import Database
 from hansard.journal.sqlite.disk import Reserve, check_behaviour, check_filesystem
@@ -38,47 +35,6 @@ if TYPE_CHECKING:
     from hansard.ports import Clock
 
 Result = TypeVar("Result")
-
-
-class HostOwners:
-    """The processes of this host that have a home open: each holds a lock file of its own (rule 10)."""
-
-    def __init__(self, home: Path) -> None:
-        """Look on; `join` makes this process one of them."""
-        self.owner = ""
-        self.held_locks: list[Callable[[], None]] = []
-        self._folder = home / "locks" / "owners"
-        self._lock: OwnerLock | None = None
-
-    def join(self) -> None:
-        """Take a lock of this process's own."""
-        self.owner = f"{socket.gethostname()}-{os.getpid()}-{random_letters(6)}"
-        self._lock = OwnerLock(self._folder, self.owner)
-
-    def is_alive(self, owner: str) -> bool:
-        """Return whether an owner's process lives."""
-        return owner_is_alive(self._folder, owner)
-
-    def remove_dead(self) -> None:
-        """Remove the lock files of owners that are gone and whose turns are closed."""
-        for entry in list(os.scandir(self._folder)):
-            if entry.name != self.owner:
-                remove_dead_owner(entry.path)
-
-    def take_again(self) -> None:
-        """Take locks again whose files were removed or replaced."""
-        assert self._lock is not None
-        self._lock.renew()
-        for take_again in self.held_locks:
-            take_again()
-
-    def leave(self, *, killed: bool) -> None:
-        """Give the lock back; or let it fall and leave its file, as a process that is killed does."""
-        assert self._lock is not None
-        if killed:
-            self._lock.drop()
-        else:
-            self._lock.close()
 
 
 class SqliteLeg:

@@ -26,8 +26,8 @@ import apsw
 from hansard.errors import HansardError, RecordDamaged
 from hansard.journal.causes import SAFE, Cause, explain_delay, framed, tell
 from hansard.journal.files import FileBlobs, HomeFolder, LogFiles
-from hansard.journal.locks import Work, any_owner_is_alive
-from hansard.journal.sqlite.backend import HostOwners, SqliteBackend, SqliteLeg
+from hansard.journal.locks import HostOwners, Work, find_owners
+from hansard.journal.sqlite.backend import SqliteBackend, SqliteLeg
 from hansard.journal.sqlite.connection import SQL, check_version, explain, fetch, is_unfinished, open_untouched
 from hansard.journal.sqlite.keeper import watch_others
 from hansard.journal.sqlite.opening import EntriesMissingError, check_heads, find_differences, list_logs
@@ -209,7 +209,7 @@ def judge_database(connection: apsw.Connection, home: Path, files: LogFiles, sch
         return HomeInspection("state.db was written by an older Hansard")
     for kind, kind_version, ignorable in fetch(connection, SQL.list_kinds):
         schema.check_kind(kind, kind_version, ignorable=bool(ignorable))
-    is_shared = any_owner_is_alive(home / "locks" / "owners")
+    is_shared = any(find_owners(home))
     if is_unfinished(connection, schema):
         if is_shared:
             raise cannot_read(home, explain_delay(home / "locks"))
