@@ -1,8 +1,8 @@
 """Opening a record that must be there already: a command that asks never makes one.
 
-A command that only reads opens the record as every command does, because that repairs what a crash left. Where that
-cannot be done at once, or is not this user's business, the record is opened for reading only, and a line on standard
-error says so.
+A command that only reads looks at the record first, and reads it where it lies when it is whole. Otherwise it opens
+the record as every command does, because that repairs what a crash left. Where that cannot be done at once, or is not
+this user's business, the record is opened for reading only, and a line on standard error says so.
 """
 
 from __future__ import annotations
@@ -79,18 +79,24 @@ async def existing(home: Path) -> AsyncIterator[Record]:
 
 
 @asynccontextmanager
-async def reading(home: Path) -> AsyncIterator[Record]:
-    """Open a record that is there, to read it."""
+async def reading(home: Path, *, in_place: bool = True) -> AsyncIterator[Record]:
+    """Open a record that is there, to read it. Without `in_place` it is opened for writing whenever that can be done.
+
+    `verify` compares under the write lock, and a list of people first writes down what config.toml says.
+    """
     check_record(home)
     async with AsyncExitStack() as stack:
         why = why_not_ours(home)
-        if not why:
+        record = None
+        if in_place and not why:
+            record = await stack.enter_async_context(Record.open_in_place(home))
+        if record is None and not why:
             try:
                 opened = opened_record(home, patience_seconds=READING_PATIENCE_SECONDS)
                 record = await stack.enter_async_context(opened)
             except RecordUnavailable as error:
                 why = str(error)
-        if why:
+        if record is None:
             record = await stack.enter_async_context(Record.open(home, read_only=True))
             note = f" Note: {record.note}." if record.note else ""
             click.echo(safe_line(f"hansard: read-only: {why}.{note}"), err=True)

@@ -46,7 +46,7 @@ def with_people(
     check_record(home)
 
     async def run() -> tuple[str, list[Circle]]:
-        async with reading(home) if reads else existing(home) as record:
+        async with reading(home, in_place=False) if reads else existing(home) as record:
             if not record.is_read_only:
                 await record.people.declare(settings.people)
             elif settings.people:

@@ -21,7 +21,7 @@ EXIT_CLEAN, EXIT_FINDINGS = 0, 1
 
 async def verify(home: Path) -> Report:
     """Open the record, which recovers what a crash left, and compare everything."""
-    async with reading(home) as record:
+    async with reading(home, in_place=False) as record:
         return await record.verify()
 
 

@@ -223,8 +223,11 @@ class ReadBackend(Snapshots, Protocol):
     """Errors of the database and of the system, which `explain` knows."""
     owners: Owners
     blobs: Blobs
-    leg: Leg
     work: Work
+
+    @property
+    def leg(self) -> Leg:
+        """The log files, and what a verification compares them with."""
 
     def watch(self, followers: Followers) -> Callable[[], None]:
         """Ring, within 50 ms, for journals that other processes changed, until the returned function is called."""

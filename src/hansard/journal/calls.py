@@ -19,11 +19,13 @@ from hansard.journal.causes import Cause, explain_delay, framed, tell
 from hansard.journal.locks import QUIET_SECONDS, SHOW_SECONDS, OpeningWatch, ProgressLog, ProgressWatch
 from hansard.journal.queue import Item, ItemState
 from hansard.journal.store import (
+    Store,
     StoreOpening,
     Wiring,
     close_reading,
     close_store,
     home_at,
+    open_in_place,
     open_reading,
     open_store,
 )
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
     from hansard.journal.backend import Reads
     from hansard.journal.concepts import Schema
     from hansard.journal.locks import Progress
-    from hansard.journal.store import AnyStore, Store
+    from hansard.journal.queue import WriteQueue
+    from hansard.journal.store import AnyStore, ReadOnlyStore
     from hansard.journal.transaction import Transaction
 
 Result = TypeVar("Result")
@@ -168,6 +171,27 @@ async def open_journals(
         await close_in_thread(close)
 
 
+@asynccontextmanager
+async def read_journals(path: str | Path, schema: Schema) -> AsyncIterator[Caller | None]:
+    """Read the journals of a home where they lie. None: opening them for writing would repair or tell something."""
+    store = await Job(lambda: open_in_place(path, schema, Wiring()), close_unread).future
+    if store is None:
+        yield None
+        return
+    caller = Caller(store, PATIENCE_SECONDS)
+    try:
+        yield caller
+    finally:
+        caller.close()
+        await close_in_thread(store.close)
+
+
+def close_unread(store: ReadOnlyStore | None) -> None:
+    """Close a store that nobody waits for any more."""
+    if store is not None:
+        store.close()
+
+
 async def close_in_thread(function: Callable[[], None]) -> None:
     """Close something that may block, to the end; a cancellation meanwhile is raised after it."""
     await uncancelled(Job(function, lambda _result: None).future)
@@ -291,12 +315,12 @@ class Caller:
 
         Cancelled before the writer took it, it is surely not written; taken or in doubt, it is waited for first.
         """
-        self.check_writable()
+        queue = self.writable.writer.queue
         if self.crowded():
             await self.room()
         waiter = Waiter(self._loop.create_future())
         item = Item(operation, lambda _item: self._mailbox.put(waiter), cost=cost, ending=ending)
-        self.store.writer.queue.submit(item, ring=False)
+        queue.submit(item, ring=False)
         self.ring_soon()
         self._patience.watch(item, waiter)
         await self._outcome(item, waiter)
@@ -305,12 +329,20 @@ class Caller:
         result: Result = item.result
         return result
 
-    def check_writable(self) -> None:
-        """Refuse to write in a child of fork() and to a record that was opened for reading only."""
+    @property
+    def writable(self) -> Store:
+        """The store, to write to; refused in a child of fork() and when it was opened for reading only."""
         self.store.check_process()
-        if self.store.is_read_only:
-            message = "this record was opened for reading only"
-            raise RecordReadOnly(message)
+        if isinstance(self.store, Store) and not self.store.is_read_only:
+            return self.store
+        message = "this record was opened for reading only"
+        raise RecordReadOnly(message)
+
+    @property
+    def queue(self) -> WriteQueue:
+        """What waits for the writer, of a store that is written to."""
+        assert isinstance(self.store, Store)
+        return self.store.writer.queue
 
     def now(self) -> float:
         """Return the loop's time."""
@@ -329,7 +361,7 @@ class Caller:
 
     def _ring(self) -> None:
         self._ringing = False
-        self.store.writer.queue.ring()
+        self.queue.ring()
 
     async def _outcome(self, item: Item, waiter: Waiter) -> None:
         cancelled: asyncio.CancelledError | None = None
@@ -339,7 +371,7 @@ class Caller:
                 break
             except asyncio.CancelledError as error:
                 cancelled = error
-                if (not item.ending and self.store.writer.queue.withdraw(item)) or item.state is ItemState.DONE:
+                if (not item.ending and self.queue.withdraw(item)) or item.state is ItemState.DONE:
                     break
                 waiter.future = self._loop.create_future()
         if cancelled is not None:
@@ -349,10 +381,10 @@ class Caller:
         """The patience is over: say what is known."""
         if waiter.future.done() or item.state is ItemState.DONE:
             return
-        seconds, problem = self.patience_seconds, self.store.problem
+        seconds, problem = self.patience_seconds, self.writable.problem
         if isinstance(item.error, HansardError):
             problem = item.error
-        if item.ending or not self.store.writer.queue.withdraw(item):
+        if item.ending or not self.queue.withdraw(item):
             kind: type[HansardError] = OutcomeUnknown
             frame = f"not known to be written after {seconds:g} s"
         else:
@@ -361,7 +393,7 @@ class Caller:
 
     def crowded(self) -> bool:
         """Return whether too much waits for the writer."""
-        queue = self.store.writer.queue
+        queue = self.queue
         return queue.items >= QUEUE_ITEMS_MAX or queue.bytes >= QUEUE_BYTES_MAX
 
     async def room(self) -> None:
@@ -373,7 +405,7 @@ class Caller:
                 if watch.has_moved():
                     deadline = self._loop.time() + self.patience_seconds
                     continue
-                raise framed(self.store.problem, "too much waits to be written", RecordUnavailable)
+                raise framed(self.writable.problem, "too much waits to be written", RecordUnavailable)
             await asyncio.sleep(ROOM_POLL_SECONDS)
 
     async def read(self, read: Callable[[Reads], Result]) -> Result:

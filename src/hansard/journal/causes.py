@@ -237,6 +237,20 @@ def explain_delay(locks: Path | str) -> HansardError:
     return tell(Cause.LOCKED_BY_STRANGER, stranger) if stranger is not None else tell(Cause.SLOW)
 
 
+def find_hindrance(home: Path) -> HansardError | None:
+    """Return why a home cannot be opened for writing now, as far as that can be told without writing."""
+    try:
+        _check_rights(str(home / "locks" / "owners"), os.W_OK | os.X_OK)
+        _check_file(str(home / "locks" / "write"), os.W_OK)
+    except OSError as error:
+        return explain(error)
+    database = str(home / "state.db")
+    if (found := look_for_cause(database, writes=True)) is not None:
+        return found
+    stranger = find_transaction_holder(database)
+    return None if stranger is None else tell(Cause.LOCKED_BY_STRANGER, stranger)
+
+
 def look_for_cause(database: str, *, writes: bool) -> HansardError | None:
     """Return why a database cannot be used, as far as its names, rights and disk tell. It is never opened here."""
     folder = os.path.dirname(database) or "."

@@ -1,7 +1,8 @@
 """One record in one process: the writer, the keeper, the readers and the owner's lock, shared by every `Record` on it.
 
 Reads and writes: through its parts. Invariants: one store for each home (device, inode) and process (rule 9); a child
-of fork() never touches its parent's. On crash: the kernel drops the locks, and the next store recovers.
+of fork() never touches its parent's. This is the only module that chooses a backend: a path is a home, SQLite and log
+files; everything else knows the port (`backend.py`). On crash: the kernel drops the locks, and the next store recovers.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ import shutil
 import threading
 import time
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hansard.errors import HansardError, RecordMigrated, RecordReadOnly, RecordUnavailable, UsedAfterFork
-from hansard.journal.causes import Cause, explain, explain_delay, framed, tell
+from hansard.errors import HansardError, RecordMigrated, RecordUnavailable, UsedAfterFork
+from hansard.journal.causes import Cause, explain, explain_delay, framed
 from hansard.journal.files import make_folder
 from hansard.journal.follow import Followers
-from hansard.journal.opening import open_backend, open_read_backend
-from hansard.journal.queue import Item, Latency, WriteQueue
+from hansard.journal.queue import Item
+from hansard.journal.sqlite.backend import SqliteBackend
+from hansard.journal.sqlite.readonly import open_read_only, read_in_place
 from hansard.journal.writer import Writer
 from hansard.ports import Clock, SystemClock
 
@@ -63,6 +66,9 @@ class Wiring(NamedTuple):
 
 class Store:
     """The open record of this process."""
+
+    companions_may_write = True
+    """Whether a companion may write files of its own, such as an index."""
 
     def __init__(self, backend: Backend, wiring: Wiring, *, source: Path | None = None, note: str = "") -> None:
         """`open` does the rest. `source` is the home that a temporary copy was made of, `note` says why."""
@@ -205,38 +211,16 @@ class Store:
             stop()
 
 
-class RefusingQueue(WriteQueue):
-    """A queue that takes nothing."""
-
-    def submit(self, item: Item, *, ring: bool = True) -> None:
-        """Refuse an item."""
-        del item, ring
-        message = "this record was opened for reading only"
-        raise RecordReadOnly(message)
-
-
-class NoWriter:
-    """Stands where a writer would: whatever is to be written is refused."""
-
-    def __init__(self) -> None:
-        """Nothing ever waits."""
-        self.queue = RefusingQueue()
-        self.migrated = ""
-        self.problem: HansardError | None = None
-        self.latency = Latency()
-
-    def describe_trouble(self) -> str:
-        """Nothing is written, so nothing prevents it."""
-        return ""
-
-
 class ReadOnlyStore:
     """A record that is read where it lies. It has what a `Store` has for those who read."""
 
     is_read_only = True
 
-    def __init__(self, backend: ReadBackend, wiring: Wiring, note: str) -> None:
+    def __init__(
+        self, backend: ReadBackend, wiring: Wiring, note: str = "", *, companions_may_write: bool = False
+    ) -> None:
         """Nothing is opened before it is needed."""
+        self.companions_may_write = companions_may_write
         self.backend = backend
         self.home = self.source = backend.home
         self.schema = backend.schema
@@ -247,12 +231,14 @@ class ReadOnlyStore:
         self.blobs = backend.blobs
         self.is_alive = backend.owners.is_alive
         self.companions = start_companions(self)
-        self.followers = Followers(self._start_watching, self._stop_watching)
-        self.writer = NoWriter()
         self.work = backend.work
-        self.problem = tell(Cause.CLOSED)
         self._stop_watch: Callable[[], None] | None = None
         self._process = os.getpid()
+
+    @cached_property
+    def followers(self) -> Followers:
+        """Who waits for which journal."""
+        return Followers(self._start_watching, self._stop_watching)
 
     def check_process(self) -> None:
         """Refuse a child of fork(): SQLite's connections stayed with its parent."""
@@ -384,7 +370,7 @@ def open_store(
 def _fill_slot(slot: Slot, home: Path, schema: Schema, wiring: Wiring, patience_seconds: float) -> None:
     """Open the store of a home; one that cannot be opened leaves the slot empty."""
     try:
-        store = Store(open_backend(home, schema, wiring.clock, wiring.reach), wiring)
+        store = Store(SqliteBackend(home, schema, wiring.clock, wiring.reach), wiring)
     except OSError as error:
         raise cannot_open(home, explain(error)) from error
     slot.store = store
@@ -440,7 +426,7 @@ def open_reading(path: str | Path, schema: Schema, wiring: Wiring) -> AnyStore:
     """Open a home for reading only. Blocking; as long as a rebuild when a copy has to be made."""
     home = home_at(path)
     check_not_inherited(home)
-    found = open_read_backend(home, schema, wiring.clock, wiring.reach)
+    found = open_read_only(home, schema, wiring.clock, wiring.reach)
     if found.copy is None:
         return ReadOnlyStore(found.backend, wiring, found.note)
     with ExitStack() as stack:
@@ -453,6 +439,24 @@ def open_reading(path: str | Path, schema: Schema, wiring: Wiring) -> AnyStore:
             raise found.explain(error) from error
         stack.pop_all()
     return store
+
+
+def open_in_place(path: str | Path, schema: Schema, wiring: Wiring) -> ReadOnlyStore | None:
+    """Read a home of this user where it lies. None: opening it for writing would repair or tell something. Blocking.
+
+    A home that this process has open is not read beside that: the connections of a process share SQLite's wal-index.
+    """
+    home = home_at(path)
+    check_not_inherited(home)
+    try:
+        seen = os.stat(home)
+    except OSError:
+        return None
+    slot = _slots.get((seen.st_dev, seen.st_ino))
+    if slot is not None and slot.store is not None:
+        return None
+    backend = read_in_place(home, schema)
+    return None if backend is None else ReadOnlyStore(backend, wiring, companions_may_write=True)
 
 
 def close_reading(store: AnyStore) -> None:

@@ -20,10 +20,10 @@ from hansard.domain.notices import ENGLISH, Wording
 from hansard.domain.sessions import Link, Parent
 from hansard.domain.settings import Busy
 from hansard.domain.text import clean_name, clean_text
-from hansard.errors import InvalidInput, RecordReadOnly
-from hansard.journal.calls import Caller, open_journals
+from hansard.errors import InvalidInput
+from hansard.journal.calls import Caller, open_journals, read_journals
 from hansard.journal.follow import PageReader, Position, notified
-from hansard.journal.store import AnyStore, Store, Wiring
+from hansard.journal.store import Wiring
 from hansard.journal.verify import Report, verify_record
 from hansard.record import sessions
 from hansard.record.access import AccessList
@@ -62,17 +62,11 @@ if TYPE_CHECKING:
     from hansard.domain.sessions import Session
     from hansard.journal.locks import Progress
     from hansard.journal.queue import Latency
+    from hansard.journal.store import Store
     from hansard.record.intake.events import Accepted
     from hansard.record.messages.entries import Chunk, Entry
     from hansard.record.search.asking import Filters
     from hansard.record.turns.holding import Turn
-
-
-def writable(store: AnyStore) -> Store:
-    """Return a store that can be written to."""
-    if isinstance(store, Store) and not store.is_read_only:
-        return store
-    raise RecordReadOnly("this record was opened for reading only")
 
 
 class Record:
@@ -85,8 +79,6 @@ class Record:
         self.is_read_only = caller.store.is_read_only
         self.note = caller.store.note  # what is special about a record that was opened for reading only
         self.words = words
-        self._conversations = ConversationCache()
-        self._pages = PageReader(caller, SHAPES)  # one for all followers, who share a snapshot
 
     # Made when they are first used, so that a call passes only the concepts that it needs.
     sessions = cached_property(lambda self: Sessions(self._caller))
@@ -106,6 +98,8 @@ class Record:
     quotas = cached_property(lambda self: Quotas(self._caller))
     budgets = cached_property(lambda self: Budgets(self._caller))
     memory = cached_property(lambda self: Memory(self._caller))
+    _conversations = cached_property(lambda _self: ConversationCache())
+    _pages = cached_property(lambda self: PageReader(self._caller, SHAPES))  # all followers share its snapshots
 
     @classmethod
     @asynccontextmanager
@@ -129,6 +123,16 @@ class Record:
         ) as caller:
             yield cls(caller, words)
 
+    @classmethod
+    @asynccontextmanager
+    async def open_in_place(cls, path: str | Path) -> AsyncIterator[Record | None]:
+        """Read a home of this user where it lies; only the search index is written, when it is behind.
+
+        None: opening the home for writing would repair something, or tell why it cannot be written.
+        """
+        async with read_journals(path, SCHEMA) as caller:
+            yield None if caller is None else cls(caller)
+
     def use_words(self, words: Wording) -> None:
         """Tell notices in these words from now on."""
         self.words = words
@@ -136,7 +140,7 @@ class Record:
     @property
     def trouble(self) -> str:
         """Why the record cannot be written just now; empty when all is well."""
-        return self._caller.store.writer.describe_trouble()
+        return "" if self.is_read_only else self.store.writer.describe_trouble()
 
     @property
     def latency(self) -> Latency:
@@ -150,7 +154,7 @@ class Record:
     @property
     def store(self) -> Store:
         """The parts below, for simulators: `store.writer.step()`."""
-        return writable(self._caller.store)
+        return self._caller.writable
 
     async def create_session(
         self,

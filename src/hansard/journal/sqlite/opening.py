@@ -88,7 +88,7 @@ def set_orphans_aside(path: Path, files: LogFiles, lost: Identity) -> bool:
     When a WAL or wal-index vanished under a connection that used it, the database may hold half of a checkpoint:
     all of it is set aside, and rebuilt from the logs.
     """
-    verdict = _judge(path, lost)
+    verdict = judge_place(path, lost)
     if not verdict.opens and look_at(path).identity[0] is not None:
         with open_alone(path) as connection, suppress(apsw.Error):
             check_legs(connection, files)
@@ -103,7 +103,7 @@ def set_orphans_aside(path: Path, files: LogFiles, lost: Identity) -> bool:
     return verdict in {DatabaseVerdict.SET_WAL_ASIDE, DatabaseVerdict.OPEN_AND_COMPARE}
 
 
-def _judge(path: Path, lost: Identity) -> DatabaseVerdict:
+def judge_place(path: Path, lost: Identity) -> DatabaseVerdict:
     """Look until the files belong together, or surely do not: another process may run a checkpoint meanwhile."""
     for attempt in range(LOOKS_MAX):
         if attempt:

@@ -18,28 +18,40 @@ import shutil
 import tempfile
 import time
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import apsw
 
 from hansard.errors import HansardError, RecordDamaged
-from hansard.journal.causes import SAFE, Cause, explain_delay, framed, tell
+from hansard.journal.backend import ReplacedError
+from hansard.journal.causes import SAFE, Cause, explain_delay, find_hindrance, framed, tell
 from hansard.journal.files import FileBlobs, HomeFolder, LogFiles
-from hansard.journal.locks import HostOwners, Work, find_owners
+from hansard.journal.locks import HostOwners, Work, find_owners, is_locked
 from hansard.journal.sqlite.backend import SqliteBackend, SqliteLeg
-from hansard.journal.sqlite.connection import SQL, check_version, explain, fetch, is_unfinished, open_untouched
+from hansard.journal.sqlite.connection import (
+    SQL,
+    check_version,
+    explain,
+    fetch,
+    is_guarded,
+    is_unfinished,
+    open_untouched,
+)
 from hansard.journal.sqlite.keeper import watch_others
-from hansard.journal.sqlite.opening import EntriesMissingError, check_heads, find_differences, list_logs
-from hansard.journal.sqlite.reading import ReaderPool, Readers, files_fit, look_at
+from hansard.journal.sqlite.opening import EntriesMissingError, check_heads, find_differences, judge_place, list_logs
+from hansard.journal.sqlite.reading import ReaderPool, Readers, files_fit, last_written_ns, look_at
+from hansard.journal.sqlite.stamps import DatabaseVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
-    from hansard.journal.backend import Blobs, Leg, Owners
+    from hansard.journal.backend import Blobs, Owners
     from hansard.journal.concepts import Schema
     from hansard.journal.follow import Followers
+    from hansard.journal.sqlite.opening import JournalDifference
     from hansard.ports import Clock
 
 logger = logging.getLogger("hansard.record")
@@ -73,9 +85,13 @@ class ReadOnlyBackend:
         self.owners: Owners = HostOwners(home)
         self.readers = Readers(self.place, ReaderPool(folder, schema), open_untouched)
         self.read = self.readers.read
-        self._leg = ReadOnlyLeg(LogFiles(home), folder, self.readers)
-        self.leg: Leg = self._leg
         self.work = Work(home)
+        self._folder = folder
+
+    @cached_property
+    def leg(self) -> ReadOnlyLeg:
+        """The log files, for a verification."""
+        return ReadOnlyLeg(LogFiles(self.home), self._folder, self.readers)
 
     def watch(self, followers: Followers) -> Callable[[], None]:
         """Ring for journals that other processes changed."""
@@ -88,7 +104,8 @@ class ReadOnlyBackend:
     def close(self, *, is_writing: bool = False, killed: bool = False) -> None:
         """Close every file."""
         del is_writing, killed
-        self._leg.close()
+        if "leg" in vars(self):
+            self.leg.close()
         self.readers.close()
 
 
@@ -179,8 +196,34 @@ def open_read_only(home: Path, schema: Schema, clock: Clock, reach: Callable[[st
     return ReadOpening(home, judged.why, backend)
 
 
-def judge(home: Path, files: LogFiles, schema: Schema) -> HomeInspection:
-    """Look whether the database of a home can be read by this version and holds everything that its logs do."""
+def read_in_place(home: Path, schema: Schema) -> ReadOnlyBackend | None:
+    """Return what reads a home where it lies, when opening it for writing would change nothing that people see.
+
+    None: something is to be recovered, migrated or repaired, or a person is to be told why that cannot be done.
+    """
+    path = home / "state.db"
+    try:
+        if find_hindrance(home) is not None or is_locked(home / "locks" / "write"):
+            return None
+        written_ns = last_written_ns(path)
+        if not is_guarded(path) or judge_place(path, ()) is not DatabaseVerdict.OPEN:
+            return None
+        if judge(home, LogFiles(home), schema, written_ns).why or not all(find_owners(home)):
+            return None
+        backend = ReadOnlyBackend(home, schema)
+        if backend.read(lambda reads: next(schema.find_lost(reads, backend.owners.is_alive), None)) is None:
+            return backend
+        backend.close()
+    except (HansardError, ReplacedError, OSError):
+        return None
+    return None
+
+
+def judge(home: Path, files: LogFiles, schema: Schema, since_ns: int | None = None) -> HomeInspection:
+    """Look whether the database of a home can be read by this version and holds everything that its logs do.
+
+    With `since_ns`, look as closely as an opening for writing does.
+    """
     path = home / "state.db"
     try:
         if look_at(path).identity[0] is None:
@@ -188,7 +231,7 @@ def judge(home: Path, files: LogFiles, schema: Schema) -> HomeInspection:
         if not files_fit(path):
             return HomeInspection("state.db and state.db-wal do not belong together")
         with untouched(path) as connection:
-            return judge_database(connection, home, files, schema)
+            return judge_database(connection, home, files, schema, since_ns)
     except EntriesMissingError as error:
         return HomeInspection(str(error))
     except RecordDamaged as error:
@@ -200,7 +243,9 @@ def judge(home: Path, files: LogFiles, schema: Schema) -> HomeInspection:
         return HomeInspection(str(problem), has_database=False)
 
 
-def judge_database(connection: apsw.Connection, home: Path, files: LogFiles, schema: Schema) -> HomeInspection:
+def judge_database(
+    connection: apsw.Connection, home: Path, files: LogFiles, schema: Schema, since_ns: int | None
+) -> HomeInspection:
     """Compare an open database with this version and with the logs."""
     version = check_version(connection, schema)
     if version == 0:
@@ -215,7 +260,9 @@ def judge_database(connection: apsw.Connection, home: Path, files: LogFiles, sch
             raise cannot_read(home, explain_delay(home / "locks"))
         return HomeInspection("the rebuild of state.db is not finished")
     check_heads(connection, every=False)
-    different = lasting_differences(connection, files, AGREE_SECONDS if is_shared else 0)
+    unsynced = since_ns is not None and not is_shared
+    look = partial(find_differences, connection, files, Work(home), unsynced=unsynced, since_ns=since_ns)
+    different = lasting_differences(look, AGREE_SECONDS if is_shared else 0)
     if not different:
         return HomeInspection()
     what = f"{len(different)} of the logs {'differs' if len(different) == 1 else 'differ'} from state.db"
@@ -235,20 +282,14 @@ def untouched(path: Path) -> Iterator[apsw.Connection]:
         connection.close(True)  # noqa: FBT003 - force
 
 
-def lasting_differences(connection: apsw.Connection, files: LogFiles, seconds: float) -> list[str]:
+def lasting_differences(look: Callable[[], list[JournalDifference]], seconds: float) -> set[str]:
     """Return the journals whose files are not as the database says, and stay so for a while."""
     deadline = time.monotonic() + seconds
-    different = find_different(connection, files)
+    different = {each.journal_id for each in look()}
     while different and time.monotonic() < deadline:
         time.sleep(AGREE_PAUSE_SECONDS)
-        different &= find_different(connection, files)
-    return sorted(different)
-
-
-def find_different(connection: apsw.Connection, files: LogFiles) -> set[str]:
-    """Return the journals whose files are not as the database says, at this moment."""
-    found = find_differences(connection, files, Work(Path(files.home)), unsynced=False)
-    return {each.journal_id for each in found}
+        different &= {each.journal_id for each in look()}
+    return different
 
 
 def open_copy(

@@ -336,8 +336,7 @@ class BlobFiles:
         self._caller = caller
 
     async def put(self, data: bytes) -> str:
-        self._caller.check_writable()
-        return await self._caller.run(self._caller.store.blobs.put, data)
+        return await self._caller.run(self._caller.writable.blobs.put, data)
 
     async def read(self, digest: str) -> bytes:
         return await self._caller.run(self._caller.store.blobs.get, digest)

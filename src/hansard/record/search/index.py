@@ -163,18 +163,20 @@ class SearchCompanion:
     """
 
     def __init__(self, store: AnyStore) -> None:
-        self.index = SearchIndex(store.home, store.backend, read_only=isinstance(store, ReadOnlyStore))
-        self._thread = Ticker("hansard-index", self.index.tick, INDEX_SECONDS)
+        self.index = SearchIndex(store.home, store.backend, read_only=not store.companions_may_write)
         self._is_passive = isinstance(store, ReadOnlyStore)
+        self._thread: Ticker | None = None
 
     def start(self) -> None:
         """Begin to index what is committed."""
         if not self._is_passive:
+            self._thread = Ticker("hansard-index", self.index.tick, INDEX_SECONDS)
             self._thread.start()
 
     def finish(self, *, wrote: bool) -> None:
         """Close the index. A process that lives for a moment leaves its words indexed, too."""
-        self._thread.stop()
+        if self._thread is not None:
+            self._thread.stop()
         if wrote:
             self.index.tick(batches_max=1)
         self.index.close()

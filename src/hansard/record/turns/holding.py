@@ -350,7 +350,7 @@ class Reply:
                 write_chunk(tx, self._lease, piece)
 
         self._item = Item(write_pieces, self._written, cost=size)
-        self._caller.store.writer.queue.submit(self._item, ring=False)
+        self._caller.queue.submit(self._item, ring=False)
         now = self._caller.now()
         pause = self._rung_at + GATHER_SECONDS - now
         self._rung_at = now + max(pause, 0)
