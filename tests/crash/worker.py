@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hansard import Cursor, Delivery, Intake, LeaseHeld, Message, Record, Role, SessionEnded, WrongState
-from hansard.journal.store import Wiring, pass_by
+from hansard.journal.store import Wiring
+from hansard.journal.writer import pass_by
 from hansard.testing import CrashPoint
 from tests.crash import script
 

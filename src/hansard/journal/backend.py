@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from hansard.errors import HansardError
     from hansard.journal.concepts import Base, Schema, Table
-    from hansard.journal.files import LogFiles
+    from hansard.journal.files import HomeFolder, LogFiles
     from hansard.journal.follow import Followers
     from hansard.journal.lines import EntryRow
     from hansard.journal.locks import Work
@@ -162,9 +162,6 @@ class Leg(Protocol):
     self_check: str
     """The query by which the database gives its opinion of its own pages: "ok", or what is wrong."""
 
-    def check(self) -> None:
-        """Refuse when the home was moved or removed."""
-
     def settled(self) -> AbstractContextManager[None]:
         """Hold the write lock, so that nothing is in flight."""
 
@@ -217,6 +214,8 @@ class ReadBackend(Snapshots, Protocol):
 
     home: Path
     """The folder of logs and locks."""
+    folder: HomeFolder
+    """The same, as it was when it was opened."""
     place: Path
     """What a person is told about where the database is."""
     failures: tuple[type[Exception], ...]

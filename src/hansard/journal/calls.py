@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections import deque
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hansard.domain.limits import PATIENCE_SECONDS, QUEUE_BYTES_MAX, QUEUE_ITEMS_MAX
-from hansard.errors import HansardError, OutcomeUnknown, RecordDamaged, RecordReadOnly, RecordUnavailable
+from hansard.errors import HansardError, OutcomeUnknown, RecordDamaged, RecordReadOnly, RecordUnavailable, UsedAfterFork
 from hansard.journal.backend import EntriesGoneError, ReplacedError
 from hansard.journal.causes import Cause, explain_delay, framed, tell
 from hansard.journal.locks import QUIET_SECONDS, SHOW_SECONDS, OpeningWatch, ProgressLog, ProgressWatch
@@ -301,6 +302,7 @@ class Caller:
     def __init__(self, store: AnyStore, patience_seconds: float) -> None:
         """Belongs to the running loop."""
         self.store = store
+        self._process = os.getpid()
         self.patience_seconds = patience_seconds
         self._loop = asyncio.get_running_loop()
         self._mailbox = Mailbox(self._loop)
@@ -329,10 +331,18 @@ class Caller:
         result: Result = item.result
         return result
 
+    def check_process(self) -> None:
+        """Refuse a child of fork(): locks and connections stayed with its parent."""
+        if os.getpid() != self._process:
+            held = (
+                "open it again in the child" if self.store.is_read_only else "its locks stayed with the parent process"
+            )
+            raise UsedAfterFork(f"this record was opened before fork(); {held}")
+
     @property
     def writable(self) -> Store:
         """The store, to write to; refused in a child of fork() and when it was opened for reading only."""
-        self.store.check_process()
+        self.check_process()
         if isinstance(self.store, Store) and not self.store.is_read_only:
             return self.store
         message = "this record was opened for reading only"
@@ -450,7 +460,7 @@ class Caller:
         *arguments: Any,  # noqa: ANN401
         executor: ThreadPoolExecutor | None = None,
     ) -> Result:
-        self.store.check_process()
+        self.check_process()
         if not self.store.wiring.threads:
             return function(*arguments)
         return await self._loop.run_in_executor(executor or self._executor, function, *arguments)

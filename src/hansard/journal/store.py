@@ -24,13 +24,13 @@ from hansard.journal.follow import Followers
 from hansard.journal.queue import Item
 from hansard.journal.sqlite.backend import SqliteBackend
 from hansard.journal.sqlite.readonly import open_read_only, read_in_place
-from hansard.journal.writer import Writer
+from hansard.journal.writer import Writer, pass_by
 from hansard.ports import Clock, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from hansard.journal.backend import Backend, ReadBackend, Reads, TouchedJournal
+    from hansard.journal.backend import Backend, ReadBackend, Reads
     from hansard.journal.concepts import Companion, EndLost, Schema
     from hansard.journal.transaction import Transaction
 
@@ -47,10 +47,6 @@ PASSING = frozenset(
 def cannot_open(home: Path, problem: HansardError) -> HansardError:
     """Return why a home cannot be opened."""
     return framed(problem, f"the record at {home} could not be opened for writing")
-
-
-def pass_by(_step: str) -> None:
-    """Reach a step of a commit, with nobody watching."""
 
 
 class Wiring(NamedTuple):
@@ -86,12 +82,10 @@ class Store:
         self.blobs = backend.blobs
         self.work = backend.work
         self.followers = Followers(self._start_watching, self._stop_watching)
-        self.writer = Writer(backend, wiring.clock, reach=wiring.reach, committed=self._committed)
+        self.writer = Writer(backend, wiring.clock, reach=wiring.reach, followers=self.followers)
         backend.upkeep.attach(self.writer)
         self._writer_thread = threading.Thread(target=self._write, name="hansard-writer", daemon=True)
         self._stop_watch: Callable[[], None] | None = None
-        self._process = os.getpid()
-        self._wrote = False
         self.users = 0
         self.companions: dict[str, Companion] = {}
 
@@ -144,7 +138,7 @@ class Store:
     def close(self, patience_seconds: float) -> None:
         """Write what is queued, put the logs on the disk, let go of the locks. Blocking."""
         self._stop_watching()
-        finish_companions(self, wrote=self._wrote)
+        finish_companions(self, wrote=self.writer.wrote)
         self.backend.upkeep.stop()
         self.backend.upkeep.step()
         self.writer.stop()
@@ -178,10 +172,6 @@ class Store:
                 logger.exception("the writer failed in an unforeseen way; it goes on")
                 self.writer.stumble(error)
 
-    def _committed(self, changes: list[TouchedJournal]) -> None:
-        self._wrote = True
-        self.followers.ring([change.journal_id for change in changes])
-
     @property
     def problem(self) -> HansardError:
         """Why something that waits to be written is not written yet."""
@@ -191,13 +181,7 @@ class Store:
         """Raise why this process may not write any more: a newer Hansard migrated the record, or the home is gone."""
         if self.writer.migrated:
             raise RecordMigrated(self.writer.migrated)
-        self.backend.leg.check()
-
-    def check_process(self) -> None:
-        """Refuse a child of fork(): locks and connections stayed with its parent."""
-        if os.getpid() != self._process:
-            message = "this record was opened before fork(); its locks stayed with the parent process"
-            raise UsedAfterFork(message)
+        self.backend.folder.check()
 
     # Watching other processes, only while somebody follows.
 
@@ -233,18 +217,11 @@ class ReadOnlyStore:
         self.companions = start_companions(self)
         self.work = backend.work
         self._stop_watch: Callable[[], None] | None = None
-        self._process = os.getpid()
 
     @cached_property
     def followers(self) -> Followers:
         """Who waits for which journal."""
         return Followers(self._start_watching, self._stop_watching)
-
-    def check_process(self) -> None:
-        """Refuse a child of fork(): SQLite's connections stayed with its parent."""
-        if os.getpid() != self._process:
-            message = "this record was opened before fork(); open it again in the child"
-            raise UsedAfterFork(message)
 
     def _start_watching(self) -> None:
         self._stop_watch = self.backend.watch(self.followers)

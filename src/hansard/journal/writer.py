@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hansard.journal.backend import Backend, Group, GroupCommit, TouchedJournal
+    from hansard.journal.follow import Followers
     from hansard.ports import Clock
 
 logger = logging.getLogger("hansard.record")
@@ -123,6 +124,10 @@ class WriteHealth:
             self._waiting_since = 0.0
 
 
+def pass_by(_step: str) -> None:
+    """Reach a step of a commit, with nobody watching."""
+
+
 def answer_items(items: list[Item]) -> None:
     """Tell who waits for these items that they are settled."""
     for item in items:
@@ -139,16 +144,18 @@ class Writer:
         clock: Clock,
         *,
         reach: Callable[[str], None],
-        committed: Callable[[list[TouchedJournal]], None],
+        followers: Followers,
     ) -> None:
-        """`committed` hears which journals changed; `reach` hears each step, for crash tests."""
+        """`followers` hear which journals changed; `reach` hears each step, for crash tests."""
         self._backend = backend
         self._clock = clock
         self._failures = backend.failures
         self._breaking: tuple[type[Exception], ...] = (MismatchError, *backend.broken, OSError)
         self._room = backend.room
         self._reach = reach
-        self._committed = committed
+        self._followers = followers
+        self.wrote = False
+        """Whether anything was committed since the store was opened."""
         self.queue = WriteQueue()
         self._pause_seconds = 0.0
         self._is_full = False
@@ -266,7 +273,8 @@ class Writer:
             self.latency.note(time.perf_counter() - began)
         self._reach("released")
         if touched:
-            self._committed(touched)
+            self.wrote = True
+            self._followers.ring([change.journal_id for change in touched])
         if batch:
             answer_items(batch)
             self._reach("acknowledged")

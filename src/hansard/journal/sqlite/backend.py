@@ -50,10 +50,6 @@ class SqliteLeg:
         self._connection: ReadConnection | None = None
         self._mutex = threading.Lock()
 
-    def check(self) -> None:
-        """Refuse when the home was moved or removed."""
-        self._folder.check()
-
     @contextmanager
     def _hold_lock(self) -> Iterator[None]:
         lock = FairLock(Path(self._folder.path) / "locks")
@@ -124,6 +120,7 @@ class SqliteBackend:
         self.database = Database(home, self.files, clock, reach, self._check_place, schema)
         self.begin = SqliteGroupCommit(self.database, self._lock, reserve).begin
         self.work = self.database.work
+        self.folder = self.database.folder
         self.blobs: Blobs = blobs or FileBlobs(self.database.folder)
         self.readers = Readers(self.database.path, self.database.gate)
         self.read = self.readers.read

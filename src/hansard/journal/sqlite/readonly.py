@@ -80,18 +80,17 @@ class ReadOnlyBackend:
         self.home = home
         self.place = home / "state.db"
         self.schema = schema
-        folder = HomeFolder(home)
-        self.blobs: Blobs = FileBlobs(folder)
+        self.folder = HomeFolder(home)
+        self.blobs: Blobs = FileBlobs(self.folder)
         self.owners: Owners = HostOwners(home)
-        self.readers = Readers(self.place, ReaderPool(folder, schema), open_untouched)
+        self.readers = Readers(self.place, ReaderPool(self.folder, schema), open_untouched)
         self.read = self.readers.read
         self.work = Work(home)
-        self._folder = folder
 
     @cached_property
     def leg(self) -> ReadOnlyLeg:
         """The log files, for a verification."""
-        return ReadOnlyLeg(LogFiles(self.home), self._folder, self.readers)
+        return ReadOnlyLeg(LogFiles(self.home), self.folder, self.readers)
 
     def watch(self, followers: Followers) -> Callable[[], None]:
         """Ring for journals that other processes changed."""
