@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard import Cursor, Intake, Message, Record, SessionState
-from hansard.journal.lines import log_name
+from hansard.journal.entries import log_name
 from tests.crash import script
 from tests.crash.checks import ACCOUNTS, Picture, check_record
 from tests.crash.evidence import Evidence

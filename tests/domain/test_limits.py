@@ -8,8 +8,8 @@ from hansard.domain import limits
 from hansard.domain.ids import new_session_id
 from hansard.domain.messages import Role, Status, Text
 from hansard.journal.concepts import ENCODER
+from hansard.journal.entries import EntryRow, encode_line
 from hansard.journal.follow import Position
-from hansard.journal.lines import EntryRow, encode_line
 from hansard.record.messages.entries import MessageAdded, MessageSealed
 
 ENTRY_ROOM_BYTES = 64 * 1024

@@ -8,10 +8,9 @@ from typing import Any
 
 from hansard.journal.backend import Reads
 from hansard.journal.concepts import Base, Body, Concept, EntryPlace, IsAlive, Schema, Seal, Table, encode_body
+from hansard.journal.entries import EntryRow, Journal
 from hansard.journal.follow import Shapes
-from hansard.journal.lines import EntryRow
-from hansard.journal.reading import HOME, Journal
-from hansard.journal.transaction import Transaction
+from hansard.journal.transaction import HOME, Transaction
 
 COUNTERS = Concept("counters", "tests.journal", tables=(Table(name="counter", order="journal"),))
 SCROLLS = Concept("scrolls", "tests.journal", tables=(Table(name="scroll", order="journal"),))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hansard.domain.messages import Role, Text
 from hansard.journal.concepts import Body, encode_body
-from hansard.journal.lines import DIGEST_FORMAT, EntryRow, Header, chain_digest, chain_start, encode_line, log_name
+from hansard.journal.entries import DIGEST_FORMAT, EntryRow, Header, chain_digest, chain_start, encode_line, log_name
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.schema import SCHEMA
 from hansard.record.sessions import SessionCreated

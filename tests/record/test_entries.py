@@ -14,7 +14,7 @@ from hansard.domain.messages import File, Reasoning, Role, Status, Text, ToolCal
 from hansard.domain.sessions import TurnState
 from hansard.errors import RecordTooNew
 from hansard.journal.concepts import ENCODER, Body, UnknownBody
-from hansard.journal.lines import Header, chain_digest, chain_start
+from hansard.journal.entries import Header, chain_digest, chain_start
 from hansard.record.deliveries import DeliveryMoved
 from hansard.record.messages.entries import Entry, MessageAdded, MessageOpened, MessageSealed
 from hansard.record.schema import SCHEMA

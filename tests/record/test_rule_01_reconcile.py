@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from hansard import LogForked, Record
-from hansard.journal.lines import Header, chain_digest
+from hansard.journal.entries import Header, chain_digest
 from tests.record.helpers_facts import SESSION, assert_clean, ids_of, log_lines, log_of, new_session, raw_rows, say
 from tests.record.helpers_process import Worker
 

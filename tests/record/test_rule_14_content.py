@@ -12,7 +12,7 @@ import pytest
 from hansard import IdConflict, InvalidInput, Message, Record, TooLarge, ToolCall
 from hansard.domain.messages import clean_part
 from hansard.domain.text import clean_value
-from hansard.journal.lines import Header, chain_digest, chain_start
+from hansard.journal.entries import Header, chain_digest, chain_start
 from tests.record.helpers_facts import (
     SESSION,
     assert_clean,

@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
     from hansard.errors import HansardError
     from hansard.journal.concepts import Base, Schema, Table
+    from hansard.journal.entries import EntryRow, Journal
     from hansard.journal.files import HomeFolder, LogFiles
     from hansard.journal.follow import Followers
-    from hansard.journal.lines import EntryRow
     from hansard.journal.locks import Work
-    from hansard.journal.reading import Journal
     from hansard.journal.writer import Writer
 
 Result = TypeVar("Result")

@@ -21,7 +21,7 @@ from hansard.journal.backend import Reads
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hansard.journal.reading import Journal
+    from hansard.journal.entries import Journal
     from hansard.journal.store import AnyStore
     from hansard.journal.transaction import Transaction
 

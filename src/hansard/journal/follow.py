@@ -12,7 +12,7 @@ import msgspec
 from hansard.domain.limits import POSITION_CHARACTERS_MAX, READ_ROWS_MAX
 from hansard.domain.text import INTEGER_MAX
 from hansard.errors import HansardError, InvalidInput, NotFound
-from hansard.journal.reading import SQL, read_page
+from hansard.journal.transaction import SQL, read_page
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence

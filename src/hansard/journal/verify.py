@@ -18,8 +18,10 @@ from hansard.errors import HansardError, LogUnwritable, PastMissing, RecordDamag
 from hansard.journal.backend import ReplacedError
 from hansard.journal.causes import Cause, framed, tell
 from hansard.journal.concepts import EntryPlace
-from hansard.journal.lines import (
+from hansard.journal.entries import (
+    SEQ_BITS,
     EntryRow,
+    Journal,
     LogLine,
     decode_line,
     decode_part,
@@ -28,7 +30,7 @@ from hansard.journal.lines import (
     row_digest,
     tail_name,
 )
-from hansard.journal.reading import SEQ_BITS, SQL, Journal, open_stream, trace_entries
+from hansard.journal.transaction import SQL, open_stream, trace_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,7 +27,7 @@ from hansard.errors import (
 )
 from hansard.journal.backend import BlockedError, CommitError, MismatchError
 from hansard.journal.causes import Cause, explain_waiting, framed, tell
-from hansard.journal.lines import log_name
+from hansard.journal.entries import log_name
 from hansard.journal.queue import Item, ItemState, Latency, WriteQueue
 from hansard.journal.transaction import Transaction
 

@@ -34,7 +34,7 @@ from hansard.domain.settings import Pairing
 from hansard.domain.text import clean_name
 from hansard.errors import NotFound
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
-from hansard.journal.reading import home_journal
+from hansard.journal.transaction import home_journal
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.people import PACE, read_circle, read_pace
 from hansard.record.routes import tell_at_home, tell_in_chat

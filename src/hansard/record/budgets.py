@@ -13,7 +13,7 @@ from hansard.domain.chats import person_owner
 from hansard.domain.people import asker_owner
 from hansard.domain.sessions import TurnState
 from hansard.journal.concepts import Concept, EntryPlace, Table
-from hansard.journal.reading import SQL as JOURNAL
+from hansard.journal.transaction import SQL as JOURNAL
 from hansard.record.messages.entries import MessageAdded, is_spoken
 from hansard.record.people import read_circle
 from hansard.record.turns.entries import TurnEnded, TurnStarted, TurnUsed

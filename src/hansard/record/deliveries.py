@@ -24,7 +24,7 @@ from hansard.domain.limits import NAME_CHARACTERS_MAX, READ_ROWS_MAX, REASON_CHA
 from hansard.domain.text import INTEGER_MAX, clean_name, clean_struct, clean_text, read_state
 from hansard.errors import IdConflict, InvalidInput, NotFound, WrongState
 from hansard.journal.concepts import ENCODER, Body, Concept, EntryPlace, Table
-from hansard.journal.reading import SQL as JOURNAL
+from hansard.journal.transaction import SQL as JOURNAL
 from hansard.record.messages.entries import SHOWN_ROLES, MessageAdded, MessageOpened
 from hansard.record.messages.operations import read_message
 from hansard.record.sessions import find_session, session_journal
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hansard.domain.messages import Message
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.reading import Journal
+    from hansard.journal.entries import Journal
     from hansard.journal.transaction import Transaction
 
 DELIVERIES = Concept(

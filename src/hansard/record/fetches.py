@@ -20,8 +20,8 @@ from hansard.domain.messages import Message
 from hansard.domain.sessions import SessionState
 from hansard.domain.text import clean_text
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
-from hansard.journal.reading import SQL as JOURNAL
-from hansard.journal.reading import home_journal
+from hansard.journal.transaction import SQL as JOURNAL
+from hansard.journal.transaction import home_journal
 from hansard.record.messages.entries import FileFetched
 from hansard.record.messages.operations import append, offer
 from hansard.record.people import PACE

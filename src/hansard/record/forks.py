@@ -8,13 +8,14 @@ from hansard.domain.messages import Part, Status
 from hansard.domain.sessions import Link, Session
 from hansard.errors import IdConflict, InvalidInput
 from hansard.journal.concepts import Base
-from hansard.journal.reading import SEQ_BITS, Stretch, trace_entries
-from hansard.journal.reading import SQL as JOURNAL
+from hansard.journal.entries import SEQ_BITS, Stretch
+from hansard.journal.transaction import SQL as JOURNAL
+from hansard.journal.transaction import trace_entries
 from hansard.record.messages.entries import MessageSealed, join_chunks
 from hansard.record.sessions import SQL, SessionCreated, choose_id, read_session_now, session_journal
 
 if TYPE_CHECKING:
-    from hansard.journal.reading import Journal
+    from hansard.journal.entries import Journal
     from hansard.journal.transaction import Transaction
 
 

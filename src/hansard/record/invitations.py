@@ -16,8 +16,8 @@ from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX
 from hansard.domain.people import is_person
 from hansard.domain.text import clean_name, clean_text
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
-from hansard.journal.reading import SQL as JOURNAL
-from hansard.journal.reading import home_journal
+from hansard.journal.transaction import SQL as JOURNAL
+from hansard.journal.transaction import home_journal
 from hansard.record.access import decline, grant_of
 from hansard.record.intake.events import INTAKE, mark_received, move_cursor
 from hansard.record.people import PACE, read_pace

@@ -16,14 +16,14 @@ from hansard.domain.limits import NAME_CHARACTERS_MAX, NOTE_CHARACTERS_MAX, NOTE
 from hansard.domain.text import clean_name, clean_text
 from hansard.errors import InvalidInput, NotFound, TooLarge
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
-from hansard.journal.reading import home_journal
+from hansard.journal.transaction import home_journal
 from hansard.record.people import owners_text, read_circle
 from hansard.record.sessions import ALL_ROWS, owners_of
 
 if TYPE_CHECKING:
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.reading import Journal
+    from hansard.journal.entries import Journal
     from hansard.journal.transaction import Transaction
 
 

@@ -13,8 +13,8 @@ from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.permissions import digest_of
 from hansard.errors import NotFound
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
-from hansard.journal.reading import SQL as JOURNAL
-from hansard.journal.reading import home_journal
+from hansard.journal.transaction import SQL as JOURNAL
+from hansard.journal.transaction import home_journal
 from hansard.record.access import AccessChanged
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from hansard.domain.messages import File, Role, join_text
 from hansard.domain.questions import Answered, Given, Scope, guess_name
 from hansard.domain.sessions import TurnState
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
-from hansard.journal.reading import SQL as JOURNAL
-from hansard.journal.reading import home_journal
+from hansard.journal.transaction import SQL as JOURNAL
+from hansard.journal.transaction import home_journal
 from hansard.record.deliveries import DELIVERIES, DeliveryMoved, delivery_value
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.messages.operations import Offered, add_message
@@ -33,7 +33,7 @@ from hansard.record.turns.operations import Lease, check_fence
 if TYPE_CHECKING:
     from hansard.domain.deliveries import Delivery
     from hansard.journal.calls import Caller
-    from hansard.journal.reading import Journal
+    from hansard.journal.entries import Journal
     from hansard.journal.transaction import Transaction
 
 QUESTIONS = Concept("questions", "hansard.record", tables=(Table(name="question", order="turn_id, author, chat"),))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hansard.domain.access import HOUR_MICROSECONDS, Pace
 from hansard.domain.budgets import Brought, pace_name
 from hansard.journal.concepts import Body, Concept, EntryPlace
-from hansard.journal.reading import home_journal
+from hansard.journal.transaction import home_journal
 from hansard.record.people import PACE, read_circle
 from hansard.record.routes import tell_at_home
 

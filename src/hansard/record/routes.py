@@ -20,7 +20,7 @@ from hansard.domain.sessions import Link, Parent, Route, SessionState
 from hansard.domain.text import clean_name, clean_text
 from hansard.errors import NotFound, WrongState
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
-from hansard.journal.reading import home_journal
+from hansard.journal.transaction import home_journal
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.messages.operations import append, offer
 from hansard.record.people import read_circle

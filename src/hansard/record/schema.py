@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 
 from hansard.journal.concepts import Schema
-from hansard.journal.reading import HOME
+from hansard.journal.transaction import HOME
 from hansard.record.access import ACCESS
 from hansard.record.budgets import BUDGETS
 from hansard.record.conversation import COMPACTION

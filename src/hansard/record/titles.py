@@ -10,8 +10,8 @@ from hansard.domain.limits import NAME_CHARACTERS_MAX, READ_ROWS_MAX, TITLE_CHAR
 from hansard.domain.messages import Role
 from hansard.domain.text import clean_name, clean_text
 from hansard.errors import PastMissing
-from hansard.journal.reading import SQL as JOURNAL
-from hansard.journal.reading import known_lineage, read_page
+from hansard.journal.transaction import SQL as JOURNAL
+from hansard.journal.transaction import known_lineage, read_page
 from hansard.record.messages.entries import MessageAdded, MessageFold, added_message, read_fold
 from hansard.record.sessions import SessionTitled, session_journal
 from hansard.record.turns.entries import TurnUsed

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from hansard import Record
-from hansard.journal.lines import Header, chain_digest
+from hansard.journal.entries import Header, chain_digest
 from tests.record.helpers_facts import SESSION, log_lines, log_of, new_session, raw_rows, say
 from tests.record.helpers_process import fill_disk, remount, small_disk, stranger
 

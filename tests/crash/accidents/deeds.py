@@ -10,7 +10,7 @@ import os
 import shutil
 from pathlib import Path
 
-from hansard.journal.lines import log_name, part_name, tail_name
+from hansard.journal.entries import log_name, part_name, tail_name
 
 HIT, OTHER, OPEN, SPARE = "hit", "other", "open", "spare"
 """Sessions: whose log is hit, one beside it, one with an open message, one that gives a recovery something to do."""

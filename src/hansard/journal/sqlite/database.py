@@ -18,10 +18,9 @@ import apsw
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.errors import HansardError, LogForked, LogUnwritable, RecordDamaged, RecordTooNew
 from hansard.journal.backend import IdTakenError, MismatchError
+from hansard.journal.entries import log_name
 from hansard.journal.files import HomeFolder, sync_filesystem, sync_folder
-from hansard.journal.lines import log_name
 from hansard.journal.locks import COMPARING, REBUILDING, Work
-from hansard.journal.reading import home_journal
 from hansard.journal.sqlite.connection import (
     SQL,
     check_not_migrated,
@@ -43,7 +42,7 @@ from hansard.journal.sqlite.opening import (
 from hansard.journal.sqlite.reading import DatabaseLook, Identity, ReaderPool, files_fit, last_written_ns, look_at
 from hansard.journal.sqlite.rebuilding import copy_to_logs, create_schema, group_differences, migrate, refold
 from hansard.journal.sqlite.reconcile import PIECE_BYTES, Reconciler
-from hansard.journal.transaction import Transaction
+from hansard.journal.transaction import Transaction, home_journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,8 +20,7 @@ from hansard.domain.limits import JOURNALS_KEPT_MAX
 from hansard.errors import HansardError, LogUnwritable, OutcomeUnknown, RecordDamaged, WrongState
 from hansard.journal.backend import BlockedError, CommitError, IdTakenError, MismatchError, TouchedJournal
 from hansard.journal.causes import Cause, explain, framed, tell
-from hansard.journal.lines import chain_start, encode_line, encode_part, log_name, part_name, place_mark
-from hansard.journal.reading import Journal
+from hansard.journal.entries import Journal, chain_start, encode_line, encode_part, log_name, part_name, place_mark
 from hansard.journal.sqlite.connection import SQL, IdTaken
 
 if TYPE_CHECKING:
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 
     from hansard.journal.backend import GroupCommit, Unit
     from hansard.journal.concepts import Base, Schema
+    from hansard.journal.entries import EntryRow
     from hansard.journal.files import LogFiles
-    from hansard.journal.lines import EntryRow
     from hansard.journal.locks import FairLock
     from hansard.journal.sqlite.database import Database
     from hansard.journal.sqlite.disk import Reserve

@@ -26,8 +26,8 @@ from hansard.domain.limits import (
 )
 from hansard.errors import HansardError, RecordMigrated
 from hansard.journal.backend import ReplacedError
+from hansard.journal.entries import log_name
 from hansard.journal.files import sync_descriptor, sync_folder
-from hansard.journal.lines import log_name
 from hansard.journal.queue import Item
 from hansard.journal.sqlite.connection import SQL, check_not_migrated, open_connection
 from hansard.journal.sqlite.group import group_of

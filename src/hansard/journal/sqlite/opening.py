@@ -23,8 +23,16 @@ from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.errors import LegsMixed, LogUnwritable, RecordDamaged
 from hansard.journal.backend import LogSeen
-from hansard.journal.lines import decode_line, log_continues, log_name, log_size, part_name, row_digest
-from hansard.journal.reading import SEQ_BITS, Journal
+from hansard.journal.entries import (
+    SEQ_BITS,
+    Journal,
+    decode_line,
+    log_continues,
+    log_name,
+    log_size,
+    part_name,
+    row_digest,
+)
 from hansard.journal.sqlite.connection import (
     SQL,
     STAMPED_VERSION,

@@ -18,10 +18,19 @@ import msgspec
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.errors import LogForked, RecordDamaged
 from hansard.journal.concepts import EntryPlace
+from hansard.journal.entries import (
+    SEQ_BITS,
+    EntryRow,
+    Journal,
+    decode_line,
+    encode_line,
+    log_name,
+    log_size,
+    row_digest,
+    tail_name,
+)
 from hansard.journal.files import make_folder, sync_file, sync_folder
-from hansard.journal.lines import EntryRow, decode_line, encode_line, log_name, log_size, row_digest, tail_name
 from hansard.journal.locks import MIGRATING
-from hansard.journal.reading import SEQ_BITS, Journal
 from hansard.journal.sqlite.connection import (
     APPLICATION_ID,
     SQL,
@@ -38,8 +47,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hansard.journal.concepts import Schema, Table
+    from hansard.journal.entries import LogLine
     from hansard.journal.files import LogFiles
-    from hansard.journal.lines import LogLine
     from hansard.journal.locks import Work
     from hansard.journal.sqlite.opening import JournalDifference
 

@@ -16,9 +16,10 @@ from hansard.domain.limits import MIB, READ_ROWS_MAX
 from hansard.errors import LogForked, LogUnwritable, RecordDamaged
 from hansard.journal.causes import Cause
 from hansard.journal.concepts import Base
-from hansard.journal.lines import (
+from hansard.journal.entries import (
     MARK_BYTES,
     EntryRow,
+    Journal,
     LogLine,
     chain_start,
     decode_line,
@@ -32,9 +33,9 @@ from hansard.journal.lines import (
     row_digest,
     tail_name,
 )
-from hansard.journal.reading import Journal, open_stream
 from hansard.journal.sqlite.connection import SQL
 from hansard.journal.sqlite.group import group_of
+from hansard.journal.transaction import open_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

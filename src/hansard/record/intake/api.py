@@ -22,8 +22,8 @@ from hansard.domain.messages import Message, Text
 from hansard.domain.sessions import SessionState
 from hansard.domain.text import clean_name, clean_struct, clean_text
 from hansard.errors import NotFound, TooLarge
-from hansard.journal.reading import SQL as JOURNAL
-from hansard.journal.reading import home_journal
+from hansard.journal.transaction import SQL as JOURNAL
+from hansard.journal.transaction import home_journal
 from hansard.record.access import grant_of
 from hansard.record.intake.events import (
     SQL,

@@ -13,8 +13,8 @@ from hansard.domain.messages import Message, Role, Text
 from hansard.domain.people import is_person
 from hansard.domain.sessions import TurnInfo
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
-from hansard.journal.reading import SQL as JOURNAL
-from hansard.journal.reading import home_journal
+from hansard.journal.transaction import SQL as JOURNAL
+from hansard.journal.transaction import home_journal
 from hansard.record.messages.entries import Entry, MessageAdded
 from hansard.record.messages.operations import append, entry_of, offer
 from hansard.record.routes import move_route

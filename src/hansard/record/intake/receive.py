@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from hansard.domain.questions import Given
     from hansard.domain.sessions import Route, Session, TurnInfo
     from hansard.journal.concepts import IsAlive
-    from hansard.journal.reading import Journal
+    from hansard.journal.entries import Journal
     from hansard.journal.transaction import Transaction
     from hansard.record.messages.entries import Entry
 

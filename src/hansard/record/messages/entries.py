@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hansard.journal.backend import Reads
-    from hansard.journal.reading import Stretch
+    from hansard.journal.entries import Stretch
     from hansard.journal.transaction import Transaction
 
 MESSAGES = Concept("messages", "hansard.record")

@@ -19,8 +19,9 @@ from hansard.domain.sessions import SessionState, TurnState
 from hansard.domain.text import clean_name
 from hansard.errors import InvalidInput, LeaseHeld, NotFound
 from hansard.journal.concepts import Body, encode_body
-from hansard.journal.reading import SEQ_BITS, Stretch, inherited_entries, known_lineage, read_lineage, read_page
-from hansard.journal.reading import SQL as JOURNAL
+from hansard.journal.entries import SEQ_BITS, Stretch
+from hansard.journal.transaction import SQL as JOURNAL
+from hansard.journal.transaction import inherited_entries, known_lineage, read_lineage, read_page
 from hansard.record.messages.entries import (
     Entry,
     FileFetched,
@@ -48,8 +49,7 @@ if TYPE_CHECKING:
     from hansard.domain.messages import Part
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.lines import EntryRow
-    from hansard.journal.reading import Journal, KnownEntry
+    from hansard.journal.entries import EntryRow, Journal, KnownEntry
     from hansard.journal.transaction import Transaction
     from hansard.record.messages.entries import ChatChange
 

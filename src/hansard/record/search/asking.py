@@ -22,8 +22,9 @@ from hansard.domain.messages import Message, Role
 from hansard.domain.search import Query, is_match, parse_query, tokens
 from hansard.domain.text import clean_text, read_state
 from hansard.journal.backend import ReplacedError
-from hansard.journal.reading import SEQ_BITS, Stretch, known_lineage
-from hansard.journal.reading import SQL as JOURNAL
+from hansard.journal.entries import SEQ_BITS, Stretch
+from hansard.journal.transaction import SQL as JOURNAL
+from hansard.journal.transaction import known_lineage
 from hansard.record.messages.entries import (
     MessageAdded,
     MessageOpened,

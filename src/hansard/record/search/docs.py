@@ -17,8 +17,9 @@ from hansard.domain.search import RULE, fields_of, tokens
 from hansard.journal.backend import ReplacedError
 from hansard.journal.concepts import Concept, load_queries
 from hansard.journal.databases import fetch, immediate
-from hansard.journal.reading import SEQ_BITS, known_lineage
-from hansard.journal.reading import SQL as JOURNAL
+from hansard.journal.entries import SEQ_BITS
+from hansard.journal.transaction import SQL as JOURNAL
+from hansard.journal.transaction import known_lineage
 from hansard.record.messages.entries import (
     MessageAdded,
     MessageEdited,

@@ -30,8 +30,8 @@ from hansard.journal.databases import (
     look_at,
     map_error,
 )
+from hansard.journal.entries import SEQ_BITS, Stretch
 from hansard.journal.locks import TryLock
-from hansard.journal.reading import SEQ_BITS, Stretch
 from hansard.journal.store import ReadOnlyStore
 from hansard.record.messages.entries import read_fold
 from hansard.record.search.docs import (

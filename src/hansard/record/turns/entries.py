@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from hansard.journal.backend import Reads
-    from hansard.journal.reading import Journal
+    from hansard.journal.entries import Journal
     from hansard.journal.transaction import Transaction
 
 TURNS = Concept(

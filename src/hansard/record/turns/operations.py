@@ -19,7 +19,8 @@ from hansard.domain.sessions import RESUMED_SUFFIX, TURN_ENDS, SessionState, Tur
 from hansard.domain.settings import Busy
 from hansard.errors import IdConflict, InvalidInput, LeaseHeld, NotFound, StaleLease
 from hansard.journal.concepts import ENCODER, Body
-from hansard.journal.reading import SEQ_BITS, Stretch, open_stream
+from hansard.journal.entries import SEQ_BITS, Stretch
+from hansard.journal.transaction import open_stream
 from hansard.record.budgets import BudgetCheck, judge
 from hansard.record.messages.entries import (
     Entry,
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 
     from hansard.journal.backend import Reads
     from hansard.journal.concepts import IsAlive
-    from hansard.journal.reading import Journal
+    from hansard.journal.entries import Journal
     from hansard.journal.transaction import Transaction
     from hansard.record.turns.entries import ToolDecided
 

@@ -1,4 +1,4 @@
-"""Lines of the log: one entry, or one chunk, as JSON; and the chain of digests that entries form.
+"""Journals and entries as they are stored: rows of the database, lines of the log, and the chain that entries form.
 
 Each entry's digest covers its header, its body and the digest before it (rule 14).
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -20,8 +20,10 @@ from hansard.domain.ids import log_path
 from hansard.domain.limits import KIB, LINE_BYTES_MAX
 
 if TYPE_CHECKING:
-    from hansard.journal.files import LogFiles
-    from hansard.journal.reading import Journal
+    from hansard.journal.files import FileStat, LogFiles
+
+SEQ_BITS = 32
+"""An entry's key is its journal's key, shifted by so many bits, and its seq."""
 
 DIGEST_FORMAT = 1
 """1: SHA-256 for chain and body. Kept with each entry, so that another can follow one day."""
@@ -52,6 +54,105 @@ def chain_digest(previous: bytes, header: Header, salt: bytes, body: bytes) -> b
     )
     body_hash = hashlib.sha256(salt + body).digest()
     return hashlib.sha256(previous + head.encode() + body_hash).digest()
+
+
+class Journal:
+    """A journal as it stands under the lock. The writer keeps it for as long as nobody else commits."""
+
+    __slots__ = (
+        "active_at",
+        "base_digest",
+        "base_id",
+        "base_seq",
+        "head_digest",
+        "head_seq",
+        "id",
+        "key",
+        "log",
+        "log_end",
+        "log_look",
+        "log_seen",
+        "log_synced",
+        "memo",
+        "messages",
+        "open_end",
+        "part",
+        "part_end",
+        "part_look",
+        "part_reset",
+        "part_seen",
+        "past",
+    )
+
+    def __init__(self, row: tuple[Any, ...]) -> None:
+        """Take a row of `read_journal`."""
+        (
+            self.key,
+            self.id,
+            self.base_id,
+            self.base_seq,
+            self.base_digest,
+            self.head_seq,
+            self.head_digest,
+            self.log_end,
+            self.log_synced,
+            self.part_end,
+            self.messages,
+            self.active_at,
+        ) = row
+        self.past: list[Stretch] | None = None
+        self.forget()
+        self.reset_changes()
+
+    def forget(self) -> None:
+        """Read again what entries of this transaction may have changed."""
+        self.memo: Any = None
+        self.open_end = -1
+
+    def reset_changes(self) -> None:
+        """Begin a transaction: nothing is to be written, and no file was looked at."""
+        self.log: list[bytes] = []
+        self.part: list[bytes] = []
+        self.part_reset = False
+        self.log_seen = False
+        self.part_seen = False
+        self.log_look: FileStat | None = None
+        self.part_look: FileStat | None = None
+
+    def head_row(self, commits: int) -> tuple[Any, ...]:
+        """Return what `update_journal` stores."""
+        return (
+            self.head_seq,
+            self.head_digest,
+            self.log_end,
+            self.part_end,
+            self.messages,
+            self.active_at,
+            commits,
+            self.key,
+        )
+
+    def entry_key(self, seq: int) -> int:
+        """Return where an entry of this journal lies."""
+        key: int = (self.key << SEQ_BITS) + seq
+        return key
+
+
+class Stretch(NamedTuple):
+    """Entries of one journal that belong to a session: after one key, up to another."""
+
+    after: int
+    last: int
+
+
+class KnownEntry(NamedTuple):
+    """An entry that was recorded before."""
+
+    seq: int
+    kind: str
+    version: int
+    at: int
+    body: bytes
 
 
 BOUNDARY_BYTES = 64 * KIB
