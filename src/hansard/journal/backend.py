@@ -263,7 +263,6 @@ class EntriesGoneError(ReplacedError):
     """The database lacks entries below a journal's head: the writer must compare it with the logs first."""
 
     def __init__(self, journal_id: str, seq: int) -> None:
-        """Keep which one is missing."""
         super().__init__(journal_id, seq)
         self.journal_id = journal_id
         self.seq = seq
@@ -276,7 +275,6 @@ class MismatchError(Exception):
     """A journal's files are not as the database says: mend it, then run the batch again."""
 
     def __init__(self, journal_id: str) -> None:
-        """Keep which one."""
         super().__init__(journal_id)
         self.journal_id = journal_id
 
@@ -289,7 +287,6 @@ class BlockedError(Exception):
     """Logs that cannot be written: start again, without what touches these journals."""
 
     def __init__(self, journals: dict[str, HansardError]) -> None:
-        """Keep the journals and their errors."""
         super().__init__(*journals)
         self.journals = journals
 
@@ -298,6 +295,5 @@ class CommitError(Exception):
     """A commit failed: `undo` tells what became of it."""
 
     def __init__(self, error: Exception) -> None:
-        """Keep what the system or the database said."""
         super().__init__(str(error))
         self.error = error

@@ -188,7 +188,6 @@ async def read_journals(path: str | Path, schema: Schema) -> AsyncIterator[Calle
 
 
 def close_unread(store: ReadOnlyStore | None) -> None:
-    """Close a store that nobody waits for any more."""
     if store is not None:
         store.close()
 
@@ -217,7 +216,6 @@ class Waiter:
     __slots__ = ("future",)
 
     def __init__(self, future: asyncio.Future[None]) -> None:
-        """Wait on a future of the coroutine's loop."""
         self.future = future
 
 
@@ -225,7 +223,6 @@ class Mailbox:
     """Outcomes on their way to one event loop: woken once for a whole batch."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Deliver to this loop."""
         self._loop = loop
         self._waiters: deque[Waiter] = deque()
         self._called = False
@@ -272,7 +269,6 @@ class Patience:
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, item: Item, waiter: Waiter) -> None:
-        """Begin to count."""
         self._waiting.append((self._loop.time() + self._seconds, item, waiter))
         if self._timer is None:
             self._timer = self._loop.call_later(self._pause(), self._expire_items)
@@ -291,7 +287,6 @@ class Patience:
         self._timer = self._loop.call_later(self._pause(), self._expire_items) if self._waiting else None
 
     def close(self) -> None:
-        """Stop counting."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -300,7 +295,6 @@ class Caller:
     """Calls into a store from one event loop."""
 
     def __init__(self, store: AnyStore, patience_seconds: float) -> None:
-        """Belongs to the running loop."""
         self.store = store
         self._process = os.getpid()
         self.patience_seconds = patience_seconds
@@ -355,7 +349,6 @@ class Caller:
         return self.store.writer.queue
 
     def now(self) -> float:
-        """Return the loop's time."""
         return self._loop.time()
 
     def ring_soon(self, seconds: float = 0) -> None:
@@ -402,7 +395,6 @@ class Caller:
         waiter.future.set_exception(framed(problem, frame, kind))
 
     def crowded(self) -> bool:
-        """Return whether too much waits for the writer."""
         queue = self.queue
         return queue.items >= QUEUE_ITEMS_MAX or queue.bytes >= QUEUE_BYTES_MAX
 
@@ -451,7 +443,6 @@ class Caller:
             raise tell(Cause.REPLACED, self.store.backend.place) from error
 
     async def run(self, function: Callable[..., Result], *arguments: Any) -> Result:  # noqa: ANN401
-        """Run blocking work off the loop."""
         return await self._run(function, *arguments)
 
     async def _run(
@@ -466,7 +457,6 @@ class Caller:
         return await self._loop.run_in_executor(executor or self._executor, function, *arguments)
 
     def close(self) -> None:
-        """Let the read threads go."""
         self._patience.close()
         self._executor.shutdown(wait=False, cancel_futures=True)
         self._searches.shutdown(wait=False, cancel_futures=True)

@@ -74,7 +74,6 @@ class EntryPlace:
     __slots__ = ("at", "entry_id", "journal", "journal_id", "run", "seq")
 
     def __init__(self, run: Callable[..., Any], journal: Journal, seq: int, entry_id: str, at: int) -> None:
-        """Keep the entry's header."""
         self.run = run
         self.journal: int = journal.key
         self.journal_id: str = journal.id
@@ -160,12 +159,10 @@ class Queries:
 
 
 def load_queries(package: str, name: str) -> Queries:
-    """Return the queries of a file that lies in a package."""
     return Queries(read_sql(package, name))
 
 
 def read_sql(package: str, name: str) -> str:
-    """Return the text of a file that lies in a package."""
     return resources.files(package).joinpath(name).read_text(encoding="utf-8")
 
 
@@ -279,7 +276,6 @@ class Schema:
         raise RecordTooNew(message)
 
     def decode_body(self, name: str, version: int, data: bytes, *, ignorable: bool = False) -> Body:
-        """Return the body of an entry."""
         decoder = self._decoders.get(name)
         if decoder is not None and version == self.kinds[name].version:
             return decoder.decode(data)
@@ -303,7 +299,6 @@ class Schema:
                     yield concept, row
 
     def count(self, body: Body) -> int:
-        """Return how much an entry adds to its journal's counter."""
         kind = self.by_body.get(type(body))
         return kind.counts(body) if kind is not None and kind.counts is not None else 0
 

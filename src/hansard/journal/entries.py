@@ -47,7 +47,6 @@ def chain_start(journal_id: str) -> bytes:
 
 
 def chain_digest(previous: bytes, header: Header, salt: bytes, body: bytes) -> bytes:
-    """Return an entry's digest."""
     head = (
         f"{header.journal_id}\n{header.seq}\n{header.id}\n{header.kind}\n{header.version}\n"
         f"{int(header.ignorable)}\n{header.at}\n"
@@ -85,7 +84,6 @@ class Journal:
     )
 
     def __init__(self, row: tuple[Any, ...]) -> None:
-        """Take a row of `read_journal`."""
         (
             self.key,
             self.id,
@@ -133,7 +131,6 @@ class Journal:
         )
 
     def entry_key(self, seq: int) -> int:
-        """Return where an entry of this journal lies."""
         key: int = (self.key << SEQ_BITS) + seq
         return key
 
@@ -235,7 +232,6 @@ def read_mark(mark: str) -> tuple[int, bytes]:
 
 
 def encode_line(row: EntryRow, tx: int, unit: dict[str, str] | None = None) -> bytes:
-    """Return the log line of an entry."""
     line = LogLine(
         row.seq,
         row.id,
@@ -254,7 +250,6 @@ def encode_line(row: EntryRow, tx: int, unit: dict[str, str] | None = None) -> b
 
 
 def encode_part(message_id: str, start: int, part: str, text: str) -> bytes:
-    """Return the part-file line of a chunk."""
     return ENCODER.encode(PartLine(message_id, start, part, text)) + b"\n"
 
 
@@ -290,13 +285,11 @@ def row_digest(journal_id: str, previous: bytes, row: EntryRow) -> bytes:
 
 @lru_cache(maxsize=4096)
 def log_name(journal_id: str) -> str:
-    """Return the log's name below the home."""
     return str(log_path(journal_id))
 
 
 @lru_cache(maxsize=4096)
 def part_name(journal_id: str) -> str:
-    """Return the part file's name below the home."""
     return str(log_path(journal_id).with_suffix(".part"))
 
 

@@ -65,7 +65,6 @@ def sync_descriptor(descriptor: int) -> None:
 
 
 def sync_file(path: str) -> None:
-    """Put a whole file's content on the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         sync_descriptor(descriptor)
@@ -198,7 +197,6 @@ class LogFiles:
     """
 
     def __init__(self, home: Path) -> None:
-        """Nothing is opened before it is needed."""
         self.home = str(home)
         self.suspect: set[str] = set()
         """Journals whose log failed to reach the disk: rewritten before they are touched again (rule 3)."""
@@ -206,7 +204,6 @@ class LogFiles:
         self._handles_max = count_handles()
 
     def path(self, name: str) -> str:
-        """Return a file's path."""
         return f"{self.home}/{name}"
 
     def name_error(self, name: str, error: OSError, done: str = "written") -> Exception:
@@ -252,7 +249,6 @@ class LogFiles:
             raise self.name_error(name, error) from error
 
     def write(self, name: str, descriptor: int, data: bytes) -> None:
-        """Append with one write."""
         try:
             write_all(descriptor, data)
         except OSError as error:
@@ -296,7 +292,6 @@ class LogFiles:
         os.close(oldest)
 
     def forget(self, name: str) -> None:
-        """Close a file."""
         handle = self._handles.pop(name, None)
         if handle is not None:
             os.close(handle[0])
@@ -374,7 +369,6 @@ class LogFiles:
             yield start + len(rest), rest
 
     def close(self) -> None:
-        """Close every file."""
         for name in list(self._handles):
             self.forget(name)
 
@@ -397,7 +391,6 @@ class FileBlobs:
         self._folder = f"{home.path}/blobs"
 
     def path(self, digest: str) -> str:
-        """Return where a blob lies."""
         if not DIGEST.match(digest):
             message = f"a blob's name is its SHA-256 in hexadecimal, not {digest[:80]!r}"
             raise InvalidInput(message)

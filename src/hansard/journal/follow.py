@@ -64,7 +64,6 @@ class Signal:
 
 
 def ring_all(signals: list[Signal]) -> None:
-    """Wake followers, on their loop."""
     for signal in signals:
         signal.event.set()
 
@@ -89,7 +88,6 @@ class Followers:
         return signal
 
     def remove(self, journal_id: str, signal: Signal) -> None:
-        """Take a bell down."""
         with self._mutex:
             signals = self._signals.get(journal_id, set())
             signals.discard(signal)
@@ -99,7 +97,6 @@ class Followers:
                 self._last()
 
     def followed(self) -> list[str]:
-        """Return the journals that somebody follows."""
         with self._mutex:
             return list(self._signals)
 
@@ -235,7 +232,6 @@ class PageReader(Generic[Item]):
     """Reads for many followers at once: whoever asks within one turn of the loop shares a snapshot and a thread."""
 
     def __init__(self, caller: Caller, shapes: Shapes[Item]) -> None:
-        """Read through a caller, on its loop."""
         self._caller = caller
         self._shapes = shapes
         self._waiting: list[tuple[FollowRequest, asyncio.Future[FollowPage[Item]]]] = []
@@ -258,7 +254,6 @@ class PageReader(Generic[Item]):
             followers.remove(journal_id, signal)
 
     async def next(self, journal_id: str, position: Position, *, chunks: bool) -> FollowPage[Item]:
-        """Return what came after a position."""
         future: asyncio.Future[FollowPage[Item]] = asyncio.get_running_loop().create_future()
         self._waiting.append((FollowRequest(journal_id, position, chunks), future))
         if self._task is None:

@@ -46,7 +46,6 @@ class LockFile:
     """One file that is locked by flock; opened again if somebody removed or replaced it."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, creating it."""
         self.path = str(path)
         self.descriptor = os.open(self.path, OPEN_FLAGS, 0o600)
         self.replaced = False
@@ -92,7 +91,6 @@ class LockFile:
         self.replaced = True
 
     def release(self) -> None:
-        """Give the lock back."""
         fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
@@ -106,7 +104,6 @@ class FairLock:
     """The write lock of a record: a turnstile in front of the lock, so that nobody starves (rule 9)."""
 
     def __init__(self, folder: Path) -> None:
-        """Open both lock files."""
         self._queue = LockFile(folder / "queue")
         self._write = LockFile(folder / "write")
 
@@ -119,7 +116,6 @@ class FairLock:
             self._queue.release()
 
     def release(self) -> None:
-        """Let the next in line go."""
         self._write.release()
 
     @property
@@ -132,7 +128,6 @@ class FairLock:
         self._queue.replaced = self._write.replaced = False
 
     def close(self) -> None:
-        """Close both files."""
         self._queue.close()
         self._write.close()
 
@@ -141,7 +136,6 @@ class TryLock:
     """A lock that is taken when nobody has it, and not waited for."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file."""
         self._file = LockFile(path)
 
     def take_lock(self) -> bool:
@@ -155,11 +149,9 @@ class TryLock:
         return True
 
     def release(self) -> None:
-        """Give it back."""
         self._file.release()
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
@@ -249,7 +241,6 @@ class HostOwners:
         self._lock = OwnerLock(self._folder, self.owner)
 
     def is_alive(self, owner: str) -> bool:
-        """Return whether an owner's process lives."""
         return is_locked(self._folder / owner)
 
     def remove_dead(self) -> None:
@@ -338,7 +329,6 @@ class Work:
     """The long work of this process on one record."""
 
     def __init__(self, home: Path) -> None:
-        """Nothing is under way."""
         self._path = str(progress_path(home))
         self.is_active = False
         self.moved_at = 0.0
@@ -366,7 +356,6 @@ class Work:
         )
 
     def advance(self, *, sessions: int = 0, done: int = 0) -> None:
-        """Get further."""
         now = self._progress
         self._progress = msgspec.structs.replace(now, sessions=now.sessions + sessions, done=now.done + done)
         self.moved_at = time.monotonic()
@@ -402,7 +391,6 @@ class ProgressWatch:
         self._seen: tuple[float, Progress | None] = (work.moved_at, None)
 
     def has_moved(self) -> bool:
-        """Return whether anything is further than at the last look."""
         before, self._seen = self._seen, (self._work.moved_at, read_progress(self._home))
         return self._seen != before and self._seen != (before[0], None)
 
@@ -437,7 +425,6 @@ class OpeningWatch(threading.Thread):
         return news
 
     def end(self) -> None:
-        """Look no more."""
         self._ended.set()
 
 
@@ -445,11 +432,9 @@ class ProgressLog:
     """Puts the progress of long work into the log, now and then."""
 
     def __init__(self) -> None:
-        """Nothing was told yet."""
         self._told_at = -LOG_SECONDS
 
     def __call__(self, progress: Progress) -> None:
-        """Tell it when the last time is long enough ago."""
         now = time.monotonic()
         if now - self._told_at >= LOG_SECONDS:
             self._told_at = now

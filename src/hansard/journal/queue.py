@@ -37,7 +37,6 @@ class Bell:
     """Wakes one thread, cheaply; ringing twice is ringing once."""
 
     def __init__(self) -> None:
-        """Begin silent."""
         self._lock = threading.Lock()
         self._lock.acquire()
 
@@ -47,7 +46,6 @@ class Bell:
             self._lock.release()
 
     def wait(self, timeout_seconds: float = -1) -> bool:
-        """Wait for a ring."""
         return self._lock.acquire(timeout=timeout_seconds)
 
 
@@ -79,7 +77,6 @@ class WriteQueue:
     """Items that wait for the writer."""
 
     def __init__(self) -> None:
-        """Begin empty."""
         self._waiting: deque[Item] = deque()
         self._parked: list[Item] = []
         self._parked_until = 0.0
@@ -101,7 +98,6 @@ class WriteQueue:
             self._bell.ring()
 
     def ring(self) -> None:
-        """Wake the writer's thread."""
         self._bell.ring()
 
     def withdraw(self, item: Item) -> bool:
@@ -123,7 +119,6 @@ class WriteQueue:
         return bool(self._waiting or self._parked)
 
     def is_ready(self) -> bool:
-        """Return whether there is something to do now."""
         return bool(self._waiting) or self._parked_are_due()
 
     def has_ending(self) -> bool:
@@ -160,7 +155,6 @@ class WriteQueue:
         return batch
 
     def put_back(self, batch: list[Item]) -> None:
-        """Queue a batch again, in front."""
         with self._mutex:
             for item in reversed(batch):
                 item.state = ItemState.QUEUED
@@ -177,7 +171,6 @@ class WriteQueue:
             self._parked_until = time.monotonic() + PARKED_SECONDS
 
     def stop(self) -> None:
-        """Take no new items."""
         with self._mutex:
             self.stopping = True
         self._bell.ring()
@@ -212,17 +205,14 @@ class Latency:
     """Written by the writer's thread alone; a reader may be one commit behind."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._counts = [0] * (len(BOUNDS_SECONDS) + 1)
         self._seconds = 0.0
 
     def note(self, seconds: float) -> None:
-        """Count one."""
         self._counts[bisect_left(BOUNDS_SECONDS, seconds)] += 1
         self._seconds += seconds
 
     def read(self) -> Counted:
-        """Return what was counted."""
         counts = list(self._counts)
         within = [sum(counts[: place + 1]) for place in range(len(BOUNDS_SECONDS))]
         return Counted(tuple(within), sum(counts), self._seconds)

@@ -45,7 +45,6 @@ PASSING = frozenset(
 
 
 def cannot_open(home: Path, problem: HansardError) -> HansardError:
-    """Return why a home cannot be opened."""
     return framed(problem, f"the record at {home} could not be opened for writing")
 
 
@@ -203,7 +202,6 @@ class ReadOnlyStore:
     def __init__(
         self, backend: ReadBackend, wiring: Wiring, note: str = "", *, companions_may_write: bool = False
     ) -> None:
-        """Nothing is opened before it is needed."""
         self.companions_may_write = companions_may_write
         self.backend = backend
         self.home = self.source = backend.home
@@ -220,7 +218,6 @@ class ReadOnlyStore:
 
     @cached_property
     def followers(self) -> Followers:
-        """Who waits for which journal."""
         return Followers(self._start_watching, self._stop_watching)
 
     def _start_watching(self) -> None:
@@ -232,7 +229,6 @@ class ReadOnlyStore:
             stop()
 
     def close(self) -> None:
-        """Close every file."""
         self._stop_watching()
         finish_companions(self, wrote=False)
         self.backend.close()
@@ -268,7 +264,6 @@ class Slot:
     """What this process has of one home: at most one store, which one thread at a time opens or closes."""
 
     def __init__(self) -> None:
-        """Nothing is open."""
         self.mutex = threading.Lock()
         self.store: Store | None = None
 
@@ -295,7 +290,6 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def home_at(path: str | Path) -> Path:
-    """Return the whole path of a home."""
     return Path(path).expanduser().absolute()
 
 
@@ -312,11 +306,9 @@ class StoreOpening:
     """An opening, as those see it who wait for it beside its thread."""
 
     def __init__(self) -> None:
-        """It has not come to its home yet."""
         self.slot: Slot | None = None
 
     def is_working(self) -> bool:
-        """Return whether this process does what has to be waited for."""
         return self.slot is not None and self.slot.is_working()
 
 
@@ -437,7 +429,6 @@ def open_in_place(path: str | Path, schema: Schema, wiring: Wiring) -> ReadOnlyS
 
 
 def close_reading(store: AnyStore) -> None:
-    """Close what `open_reading` opened. Blocking."""
     if isinstance(store, ReadOnlyStore):
         store.close()
         return

@@ -108,7 +108,6 @@ class Transaction:
         return said if isinstance(said, body) else None
 
     def decode(self, found: KnownEntry) -> Body:
-        """Return what an entry says."""
         return self.schema.decode_body(found.kind, found.version, found.body)
 
     def add_once(self, journal: Journal, entry_id: str, body: Body, data: bytes) -> EntryRow | None:
@@ -158,7 +157,6 @@ class Transaction:
         return end
 
     def open_pieces(self, journal: Journal) -> list[tuple[str, str]]:
-        """Return the open stream's (part kind, text) pieces."""
         return [(part, text.decode()) for _, _, part, text in self.rows(SQL.read_chunks, (journal.key,))]
 
     def seal(self, journal: Journal, entry_id: str, body: Body) -> EntryRow:
@@ -231,7 +229,6 @@ def inherited_entries(reads: Reads, journal: Journal) -> list[Stretch]:
 
 
 def own_entries(journal: Journal) -> list[Stretch]:
-    """Return where a journal's own entries lie."""
     return [Stretch(journal.entry_key(journal.base_seq), journal.entry_key(journal.head_seq))]
 
 
@@ -292,7 +289,6 @@ def _check_contiguous(journal_id: str, seqs: list[int], stretch: Stretch, limit:
 
 
 def past_missing(schema: Schema, journal: Journal, parent_id: str, at: int, why: str) -> PastMissing:
-    """Return the error about a fork whose past is not there."""
     message = (
         f"{schema.noun} {journal.id} goes on from entry {at} of {schema.noun} {parent_id}, {why}: its past is "
         f"missing, probably because the home was put back to an older state. Its own words are safe, from entry "

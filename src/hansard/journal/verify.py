@@ -61,7 +61,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether everything agrees."""
         return not self.findings
 
 
@@ -69,7 +68,6 @@ class JournalCheck:
     """Compares one journal with its log and its projections, in short snapshots."""
 
     def __init__(self, store: AnyStore, fold: Fold, journal_id: str) -> None:
-        """Check one journal."""
         self._store = store
         self._schema = store.schema
         self._leg = store.backend.leg

@@ -58,7 +58,6 @@ class UnwritableLogs:
     """Files that are remembered. Beyond that, errors are raised to callers and not logged."""
 
     def __init__(self, home: str) -> None:
-        """Begin with none."""
         self._home = home
         self._files: dict[str, tuple[str, str]] = {}
 
@@ -93,7 +92,6 @@ class WriteHealth:
     """Whether the record can be written just now, and what prevents it."""
 
     def __init__(self, backend: Backend) -> None:
-        """All is well."""
         self._backend = backend
         self._error: HansardError | None = None
         self._waiting_since = 0.0
@@ -116,7 +114,6 @@ class WriteHealth:
         self.note(tell(Cause.DISK_FULL, self._backend.home))
 
     def begin(self) -> GroupCommit:
-        """Wait for the write lock."""
         self._waiting_since = time.monotonic()
         try:
             return self._backend.begin()
@@ -129,7 +126,6 @@ def pass_by(_step: str) -> None:
 
 
 def answer_items(items: list[Item]) -> None:
-    """Tell who waits for these items that they are settled."""
     for item in items:
         item.state = ItemState.DONE
         item.done(item)

@@ -43,7 +43,6 @@ class SqliteLeg:
     self_check = SQL.quick_check
 
     def __init__(self, files: LogFiles, folder: HomeFolder, readers: Readers) -> None:
-        """Nothing is opened before it is needed."""
         self.files = files
         self._folder = folder
         self._readers = readers
@@ -61,15 +60,12 @@ class SqliteLeg:
             lock.close()
 
     def settled(self) -> AbstractContextManager[None]:
-        """Hold the write lock, so that nothing is in flight."""
         return self._hold_lock()
 
     def list_logs(self) -> Iterator[LogSeen]:
-        """Yield every log and part file of the home."""
         return list_logs(self.files)
 
     def make_fold(self) -> MemoryFold:
-        """Return empty tables, to fold a journal's entries into."""
         return MemoryFold(self._readers.schema)
 
     def snapshot(self, look: Callable[[Reads], Result]) -> Result:
@@ -80,7 +76,6 @@ class SqliteLeg:
             return self._connection.snapshot(look)
 
     def close(self) -> None:
-        """Close every file."""
         with self._mutex:
             if self._connection is not None:
                 self._connection.close()
@@ -142,11 +137,9 @@ class SqliteBackend:
         return result
 
     def watch(self, followers: Followers) -> Callable[[], None]:
-        """Ring for journals that other processes changed."""
         return watch_others(self.readers, followers)
 
     def explain(self, error: Exception) -> HansardError:
-        """Return our error for one of the system or of SQLite."""
         return explain(error, self.database.path)
 
     def _check_place(self) -> None:
@@ -158,7 +151,6 @@ class SqliteBackend:
         self._owners.take_again()
 
     def close(self, *, is_writing: bool = False, killed: bool = False) -> None:
-        """Let go of locks and connections; of those that a stuck writer uses not. `killed`: the owner's lock stays."""
         self.readers.close()
         if not is_writing:
             if not killed:

@@ -156,7 +156,6 @@ class Database:
         return connection
 
     def connected(self) -> apsw.Connection:
-        """Return the connection of the transaction that was begun."""
         assert self._connection is not None, "start() comes first"
         return self._connection
 
@@ -246,7 +245,6 @@ class Database:
         return apsw.SQLITE_OK
 
     def reconcile(self, journal_id: str) -> HansardError | None:
-        """Bring one journal's files in line; return why it cannot be written to."""
         connection = self.connected()
         with self.work.under_way():
             self.work.begin(COMPARING, 1, 0)
@@ -331,7 +329,6 @@ class Database:
         return self.same()
 
     def rollback(self) -> None:
-        """Forget what was not committed."""
         self.heads.forget()
         if self._connection is not None and self._connection.in_transaction:
             self._connection.execute(SQL.rollback)

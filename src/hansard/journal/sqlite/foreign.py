@@ -63,7 +63,6 @@ class ForeignDatabase:
     """An open database of another program. Use `open_foreign`."""
 
     def __init__(self, path: Path) -> None:
-        """Open when it is first read."""
         self._path = path
         self._look: Look = ()
         self._connection: apsw.Connection | None = None
@@ -110,7 +109,6 @@ class ForeignDatabase:
         return _look_at(self._path) == self._look
 
     def close(self) -> None:
-        """Let go of the file."""
         if self._connection is not None:
             self._connection.close(True)  # noqa: FBT003 - force
             self._connection = None

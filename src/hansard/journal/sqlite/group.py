@@ -48,7 +48,6 @@ class HeadCache:
     """What the writer knows of the database from its last commits, for as long as nobody else commits."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
         self.data_version = -1
         self.journals: dict[str, Journal] = {}
         self.kinds: set[tuple[str, int]] = set()
@@ -93,14 +92,12 @@ class SqliteGroup:
         return rows
 
     def row(self, query: str, bindings: tuple[Any, ...] = ()) -> Any:  # noqa: ANN401 - a row of any shape
-        """Return the first row or None."""
         rows = self.run(query, bindings).fetchall()
         return rows[0] if rows else None
 
     # Journals.
 
     def head(self, journal_id: str, *, log: bool = True) -> Journal | None:
-        """Return a journal whose log is as the database says, or None when neither of them knows it."""
         journal = self.journals.get(journal_id)
         if journal is not None:
             if log:
@@ -146,7 +143,6 @@ class SqliteGroup:
             journal.part_seen = True
 
     def create(self, journal_id: str, base: Base | None = None) -> Journal:
-        """Return a new journal; a fork's continues its parent's chain."""
         base_id, base_seq, digest = base or (None, 0, chain_start(journal_id))
         row = (journal_id, base_id, base_seq, digest, base_seq, digest)
         (key,) = self.row(SQL.insert_journal, row)
@@ -169,7 +165,6 @@ class SqliteGroup:
     # Open streams.
 
     def extend(self, journal: Journal, stream_id: str, start: int, part: str, text: str) -> int:
-        """Append to the open stream; what is there already is skipped. Return where the stream ends."""
         self._look_at_part(journal)
         data = text.encode()
         end = self.stream_end(journal)
@@ -246,7 +241,6 @@ class SqliteGroup:
         return [TouchedJournal(journal.id, bool(journal.log)) for journal in changed]
 
     def store_head(self, journal: Journal, commits: int) -> None:
-        """Store where a journal stands."""
         self.run(SQL.update_journal, journal.head_row(commits))
 
     def _write_files(self, journal: Journal, data: bytes, before: int) -> None:
@@ -291,7 +285,6 @@ class SqliteGroupCommit:
     """Many calls, one commit to `state.db` and its logs. Whoever uses it holds the write lock."""
 
     def __init__(self, database: Database, lock: FairLock, reserve: Reserve) -> None:
-        """Nothing is begun."""
         self._database = database
         self._files = database.files
         self._lock = lock
@@ -300,7 +293,6 @@ class SqliteGroupCommit:
         self._outcome = CommitOutcome.OPEN
 
     def begin(self) -> GroupCommit:
-        """Wait for the write lock in a fair line."""
         self._lock.acquire()
         return self
 
@@ -320,7 +312,6 @@ class SqliteGroupCommit:
         return self._group
 
     def mend(self, journal_id: str) -> HansardError | None:
-        """Bring one journal's files in line; return why it cannot be written to."""
         self._rollback()
         return self._database.reconcile(journal_id)
 
@@ -381,7 +372,6 @@ class SqliteGroupCommit:
         return kept
 
     def release(self) -> None:
-        """Let the next in line go."""
         self._lock.release()
 
     def _rollback(self) -> None:
@@ -390,7 +380,6 @@ class SqliteGroupCommit:
 
 
 def group_of(tx: Transaction) -> SqliteGroup:
-    """Return the group that a transaction of this backend works on."""
     assert isinstance(tx.group, SqliteGroup)
     return tx.group
 
@@ -399,7 +388,6 @@ class LogWriteError(Exception):
     """Some logs could not be written. The group knows what was, so that it can be cut."""
 
     def __init__(self, error: OSError | None, unwritable: dict[str, HansardError] | None = None) -> None:
-        """Keep the error of the whole disk, or those of single journals, by journal."""
         super().__init__(str(error))
         self.error = error
         self.unwritable = unwritable or {}

@@ -72,15 +72,12 @@ class Keeper:
         self._looked = time.monotonic()
 
     def attach(self, writer: Writer) -> None:
-        """Write through this writer's queue."""
         self._writer = writer
 
     def start(self) -> None:
-        """Begin, in a thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread."""
         self._thread.stop()
 
     def tick(self) -> None:
@@ -218,7 +215,6 @@ class Keeper:
             logger.info("the WAL keeps its size: %s", error)
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
 
@@ -239,7 +235,6 @@ class Watcher:
     """Looks for commits of other processes while somebody follows. A thread calls `step` every few milliseconds."""
 
     def __init__(self, readers: Readers, followers: Followers) -> None:
-        """Ring for those who follow."""
         self._connection = readers.connect()
         self._followers = followers
         self._version = -1
@@ -267,7 +262,6 @@ class Watcher:
         return [row[0] for row in snapshot.rows(SQL.touched_since, (before, followed))]
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
 
@@ -285,7 +279,6 @@ class Ticker(threading.Thread):
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        """Step until told to stop."""
         while not self._stopped.wait(self._pause_seconds):
             self._step()
         if self._end is not None:

@@ -197,7 +197,6 @@ def _check_chain(connection: apsw.Connection, journal: Journal) -> None:
 
 
 def is_whole_alone(path: Path) -> bool:
-    """Return whether a database is whole without its WAL."""
     try:
         with open_alone(path) as connection:
             check_heads(connection, every=True)

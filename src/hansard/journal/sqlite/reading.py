@@ -50,11 +50,9 @@ class Snapshot:
         self._run = connection.cursor().execute
 
     def rows(self, query: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
-        """Return every row."""
         return self._run(query, bindings).fetchall()
 
     def row(self, query: str, bindings: tuple[Any, ...] = ()) -> Any:  # noqa: ANN401 - a row of any shape
-        """Return the first row or None."""
         rows = self._run(query, bindings).fetchall()
         return rows[0] if rows else None
 
@@ -125,7 +123,6 @@ Opens = Callable[[Path], apsw.Connection]
 
 
 def open_reader(path: Path) -> apsw.Connection:
-    """Open a connection for reads of a process that writes, too."""
     return open_connection(path, read_only=True)
 
 
@@ -152,7 +149,6 @@ class ReaderPool:
     """
 
     def __init__(self, home: HomeFolder, schema: Schema) -> None:
-        """Open, for connections to the database of a home."""
         self.home = home
         self.schema = schema
         self.is_doubted = False
@@ -163,13 +159,11 @@ class ReaderPool:
         self._connections: weakref.WeakSet[ReadConnection] = weakref.WeakSet()
 
     def add(self, connection: ReadConnection) -> None:
-        """Know a connection."""
         with self._changed:
             self._connections.add(connection)
 
     @contextmanager
     def using(self) -> Iterator[None]:
-        """Use a connection for a moment."""
         with self._changed:
             self._changed.wait_for(lambda: not self._shut)
             self._users += 1
@@ -201,7 +195,6 @@ class ReadConnection:
     """A connection that notices when the files at the path are others."""
 
     def __init__(self, path: Path, gate: ReaderPool, opens: Opens = open_reader) -> None:
-        """Nothing is opened before it is needed."""
         self._path = path
         self._gate = gate
         self._opens = opens
@@ -229,7 +222,6 @@ class ReadConnection:
         return self._connection
 
     def fetch(self, query: str) -> list[Any]:
-        """Run one statement by itself."""
         with self._gate.using():
             return fetch(self._get(), query)
 
@@ -253,7 +245,6 @@ class ReadConnection:
             return result
 
     def close(self) -> None:
-        """Close the connection."""
         if self._connection is not None:
             self._connection.close(True)  # noqa: FBT003 - force
             self._connection = None
@@ -263,7 +254,6 @@ class Readers:
     """A few connections that the process's reads share."""
 
     def __init__(self, path: Path, gate: ReaderPool, opens: Opens = open_reader) -> None:
-        """Nothing is opened before it is needed."""
         self.path = path
         self.schema = gate.schema
         self._gate = gate
@@ -277,7 +267,6 @@ class Readers:
         return ReadConnection(self.path, self._gate, self._opens)
 
     def read(self, read: Callable[[Snapshot], Result]) -> Result:
-        """Run a read on an idle connection."""
         with self._mutex:
             if self._closed:
                 raise tell(Cause.CLOSED)

@@ -66,7 +66,6 @@ class ReadOnlyLeg(SqliteLeg):
     """The files of a home that is read only: there is no lock to take, so whoever compares looks several times."""
 
     def settled(self) -> AbstractContextManager[None]:
-        """Nothing is held."""
         return nullcontext()
 
 
@@ -76,7 +75,6 @@ class ReadOnlyBackend:
     failures: tuple[type[Exception], ...] = (apsw.Error, OSError)
 
     def __init__(self, home: Path, schema: Schema) -> None:
-        """Nothing is opened before it is needed."""
         self.home = home
         self.place = home / "state.db"
         self.schema = schema
@@ -89,19 +87,15 @@ class ReadOnlyBackend:
 
     @cached_property
     def leg(self) -> ReadOnlyLeg:
-        """The log files, for a verification."""
         return ReadOnlyLeg(LogFiles(self.home), self.folder, self.readers)
 
     def watch(self, followers: Followers) -> Callable[[], None]:
-        """Ring for journals that other processes changed."""
         return watch_others(self.readers, followers)
 
     def explain(self, error: Exception) -> HansardError:
-        """Return our error for one of the system or of SQLite."""
         return explain(error, self.place)
 
     def close(self, *, is_writing: bool = False, killed: bool = False) -> None:
-        """Close every file."""
         del is_writing, killed
         if "leg" in vars(self):
             self.leg.close()
@@ -112,13 +106,11 @@ class CopiedFiles(LogFiles):
     """The log files of a home as they are; one that is to be changed is copied into a folder first."""
 
     def __init__(self, home: Path, folder: Path) -> None:
-        """Read from the home, write below the folder."""
         super().__init__(home)
         self._folder = str(folder)
         self._copied: set[str] = set()
 
     def path(self, name: str) -> str:
-        """Return where a file lies now."""
         return f"{self._folder if name in self._copied else self.home}/{name}"
 
     def _copy(self, name: str, *, content: bool = True) -> None:
@@ -135,7 +127,6 @@ class CopiedFiles(LogFiles):
         return super()._open(name)
 
     def cut(self, name: str, size: int) -> None:
-        """Cut the copy."""
         self._copy(name)
         super().cut(name, size)
 
@@ -145,13 +136,11 @@ class CopiedFiles(LogFiles):
         super().remove(name)
 
     def replace(self, name: str, pieces: Iterable[bytes]) -> int:
-        """Write the copy anew."""
         self._copy(name, content=False)
         return super().replace(name, pieces)
 
 
 def cannot_read(home: Path, problem: HansardError) -> HansardError:
-    """Return why a home cannot be read."""
     return framed(problem, f"the record at {home} could not be read")
 
 
@@ -172,12 +161,10 @@ class ReadOpening(NamedTuple):
     copy: SqliteBackend | None = None
 
     def remove_copy(self) -> None:
-        """Remove the folder of a copy."""
         if self.copy is not None:
             shutil.rmtree(self.copy.home, ignore_errors=True)
 
     def explain(self, error: HansardError) -> HansardError:
-        """Return why a copy could not be opened."""
         problem = tell(Cause(error.cause), tempfile.gettempdir()) if error.cause else error
         return cannot_copy(self.home, self.note, problem)
 
@@ -273,7 +260,6 @@ def judge_database(
 
 @contextmanager
 def untouched(path: Path) -> Iterator[apsw.Connection]:
-    """Open a database for a moment, without writing."""
     connection = open_untouched(path)
     try:
         yield connection
@@ -318,7 +304,6 @@ def open_copy(
 
 
 def cannot_copy(home: Path, why: str, problem: HansardError) -> HansardError:
-    """Return why no temporary copy of a home could be read."""
     folder = tempfile.gettempdir()
     error = framed(problem, f"the record at {home} needs a temporary copy in {folder} to be read ({why})")
     error.hint = f"{SAFE}. Set TMPDIR to a folder with enough room, or repair what the message names, and try again."

@@ -92,13 +92,11 @@ class MemoryFold:
     """An empty database of the same schema, to fold one journal's entries into."""
 
     def __init__(self, schema: Schema) -> None:
-        """Create the tables."""
         self._connection = apsw.Connection(":memory:")
         self._connection.execute(SQL.tables + schema.create_tables())
         self.run = self._connection.cursor().execute
 
     def begin(self) -> None:
-        """Start with empty tables."""
         if self._connection.in_transaction:
             self.run(SQL.rollback)
         self.run(SQL.begin)
@@ -109,7 +107,6 @@ class MemoryFold:
         return f"SELECT {table.columns} FROM {table.name}{where} ORDER BY {table.order}"  # noqa: S608 - our own names
 
     def dump(self, query: str, bindings: tuple[Any, ...]) -> list[Any]:
-        """Return a table's rows."""
         return self.run(query, bindings).fetchall()
 
 
@@ -246,7 +243,6 @@ class Merge:
     """One journal of both legs: at each seq the entry that continues the chain, from whichever leg has it."""
 
     def __init__(self, connection: apsw.Connection, files: LogFiles, journal: Journal) -> None:
-        """Nothing is read yet."""
         self._connection = connection
         self._files = files
         self._journal = journal

@@ -65,7 +65,6 @@ class LogTail:
     """What a log holds beyond the database, as far as it is whole and continues the chain."""
 
     def __init__(self, schema: Schema, journal_id: str, journal: Journal | None, size: int) -> None:
-        """Begin at the database's head."""
         self.schema = schema
         self.journal_id = journal_id
         self.journal = journal
@@ -361,7 +360,6 @@ class Reconciler:
 
 
 def adopt_row(tx: Transaction, journal: Journal, row: EntryRow) -> None:
-    """Store an entry that came from a log."""
     body = tx.schema.decode_body(row.kind, row.version, row.body, ignorable=bool(row.ignorable))
     tx.insert(journal, row, body)
     kind = tx.schema.by_body.get(type(body))
@@ -405,7 +403,6 @@ def stored_rows(group: SqliteGroup, journal: Journal) -> Iterator[EntryRow]:
 
 
 def rewrite_log(group: SqliteGroup, journal: Journal) -> None:
-    """Write a journal's log anew from the database."""
     (touched,) = group.row(SQL.read_touched, (journal.key,))
     lines = (encode_line(row, touched) for row in stored_rows(group, journal))
     size = group.files.replace(log_name(journal.id), lines)

@@ -116,19 +116,16 @@ class SideFile:
                     os.unlink(path)
 
     def close_writer(self) -> None:
-        """Close the connection that writes."""
         if self._writer is not None:
             self._writer.close(True)  # noqa: FBT003 - force
             self._writer = None
 
     def close_reader(self) -> None:
-        """Close the connection that reads."""
         if self._reader is not None:
             self._reader.close(True)  # noqa: FBT003 - force
             self._reader = None
 
     def close(self) -> None:
-        """Close both."""
         self.close_reader()
         self.shrink(SHRINK_WAL_BYTES)
         self.close_writer()
