@@ -20,7 +20,7 @@ from hansard.domain.requests import (
 from hansard.domain.sessions import TurnState
 from hansard.domain.settings import TurnLimits
 from hansard.engine import prompts
-from hansard.engine.replies import pause_seconds
+from hansard.engine.turns import pause_seconds
 from hansard.testing.fakes import Counting, Echo, tools_by_name
 from tests.engine.stage import PlayedModel, call, failure, stage
 from tests.engine.validator import assert_begins, assert_valid
