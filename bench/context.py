@@ -20,7 +20,7 @@ from hansard.domain.requests import ModelRules
 from hansard.domain.sessions import TurnState
 from hansard.domain.settings.agent import CompactionSettings
 from hansard.engine.compaction import context_tokens, is_due, plan
-from hansard.engine.context import build_request
+from hansard.engine.requests import build_request
 from hansard.journal.concepts import Body
 from hansard.models.bodies import chat_messages
 from hansard.record.conversation import Conversation, SessionCompacted

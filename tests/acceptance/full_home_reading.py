@@ -27,8 +27,7 @@ from click.testing import CliRunner
 from hansard import Record
 from hansard.cli.main import cli
 from hansard.domain.requests import ToolSpec
-from hansard.engine.context import build_request
-from hansard.engine.requests import Requests
+from hansard.engine.requests import Requests, build_request
 from hansard.models.pydantic import ProviderModel, open_provider
 from hansard.record.conversation import Conversation
 from hansard.record.schema import SCHEMA

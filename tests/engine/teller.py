@@ -10,7 +10,8 @@ from hansard.domain.messages import Message, Part, Role, Status, Text, ToolCall,
 from hansard.domain.requests import Said, ToolSpec
 from hansard.domain.settings import Busy
 from hansard.engine.calls import Calls
-from hansard.engine.context import build_request, render
+from hansard.engine.context import render
+from hansard.engine.requests import build_request
 from hansard.record.conversation import Conversation, SessionCompacted, exchange_starts, last_exchange, last_undone
 from hansard.record.messages.entries import Entry
 from hansard.record.sessions import SessionFrozen

@@ -19,10 +19,10 @@ from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import Policy
 from hansard.domain.requests import AssistantSaid, Request, Said, ToolSpec, ToolsSaid
 from hansard.domain.sessions import TurnState
+from hansard.engine.context import as_text
 from hansard.engine.prompts import reply_interrupted, turn_without_reply
 from hansard.engine.runner import Runner
 from hansard.engine.turns import Agent, run_turn
-from hansard.engine.views import as_text
 from hansard.interop.hermes import import_hermes
 from hansard.interop.jsonl_import import import_file
 from hansard.ports.tool import Tool

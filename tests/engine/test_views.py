@@ -8,7 +8,8 @@ import pytest
 
 from hansard.domain.messages import ToolCall, ToolResult
 from hansard.domain.requests import AssistantSaid, Image, ModelRules, Request, Said, ToolsSaid, UserSaid
-from hansard.engine.views import as_text, cut_middle, fit, fit_images, fit_window, said_tokens
+from hansard.engine.context import as_text
+from hansard.engine.requests import cut_middle, fit, fit_images, fit_window, said_tokens
 from tests.engine.validator import assert_valid
 
 WORDS = "Some words that are said. " * 8

@@ -20,9 +20,9 @@ from hansard.domain.messages import Message, Role
 from hansard.domain.people import By, How
 from hansard.domain.requests import Delta, Failed, Finished, FinishReason
 from hansard.domain.text import clean_text
+from hansard.engine.requests import estimate_tokens, message_tokens
 from hansard.engine.summaries import anchors_of, blocks_of, fault_of, summary_request
 from hansard.engine.turns import limit_reached, models_of
-from hansard.engine.views import estimate_tokens, message_tokens
 from hansard.errors import HansardError
 from hansard.record.conversation import SessionCompacted, exchange_starts
 from hansard.record.messages.entries import Entry

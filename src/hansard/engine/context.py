@@ -10,7 +10,7 @@ missing is said in the view, and stays in the record.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -29,18 +29,17 @@ from hansard.domain.messages import (
     ToolOutcome,
     ToolResult,
 )
-from hansard.domain.requests import AssistantSaid, Image, ModelRules, Request, Said, ToolsSaid, UserSaid, family_of
+from hansard.domain.requests import AssistantSaid, Image, ModelRules, Said, ToolsSaid, UserSaid, family_of
 from hansard.engine import prompts
 from hansard.engine.calls import result_id
 from hansard.engine.prompts import data_of, harmless, named, quote, said_by
-from hansard.engine.views import as_text, fit, merged, noted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hansard.record.conversation import Conversation, End
     from hansard.record.messages.entries import Placed
-    from hansard.record.sessions import SessionFrozen
+
 
 CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """What every provider accepts as the id of a call."""
@@ -54,28 +53,6 @@ UNSIGNED, PLAIN, HIDDEN = WATERMARKS = ("view.unsigned", "view.plain", "view.hid
 """Settings of a session by which it is remembered what a provider refused to read; after a colon, which model did."""
 
 SEQ_DIGITS_MAX = 18
-
-NO_MARKS: Final[Mapping[str, int]] = {}
-
-
-def build_request(
-    conversation: Conversation,
-    frozen: SessionFrozen,
-    output_tokens_max: int | None,
-    rules: ModelRules = ModelRules(),  # noqa: B008
-    *,
-    uses_tools: bool = True,
-    marks: Mapping[str, int] = NO_MARKS,
-) -> Request:
-    """Return the next request of a conversation, as one model takes it.
-
-    `marks` are up to where this model refuses it.
-    """
-    tools = frozen.tools if uses_tools else ()
-    manner = manner_of(conversation, rules, marks, has_tools=bool(tools))
-    messages = render(shown(conversation, manner), conversation.ends, opening_of(conversation), manner)
-    request = Request(system=frozen.system, tools=tools, messages=tuple(messages), output_tokens_max=output_tokens_max)
-    return fit(request, rules)
 
 
 class ContextOpening(NamedTuple):
@@ -397,3 +374,46 @@ def words_of(message: Message, *, is_private: bool = False) -> str:
         note for note, holds in ((prompts.OBSERVED, message.is_observed), (prompts.EDITED, message.is_edited)) if holds
     ]
     return "\n".join([*notes, text if text.strip() else prompts.NO_TEXT])
+
+
+def noted(said: Said, note: str) -> Said:
+    """Return what people said with a note before it."""
+    return msgspec.structs.replace(said, text=f"{note}\n\n{said.text}") if isinstance(said, UserSaid) else said
+
+
+def as_text(messages: Sequence[Said], *, pictures: bool = False) -> list[Said]:
+    """Return the same in words alone: tools that were called and what they gave are told, nothing is signed.
+
+    With `pictures` those stay.
+    """
+    told: list[Said] = []
+    calls: tuple[ToolCall, ...] = ()
+    for said in messages:
+        if isinstance(said, AssistantSaid):
+            calls = tuple(msgspec.structs.replace(each, arguments=harmless(each.arguments)) for each in said.calls)
+            told.append(AssistantSaid(said.text if said.text.strip() else prompts.CALLED))
+        elif isinstance(said, UserSaid):
+            told.append(said if pictures else UserSaid(said.text))
+        else:
+            names = {call.id: call for call in calls}
+            told.append(
+                UserSaid(
+                    "\n".join(
+                        prompts.told_result(names.get(each.call_id), data_of(each.text, each.call_id))
+                        for each in said.results
+                    )
+                )
+            )
+    return merged(told)
+
+
+def merged(messages: Sequence[Said]) -> list[Said]:
+    """Return messages in which no person speaks twice in a row."""
+    found: list[Said] = []
+    for said in messages:
+        last = found[-1] if found else None
+        if isinstance(said, UserSaid) and isinstance(last, UserSaid):
+            found[-1] = UserSaid(f"{last.text}\n\n{said.text}", (*last.images, *said.images))
+        else:
+            found.append(said)
+    return found

@@ -1,10 +1,11 @@
-"""The requests of one turn: built anew for each model that is asked, with the pictures that it sees.
+"""The requests of one turn: the context cut to what one model takes, in a safer view after each refusal.
 
-Reads: the conversation, pictures. Writes: a notice of each refusal; what was refused, as settings of the session, once
-a safer view was accepted.
-Invariants: a refusal makes the view safer and never less safe, so that a turn asks a bounded number of times; one that
-may be about something else is answered once; the record stays as it is. Later turns begin with the view that was
-accepted; where none was, with all that was said.
+Reads: the conversation, pictures, the rules of a model. Writes: a notice of each refusal; what was refused, as settings
+of the session, once a safer view was accepted.
+Invariants: messages alternate, calls have their results. What is left out is said where it stood, and goes in steps,
+so that most requests begin with the one before. A refusal makes the view safer and never less safe, so that a turn asks
+a bounded number of times; one that may be about something else is answered once; the record stays as it is. Later turns
+begin with the view that was accepted; where none was, with all that was said.
 On crash: what was learnt of a refusal is in the record, or is learnt again.
 """
 
@@ -12,27 +13,54 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from hansard.domain.limits import NAME_CHARACTERS_MAX
-from hansard.domain.messages import Message
+from hansard.domain.messages import (
+    File,
+    Message,
+    ToolCall,
+)
 from hansard.domain.pictures import PictureFacts, look_at
-from hansard.domain.requests import FailureKind, ModelRules, UserSaid
+from hansard.domain.requests import (
+    AssistantSaid,
+    FailureKind,
+    Image,
+    ModelRules,
+    Request,
+    Said,
+    ToolsSaid,
+    UserSaid,
+)
 from hansard.engine import prompts
-from hansard.engine.context import HIDDEN, PLAIN, UNSIGNED, WATERMARKS, build_request, manner_of, shown, watermark
-from hansard.engine.views import message_tokens
+from hansard.engine.context import (
+    HIDDEN,
+    PLAIN,
+    UNSIGNED,
+    WATERMARKS,
+    manner_of,
+    noted,
+    opening_of,
+    render,
+    shown,
+    watermark,
+)
 from hansard.errors import InvalidInput, NotFound
 from hansard.record.conversation import exchange_starts
 
 if TYPE_CHECKING:
-    from hansard.domain.requests import Failure, Image, Request, Said
+    from collections.abc import Mapping, Sequence
+
+    from hansard.domain.requests import Failure
     from hansard.ports.model import Model
     from hansard.record.api import Record
     from hansard.record.conversation import Conversation
     from hansard.record.sessions import SessionFrozen
     from hansard.record.turns.holding import Turn
+
 
 STATUS_HISTORY = frozenset({400, 413, 422})
 """What providers answer when they cannot read a request."""
@@ -229,3 +257,195 @@ def hidden_seq(conversation: Conversation, remedy: Remedy, before: dict[str, int
     if remedy is Remedy.HALF:
         kept = next((start for start in starts if sum(sizes[:start]) * 2 >= sum(sizes)), kept)
     return min((each.seq for each in placed[kept:]), default=conversation.seq) - 1
+
+
+BYTES_PER_TOKEN = 4
+"""What a token is of most texts; it is only used where no provider has counted."""
+
+IMAGE_TOKENS = 1600
+"""What a picture of ordinary size takes at any provider."""
+
+MESSAGE_TOKENS = 4
+"""What the marks around one message take."""
+
+ANSWER_TOKENS = 4096
+"""What is kept free for an answer that has no limit of its own."""
+
+TEXT_CHARACTERS_MIN = 200
+"""Texts are not shortened below this: a result that says nothing looks like a failure."""
+
+
+def estimate_tokens(text: str) -> int:
+    """Return about how many tokens a text is."""
+    return len(text.encode(errors="replace")) // BYTES_PER_TOKEN + 1 if text else 0
+
+
+def said_tokens(said: Said) -> int:
+    """Return about how many tokens a message is."""
+    return MESSAGE_TOKENS + sum(map(estimate_tokens, texts_of(said))) + IMAGE_TOKENS * len(said_images(said))
+
+
+def message_tokens(message: Message) -> int:
+    """Return about how many tokens a message of the record is, all of its parts together."""
+    tokens = MESSAGE_TOKENS
+    for part in message.parts:
+        if isinstance(part, File):
+            tokens += IMAGE_TOKENS if part.media_type.startswith("image/") else MESSAGE_TOKENS
+            tokens += estimate_tokens(part.transcript)
+        elif isinstance(part, ToolCall):
+            tokens += estimate_tokens(part.name) + estimate_tokens(part.arguments)
+        else:
+            tokens += estimate_tokens(part.text)
+    return tokens
+
+
+def texts_of(said: Said) -> list[str]:
+    """Return every text of a message."""
+    if isinstance(said, ToolsSaid):
+        return [result.text for result in said.results]
+    if isinstance(said, UserSaid):
+        return [said.text]
+    calls = [text for call in said.calls for text in (call.name, call.arguments, call.signature)]
+    reasoning = [text for part in said.reasoning for text in (part.text, part.signature)]
+    return [said.text, *calls, *reasoning]
+
+
+def said_images(said: Said) -> tuple[Image, ...]:
+    """Return the pictures of a message."""
+    return said.images if isinstance(said, UserSaid) else ()
+
+
+def fit(request: Request, rules: ModelRules) -> Request:
+    """Return the request as a model takes it: its pictures, then its size."""
+    messages = fit_images(request.messages, rules)
+    limits = []
+    if rules.request_bytes_max:
+        pictures = sum(image.size_bytes * 4 // 3 for said in messages for image in said_images(said))
+        limits.append(max(0, rules.request_bytes_max * 3 // 4 - pictures) // BYTES_PER_TOKEN)
+    if rules.window_tokens:
+        answer = min(request.output_tokens_max or ANSWER_TOKENS, rules.window_tokens // 8)
+        limits.append(rules.window_tokens - answer)
+    if limits:
+        told = estimate_tokens(request.system) + sum(
+            estimate_tokens(f"{tool.name}{tool.description}{tool.parameters}") for tool in request.tools
+        )
+        messages = fit_window(messages, max(min(limits) - told, min(limits) // 4))
+    return msgspec.structs.replace(request, messages=tuple(messages))
+
+
+def fit_images(messages: Sequence[Said], rules: ModelRules) -> list[Said]:
+    """Leave out pictures that a model does not take, and the oldest where there are too many or too much of them."""
+    takes = [image for said in messages for image in said_images(said) if not why_unseen(image, rules)]
+    step = max(1, rules.images_max // 2)
+    spare = max(0, -(-(len(takes) - rules.images_max) // step)) * step
+    if rules.request_bytes_max:
+        sizes = list(accumulate((image.size_bytes for image in reversed(takes)), initial=0))
+        room = rules.request_bytes_max * 3 // 8
+        spare = max(spare, len(takes) - max(count for count, size in enumerate(sizes) if size <= room))
+    fitted: list[Said] = []
+    for said in messages:
+        if not isinstance(said, UserSaid) or not said.images:
+            fitted.append(said)
+            continue
+        shown, notes = [], []
+        for image in said.images:
+            why = why_unseen(image, rules)
+            if not why and spare > 0:
+                spare -= 1
+                why = prompts.TOO_MANY_IMAGES
+            if not why:
+                shown.append(image)
+            elif rules.images_max:
+                notes.append(prompts.image_left_out(image.name, why))
+        fitted.append(UserSaid("\n".join([said.text, *notes]), tuple(shown)))
+    return fitted
+
+
+def why_unseen(image: Image, rules: ModelRules) -> str:
+    """Return why a model cannot be shown a picture; empty when it can."""
+    if not rules.images_max or image.media_type not in rules.image_types:
+        return prompts.UNKNOWN_IMAGE
+    if not 0 < image.size_bytes <= (rules.image_bytes_max or image.size_bytes):
+        return prompts.LARGE_IMAGE
+    return ""
+
+
+def fit_window(messages: Sequence[Said], tokens_max: int) -> list[Said]:
+    """Leave out the oldest exchanges of what does not fit, whole ones; then shorten texts."""
+    sizes = [said_tokens(said) for said in messages]
+    excess = sum(sizes) - tokens_max
+    if excess <= 0:
+        return list(messages)
+    step = max(1, tokens_max // 4)
+    wanted = -(-excess // step) * step
+    before = list(accumulate(sizes, initial=0))
+    starts = said_starts(messages)
+    start = next((start for start in starts if before[start] >= wanted), starts[-1])
+    kept = list(messages[start:])
+    if start:
+        kept[0] = noted(kept[0], prompts.left_out(start))
+    return shorten_texts(kept, tokens_max)
+
+
+def said_starts(messages: Sequence[Said]) -> list[int]:
+    """Return where exchanges begin: with a person's words after the model's last ones. There is always one."""
+    return [
+        index
+        for index, said in enumerate(messages)
+        if isinstance(said, UserSaid) and (index == 0 or isinstance(messages[index - 1], AssistantSaid))
+    ] or [0]
+
+
+def shorten_texts(messages: list[Said], tokens_max: int) -> list[Said]:
+    """Shorten the longest texts until all fits; the model's own reasoning and calls stay as they are."""
+    characters = max((len(text) for said in messages for text in texts_of(said)), default=0)
+    while sum(map(said_tokens, messages)) > tokens_max and characters > TEXT_CHARACTERS_MIN:
+        characters = max(characters // 2, TEXT_CHARACTERS_MIN)
+        messages = [shortened(said, characters) for said in messages]
+    return messages
+
+
+def shortened(said: Said, characters_max: int) -> Said:
+    """Return a message whose texts are no longer than that, a note in their middle."""
+    if isinstance(said, ToolsSaid):
+        results = [
+            msgspec.structs.replace(result, text=cut_middle(result.text, characters_max)) for result in said.results
+        ]
+        return ToolsSaid(tuple(results))
+    if isinstance(said, AssistantSaid):
+        if said.thought:
+            return said
+        return msgspec.structs.replace(said, text=cut_middle(said.text, characters_max))
+    return msgspec.structs.replace(said, text=cut_middle(said.text, characters_max))
+
+
+def cut_middle(text: str, characters_max: int) -> str:
+    """Return the beginning and the end of a text that is too long."""
+    if len(text) <= characters_max:
+        return text
+    note = prompts.shortened(len(text))
+    head = max(1, (characters_max - len(note)) * 3 // 4)
+    return f"{text[:head]}{note}{text[len(text) - head // 3 :]}"
+
+
+NO_MARKS: Final[Mapping[str, int]] = {}
+
+
+def build_request(
+    conversation: Conversation,
+    frozen: SessionFrozen,
+    output_tokens_max: int | None,
+    rules: ModelRules = ModelRules(),  # noqa: B008
+    *,
+    uses_tools: bool = True,
+    marks: Mapping[str, int] = NO_MARKS,
+) -> Request:
+    """Return the next request of a conversation, as one model takes it.
+
+    `marks` are up to where this model refuses it.
+    """
+    tools = frozen.tools if uses_tools else ()
+    manner = manner_of(conversation, rules, marks, has_tools=bool(tools))
+    messages = render(shown(conversation, manner), conversation.ends, opening_of(conversation), manner)
+    request = Request(system=frozen.system, tools=tools, messages=tuple(messages), output_tokens_max=output_tokens_max)
+    return fit(request, rules)

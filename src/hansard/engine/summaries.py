@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hansard.domain.messages import File, Role, Status, Text, ToolCall, ToolResult, is_quoted
 from hansard.domain.requests import FinishReason, Request, UserSaid
-from hansard.engine.views import BYTES_PER_TOKEN, cut_middle, estimate_tokens
+from hansard.engine.requests import BYTES_PER_TOKEN, cut_middle, estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hansard.domain.requests import AssistantSaid, ModelRules, Request, Said, ToolSpec, UserSaid, family_of
-from hansard.engine.context import build_request
+from hansard.engine.requests import build_request
 from hansard.record.conversation import Conversation
 from hansard.record.messages.entries import Entry
 from hansard.record.sessions import SessionFrozen

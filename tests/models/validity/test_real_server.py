@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from hansard.domain.requests import Failed, ModelRules, Request
-from hansard.engine.context import build_request
+from hansard.engine.requests import build_request
 from hansard.errors import ModelMissing
 from hansard.models.demo_files import DemoFiles, demo_folder, find_demo, install_demo
 from hansard.models.pydantic import open_provider

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hansard.engine.context import build_request
+from hansard.engine.requests import build_request
 from hansard.record.conversation import Conversation
 from hansard.record.sessions import SessionFrozen
 from tests.models.validity import anthropic_rules, google_rules
