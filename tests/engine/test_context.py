@@ -12,8 +12,7 @@ from hansard.domain.messages import File, Message, Reasoning, Role, Status, Text
 from hansard.domain.requests import AssistantSaid, Said, ToolSpec, ToolsSaid, UserSaid
 from hansard.domain.sessions import TurnState
 from hansard.engine import prompts
-from hansard.engine.context import render
-from hansard.engine.prompts import data_of
+from hansard.engine.context import data_of, render
 from hansard.engine.requests import build_request
 from hansard.journal.concepts import Body
 from hansard.record.conversation import Conversation

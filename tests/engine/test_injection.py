@@ -18,7 +18,7 @@ from hansard.domain.messages import File, Message, Part, Role, Text, ToolCall, T
 from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import Policy
 from hansard.domain.requests import Request, ToolsSaid
-from hansard.engine.prompts import data_of, harmless, named, said_by
+from hansard.engine.context import data_of, harmless, named, said_by
 from hansard.engine.turns import run_turn
 from hansard.intake.commands.registry import run_command
 from hansard.intake.commands.scene import CommandScene

@@ -12,7 +12,7 @@ from hansard.domain.policy import Policy, policy_of
 from hansard.domain.settings import Person, Settings
 from hansard.domain.settings.agent import AgentChoice, RoomSettings
 from hansard.engine import prompts
-from hansard.engine.prompts import system_prompt
+from hansard.engine.context import system_prompt
 from hansard.engine.turns import run_turn
 from hansard.intake.commands.registry import run_command
 from hansard.intake.commands.scene import CommandScene

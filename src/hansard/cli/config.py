@@ -21,7 +21,7 @@ from hansard.cli.printing import stdout_json
 from hansard.cli.terminal.text import safe, safe_line
 from hansard.domain.people import terminal_owner
 from hansard.domain.policy import policy_of
-from hansard.engine.prompts import system_prompt
+from hansard.engine.context import system_prompt
 from hansard.errors import ConfigInvalid, NotFound
 from hansard.record.sessions import SessionFrozen
 

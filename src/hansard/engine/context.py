@@ -1,4 +1,4 @@
-"""The context: what a model is asked, as a pure function of the conversation.
+"""The context: what a model is told, as a pure function of the conversation; and how it marks the words of others.
 
 Reads: a folded conversation. Writes: nothing.
 Invariants: the messages of one request begin those of the next, until something is undone, restored, summed up or
@@ -9,6 +9,7 @@ missing is said in the view, and stays in the record.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,12 +33,13 @@ from hansard.domain.messages import (
 from hansard.domain.requests import AssistantSaid, Image, ModelRules, Said, ToolsSaid, UserSaid, family_of
 from hansard.engine import prompts
 from hansard.engine.calls import result_id
-from hansard.engine.prompts import data_of, harmless, named, quote, said_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from hansard.domain.requests import ToolSpec
     from hansard.record.conversation import Conversation, End
+    from hansard.record.memory import Note
     from hansard.record.messages.entries import Placed
 
 
@@ -417,3 +419,58 @@ def merged(messages: Sequence[Said]) -> list[Said]:
         else:
             found.append(said)
     return found
+
+
+def system_prompt(instructions: str, persona: str, notes: Sequence[Note]) -> str:
+    """Return what a model is told first: Hansard's own words, the admin's, the room's or person's, the memory.
+
+    It is fixed when a session begins; `/new` takes up what has changed.
+    """
+    memory = "\n".join([prompts.MEMORY, *(f"- ({note.id}) {harmless(note.text)}" for note in notes)]) if notes else ""
+    parts = (prompts.BASE_PROMPT, instructions.strip(), persona.strip(), memory)
+    return "\n\n".join(part for part in parts if part)
+
+
+FORGED = re.compile(r"\[(\s*)Hansard(\s*):", re.IGNORECASE)
+"""How Hansard's own notes to the model begin, in whichever spelling a model might read as one."""
+
+MARK_CHARACTERS = 8
+NAME_CHARACTERS_MAX = 200
+
+
+def harmless(text: str) -> str:
+    """Return a text in which nothing passes for a note by the program."""
+    return FORGED.sub(r"[\1not Hansard\2:", text) if "hansard" in text.lower() else text
+
+
+def harmless_spec(spec: ToolSpec) -> ToolSpec:
+    """Return a tool as a model is told of it: what its server says of it passes for no note either.
+
+    In the schema, a bracket before that name can only stand inside of a text.
+    """
+    return msgspec.structs.replace(spec, description=harmless(spec.description), parameters=harmless(spec.parameters))
+
+
+def named(text: str) -> str:
+    """Return a name on one line, cut to a length, with nothing that ends the note in which it stands."""
+    words = " ".join("".join(sign if sign.isprintable() else " " for sign in text[:NAME_CHARACTERS_MAX]).split())
+    return words.replace("[", "(").replace("]", ")")
+
+
+def said_by(author: str, text: str) -> str:
+    """Return what one of several people said: each line is quoted, so that nobody speaks in another's name."""
+    return f"{named(author)} says:\n{quote(text)}"
+
+
+def quote(text: str) -> str:
+    """Return a text in lines that nothing in it can leave."""
+    return "\n".join(f"> {line}" for line in harmless(text).splitlines() or [""])
+
+
+def data_of(text: str, message_id: str) -> str:
+    """Return a tool's result, told in words, between marks that the tool cannot know: they come from the message's id.
+
+    In its own role a result needs none.
+    """
+    mark = hashlib.sha256(f"data {message_id}".encode()).hexdigest()[:MARK_CHARACTERS]
+    return f"[Hansard: data {mark} begins]\n{harmless(text)}\n[Hansard: data {mark} ends]"

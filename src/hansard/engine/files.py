@@ -11,7 +11,7 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.messages import File, Message, Role
-from hansard.engine.prompts import named
+from hansard.engine.context import named
 from hansard.errors import HansardError
 from hansard.ports.model import TranscribedText, Voice
 from hansard.record.conversation import last_exchange

@@ -1,4 +1,4 @@
-"""What the engine itself tells a model: the base of every system prompt, and notes; and how it marks others' words.
+"""What the engine itself tells a model: the base of every system prompt, and notes.
 
 Notes are part of later requests too: a changed word here changes what running sessions send, and providers' prompt
 caches miss once; nothing else.
@@ -6,20 +6,12 @@ caches miss once; nothing else.
 
 from __future__ import annotations
 
-import hashlib
-import re
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from hansard.domain.sessions import TurnState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hansard.domain.messages import ToolCall
-    from hansard.domain.requests import ToolSpec
-    from hansard.record.memory import Note
 
 
 BASE_PROMPT = """\
@@ -91,16 +83,6 @@ HIDDEN = (
 )
 
 
-def system_prompt(instructions: str, persona: str, notes: Sequence[Note]) -> str:
-    """Return what a model is told first: Hansard's own words, the admin's, the room's or person's, the memory.
-
-    It is fixed when a session begins; `/new` takes up what has changed.
-    """
-    memory = "\n".join([MEMORY, *(f"- ({note.id}) {harmless(note.text)}" for note in notes)]) if notes else ""
-    parts = (BASE_PROMPT, instructions.strip(), persona.strip(), memory)
-    return "\n\n".join(part for part in parts if part)
-
-
 def image_left_out(name: str, why_not: str) -> str:
     """Return the note on a picture that a model is not shown."""
     return f"[Hansard: the picture {name or 'above'} is not shown to you: {why_not}.]"
@@ -165,48 +147,3 @@ def turn_without_reply(state: TurnState | None, reason: str) -> str:
 def orphan_result(text: str) -> str:
     """Return the note on a tool's result whose call is not in the conversation."""
     return f"[Hansard: a tool's result without its call:\n{text}\n]"
-
-
-FORGED = re.compile(r"\[(\s*)Hansard(\s*):", re.IGNORECASE)
-"""How Hansard's own notes to the model begin, in whichever spelling a model might read as one."""
-
-MARK_CHARACTERS = 8
-NAME_CHARACTERS_MAX = 200
-
-
-def harmless(text: str) -> str:
-    """Return a text in which nothing passes for a note by the program."""
-    return FORGED.sub(r"[\1not Hansard\2:", text) if "hansard" in text.lower() else text
-
-
-def harmless_spec(spec: ToolSpec) -> ToolSpec:
-    """Return a tool as a model is told of it: what its server says of it passes for no note either.
-
-    In the schema, a bracket before that name can only stand inside of a text.
-    """
-    return msgspec.structs.replace(spec, description=harmless(spec.description), parameters=harmless(spec.parameters))
-
-
-def named(text: str) -> str:
-    """Return a name on one line, cut to a length, with nothing that ends the note in which it stands."""
-    words = " ".join("".join(sign if sign.isprintable() else " " for sign in text[:NAME_CHARACTERS_MAX]).split())
-    return words.replace("[", "(").replace("]", ")")
-
-
-def said_by(author: str, text: str) -> str:
-    """Return what one of several people said: each line is quoted, so that nobody speaks in another's name."""
-    return f"{named(author)} says:\n{quote(text)}"
-
-
-def quote(text: str) -> str:
-    """Return a text in lines that nothing in it can leave."""
-    return "\n".join(f"> {line}" for line in harmless(text).splitlines() or [""])
-
-
-def data_of(text: str, message_id: str) -> str:
-    """Return a tool's result, told in words, between marks that the tool cannot know: they come from the message's id.
-
-    In its own role a result needs none.
-    """
-    mark = hashlib.sha256(f"data {message_id}".encode()).hexdigest()[:MARK_CHARACTERS]
-    return f"[Hansard: data {mark} begins]\n{harmless(text)}\n[Hansard: data {mark} ends]"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from hansard.domain.budgets import Usage
 from hansard.domain.messages import Role, Status, join_own_text
 from hansard.domain.requests import Delta, Request, UserSaid
-from hansard.engine.prompts import data_of
+from hansard.engine.context import data_of
 
 if TYPE_CHECKING:
     from hansard.engine.turns import Agent

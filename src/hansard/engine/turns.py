@@ -24,8 +24,8 @@ from hansard.domain.sessions import RESUMED_SUFFIX
 from hansard.domain.settings.agent import CompactionSettings
 from hansard.engine.asking import Permits
 from hansard.engine.calls import Calls
+from hansard.engine.context import harmless_spec, system_prompt
 from hansard.engine.files import Key, await_files, write_down
-from hansard.engine.prompts import harmless_spec, system_prompt
 from hansard.engine.recovery import take_up
 from hansard.engine.requests import Requests
 from hansard.errors import HansardError, ModelMissing, OutcomeUnknown, RecordRefused, RecordUnavailable, StaleLease
