@@ -19,6 +19,7 @@ from hansard.record.messages.entries import Entry, FileFetched, FileTranscribed
 
 if TYPE_CHECKING:
     from hansard.engine.turns import Agent
+    from hansard.ports.model import Transcriber
     from hansard.record.conversation import Conversation
     from hansard.record.turns.holding import Turn
 
@@ -92,20 +93,18 @@ def unheard(conversation: Conversation) -> list[VoiceNote]:
     ]
 
 
-async def write_down(agent: Agent, turn: Turn) -> None:
+async def write_down(agent: Agent, turn: Turn, transcriber: Transcriber) -> None:
     """Have the voice notes written down that the next request would only name."""
-    if agent.transcriber is None:
-        return
     for note in unheard(await agent.record.conversation(turn.session_id)):
         if (note.message_id, note.file.blob) in (await agent.record.conversation(turn.session_id)).heard:
             continue  # the same file twice in one message
-        heard = await hear(agent, turn, note.file)
+        heard = await hear(agent, turn, transcriber, note.file)
         turn.transcribe(
             FileTranscribed(
                 message_id=note.message_id,
                 blob=note.file.blob,
                 text=heard.text,
-                model=agent.transcriber.name,
+                model=transcriber.name,
                 failure=heard.failure,
             ),
             heard.usage,
@@ -115,10 +114,9 @@ async def write_down(agent: Agent, turn: Turn) -> None:
         await turn.append(Message.notice(f"The voice note {name} {told}"))
 
 
-async def hear(agent: Agent, turn: Turn, file: File) -> TranscribedText:
+async def hear(agent: Agent, turn: Turn, transcriber: Transcriber, file: File) -> TranscribedText:
     """Return what one note says, or why nobody knows."""
-    transcriber, record = agent.transcriber, agent.record
-    assert transcriber is not None
+    record = agent.record
     if file.size_bytes > transcriber.bytes_max:
         return TranscribedText(failure=f"it has {file.size_bytes} bytes, and {transcriber.bytes_max} are the limit")
     if agent.policy.budget.is_set:

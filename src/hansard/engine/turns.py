@@ -114,8 +114,7 @@ async def converse(agent: Agent, turn: Turn) -> None:
     missing: set[Key] = set()
     while True:
         step += 1
-        await await_files(agent, turn, missing)
-        await write_down(agent, turn)
+        await get_files(agent, turn, missing)
         answer = await ask(turn, models, requests, limits)
         tokens += answer.usage.input_tokens + answer.usage.output_tokens
         if answer.calls:
@@ -137,6 +136,14 @@ async def converse(agent: Agent, turn: Turn) -> None:
             return
         else:
             await run_calls(agent, turn, answer)
+
+
+async def get_files(agent: Agent, turn: Turn, told: set[Key]) -> None:
+    """Wait for files that are on their way, and have voice notes written down, where there are any."""
+    if (await agent.record.conversation(turn.session_id)).awaited:
+        await await_files(agent, turn, told)
+    if agent.transcriber is not None:
+        await write_down(agent, turn, agent.transcriber)
 
 
 async def run_calls(agent: Agent, turn: Turn, answer: Answer) -> None:
