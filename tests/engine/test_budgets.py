@@ -76,7 +76,7 @@ class Day:
         return notices[-1].text if notices else ""
 
 
-def agent_of(record: Record, budget: Budget, *answers: Answer) -> Agent:
+def agent_of(record: Record, budget: Budget | None, *answers: Answer) -> Agent:
     """An agent with a budget; its answers take 100 tokens and a cent each."""
     used = Usage(input_tokens=60, output_tokens=40, cost_micros=10_000)
     played: list[Answer] = [[*answer, used] for answer in answers or (["ok"],)]
@@ -233,7 +233,7 @@ async def test_usage_shows_what_is_left(home: Path) -> None:
         assert "120 tokens in, 80 out, $0.0200" in text
         assert "left today: 8 of 10 turns, 800 of 1,000 tokens" in text
         assert "left today for all: $0.98 of $1.00" in text
-        plain = await run_command(scene._replace(budget=Budget()), "/usage", parsed)
+        plain = await run_command(scene._replace(budget=None), "/usage", parsed)
         assert "left" not in plain.text
         await day.runner.close()
 
@@ -282,4 +282,4 @@ def test_settings_become_a_budget() -> None:
     """What config.toml says in dollars is counted in millionths."""
     limits = TurnLimits(person_dollars_day_max=1.5, turns_day_max=7, day_time_zone="Asia/Tokyo")
     assert budget_of(limits) == Budget(Allowance(cost_micros=1_500_000), Allowance(turns=7), "Asia/Tokyo")
-    assert not budget_of(TurnLimits()).is_set
+    assert budget_of(TurnLimits()) is None

@@ -45,7 +45,7 @@ async def listening(
     transcriber = OpenAITranscriber(given, key="sk-secret", base_url=None)
     model = PlayedModel(*(answers or (["ok"],)))
     async with stage(home, model, tools=tools_by_name(slow) if slow else {}) as on:
-        policy = Policy(budget=budget or Budget())
+        policy = Policy(budget=budget)
         on.agent = on.agent._replace(transcriber=transcriber, policy=policy)
         try:
             async with asyncio.timeout(WAIT_SECONDS_MAX):

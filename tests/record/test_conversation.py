@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hansard.domain.budgets import Usage, add_usage
+from hansard.domain.budgets import Usage
 from hansard.domain.messages import Role, Status, Text, ToolCall, ToolResult
 from hansard.domain.requests import ToolSpec
 from hansard.domain.sessions import TurnState
@@ -20,7 +20,7 @@ from hansard.record.messages.entries import (
 )
 from hansard.record.schema import SCHEMA
 from hansard.record.sessions import SessionCreated, SessionFrozen, SessionSet
-from hansard.record.turns.entries import TurnEnded, TurnQueued, TurnStarted, TurnSteered, TurnUsed
+from hansard.record.turns.entries import TurnEnded, TurnQueued, TurnStarted, TurnSteered, TurnUsed, add_usage
 
 
 class Journal:

@@ -163,6 +163,7 @@ async def test_a_turn_records_who_asked(home: Path) -> None:
 async def test_a_retry_is_charged_to_whoever_asks_for_it(home: Path) -> None:
     """Each may have two turns a day. Bob's /retry of Ann's question is his own, and his second; a third is refused."""
     budget = budget_of(TurnLimits(person_turns_day_max=2))
+    assert budget is not None
     async with town(home, settings_of(ANN, BOB), PlayedModel(["hello"])) as here:
         equip(here, Counting(), PAYS._replace(budget=budget))
         await here.ask("hello", BOB, ROOM, is_for_agent=True)
@@ -181,6 +182,7 @@ async def test_a_retry_is_charged_to_whoever_asks_for_it(home: Path) -> None:
 async def test_a_turn_of_two_people_is_charged_to_both(home: Path) -> None:
     """Who joins a turn that waits has asked for it, too."""
     budget = budget_of(TurnLimits(person_turns_day_max=5))
+    assert budget is not None
     async with town(home, settings_of(ANN, BOB, busy=Busy.QUEUE), PlayedModel(["hello"])) as here:
         equip(here, Counting(), PAYS._replace(budget=budget))
         await here.say("hello", ANN, ROOM, is_for_agent=True)

@@ -52,6 +52,7 @@ async def test_servers_of_before_serve_the_turns_of_before(home: Path, tmp_path:
         wiring.apply_settings(after, over.wait)
         new = wiring.agent()
         assert (ECHO in new.tools, new.prepare) == (False, None)
+        assert new.policy.budget is not None
         assert new.policy.budget.person.turns == 7
         assert new.policy.choice("person:ann").persona == "Be brief."
         assert (old.transcriber, new.transcriber is None) == (None, False)

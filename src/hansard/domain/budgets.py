@@ -54,11 +54,6 @@ class Allowance(NamedTuple):
     tokens: int | None = None
     cost_micros: int | None = None
 
-    @property
-    def is_set(self) -> bool:
-        """Whether there is any limit."""
-        return any(limit is not None for limit in self)
-
 
 class Budget(NamedTuple):
     """What a claim is checked against."""
@@ -66,11 +61,6 @@ class Budget(NamedTuple):
     person: Allowance = Allowance()
     together: Allowance = Allowance()
     time_zone: str = "UTC"
-
-    @property
-    def is_set(self) -> bool:
-        """Whether there is anything to check."""
-        return self.person.is_set or self.together.is_set
 
 
 class BudgetState(StrEnum):
@@ -82,10 +72,12 @@ class BudgetState(StrEnum):
     REACHED = "reached"
 
 
-def budget_of(limits: TurnLimits) -> Budget:
-    """Return what the settings allow."""
+def budget_of(limits: TurnLimits) -> Budget | None:
+    """Return what the settings allow; None where they limit nothing."""
     person = Allowance(limits.person_turns_day_max, limits.person_tokens_day_max, micros(limits.person_dollars_day_max))
     together = Allowance(limits.turns_day_max, limits.tokens_day_max, micros(limits.dollars_day_max))
+    if person == together == Allowance():
+        return None
     return Budget(person, together, limits.day_time_zone)
 
 
@@ -205,17 +197,3 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     cost_micros: int | None = None
-
-
-def add_usage(before: Usage | None, more: Usage) -> Usage:
-    """Return the sum; the cost of a sum is known when any of it is."""
-    if before is None:
-        return more
-    costs = [usage.cost_micros for usage in (before, more) if usage.cost_micros is not None]
-    return Usage(
-        input_tokens=before.input_tokens + more.input_tokens,
-        output_tokens=before.output_tokens + more.output_tokens,
-        cache_read_tokens=before.cache_read_tokens + more.cache_read_tokens,
-        cache_write_tokens=before.cache_write_tokens + more.cache_write_tokens,
-        cost_micros=sum(costs) if costs else None,
-    )

@@ -48,7 +48,8 @@ class Policy(NamedTuple):
     people: dict[str, AgentChoice] = {}  # noqa: RUF012
     rooms: dict[str, AgentChoice] = {}  # noqa: RUF012
     """By the owner of a room's sessions."""
-    budget: Budget = Budget()
+    budget: Budget | None = None
+    """None: nothing is limited."""
     titles: bool | None = False
     auto_resume: AutoResume = AutoResume.OFF
     models_allowed: tuple[str, ...] = ()

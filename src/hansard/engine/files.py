@@ -119,7 +119,7 @@ async def hear(agent: Agent, turn: Turn, transcriber: Transcriber, file: File) -
     record = agent.record
     if file.size_bytes > transcriber.bytes_max:
         return TranscribedText(failure=f"it has {file.size_bytes} bytes, and {transcriber.bytes_max} are the limit")
-    if agent.policy.budget.is_set:
+    if agent.policy.budget is not None:
         reached = await record.budgets.reached(turn.session_id, turn.id, agent.policy.budget)
         if reached:
             return TranscribedText(failure=f"today's limit is reached ({reached})")

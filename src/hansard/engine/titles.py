@@ -76,7 +76,8 @@ async def give_title(agent: Agent, model: Model, session_id: str, turn_id: str) 
     exchange = first_exchange(conversation)
     if not exchange or (await agent.record.sessions.read(session_id)).title is not None:
         return False
-    if await agent.record.budgets.reached(session_id, turn_id, agent.policy.budget):
+    budget = agent.policy.budget
+    if budget is not None and await agent.record.budgets.reached(session_id, turn_id, budget):
         return False
     request = Request(system=TITLE_PROMPT, messages=(UserSaid(exchange),), output_tokens_max=OUTPUT_TOKENS_MAX)
     text, usage = "", Usage()

@@ -163,7 +163,7 @@ async def limit_reached(agent: Agent, turn: Turn, step: int, tokens: int) -> str
         return f"{step} steps"
     if tokens >= agent.limits.turn_tokens_max:
         return f"{tokens} tokens"
-    if not agent.policy.budget.is_set:
+    if agent.policy.budget is None:
         return ""
     reached = await agent.record.budgets.reached(turn.session_id, turn.id, agent.policy.budget)
     return f"{reached} today" if reached else ""

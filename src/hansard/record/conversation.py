@@ -14,7 +14,7 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.domain.budgets import Usage, add_usage
+from hansard.domain.budgets import Usage
 from hansard.domain.limits import CONVERSATION_MESSAGES_MAX, CONVERSATIONS_MAX, READ_ROWS_MAX
 from hansard.domain.messages import File, Message, Role, Text
 from hansard.domain.people import By, How, joined
@@ -47,6 +47,7 @@ from hansard.record.turns.entries import (
     TurnStarted,
     TurnSteered,
     TurnUsed,
+    add_usage,
 )
 
 if TYPE_CHECKING:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hansard.domain.budgets import Usage, add_usage, left_text
+from hansard.domain.budgets import Usage, left_text
 from hansard.domain.chats import person_owner
 from hansard.domain.policy import is_model_allowed
 from hansard.domain.settings.agent import MODEL_FORMS, MODEL_PATTERN
 from hansard.intake.commands.scene import CommandReply
+from hansard.record.turns.entries import add_usage
 
 if TYPE_CHECKING:
     from hansard.intake.commands.scene import CommandScene
@@ -67,7 +68,7 @@ def usage_text(used: Usage) -> str:
 async def day_lines(scene: CommandScene) -> list[str]:
     """Return what is left of the day, for the person who asks and for everybody; nothing where nothing is limited."""
     budget = scene.budget
-    if not budget.is_set:
+    if budget is None:
         return []
     channel = scene.chat.partition(":")[0]
     person = person_owner(channel, scene.author) if scene.chat and scene.author else scene.owner

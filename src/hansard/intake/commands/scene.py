@@ -48,7 +48,7 @@ class CommandScene(NamedTuple):
     """What the platform calls the person; empty at the terminal."""
     chat: str = ""
     """Where it is given; empty at the terminal."""
-    budget: Budget = Budget()
+    budget: Budget | None = None
     """What a day may take."""
     is_model_named: bool = False
     """Whether the model was named for this run, and so comes before the session's own."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hansard.journal.entries import Journal
     from hansard.journal.transaction import Transaction
 
+
 TURNS = Concept(
     "turns",
     "hansard.record",
@@ -238,3 +239,17 @@ def next_askers(reads: Reads, journal: int) -> set[str]:
 
 def last_askers(reads: Reads, journal: int) -> set[str]:
     return {asker_owner(person, chat) for person, chat in reads.rows(SQL.list_last_by, (journal,))}
+
+
+def add_usage(before: Usage | None, more: Usage) -> Usage:
+    """Return the sum; the cost of a sum is known when any of it is."""
+    if before is None:
+        return more
+    costs = [usage.cost_micros for usage in (before, more) if usage.cost_micros is not None]
+    return Usage(
+        input_tokens=before.input_tokens + more.input_tokens,
+        output_tokens=before.output_tokens + more.output_tokens,
+        cache_read_tokens=before.cache_read_tokens + more.cache_read_tokens,
+        cache_write_tokens=before.cache_write_tokens + more.cache_write_tokens,
+        cost_micros=sum(costs) if costs else None,
+    )

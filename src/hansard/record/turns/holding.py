@@ -30,7 +30,6 @@ from hansard.record.questions import QuestionAsked
 from hansard.record.sessions import find_session
 from hansard.record.turns.entries import SQL, TurnContinued, TurnUsed, last_askers, next_askers, turn_value
 from hansard.record.turns.operations import (
-    NO_BUDGET,
     Lease,
     PendingFacts,
     ReplyText,
@@ -220,7 +219,7 @@ async def hold_session(
         owner=caller.store.owner,
         waiting=waiting,
         purpose=purpose,
-        budget=budget or NO_BUDGET,
+        budget=budget,
         by=tuple(by),
         is_alive=caller.store.is_alive,
         words=words,

@@ -65,8 +65,6 @@ if TYPE_CHECKING:
     from hansard.journal.transaction import Transaction
     from hansard.record.turns.entries import ToolDecided
 
-NO_BUDGET = Budget()
-
 
 class Lease(NamedTuple):
     """What a turn shows with each write."""
@@ -115,7 +113,7 @@ def claim_turn(
     *,
     waiting: str | None = None,
     purpose: str = "",
-    budget: Budget = NO_BUDGET,
+    budget: Budget | None = None,
     by: tuple[By, ...] = (),
     is_alive: IsAlive,
     words: Wording,
@@ -142,7 +140,7 @@ def claim_turn(
     if not purpose:
         # Also whoever said what is answered, though it asked for no turn: what came too late, or was left by a stop.
         by = joined(read_by(tx, journal, started_id), read_next_by(tx, journal))
-    if budget.is_set and not purpose:
+    if budget is not None and not purpose:
         judgement = judge(tx, by, row.owner, budget)
         if judgement.standing is BudgetState.REACHED:
             return refuse_turn(tx, journal, turn_id, TurnStarted(turn_id=started_id, owner=owner, by=by), judgement)
