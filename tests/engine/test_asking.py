@@ -10,12 +10,13 @@ import pytest
 from hansard.domain.messages import Message, Role, ToolOutcome
 from hansard.domain.permissions import CallVerdict, ToolRule
 from hansard.domain.policy import Policy
-from hansard.domain.questions import NOTHING_WAITS, read_command
+from hansard.domain.questions import NOTHING_WAITS
 from hansard.domain.requests import UserSaid
 from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
 from hansard.intake.commands.registry import run_command
 from hansard.intake.commands.scene import CommandScene
+from hansard.intake.commands.turns import read_command
 from hansard.intake.speak import parse, speak
 from hansard.record.messages.entries import Entry
 from hansard.record.questions import QuestionAnswered, QuestionAsked

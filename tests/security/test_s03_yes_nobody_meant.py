@@ -8,16 +8,14 @@ import pytest
 
 from hansard.domain.messages import ToolOutcome
 from hansard.domain.questions import (
-    GUESSES_PER_HOUR_MAX,
     NO_SUCH_QUESTION,
     NOT_DELIVERED,
     SAID_BEFORE,
     TOO_MANY_GUESSES,
     hash_call,
-    is_said_before,
 )
 from hansard.domain.settings import Busy
-from hansard.record.questions import QuestionAnswered, QuestionAsked
+from hansard.record.questions import GUESSES_PER_HOUR_MAX, QuestionAnswered, QuestionAsked, is_said_before
 from hansard.testing.fakes import Counting, tools_by_name
 from tests.engine.stage import PlayedModel, call, stage
 from tests.engine.test_asking import ask_of, drawn, say

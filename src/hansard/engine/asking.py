@@ -32,7 +32,7 @@ from hansard.domain.trust import sources_of, untrusted_text
 from hansard.ports.tool import ToolScene
 from hansard.record.conversation import needed_of
 from hansard.record.messages.entries import Entry
-from hansard.record.questions import QuestionAnswered, QuestionAsked
+from hansard.record.questions import QuestionAnswered, QuestionAsked, answered_value
 from hansard.record.turns.entries import ToolDecided
 
 if TYPE_CHECKING:
@@ -274,5 +274,5 @@ class Permits:
             async for item in items:
                 body = item.body if isinstance(item, Entry) else None
                 if isinstance(body, QuestionAnswered) and (body.turn_id, body.number) == (self._turn.id, number):
-                    return Answered(yes=body.yes, by=body.by, reason=body.reason, call_hash=body.call_hash)
+                    return answered_value(body)
         raise AssertionError("a follower never ends")

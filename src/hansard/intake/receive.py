@@ -24,7 +24,7 @@ from hansard.domain.ids import HOME_JOURNAL, log_path
 from hansard.domain.limits import TITLE_CHARACTERS_MAX
 from hansard.domain.messages import Message, Part, Role, Text, TextForm
 from hansard.domain.people import People
-from hansard.domain.questions import CHOICES, Given, read_command, read_words
+from hansard.domain.questions import CHOICES, Given
 from hansard.domain.settings import Busy
 from hansard.domain.settings.channels import Answers, RoomSharing
 from hansard.errors import (
@@ -36,11 +36,13 @@ from hansard.errors import (
     RecordUnavailable,
 )
 from hansard.intake.beside import HEAL_SECONDS
-from hansard.intake.commands.registry import ChatCommands, names
+from hansard.intake.commands.registry import ChatCommands, CommandLine, names, parse, unescaped
+from hansard.intake.commands.turns import read_command
 from hansard.intake.files import Files, Named
 from hansard.intake.invitations import ChatInvitations
 from hansard.intake.speak import CommandLine, busy_of, parse, unescaped
 from hansard.ports.channel import EventKind, ReplyKind
+from hansard.record.questions import read_words
 
 if TYPE_CHECKING:
     from hansard.domain.access import Standpoint

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.arrivals import Arrival
 from hansard.domain.messages import join_own_text
-from hansard.domain.questions import read_words
 from hansard.domain.settings import Busy
 from hansard.errors import OutcomeUnknown
+from hansard.record.questions import read_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

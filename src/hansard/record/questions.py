@@ -8,7 +8,9 @@ On crash: a question whose turn is gone is answered by nobody.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hansard.domain import questions as q
 from hansard.domain.access import HOUR_MICROSECONDS, Pace
@@ -16,7 +18,7 @@ from hansard.domain.chats import person_owner
 from hansard.domain.deliveries import DeliveryState
 from hansard.domain.ids import delivery_prefix
 from hansard.domain.messages import File, Role, join_text
-from hansard.domain.questions import Answered, Given, Scope, guess_name
+from hansard.domain.questions import Answered, Given, Scope
 from hansard.domain.sessions import TurnState
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from hansard.journal.calls import Caller
     from hansard.journal.entries import Journal
     from hansard.journal.transaction import Transaction
+
 
 QUESTIONS = Concept("questions", "hansard.record", tables=(Table(name="question", order="turn_id, author, chat"),))
 SQL = QUESTIONS.queries
@@ -142,7 +145,6 @@ def answer_id(turn_id: str, number: int) -> str:
 
 
 def last_question(tx: Transaction, journal: Journal, turn_id: str) -> Open | None:
-    """Return the last question of a turn, answered or not."""
     last = None
     number = 1
     while (found := tx.find(journal, question_id(turn_id, number))) is not None:
@@ -201,7 +203,46 @@ def answered_value(body: QuestionAnswered) -> Answered:
     return Answered(yes=body.yes, by=body.by, reason=body.reason, call_hash=body.call_hash)
 
 
-# Answers.
+# Answers: which words are a plain yes or no, and when one counts.
+
+
+YES: Final = frozenset({"yes", "y", "yes please", "ok", "okay", "allow", "ja", "oui", "si", "sí", "👍", "once"})
+NO: Final = frozenset({"no", "n", "no thanks", "deny", "nein", "non", "nope", "👎"})
+SESSION: Final = frozenset({"session", "yes session", "for this session", "yes for this session"})
+ALWAYS: Final = frozenset({"always", "yes always"})
+"""Words that answer, on their own, whatever their case and the point after them. Anything else is something else."""
+
+WORDS_CHARACTERS_MAX: Final = 24
+"""A longer text is not looked at: it says something else."""
+
+NO_AND_WHY: Final = re.compile(r"\s*(?:no|nein|non)\s*[,:;]\s*(?P<reason>\S.*)", re.IGNORECASE | re.DOTALL)
+"""A no with a reason: `no, use the other file`."""
+
+REASON_CHARACTERS_MAX: Final = 2000
+"""Of a reason that the model is given."""
+
+
+@cache
+def address_of(account: str) -> re.Pattern[str]:
+    """Return how a message begins that names the agent: by its account, or by the first part of it."""
+    name = account.removeprefix("@")
+    names = {name, name.partition(":")[0]}
+    either = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    return re.compile(rf"\s*@?(?:{either})(?:\s*[:,]\s*|\s+)", re.IGNORECASE)
+
+
+def read_words(text: str, account: str = "") -> Given | None:
+    """Return the answer that a text is, maybe to the agent by its name; None when it says something else."""
+    if account:
+        text = address_of(account).sub("", text, count=1) if address_of(account).match(text) else text
+    why = NO_AND_WHY.fullmatch(text)
+    if why is not None:
+        return Given(scope=Scope.NO, reason=why["reason"].strip()[:REASON_CHARACTERS_MAX])
+    if len(text) > WORDS_CHARACTERS_MAX:
+        return None
+    words = " ".join(text.lower().replace(",", " ").split()).strip(" .!")
+    meant = ((YES, Scope.ONCE), (NO, Scope.NO), (SESSION, Scope.SESSION), (ALWAYS, Scope.ALWAYS))
+    return next((Given(scope=scope) for known, scope in meant if words in known), None)
 
 
 class GivenAnswer(NamedTuple):
@@ -263,7 +304,7 @@ def judge_one(tx: Transaction, reply: GivenAnswer, question: Open) -> Judged:
         return Judged(told=q.NOT_DELIVERED if is_named else "")
     if not is_named and not is_next(tx, question, reply):
         return Judged()
-    if not (given.about or given.code) and q.is_said_before(reply.said_at, shown_at(tx, question, reply.chat)):
+    if not (given.about or given.code) and is_said_before(reply.said_at, shown_at(tx, question, reply.chat)):
         return Judged(told=q.SAID_BEFORE)
     if given.scope in {Scope.SESSION, Scope.ALWAYS} and given.scope not in question.body.scopes:
         return Judged(told=q.NOT_OFFERED[given.scope])
@@ -371,6 +412,16 @@ def is_sent(body: Body, prefix: str) -> bool:
     return body.delivery_id.startswith(prefix)
 
 
+def is_said_before(said_at: int, shown_at: int) -> bool:
+    """Return whether something was said before a question was shown; both in microseconds, 0 where nobody knows.
+
+    Platforms count in milliseconds, some in whole seconds: it may have been said at the end of that time. Their clock
+    is not this machine's. Where the two differ, an answer has to be given once more, or with its code.
+    """
+    unit = 1_000_000 if said_at % 1_000_000 == 0 else 1_000
+    return said_at > 0 and said_at + unit <= shown_at
+
+
 def is_next(tx: Transaction, question: Open, reply: GivenAnswer) -> bool:
     """Return whether a person has said nothing else to the agent since the question was shown to them."""
     rows = entries_since(tx, question)
@@ -390,15 +441,24 @@ def is_next(tx: Transaction, question: Open, reply: GivenAnswer) -> bool:
     return not has_spoken
 
 
+GUESSES_PER_HOUR_MAX: Final = 10
+"""Codes that fit no question, by one person in an hour; after them no code of that person is looked at."""
+
+
+def guess_name(person: str) -> str:
+    return f"question guessed {person}"
+
+
 def guesser(reply: GivenAnswer) -> str:
     """Return under which name a person's wrong codes are recorded."""
     return person_owner(reply.chat.partition(":")[0], reply.author) if reply.chat else reply.by
 
 
 def may_guess(tx: Transaction, person: str) -> bool:
-    """Return whether another code of a person is looked at."""
-    row = tx.row(PACE.queries.find_pace, (q.guess_name(person),))
-    return q.may_guess(Pace() if row is None else Pace(*row), tx.clock.now_microseconds())
+    """Return whether another code of a person is looked at: only so many wrong ones an hour."""
+    row = tx.row(PACE.queries.find_pace, (guess_name(person),))
+    tried = Pace() if row is None else Pace(*row)
+    return tried.within(tx.clock.now_microseconds(), HOUR_MICROSECONDS) < GUESSES_PER_HOUR_MAX
 
 
 def guess(tx: Transaction, reply: GivenAnswer) -> None:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from hansard.domain.access import read_code
 from hansard.domain.chats import person_owner
 from hansard.domain.messages import Message, Role
 from hansard.domain.people import By, How, joined
-from hansard.domain.questions import NOTHING_WAITS, read_command
+from hansard.domain.questions import NOTHING_WAITS, Given, Scope, is_code
 from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
 from hansard.domain.text import shorten
@@ -24,14 +25,14 @@ from hansard.intake.commands.sessions import count_of
 from hansard.intake.speak import busy_of, speak
 from hansard.record.conversation import last_answer, last_exchange
 from hansard.record.messages.entries import Entry
-from hansard.record.questions import QuestionAnswered
+from hansard.record.questions import ALWAYS, REASON_CHARACTERS_MAX, SESSION, QuestionAnswered
 from hansard.record.turns.entries import ToolDecided, TurnAsked, TurnEnded, TurnStarted
 
 if TYPE_CHECKING:
-    from hansard.domain.questions import Given
     from hansard.domain.sessions import TurnInfo
     from hansard.intake.commands.scene import CommandScene
     from hansard.record.api import Record
+
 
 NOT_YOURS = "Somebody else asked for that answer. Guests of a room may stop, steer and repeat only their own."
 
@@ -264,3 +265,17 @@ def explain_turn(facts: TurnFacts) -> str:
     if not facts.decided:
         lines.append("No tool was called.")
     return "\n".join(lines)
+
+
+def read_command(argument: str, *, yes: bool) -> Given:
+    """Return the answer of `/yes [CODE] [session|always]` or `/no [CODE] [reason]`."""
+    first, _, rest = argument.strip().partition(" ")
+    code = read_code(first) if is_code(read_code(first)) else ""
+    words = (rest if code else argument).strip()
+    if not yes:
+        return Given(scope=Scope.NO, reason=words[:REASON_CHARACTERS_MAX], code=code, is_plain=False)
+    asked = words.lower().strip(" .!")
+    scope = Scope.SESSION if asked in SESSION else Scope.ALWAYS if asked in ALWAYS else Scope.ONCE
+    # What stands in the place of a code and is none is taken for a wrong one, never for a plain yes.
+    wrong = "" if asked in {"", "once"} or scope is not Scope.ONCE else read_code(words) or "?"
+    return Given(scope=scope, code=code or wrong, is_plain=False)
