@@ -8,8 +8,14 @@ from pathlib import Path
 import pytest
 
 from hansard.delivery.stream import files_of
-from hansard.domain.questions import NOT_DELIVERED
-from hansard.domain.showing import TERMINAL_CHARACTERS_MAX, escape, fits_in_post, show_arguments, show_line
+from hansard.domain.questions import (
+    NOT_DELIVERED,
+    TERMINAL_CHARACTERS_MAX,
+    escape,
+    fits_in_post,
+    show_arguments,
+    show_line,
+)
 from hansard.record.questions import QuestionAsked
 from hansard.testing.fakes import Counting, tools_by_name
 from tests.engine.stage import PlayedModel, call, stage

@@ -20,11 +20,16 @@ from hansard.domain.messages import File, Message, Part, Role, Text
 from hansard.domain.people import asker_owner
 from hansard.domain.permissions import CallVerdict, Decision
 from hansard.domain.policy import BARRED, GUESTS_DENIED, JudgedCall, KnownAsker, denied_barred
-from hansard.domain.questions import CHOOSING, CHOOSING_ELSEWHERE, Answered, Scope, hash_call, new_question_code
-from hansard.domain.showing import (
+from hansard.domain.questions import (
+    CHOOSING,
+    CHOOSING_ELSEWHERE,
     FILE_BYTES_MAX,
     TERMINAL_CHARACTERS_MAX,
+    Answered,
+    Scope,
     fits_in_post,
+    hash_call,
+    new_question_code,
     show_arguments,
     show_line,
 )
