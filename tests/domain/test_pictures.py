@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from hansard.domain.pictures import GIFS, JPEG, PNG, PictureFacts, look_at
+from hansard.domain.requests import GIFS, JPEG, PNG, PictureFacts, look_at
 
 EXIF = b"\xff\xe1" + struct.pack(">H", 10) + b"Exif\0\0II"
 SIZED = b"\xff\xc2" + struct.pack(">HBHH", 17, 8, 600, 800)

@@ -24,16 +24,17 @@ from hansard.domain.messages import (
     Message,
     ToolCall,
 )
-from hansard.domain.pictures import PictureFacts, look_at
 from hansard.domain.requests import (
     AssistantSaid,
     FailureKind,
     Image,
     ModelRules,
+    PictureFacts,
     Request,
     Said,
     ToolsSaid,
     UserSaid,
+    look_at,
 )
 from hansard.engine import prompts
 from hansard.engine.context import (
