@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from hansard.domain.bounds import AnswerRefused, check_redirect
+from hansard.domain.http_answers import AnswerRefused, check_redirect
 from hansard.models.pydantic import preload
 from tests.security.endless import endless
 from tests.security.reading import KEY, ask_model, ask_server

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hansard.app.home_files import read_wording
 from hansard.app.keys import UNSENDABLE, VARIABLES, find_key, is_sendable, read_keys
 from hansard.app.secrecy import hidden_paths
-from hansard.domain.bounds import origin_of
+from hansard.domain.http_answers import origin_of
 from hansard.domain.policy import policy_of
 from hansard.engine.recovery import queue_lost
 from hansard.engine.runner import Runner

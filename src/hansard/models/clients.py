@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hansard.domain.bounds import UNPACKED
+from hansard.domain.http_answers import UNPACKED
 from hansard.models.bodies import ASKED, google_contents
 from hansard.models.failures import RequestTarget
 from hansard.models.wire import observe

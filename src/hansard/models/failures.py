@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from hansard.domain.bounds import AnswerRefused
+from hansard.domain.http_answers import AnswerRefused
 from hansard.domain.requests import Failure, FailureKind
 
 if TYPE_CHECKING:

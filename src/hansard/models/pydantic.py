@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from hansard.domain.bounds import ANSWER_CHARACTERS_MAX, AnswerRefused
+from hansard.domain.http_answers import ANSWER_CHARACTERS_MAX, AnswerRefused
 from hansard.domain.limits import MIB
 from hansard.domain.requests import Called, Delta, Failed, Failure, Finished, ModelRules
 from hansard.domain.text import clean_text, split_pending_surrogate

@@ -10,7 +10,7 @@ import re
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from hansard.domain.bounds import AnswerMeter, check_answer
+from hansard.domain.http_answers import AnswerMeter, check_answer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

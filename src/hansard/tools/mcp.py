@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import msgspec
 
-from hansard.domain.bounds import AnswerRefused
+from hansard.domain.http_answers import AnswerRefused
 from hansard.domain.permissions import FOREIGN_PREFIX
 from hansard.domain.requests import ToolSpec
 from hansard.domain.text import clean_text, clean_value

@@ -16,7 +16,7 @@ import sys
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Self, TextIO, cast
 
-from hansard.domain.bounds import UNPACKED, AnswerRefused, check_answer
+from hansard.domain.http_answers import UNPACKED, AnswerRefused, check_answer
 from hansard.domain.limits import MIB
 from hansard.tasks import cancel_all
 from hansard.tools import confined

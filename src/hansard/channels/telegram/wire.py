@@ -14,7 +14,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hansard.channels import Json
-from hansard.domain.bounds import UNPACKED
+from hansard.domain.http_answers import UNPACKED
 from hansard.errors import (
     ChannelBusy,
     ChannelDown,

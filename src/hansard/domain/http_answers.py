@@ -1,4 +1,4 @@
-"""Bounds on what servers of others send over HTTP: where they lead, how they pack, how much they say.
+"""Which answers of servers are taken, over HTTP: where they lead, how they are packed, how much they say.
 
 | rule | because |
 |---|---|
