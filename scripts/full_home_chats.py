@@ -9,9 +9,9 @@ import msgspec
 
 from hansard import Message, NotFound
 from hansard.domain.access import Standing
-from hansard.domain.arrivals import Arrival, ArrivalKind, Awaited, Origin
+from hansard.domain.arrivals import Arrival, ArrivalKind, Awaited, Cursor, Intake, Origin
 from hansard.domain.budgets import Quota, Usage
-from hansard.domain.deliveries import Cursor, Intake, Operation
+from hansard.domain.deliveries import Operation
 from hansard.domain.messages import File, Role, Text, TextForm, ToolCall
 from hansard.domain.questions import Given, Scope
 from hansard.domain.settings import Busy, Resets

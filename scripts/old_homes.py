@@ -20,7 +20,8 @@ from typing import Any
 import msgspec
 
 from hansard import Message, Record
-from hansard.domain.deliveries import Cursor, Delivery, Intake
+from hansard.domain.arrivals import Cursor, Intake
+from hansard.domain.deliveries import Delivery
 
 ROOT = Path(__file__).parents[1]
 ARCHIVES = ROOT / "tests" / "record" / "homes"

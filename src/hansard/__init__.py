@@ -30,7 +30,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hansard.domain.deliveries import Cursor, Delivery, DeliveryState, Intake, Operation
+    from hansard.domain.arrivals import Cursor, Intake
+    from hansard.domain.deliveries import Delivery, DeliveryState, Operation
     from hansard.domain.messages import File, Message, Reasoning, Role, Status, Text, ToolCall, ToolOutcome, ToolResult
     from hansard.domain.sessions import Link, Parent, Route, Session, SessionState, TurnInfo, TurnState
     from hansard.domain.settings import Busy
@@ -160,7 +161,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "hansard.domain.deliveries": ("Cursor", "Delivery", "DeliveryState", "Intake", "Operation"),
+    "hansard.domain.arrivals": ("Cursor", "Intake"),
+    "hansard.domain.deliveries": ("Delivery", "DeliveryState", "Operation"),
     "hansard.domain.messages": (
         "File",
         "Message",

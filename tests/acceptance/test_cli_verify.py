@@ -12,7 +12,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from hansard.domain.deliveries import Cursor, Delivery, DeliveryState
+from hansard.domain.arrivals import Cursor
+from hansard.domain.deliveries import Delivery, DeliveryState
 from hansard.domain.messages import File, Message
 from hansard.record.api import Record
 from hansard.record.schema import SCHEMA

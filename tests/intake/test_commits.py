@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hansard.domain.deliveries import Cursor, Intake
+from hansard.domain.arrivals import Cursor, Intake
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.messages import Message
 from hansard.domain.settings import Busy

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import hypothesis.strategies as st
 
-from hansard.domain.deliveries import Cursor, Delivery, Intake
+from hansard.domain.arrivals import Cursor, Intake
+from hansard.domain.deliveries import Delivery
 from hansard.domain.messages import Message, Role
 from tests.record.state_driver import CHATS, KEYS, Driver, Speaker, Trouble
 from tests.record.state_model import Model

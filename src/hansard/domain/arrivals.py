@@ -157,3 +157,19 @@ class ArrivalOutcome(StrEnum):
     """By a stranger, who was shown a code."""
     REFUSED = "refused"
     """By somebody who may not: nothing of it was recorded."""
+
+
+class Intake(msgspec.Struct, frozen=True, kw_only=True):
+    """One inbound platform event; the three together are unique."""
+
+    channel: str
+    account: str
+    event_id: str
+
+
+class Cursor(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a platform's stream has been received."""
+
+    channel: str
+    account: str
+    value: str

@@ -1,4 +1,4 @@
-"""Deliveries and intake: what goes out to a platform and what comes in from one."""
+"""Deliveries: what goes out to a platform, and what is known of it."""
 
 from __future__ import annotations
 
@@ -56,22 +56,6 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     mark: str = ""
     """What stands above the words, so that people know that they may have seen them before; empty: nothing."""
-
-
-class Intake(msgspec.Struct, frozen=True, kw_only=True):
-    """One inbound platform event; the three together are unique."""
-
-    channel: str
-    account: str
-    event_id: str
-
-
-class Cursor(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a platform's stream has been received."""
-
-    channel: str
-    account: str
-    value: str
 
 
 class OutboxItem(msgspec.Struct, frozen=True, kw_only=True):

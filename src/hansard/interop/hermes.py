@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from hansard.domain.deliveries import Intake
+from hansard.domain.arrivals import Intake
 from hansard.domain.limits import READ_ROWS_MAX, UNIT_ENTRIES_MAX
 from hansard.domain.messages import clean_part
 from hansard.domain.sessions import Link, Parent, SessionState

@@ -7,8 +7,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from hansard.domain.arrivals import Cursor, Intake
 from hansard.domain.budgets import Budget
-from hansard.domain.deliveries import Cursor, Intake
 from hansard.domain.ids import check_session_id, new_id, new_session_id
 from hansard.domain.limits import (
     NAME_CHARACTERS_MAX,

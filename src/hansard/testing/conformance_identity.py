@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from hansard.domain.deliveries import Cursor, Intake
+from hansard.domain.arrivals import Cursor, Intake
 from hansard.domain.ids import SESSION_ID
 from hansard.domain.limits import UNIT_ENTRIES_MAX
 from hansard.domain.messages import Message

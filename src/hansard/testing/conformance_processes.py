@@ -9,7 +9,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
-from hansard.domain.deliveries import Cursor, Delivery, DeliveryState, Intake
+from hansard.domain.arrivals import Cursor, Intake
+from hansard.domain.deliveries import Delivery, DeliveryState
 from hansard.domain.messages import Message, Status
 from hansard.domain.sessions import TurnState
 from hansard.errors import LeaseHeld

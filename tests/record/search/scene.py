@@ -13,8 +13,7 @@ import apsw
 
 from hansard import Message, Record
 from hansard.domain.access import Standing
-from hansard.domain.arrivals import Origin
-from hansard.domain.deliveries import Intake
+from hansard.domain.arrivals import Intake, Origin
 from hansard.domain.ids import new_id
 from hansard.domain.messages import Part, Text, ToolCall, ToolResult
 from hansard.domain.sessions import Link, Session

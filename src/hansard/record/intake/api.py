@@ -47,7 +47,7 @@ from hansard.record.sessions import reopen_session, session_journal
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hansard.domain.deliveries import Cursor, Intake
+    from hansard.domain.arrivals import Cursor, Intake
     from hansard.domain.notices import Wording
     from hansard.domain.settings import Busy
     from hansard.journal.backend import Reads

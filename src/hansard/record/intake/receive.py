@@ -63,7 +63,7 @@ from hansard.record.turns.entries import find_turn, is_asked_by, is_chore, turn_
 from hansard.record.turns.operations import meet_running_turn, queue_turn, stop_turns
 
 if TYPE_CHECKING:
-    from hansard.domain.deliveries import Cursor
+    from hansard.domain.arrivals import Cursor
     from hansard.domain.notices import Wording
     from hansard.domain.people import By
     from hansard.domain.questions import Given
