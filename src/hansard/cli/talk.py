@@ -23,7 +23,7 @@ from hansard.app.wiring import App, open_app
 from hansard.cli.existing import check_place
 from hansard.cli.printing import Meter
 from hansard.cli.terminal.text import ID_ENDING_CHARACTERS, safe_line
-from hansard.domain.budgets import Usage, add_usage
+from hansard.domain.budgets import Usage
 from hansard.domain.limits import MIB, NAME_CHARACTERS_MAX
 from hansard.domain.messages import File, Message, Text
 from hansard.domain.people import terminal_owner
@@ -40,7 +40,7 @@ from hansard.journal.causes import explain_delay
 from hansard.record.conversation import last_exchange
 from hansard.record.messages.entries import Entry
 from hansard.record.questions import QuestionAnswered, QuestionAsked
-from hansard.record.turns.entries import TurnEnded
+from hansard.record.turns.entries import TurnEnded, add_usage
 from hansard.tasks import cancel_all
 
 if TYPE_CHECKING:

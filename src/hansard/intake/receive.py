@@ -36,7 +36,7 @@ from hansard.errors import (
     RecordUnavailable,
 )
 from hansard.intake.beside import HEAL_SECONDS
-from hansard.intake.commands.registry import ChatCommands, CommandLine, names, parse, unescaped
+from hansard.intake.commands.registry import ChatCommands, names
 from hansard.intake.commands.turns import read_command
 from hansard.intake.files import Files, Named
 from hansard.intake.invitations import ChatInvitations
