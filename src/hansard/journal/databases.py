@@ -18,8 +18,7 @@ from hansard.journal.sqlite.connection import (
 )
 from hansard.journal.sqlite.foreign import ForeignDatabase, Row, open_foreign
 from hansard.journal.sqlite.keeper import Ticker
-from hansard.journal.sqlite.reading import Snapshot, look_at
-from hansard.journal.sqlite.sidefile import SideFile
+from hansard.journal.sqlite.reading import SideFile, Snapshot, look_at
 
 __all__ = [
     "SQL",

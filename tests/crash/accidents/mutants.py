@@ -125,7 +125,7 @@ MUTANTS = (
         ("a symlink", "idle"),
         (
             Edit(
-                "journal/sqlite/sidefile.py",
+                "journal/sqlite/reading.py",
                 "            if self._identity() is None:  # nothing",
                 "            if False:  # nothing",
             ),
