@@ -212,7 +212,7 @@ async def reset_chats(story: Story) -> None:
     await story.record.intake.conclude(msgspec.structs.replace(command.origin, cursor=""), old, reply, "resume")
     await story.hear(story.arrival("Here we are again", chat=DIRECT))
     await story.record.routes.move("telegram:chat:99", "ended", reason="first")
-    await story.record.routes.reset("telegram:chat:99", source="telegram", owner="person:telegram:99", reason="reset")
+    await story.hear(story.arrival("/new", chat="telegram:chat:99", identity="99", kind=ArrivalKind.NEW))
     intake = Intake(channel="telegram", account=BOT, event_id="update-1")
     elsewhere = Message.user("By the record's own door", id="door-1", author="99", chat="telegram:chat:99")
     route = await story.record.routes.read("telegram:chat:99")

@@ -14,6 +14,7 @@ from pathlib import Path
 from hansard import Cursor, Intake, Message, Record
 from hansard.journal.store import Wiring
 from hansard.testing import CrashPoint
+from hansard.testing.conformance_kit import begin_new
 from tests.crash.worker import tell
 
 LEFT, RIGHT, KEY, CHANNEL, ACCOUNT = "left", "right", "matrix:room:!scene", "matrix", "bot"
@@ -66,7 +67,7 @@ async def tell_story(record: Record, last: str, armed: Armed) -> None:
             message, intake, cursor = event(2)
             await record.accept([(LEFT, message)], intake, cursor)
         elif last == "reset":
-            await record.routes.reset(KEY, source="crash")
+            await begin_new(record, KEY)
         tell("last", step=last)
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -16,7 +16,7 @@ SPARE = tuple(f"spare-{number}" for number in range(1, 6))
 ROUTED = "routed-start"
 KEY = "matrix:room:!crash:example.org"
 CHANNEL = "matrix"
-ROUTE_SOURCE = "matrix"
+ROUTE_OWNER = "room:matrix:!crash:example.org"
 
 WORDS = ("Hansard", "records", "naïve", "Übung", "記録", "🗳️", "\n", "\u2028", '"quoted"', "\\n", "tab\t", "…", "end.")
 

@@ -1,6 +1,6 @@
 """A writer of the crash ring: `python -m tests.crash.worker HOME --name v1 --account victim --seed 7 --point logged:3`.
 
-It talks in several sessions at once, receives a platform's events, resets a route, and goes on until it is killed.
+It talks in several sessions at once, receives a platform's events, begins new sessions, and goes on until it is killed.
 After each acknowledgement, and never before, it writes one line about it to standard output, unbuffered.
 """
 
@@ -14,7 +14,11 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from hansard import Cursor, Delivery, Intake, LeaseHeld, Message, Record, Role, SessionEnded, WrongState
+from hansard.domain.access import Standing
+from hansard.domain.arrivals import Arrival, ArrivalKind, Origin
 from hansard.journal.store import Wiring
 from hansard.journal.writer import pass_by
 from hansard.testing import CrashPoint
@@ -89,7 +93,7 @@ async def answer(record: Record, voice: Voice, session: str, stem: str) -> None:
 
 
 async def receive(record: Record, voice: Voice) -> None:
-    """Take in a platform's events from the cursor on, some of them twice, and reset the route now and then."""
+    """Take in a platform's events from the cursor on, some of them twice, and begin a new session now and then."""
     received = int(await record.intake.cursor(script.CHANNEL, voice.account) or 0)
     number = max(0, received - REOFFERED)
     while True:
@@ -110,15 +114,41 @@ async def receive(record: Record, voice: Voice) -> None:
         duplicate = accepted.duplicate
         tell("accept", session=entry.session_id, id=entry.id, seq=entry.seq, cursor=cursor.value, duplicate=duplicate)
         if number % 7 == 0:
-            route = await record.routes.reset(script.KEY, source=script.ROUTE_SOURCE, reason=f"reset by {voice.name}")
+            await begin_new(record, voice, number)
+            route = await record.routes.read(script.KEY)
+            assert route is not None
             tell("route", session=route.session_id, generation=route.generation)
         await asyncio.sleep(voice.pace_seconds * 5)
+
+
+async def begin_new(record: Record, voice: Voice, number: int) -> None:
+    """Say `/new` in the chat: its words, and those of the notice about it, follow from their ids as all others do."""
+    event_id, notice_id = f"{voice.account}-new{number}", f"{voice.account}-told{number}"
+    origin = Origin(
+        channel=script.CHANNEL,
+        account=voice.account,
+        event_id=event_id,
+        key=script.KEY,
+        chat=script.KEY,
+        owner=script.ROUTE_OWNER,
+        identity="@ann:example.org",
+        standing=Standing.LISTED,
+    )
+    said = Message.notice(script.said(voice.seed, event_id), id=event_id, chat=script.KEY)
+    arrival = Arrival(
+        origin=origin,
+        said=(("", msgspec.structs.replace(said, author=origin.identity)),),
+        kind=ArrivalKind.NEW,
+        new_ids=(f"{voice.account}-session{number}", notice_id),
+        told=script.said(voice.seed, notice_id),
+    )
+    await record.intake.receive(arrival)
 
 
 async def prepare(record: Record, voice: Voice) -> None:
     """Create what every writer of a round shares; whoever comes later finds it."""
     for session in (*script.SESSIONS, *script.SPARE, script.ROUTED):
-        await record.create_session(id=session, source="crash")
+        await record.create_session(id=session, source="crash", owner=script.ROUTE_OWNER)
         tell("session", session=session)
     try:
         route = await record.routes.move(script.KEY, script.ROUTED, reason=f"first by {voice.name}", expect=0)

@@ -357,14 +357,16 @@ class Model:
         self.routes[key] = (session_id, generation + 1)
         return generation + 1
 
-    def reset_route(self, key: str, new_id: str) -> str:
-        """End the routed session, begin its successor, move the route."""
-        if key not in self.routes:
-            raise Refused(NotFound)
-        old, generation = self.routes[key]
-        self.create(new_id, "reset", None, old)
-        self.end(old, "reset")
-        self.routes[key] = (new_id, generation + 1)
+    def begin_new(self, session_id: str, said_id: str, new_id: str, notice_id: str) -> str:
+        """Say `/new` at the terminal: what runs is asked to stop, the session ends, its successor begins."""
+        session = self.get_open(session_id)
+        session.facts.append(("message.added", said_id, "notice", "/new"))
+        starts = [index for index, fact in enumerate(session.facts) if fact[0] == "turn.started"]
+        if "running" in session.turns() and ("turn.stopping",) not in session.facts[starts[-1] :]:
+            session.facts.append(("turn.stopping",))
+        self.end(session_id, "new")
+        self.create(new_id, "cli", None, session_id)
+        self.sessions[new_id].facts.append(("message.added", notice_id, "notice", f"{new_id} after {session_id}"))
         return new_id
 
     def create_delivery(self, session_id: str, name: str, message_id: str) -> str:

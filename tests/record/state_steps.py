@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import hypothesis.strategies as st
 
-from hansard.domain.arrivals import Cursor, Intake
+from hansard.domain.arrivals import Arrival, ArrivalKind, Cursor, Intake, Origin
 from hansard.domain.deliveries import Delivery
 from hansard.domain.messages import Message, Role
 from tests.record.state_driver import CHATS, KEYS, Driver, Speaker, Trouble
@@ -64,7 +64,7 @@ OPERATIONS = st.one_of(
     ),
     operation("queue", pick=PICK),
     operation("move_route", key=st.sampled_from(KEYS), pick=PICK, expect=st.none() | st.integers(0, 3)),
-    operation("reset_route", key=st.sampled_from(KEYS)),
+    operation("begin_new", pick=PICK),
     operation("deliver", pick=PICK, name=st.sampled_from(["d0", "d1"]), message=MESSAGE),
     operation(
         "move_delivery",
@@ -239,13 +239,22 @@ class Steps:
 
         return Step(call, lambda model, _: model.move_route(key, target, expect))
 
-    def reset_route(self, key: str) -> Step:
-        """Reset a route: the record chooses the id of the new session."""
+    def begin_new(self, pick: int) -> Step:
+        """Say `/new` at the terminal."""
+        target, number = self.session(pick), next(self.numbers)
+        said, new, notice = f"n{number}", f"new-{number}", f"told{number}"
 
         async def call() -> str:
-            return (await self.driver.record.routes.reset(key, source="reset")).session_id
+            arrival = Arrival(
+                origin=Origin(channel="cli", owner="person:admin"),
+                said=((target, Message.notice("/new", id=said)),),
+                kind=ArrivalKind.NEW,
+                new_ids=(new, notice),
+                told="{new} after {old}",
+            )
+            return (await self.driver.record.intake.receive(arrival)).session_id
 
-        return Step(call, lambda model, found: model.reset_route(key, found), generated=True)
+        return Step(call, lambda model, _: model.begin_new(target, said, new, notice))
 
     def deliver(self, pick: int, name: str, message: str) -> Step:
         """Create a delivery."""

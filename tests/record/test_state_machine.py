@@ -66,7 +66,7 @@ class RecordMachine(RuleBasedStateMachine):
         """Return the steps that can be made now, at most one for each turn that is held."""
         steps: list[Step] = []
         for name, arguments in drawn:
-            if not generated and name in {"generate", "reset_route"}:
+            if not generated and name == "generate":
                 continue
             if name in {"open_reply", "write", "seal", "break_reply", "say", "leave"}:
                 held = self.steps.speaker(arguments["pick"])

@@ -10,6 +10,9 @@ from functools import wraps
 from inspect import cleandoc
 from typing import TYPE_CHECKING, TypeVar
 
+from hansard.domain.access import Standing
+from hansard.domain.arrivals import Arrival, ArrivalKind, Origin
+from hansard.domain.messages import Message, Role
 from hansard.record.messages.entries import Chunk, Entry
 
 if TYPE_CHECKING:
@@ -155,6 +158,24 @@ def fresh(prefix: str) -> str:
 
 async def new_session(record: Record, prefix: str = "session") -> str:
     return (await record.create_session(id=fresh(prefix), source="conformance")).id
+
+
+async def begin_new(record: Record, key: str, owner: str = "person:admin") -> str:
+    """Say `/new` in a chat of an owner; return the session that the chat leads to then."""
+    author, event_id = "@ann:example.org", fresh("event")
+    origin = Origin(
+        channel=key.partition(":")[0],
+        account="agent",
+        event_id=event_id,
+        key=key,
+        chat=key,
+        owner=owner,
+        identity=author,
+        standing=Standing.LISTED,
+    )
+    said = Message.make(Role.NOTICE, "/new", id=event_id, author=author, chat=key, event_id=event_id)
+    arrival = Arrival(origin=origin, said=(("", said),), kind=ArrivalKind.NEW)
+    return (await record.intake.receive(arrival)).session_id
 
 
 async def all_entries(record: Record, session_id: str) -> list[Entry]:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from hansard.domain.deliveries import Delivery, DeliveryState
 from hansard.domain.messages import Message, Status
-from hansard.domain.sessions import Link, SessionState
+from hansard.domain.sessions import Link, Route, SessionState
 from hansard.errors import Ambiguous, InvalidInput, NotFound, SessionEnded, WrongState
 from hansard.record.messages.entries import Entry
 from hansard.testing.conformance_kit import (
     RecordUnderTest,
     all_entries,
+    begin_new,
     contract,
     follow_until,
     fresh,
@@ -122,7 +123,6 @@ async def unknown_ids_are_not_found(record: Record) -> None:
         "queue_turn": record.turns.queue(gone),
         "turns": record.turns.list(gone),
         "move_route": record.routes.move(fresh("key"), gone),
-        "reset_route": record.routes.reset(fresh("key"), source="x"),
         "create_delivery": record.deliveries.create(delivery),
         "create_delivery of no message": record.deliveries.create(missing),
         "move_delivery": record.deliveries.move(gone, "d1", DeliveryState.SENDING),
@@ -247,17 +247,21 @@ async def a_route_moves_by_generations(backend: RecordUnderTest) -> None:
 
 
 @record_contract("routes")
-async def a_reset_is_one_step(record: Record) -> None:
-    """A reset ends the old session, begins its linked successor and moves the route; the old one stays listed."""
-    key, owner = fresh("telegram:chat:42"), fresh("person:reset")
-    old = (await record.create_session(source="telegram", owner=owner)).id
+async def a_new_session_is_one_step(record: Record) -> None:
+    """`/new` ends the old session, begins its linked successor and moves the route; the old one stays listed."""
+    key, owner = f"matrix:room:!{fresh('room')}:example.org", fresh("person:new")
+    old = (await record.create_session(source="matrix", owner=owner)).id
     await record.append(old, Message.user("before"))
     await record.routes.move(key, old)
     for generation in range(2, 6):
-        route = await record.routes.reset(key, source="telegram", owner=owner, reason="/new")
-        require_equal(route.generation, generation, "the generation")
-        before, after = await record.sessions.read(old), await record.sessions.read(route.session_id)
-        require_equal((before.state, before.end_reason), (SessionState.ENDED, "/new"), "the old session")
+        after = await record.sessions.read(await begin_new(record, key, owner))
+        require_equal(
+            await record.routes.read(key),
+            Route(key=key, session_id=after.id, generation=generation, reason="new"),
+            "the route",
+        )
+        before = await record.sessions.read(old)
+        require_equal((before.state, before.end_reason), (SessionState.ENDED, "new"), "the old session")
         parent = after.parent
         require(parent is not None and (parent.session_id, parent.link) == (old, Link.RESET), "the new one's parent")
         require_equal((after.state, after.messages), (SessionState.OPEN, 0), "the new session")
