@@ -22,7 +22,7 @@ from hansard.journal.calls import Caller
 from hansard.journal.store import Wiring
 from hansard.journal.transaction import Transaction
 from hansard.record.api import Record
-from hansard.record.intake.api import RecordIntake
+from hansard.record.intake.arrivals import RecordIntake
 from hansard.record.intake.events import Accepted, Received
 from hansard.record.memory import Memory
 from hansard.record.people import CodeCheck, Parted

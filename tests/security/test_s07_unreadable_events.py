@@ -12,7 +12,7 @@ import pytest
 from hansard.channels.matrix.receiving import UnreadableEvents
 from hansard.intake.receive import HeldEvents
 from hansard.ports.channel import EventKind
-from hansard.record.intake.api import HELD_DAYS_MAX, PERSON_HELD_BYTES_MAX, PERSON_HELD_MAX
+from hansard.record.intake.events import HELD_DAYS_MAX, PERSON_HELD_BYTES_MAX, PERSON_HELD_MAX
 from tests.channels.matrix.people import Agent, Peer, channel_of, new_account, peer
 from tests.channels.matrix.proxy import Proxy
 from tests.channels.matrix.synapse import Synapse

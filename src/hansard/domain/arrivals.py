@@ -42,6 +42,11 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """How far the platform's stream is received with this; empty: not yet further."""
 
     @property
+    def is_local(self) -> bool:
+        """Whether it comes from this machine: no chat leads to a session, so each message names its own."""
+        return not self.key
+
+    @property
     def event(self) -> tuple[str, str, str]:
         """What is unique of an event."""
         return self.channel, self.account, self.event_id

@@ -32,7 +32,7 @@ from hansard.record.conversation import Conversation, ConversationCache
 from hansard.record.deliveries import Deliveries
 from hansard.record.fetches import FileFetches
 from hansard.record.forks import fork_session
-from hansard.record.intake.api import RecordIntake
+from hansard.record.intake.arrivals import RecordIntake
 from hansard.record.invitations import Invitations
 from hansard.record.memory import Memory
 from hansard.record.messages import operations as messages

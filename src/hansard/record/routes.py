@@ -11,26 +11,30 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.domain.access import Grant
-from hansard.domain.ids import check_session_id, new_id, new_session_id
-from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX, TITLE_CHARACTERS_MAX
+from hansard.domain.access import Grant, is_same_owner, is_shared
+from hansard.domain.arrivals import ArrivalKind, RouteChange
+from hansard.domain.chats import Began, Resting, due
+from hansard.domain.ids import check_session_id, new_id
+from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX
 from hansard.domain.messages import File, Message, Role, Text, join_text
-from hansard.domain.people import ADMIN, quote_id, quoted
-from hansard.domain.sessions import Link, Parent, Route, SessionState
+from hansard.domain.people import ADMIN, is_person, quote_id, quoted
+from hansard.domain.sessions import Link, Parent, Route, SessionState, TurnState
 from hansard.domain.text import clean_name, clean_text
-from hansard.errors import NotFound, WrongState
+from hansard.errors import WrongState
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import home_journal
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.messages.operations import append, offer
 from hansard.record.people import read_circle
 from hansard.record.sessions import create_session, end_session, session_journal
-from hansard.record.turns.entries import TURNS
+from hansard.record.turns.entries import TURNS, answers_nobody, find_turn
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from hansard.domain.arrivals import Arrival, Origin
     from hansard.domain.notices import Wording
+    from hansard.domain.settings import Resets
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
     from hansard.journal.transaction import Transaction
@@ -57,7 +61,7 @@ def project_route_moved(place: EntryPlace, body: RouteMoved) -> None:
     place.run(SQL.put_route, (*moved, body.owner, body.identity))
 
 
-def leading_to(tx: Transaction, session_id: str, said_in: Collection[str]) -> tuple[str, ...]:
+def list_following_chats(tx: Transaction, session_id: str, said_in: Collection[str]) -> tuple[str, ...]:
     """Return the other chats of whoever speaks in some chats, or, in none, at the terminal, that lead to a session.
 
     In somebody's chat nobody else goes on with their session; at the terminal the admin may, who is somebody else
@@ -69,13 +73,13 @@ def leading_to(tx: Transaction, session_id: str, said_in: Collection[str]) -> tu
     return tuple(chat for chat, owner in leading if is_same and owner in circle)
 
 
-def followers_of(tx: Transaction, session_id: str, chat: str = "") -> tuple[str, ...]:
+def list_turn_followers(tx: Transaction, session_id: str, chat: str = "") -> tuple[str, ...]:
     """Return where the next turn of a session is shown although nothing that it answers was said there."""
     if not tx.rows(SQL.list_followers, (session_id,)):
         return ()
     journal, _ = session_journal(tx, session_id)
     answered = {each for (each,) in tx.rows(TURNS.queries.list_waiting_chats, (journal.key,))}
-    return leading_to(tx, session_id, answered | ({chat} if chat else set()))
+    return list_following_chats(tx, session_id, answered | ({chat} if chat else set()))
 
 
 def tell_followers(tx: Transaction, session_id: str, message_ids: tuple[str, ...], words: Wording) -> None:
@@ -90,14 +94,14 @@ def tell_followers(tx: Transaction, session_id: str, message_ids: tuple[str, ...
             continue
         files = sum(isinstance(part, File) for part in body.parts)
         text = quoted(words, body.chat, join_text(body.parts), files)
-        for chat in leading_to(tx, session_id, (body.chat,) if body.chat else ()):
+        for chat in list_following_chats(tx, session_id, (body.chat,) if body.chat else ()):
             told = MessageAdded(role=Role.NOTICE, parts=(Text(text),), chat=chat, follows=True)
             if tx.find(journal, quote_id(message_id, chat)) is None:
                 tx.add(journal, quote_id(message_id, chat), told)
 
 
 def find_route(reads: Reads, key: str) -> Route | None:
-    row = reads.row(ROUTES.queries.find_route, (key,))
+    row = reads.row(SQL.find_route, (key,))
     return None if row is None else Route(key=row[0], session_id=row[1], generation=row[2], reason=row[3])
 
 
@@ -135,28 +139,107 @@ def move_route(
     return Route(key=key, session_id=session_id, generation=generation + 1, reason=reason)
 
 
-def reset_route(
-    tx: Transaction, key: str, *, source: str, owner: str, title: str | None, reason: str, token: str
-) -> Route:
-    """End the session that a key leads to, create its successor, and move the route: one commit."""
-    home = home_journal(tx)
-    now = find_route(tx, key)
-    if tx.find(home, f"~route:{token}") is not None and now is not None:
-        return now
-    if now is None:
-        message = f"no route {key}"
-        raise NotFound(message)
-    child = create_session(
+def move_chat(tx: Transaction, origin: Origin, session_id: str, reason: str, generation: int) -> None:
+    """Let a chat lead to a session; it is noted whose chat it is, as only a person's own follows."""
+    move_route(
         tx,
-        id=new_session_id(tx.clock.now_microseconds()),
-        source=source,
-        owner=owner,
-        token=token,
-        title=title,
-        parent=Parent(session_id=now.session_id, link=Link.RESET),
+        origin.key,
+        session_id,
+        reason=reason,
+        expect=generation,
+        token=new_id(),
+        owner=origin.owner,
+        identity=origin.identity if is_person(origin.owner) else "",
     )
-    end_session(tx, now.session_id, reason)
-    return move_route(tx, key, child.id, reason=reason, expect=now.generation, token=token)
+
+
+# Which session a chat leads to: /new, resets.
+
+
+def choose_session(tx: Transaction, arrival: Arrival, resets: Resets, id: str) -> tuple[str, RouteChange | None]:
+    """Return the session that an arrival goes to: the one that it names, or the one that its chat leads to.
+
+    A chat leads to a first one, to the present one, or, when a reset is due, to the next one. Overheard messages and
+    `/new` do not cause a reset. But a session never goes on among other people than those whom it belongs to. `id` is
+    for a session that begins.
+    """
+    origin = arrival.origin
+    if origin.is_local:
+        return arrival.said[0][0] if arrival.said else "", None
+    route = find_route(tx, origin.key)
+    if route is None:
+        return start_session(tx, origin, "first", 0, id), None
+    _, row = session_journal(tx, route.session_id)
+    if not may_go_on(tx, origin, row.owner):
+        is_one = is_person(origin.owner) or not is_shared(origin.owner)
+        began = Began.PARTED if is_one and is_person(row.owner) == is_person(origin.owner) else Began.OTHERS
+        started = start_session(tx, origin, began, route.generation, id)
+        return started, RouteChange(reason=began, old="", new=started)
+    if arrival.kind not in {ArrivalKind.ASK, ArrivalKind.LATE}:
+        return route.session_id, None
+    reason = due(read_resting(tx, route), resets, tx.clock.now_microseconds())
+    if reason is None:
+        return route.session_id, None
+    moved = start_next_session(tx, arrival, route.session_id, reason, id)
+    return moved.new, moved
+
+
+def may_go_on(tx: Transaction, origin: Origin, session_owner: str) -> bool:
+    """Return whether a chat's session may go on: it is the chat's own, or belongs to the same person."""
+    is_same = is_same_owner(session_owner, origin.owner, origin.person)
+    return is_same or session_owner in read_circle(tx, origin.owner)
+
+
+def read_resting(tx: Transaction, route: Route) -> Resting:
+    journal, _ = session_journal(tx, route.session_id)
+    runs = find_turn(tx, journal, TurnState.RUNNING) is not None and not answers_nobody(tx, journal)
+    (led_since,) = tx.row(SQL.find_route_age, (route.key,))
+    return Resting(
+        messages=journal.messages,
+        active_at=journal.active_at,
+        led_since=led_since,
+        has_turn=runs or find_turn(tx, journal, TurnState.QUEUED) is not None,
+    )
+
+
+def start_session(tx: Transaction, origin: Origin, reason: str, generation: int, id: str) -> str:
+    """Begin a session that follows none, and let the chat lead to it."""
+    started = create_session(tx, id=id, source=origin.channel, owner=origin.owner, token=new_id())
+    move_chat(tx, origin, started.id, reason, generation)
+    return started.id
+
+
+def start_next_session(tx: Transaction, arrival: Arrival, session_id: str, reason: Began, id: str) -> RouteChange:
+    """Begin the session after another, by `/new` or a reset: the old one ends, unless it goes on elsewhere.
+
+    In a chat the route moves. At the terminal there is none, the model is told no reason, and the message that asked
+    for the session tells a repeat.
+    """
+    origin = arrival.origin
+    route = None if origin.is_local else find_route(tx, origin.key)
+    started = create_session(
+        tx,
+        id=id,
+        source=origin.channel,
+        owner=origin.owner,
+        token=arrival.said[0][1].id if origin.is_local else new_id(),
+        title=arrival.title or None,
+        parent=Parent(session_id=session_id, link=Link.RESET),
+        reason=reason if route is not None else "",
+    )
+    if not has_other_chats(tx, session_id, origin.key):
+        end_session(tx, session_id, reason)
+    if route is not None:
+        move_chat(tx, origin, started.id, reason, route.generation)
+    return RouteChange(reason=reason, old=session_id, new=started.id)
+
+
+def has_other_chats(reads: Reads, session_id: str, key: str) -> bool:
+    """Return whether another chat of the same person leads to a session: then it goes on there."""
+    return any(each != key for each, _ in reads.rows(SQL.list_followers, (session_id,)))
+
+
+# Notices.
 
 
 def tell_at_home(tx: Transaction, chat: str, text: str, id: str = "") -> str:
@@ -207,21 +290,6 @@ class Routes:
         )
         return await self._caller.write(move)
 
-    async def reset(
-        self, key: str, *, source: str, owner: str = "person:admin", title: str | None = None, reason: str = "reset"
-    ) -> Route:
-        """End the session that a key leads to, begin a linked successor, and move the route: one commit."""
-        reset = partial(
-            reset_route,
-            key=key,
-            source=clean_name(source, "a source", NAME_CHARACTERS_MAX),
-            owner=clean_name(owner, "an owner", NAME_CHARACTERS_MAX),
-            title=None if title is None else clean_name(title, "a title", TITLE_CHARACTERS_MAX),
-            reason=clean_text(reason)[:REASON_CHARACTERS_MAX],
-            token=new_id(),
-        )
-        return await self._caller.write(reset)
-
     async def find_follower(self, session_id: str, chat: str) -> Follower | None:
         """Return whose chat follows a session now, or None: it leads elsewhere, or is no longer the same person's."""
 
@@ -235,5 +303,4 @@ class Routes:
 
     async def has_other_followers(self, session_id: str, chat: str) -> bool:
         """Return whether another chat of a person leads to a session."""
-        rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.list_followers, (session_id,)))
-        return any(key != chat for key, _ in rows)
+        return await self._caller.read(lambda snapshot: has_other_chats(snapshot, session_id, chat))

@@ -42,7 +42,7 @@ SELECT id, state, fence, owner, reason FROM turn WHERE journal = ?1 AND id = ?2
 -- The running or the queued turn of a session.
 SELECT id, state, fence, owner, reason FROM turn WHERE journal = ?1 AND state = ?2
 
--- name: find_chore
+-- name: find_turn_of_purpose
 -- The turn that runs in a session, if it answers nobody.
 SELECT id FROM turn WHERE journal = ?1 AND state = 'running' AND purpose <> ''
 

@@ -189,9 +189,9 @@ def find_turn(tx: Transaction, journal: Journal, state: TurnState) -> TurnInfo |
     return None if row is None else turn_value(journal.id, row)
 
 
-def is_chore(tx: Transaction, journal: Journal) -> bool:
+def answers_nobody(tx: Transaction, journal: Journal) -> bool:
     """Return whether the turn that runs answers nobody: it makes way by itself, and nobody waits for its end."""
-    return tx.row(SQL.find_chore, (journal.key,)) is not None
+    return tx.row(SQL.find_turn_of_purpose, (journal.key,)) is not None
 
 
 def end_queued(tx: Transaction, journal: Journal, reason: str) -> TurnInfo | None:

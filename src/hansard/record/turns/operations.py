@@ -34,7 +34,7 @@ from hansard.record.messages.entries import (
     streamed_pieces,
 )
 from hansard.record.messages.operations import Offered, add_message, entry_of
-from hansard.record.routes import followers_of
+from hansard.record.routes import list_turn_followers
 from hansard.record.sessions import SessionRow, check_open, read_memo, session_journal
 from hansard.record.turns.entries import (
     SQL,
@@ -45,11 +45,11 @@ from hansard.record.turns.entries import (
     TurnSteered,
     TurnStopping,
     add_askers,
+    answers_nobody,
     end_queued,
     find_turn,
     inherited_by,
     is_asked_by,
-    is_chore,
     next_askers,
     read_by,
     turn_askers,
@@ -99,7 +99,7 @@ def queue_turn(tx: Transaction, session_id: str, turn_id: str, chat: str = "", b
         add_askers(tx, journal, waiting.id, by)
         return waiting
     check_open(row)
-    followers = followers_of(tx, session_id, chat)
+    followers = list_turn_followers(tx, session_id, chat)
     body = TurnQueued(turn_id=turn_id, chats=(chat,) if chat else (), followers=followers, by=joined((), by))
     queued = tx.add(journal, f"~queued:{turn_id}", body)
     return TurnInfo(id=turn_id, session_id=session_id, state=TurnState.QUEUED, fence=queued.seq)
@@ -403,7 +403,7 @@ def meet_running_turn(
     A turn that answers nobody is neither interrupted nor steered: it sees by itself that somebody waits.
     """
     journal, _ = session_journal(tx, session_id)
-    if is_chore(tx, journal):
+    if answers_nobody(tx, journal):
         return
     if busy is Busy.INTERRUPT:
         stop_turns(tx, session_id, "a new message came", is_alive, words=words, queued=False)

@@ -1,4 +1,4 @@
-"""What is said, in one commit: who said it, where it leads, what it becomes, how far the stream is received.
+"""`record.intake`: what arrives, in one commit with who said it, where it leads, what it becomes, and the cursor.
 
 One operation for chats, the terminal, the API and imports.
 Reads: intake, access, route, session, turns. Writes: what the arrival means, and that it was received (L2).
@@ -9,11 +9,12 @@ On crash: all of it is there, or nothing, and the event comes again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
-from hansard.domain.access import Action, Rank, is_same_owner, is_shared, may, rank
+from hansard.domain.access import Action, Rank, is_shared, may, rank
 from hansard.domain.arrivals import (
     ACTIONS,
     SILENT,
@@ -26,52 +27,76 @@ from hansard.domain.arrivals import (
     RouteChange,
 )
 from hansard.domain.budgets import Brought
-from hansard.domain.chats import Began, Resting, due
-from hansard.domain.ids import new_id
-from hansard.domain.messages import Role, Text, join_own_text
+from hansard.domain.chats import Began, check_sender, parse_key
+from hansard.domain.ids import new_id, new_session_id
+from hansard.domain.limits import NAME_CHARACTERS_MAX, TITLE_CHARACTERS_MAX, UNIT_ENTRIES_MAX
+from hansard.domain.messages import Message, Role, Text, join_own_text
 from hansard.domain.notices import ENGLISH
-from hansard.domain.people import is_person
 from hansard.domain.questions import NOTHING_WAITS
-from hansard.domain.sessions import Link, Parent, SessionState, TurnState
+from hansard.domain.sessions import SessionState, TurnState
 from hansard.domain.settings import Busy
-from hansard.errors import NotFound
+from hansard.domain.text import clean_name, clean_struct, clean_text
+from hansard.errors import TooLarge
 from hansard.journal.concepts import ENCODER
 from hansard.record.access import ask, grant_of
 from hansard.record.conversation import askers_of
 from hansard.record.fetches import await_files
 from hansard.record.intake.events import (
+    DROPPED_MAX,
     SQL,
     Accepted,
+    IntakeHeld,
     Received,
+    change_message,
+    conclude,
+    drop_old,
+    find_cursor,
     find_receipt,
-    lead_to,
+    hold_event,
+    is_concluded,
+    list_received,
     mark_received,
     move_cursor,
+    pass_event,
     read_accepted,
+    read_held,
     read_receipt,
     tell,
     tell_once,
 )
-from hansard.record.messages.entries import MessageAdded, added_message
-from hansard.record.messages.operations import Offered, add_message, append, entry_of
+from hansard.record.messages.entries import MessageAdded, MessageEdited, MessageRetracted, added_message
+from hansard.record.messages.operations import Offered, add_message, append, check_blobs, entry_of, offer
 from hansard.record.people import read_circle
 from hansard.record.questions import GivenAnswer, Judged, judge, record_answer
 from hansard.record.quotas import allows, count_used, tell_over
-from hansard.record.routes import ROUTES, find_route, tell_followers
-from hansard.record.sessions import create_session, end_session, reopen_session, session_journal
-from hansard.record.turns.entries import find_turn, is_asked_by, is_chore, turn_askers
+from hansard.record.routes import (
+    ROUTES,
+    choose_session,
+    find_route,
+    has_other_chats,
+    may_go_on,
+    start_next_session,
+    tell_followers,
+)
+from hansard.record.sessions import reopen_session, session_journal
+from hansard.record.turns.entries import find_turn, is_asked_by, turn_askers
 from hansard.record.turns.operations import meet_running_turn, queue_turn, stop_turns
 
 if TYPE_CHECKING:
-    from hansard.domain.arrivals import Cursor
+    from collections.abc import Callable, Sequence
+
+    from hansard.domain.arrivals import Cursor, Intake
     from hansard.domain.notices import Wording
     from hansard.domain.people import By
     from hansard.domain.questions import Given
-    from hansard.domain.sessions import Route, Session, TurnInfo
+    from hansard.domain.sessions import TurnInfo
+    from hansard.journal.calls import Caller
     from hansard.journal.concepts import IsAlive
     from hansard.journal.entries import Journal
     from hansard.journal.transaction import Transaction
     from hansard.record.messages.entries import Entry
+
+Result = TypeVar("Result")
 
 Said = tuple[tuple[str, Offered], ...]
 """Messages, each with its session; in a chat the session is empty."""
@@ -113,7 +138,7 @@ def may_arrive(at: Receiving) -> bool:
     """Return whether somebody may say this in a chat. What names its sessions itself comes from this machine."""
     origin = at.origin
     allowed = ACTIONS[at.arrival.kind]
-    return not origin.key or may(allowed, origin.standing, grant_of(at.tx, origin.channel, origin.identity))
+    return origin.is_local or may(allowed, origin.standing, grant_of(at.tx, origin.channel, origin.identity))
 
 
 def refuse(at: Receiving) -> Received:
@@ -141,9 +166,9 @@ def take_messages(at: Receiving) -> Received:
             mark_received(tx, origin.event)
             return Received(ArrivalOutcome.REFUSED)
         at = at._replace(arrival=msgspec.structs.replace(arrival, kind=arrival.otherwise))
-    if origin.key and not count_session(at):
+    if not origin.is_local and not count_session(at):
         return Received(ArrivalOutcome.REFUSED)
-    session_id, moved = lead(at) if origin.key else (at.said[0][0] if at.said else "", None)
+    session_id, moved = choose_session(tx, at.arrival, at.rules.resets, at.fresh[0])
     told, entries = open_sessions(at, session_id, moved), []
     for named, offered in at.said:
         entries.append(append(tx, named or session_id, offered))
@@ -172,7 +197,7 @@ def open_sessions(at: Receiving, session_id: str, moved: RouteChange | None) -> 
     """Open ended sessions again that something is said in; tell people so, and that a chat is in another session."""
     tx, origin = at.tx, at.origin
     notices = [(session_id, moved.told(at.words))] if moved is not None else []
-    if origin.key or at.arrival.reopens:
+    if not origin.is_local or at.arrival.reopens:
         for each in dict.fromkeys(named or session_id for named, _ in at.said):
             journal, row = session_journal(tx, each)
             if row.state == SessionState.ENDED and not is_left(at, journal):
@@ -188,6 +213,28 @@ def is_left(at: Receiving, journal: Journal) -> bool:
     return is_new and any(at.tx.find(journal, offered.id) is not None for _, offered in at.said)
 
 
+def begin_new(at: Receiving, session_id: str) -> RouteChange:
+    """Begin a new session because somebody asked for one. What runs is interrupted in the session it belongs to."""
+    if not has_other_chats(at.tx, session_id, at.origin.key):
+        stop_turns(at.tx, session_id, "the session was left by /new", at.is_alive, words=at.words, queued=True)
+    return start_next_session(at.tx, at.arrival, session_id, Began.NEW, at.fresh[0])
+
+
+def count_session(at: Receiving) -> bool:
+    """Return whether a person may begin a session, by `/new` or where there is none for them. Resets do not count."""
+    tx, origin = at.tx, at.origin
+    route = find_route(tx, origin.key)
+    goes_on = route is not None and at.arrival.kind is not ArrivalKind.NEW
+    if goes_on and route is not None and may_go_on(tx, origin, session_journal(tx, route.session_id)[1].owner):
+        return True
+    if allows(tx, at.rules, Brought.SESSIONS, origin.person):
+        count_used(tx, origin.person, sessions=1)
+        return True
+    chat = "" if at.arrival.kind is ArrivalKind.OBSERVED else origin.chat
+    tell_over(tx, at.words, Brought.SESSIONS, origin.person, chat)
+    return False
+
+
 # Turns.
 
 
@@ -198,7 +245,7 @@ def ask_for_turns(at: Receiving, entries: tuple[Entry, ...]) -> tuple[TurnInfo, 
     for session_id in sessions:
         said = tuple(entry.id for entry in entries if entry.session_id == session_id and is_said(entry))
         tell_followers(tx, session_id, said, at.words)
-        busy = busy_of_arrival(at, session_id) if at.origin.key else at.arrival.busy
+        busy = busy_of_arrival(at, session_id) if not at.origin.is_local else at.arrival.busy
         meet_running_turn(tx, session_id, said, busy, at.is_alive, words=at.words)
     return tuple(queue_turn(tx, each, new_id(), by=askers_in(entries, each)) for each in sessions)
 
@@ -251,14 +298,14 @@ def take_answer(at: Receiving) -> Received | None:
         return None
     if judged.question is not None:
         session_id = judged.question.session_id
-    elif origin.key:
+    elif not origin.is_local:
         leading = msgspec.structs.replace(at.arrival, kind=ArrivalKind.ANSWER)
-        session_id, _ = lead(at._replace(arrival=leading))
+        session_id, _ = choose_session(tx, leading, at.rules.resets, at.fresh[0])
     journal, row = session_journal(tx, session_id)
-    if origin.key and row.state == SessionState.ENDED:
+    if not origin.is_local and row.state == SessionState.ENDED:
         reopen_session(tx, session_id)
     said = answer_notice(offered, given, row.owner)
-    entry = append(tx, session_id, said) if origin.key else add_message(tx, journal, said)
+    entry = append(tx, session_id, said) if not origin.is_local else add_message(tx, journal, said)
     told = judged.told
     if judged.question is not None:
         told = record_answer(tx, reply_of(at, given), judged.question, entry.id)
@@ -272,7 +319,7 @@ def take_answer(at: Receiving) -> Received | None:
 def reply_of(at: Receiving, given: Given) -> GivenAnswer:
     """Return an answer with its author and place. At the terminal no platform says when it was given."""
     origin, (session_id, offered) = at.origin, at.said[0]
-    if origin.key:
+    if not origin.is_local:
         said_at = offered.body.said_at
         who = origin.identity
         return GivenAnswer(given, who, origin.chat, who, is_direct=origin.is_direct, said_at=said_at)
@@ -284,7 +331,7 @@ def reply_of(at: Receiving, given: Given) -> GivenAnswer:
 def judge_arrival(at: Receiving, given: Given) -> Judged | Received:
     """Return what an answer is. One that the terminal repeats is what it was at first."""
     session_id, offered = at.said[0]
-    if not at.origin.key:
+    if at.origin.is_local:
         journal, _ = session_journal(at.tx, session_id)
         found = at.tx.find(journal, offered.id)
         body = at.tx.decode(found) if found is not None else None
@@ -308,118 +355,6 @@ def answer_notice(offered: Offered, given: Given, owner: str) -> Offered:
     return Offered(offered.id, body, ENCODER.encode(body))
 
 
-# Where a chat leads.
-
-
-def lead(at: Receiving) -> tuple[str, RouteChange | None]:
-    """Return the session that a chat leads to: a first one, the present one, or, when a reset is due, the next one.
-
-    Overheard messages and `/new` do not cause a reset. But a session never goes on among other people than those whom
-    it belongs to.
-    """
-    tx, origin = at.tx, at.origin
-    route = find_route(tx, origin.key)
-    if route is None:
-        return begin(at, "first", 0), None
-    _, row = session_journal(tx, route.session_id)
-    if not may_go_on(at, row.owner):
-        is_one = is_person(origin.owner) or not is_shared(origin.owner)
-        began = Began.PARTED if is_one and is_person(row.owner) == is_person(origin.owner) else Began.OTHERS
-        child_id = begin(at, began, route.generation)
-        return child_id, RouteChange(began, "", child_id)
-    if at.arrival.kind not in {ArrivalKind.ASK, ArrivalKind.LATE}:
-        return route.session_id, None
-    reason = due(resting(tx, route), at.rules.resets, tx.clock.now_microseconds())
-    if reason is None:
-        return route.session_id, None
-    moved = follow_on(at, route.session_id, reason, route)
-    return moved.new, moved
-
-
-def count_session(at: Receiving) -> bool:
-    """Return whether a person may begin a session, by `/new` or where there is none for them. Resets do not count."""
-    tx, origin = at.tx, at.origin
-    route = find_route(tx, origin.key)
-    goes_on = route is not None and at.arrival.kind is not ArrivalKind.NEW
-    if goes_on and route is not None and may_go_on(at, session_journal(tx, route.session_id)[1].owner):
-        return True
-    if allows(tx, at.rules, Brought.SESSIONS, origin.person):
-        count_used(tx, origin.person, sessions=1)
-        return True
-    chat = "" if at.arrival.kind is ArrivalKind.OBSERVED else origin.chat
-    tell_over(tx, at.words, Brought.SESSIONS, origin.person, chat)
-    return False
-
-
-def may_go_on(at: Receiving, session_owner: str) -> bool:
-    """Return whether a chat's session may go on: it is the chat's own, or belongs to the same person."""
-    owner = at.origin.owner
-    return is_same_owner(session_owner, owner, at.origin.person) or session_owner in read_circle(at.tx, owner)
-
-
-def begin(at: Receiving, reason: str, generation: int) -> str:
-    """Begin a session that follows none, and let the chat lead to it."""
-    child = create_successor(at, None, "")
-    lead_to(at.tx, at.origin, child.id, reason, generation)
-    return child.id
-
-
-def resting(tx: Transaction, route: Route) -> Resting:
-    """Return what is known of the session that a chat is in."""
-    journal, _ = session_journal(tx, route.session_id)
-    runs = find_turn(tx, journal, TurnState.RUNNING) is not None and not is_chore(tx, journal)
-    has_turn = runs or find_turn(tx, journal, TurnState.QUEUED) is not None
-    (led_since,) = tx.row(ROUTES.queries.find_route_age, (route.key,))
-    return Resting(journal.messages, journal.active_at, led_since, has_turn)
-
-
-def create_successor(at: Receiving, parent: Parent | None, reason: str) -> Session:
-    """Create a session that begins here, titled only if it follows another.
-
-    At the terminal, the message that asked for it tells a repeat.
-    """
-    return create_session(
-        at.tx,
-        id=at.fresh[0],
-        source=at.origin.channel,
-        owner=at.origin.owner,
-        token=new_id() if at.origin.key else at.said[0][1].id,
-        title=(at.arrival.title or None) if parent else None,
-        parent=parent,
-        reason=reason,
-    )
-
-
-def follow_on(at: Receiving, session_id: str, reason: Began, route: Route | None) -> RouteChange:
-    """Begin the next session: the old one ends with its reason, unless it goes on elsewhere, and the route moves.
-
-    At the terminal there is no route, and the new session has no reason: the model is not told of one.
-    """
-    parent = Parent(session_id=session_id, link=Link.RESET)
-    child = create_successor(at, parent, reason if route is not None else "")
-    if not others_lead(at, session_id):
-        end_session(at.tx, session_id, reason)
-    if route is not None:
-        lead_to(at.tx, at.origin, child.id, reason, route.generation)
-    return RouteChange(reason, session_id, child.id)
-
-
-def others_lead(at: Receiving, session_id: str) -> bool:
-    """Return whether the same person is in a session elsewhere as well: then it goes on there."""
-    return any(key != at.origin.key for key, _ in at.tx.rows(ROUTES.queries.list_followers, (session_id,)))
-
-
-def begin_new(at: Receiving, session_id: str) -> RouteChange:
-    """Begin a new session because somebody asked for one. What runs is interrupted in the session it belongs to."""
-    route = find_route(at.tx, at.origin.key) if at.origin.key else None
-    if at.origin.key and route is None:
-        message = f"no route {at.origin.key}"
-        raise NotFound(message)
-    if not others_lead(at, session_id):
-        stop_turns(at.tx, session_id, "the session was left by /new", at.is_alive, words=at.words, queued=True)
-    return follow_on(at, session_id, Began.NEW, route)
-
-
 def accept(at: Receiving, cursor: Cursor | None) -> Accepted:
     """Receive what names its sessions, and move a cursor, which may be another platform's."""
     receipt = find_receipt(at.tx, at.origin)
@@ -431,3 +366,126 @@ def accept(at: Receiving, cursor: Cursor | None) -> Accepted:
     if cursor is not None:
         move_cursor(at.tx, cursor.channel, cursor.account, cursor.value)
     return accepted
+
+
+# API.
+
+
+def check_names(*names: str) -> None:
+    """Refuse what is empty, too long or unprintable where a platform's names and ids belong."""
+    for name in names:
+        clean_name(name, "a name of a platform", NAME_CHARACTERS_MAX)
+
+
+class RecordIntake:
+    """Events of platforms, and what becomes of them: each call is one commit."""
+
+    def __init__(self, caller: Caller, words: Callable[[], Wording]) -> None:
+        self._caller, self._words = caller, words
+
+    async def receive(self, arrival: Arrival, rules: IntakeRules = IntakeRules()) -> Received:  # noqa: B008
+        """Take in what was said: route, due reset, message, turn, receipt and cursor in one commit."""
+        if not arrival.origin.is_local:
+            check_names(*arrival.origin.event, arrival.origin.identity, arrival.origin.owner)
+            check_sender(arrival.origin.identity)
+            parse_key(arrival.origin.key)
+            parse_key(arrival.origin.chat)
+        if arrival.title is not None:
+            clean_name(arrival.title, "a title", TITLE_CHARACTERS_MAX)
+        return await self._write(arrival, rules, receive)
+
+    async def accept(
+        self,
+        said: Sequence[tuple[str, Message]],
+        intake: Intake | None,
+        cursor: Cursor | None,
+        busy: Busy,
+        *,
+        asks: bool,
+    ) -> Accepted:
+        """See `Record.accept`."""
+        if len(said) > UNIT_ENTRIES_MAX:
+            message = f"{len(said)} entries in one call; the limit is {UNIT_ENTRIES_MAX}"
+            raise TooLarge(message)
+        named = clean_struct(intake) if intake is not None else None
+        moved = clean_struct(cursor) if cursor is not None else None
+        origin = Origin(channel=named.channel, account=named.account, event_id=named.event_id) if named else Origin()
+        kind = ArrivalKind.ASK if asks else ArrivalKind.KEPT
+        arrival = Arrival(origin=origin, said=tuple(said), kind=kind, busy=busy)
+        return await self._write(arrival, IntakeRules(), lambda at: accept(at, moved))
+
+    async def _write(self, arrival: Arrival, rules: IntakeRules, operation: Callable[[Receiving], Result]) -> Result:
+        said = tuple((session_id, offer(message)) for session_id, message in arrival.said)
+        await check_blobs(self._caller, *(offered for _, offered in said))
+        store, words = self._caller.store, self._words()
+        fresh = arrival.new_ids or (new_session_id(store.clock.now_microseconds()), new_id())
+        return await self._caller.write(
+            lambda tx: operation(Receiving(tx, arrival, said, rules, store.is_alive, words, fresh)),
+            cost=sum(len(offered.data) for _, offered in said),
+        )
+
+    async def edit_message(self, origin: Origin, about: str, text: str) -> Received | None:
+        """Record that somebody edited what they said in another event; None when that is not in the record."""
+        body = MessageEdited(message_id="", parts=(Text(clean_text(text)),), event_id=origin.event_id)
+        return await self._change(origin, about, body, len(text))
+
+    async def retract_message(self, origin: Origin, about: str) -> Received | None:
+        """Record that somebody deleted what they said in another event; None when that is not in the record."""
+        return await self._change(origin, about, MessageRetracted(message_id="", event_id=origin.event_id), 0)
+
+    async def _change(
+        self, origin: Origin, about: str, body: MessageEdited | MessageRetracted, cost: int
+    ) -> Received | None:
+        check_names(*origin.event, about)
+        return await self._caller.write(lambda tx: change_message(tx, origin, about, body), cost=cost)
+
+    async def hold_event(self, origin: Origin, raw: str, *, tells: bool = False) -> bool:
+        """Keep an event that cannot be read yet, for when its keys come; return whether it is kept.
+
+        `tells`: people in the chat are told that something could not be read, once, until it is.
+        """
+        check_names(*origin.event, origin.chat)
+        cleaned, words = clean_text(raw), self._words()
+        operation = partial(hold_event, origin=origin, raw=cleaned, words=words, tells=tells)
+        return await self._caller.write(operation, cost=len(raw))
+
+    async def list_held(self, channel: str, account: str) -> list[str]:
+        """Return the events that wait to become readable, as they came, the oldest first; none that is too old."""
+        while await self._caller.write(lambda tx: drop_old(tx, channel, account)) == DROPPED_MAX:
+            pass
+        return [body.raw for body in await self._held(channel, account)]
+
+    async def list_held_ids(self, channel: str, account: str) -> list[str]:
+        """Return the ids of those events."""
+        return [body.event_id for body in await self._held(channel, account)]
+
+    async def _held(self, channel: str, account: str) -> list[IntakeHeld]:
+        return await self._caller.read(lambda snapshot: read_held(snapshot, channel, account))
+
+    async def pass_event(self, origin: Origin, text: str = "", *, at_home: bool = False) -> None:
+        """Keep nothing of an event; move the cursor, and tell its chat a text about it, once.
+
+        `at_home`: the chat's session cannot be written, so that the text is recorded in the home journal.
+        """
+        await self._caller.write(lambda tx: pass_event(tx, origin, text, at_home=at_home))
+
+    async def is_concluded(self, origin: Origin) -> bool:
+        """Return whether the command that came in an event has its reply."""
+        return await self._caller.write(lambda tx: is_concluded(tx, origin))
+
+    async def conclude(self, origin: Origin, session_id: str, reply: Message, reason: str = "") -> None:
+        """End a command: record its reply where the chat then is, and lead it there for a `reason`."""
+        await self._caller.write(lambda tx: conclude(tx, origin, session_id, reply, reason))
+
+    async def cursor(self, channel: str, account: str) -> str | None:
+        """Return how far a platform's stream was received, or None."""
+        return await self._caller.read(lambda snapshot: find_cursor(snapshot, channel, account))
+
+    async def list_received(self, channel: str, account: str, event_ids: list[str]) -> dict[str, list[tuple[str, str]]]:
+        """Return what platform events became, of those that were received: (session, entry) pairs."""
+        return await self._caller.read(lambda snapshot: list_received(snapshot, channel, account, [*event_ids]))
+
+    async def busy_session(self, key: str) -> str:
+        """Return the session that a key leads to, if a turn runs or waits in it; otherwise nothing."""
+        row = await self._caller.read(lambda snapshot: snapshot.row(ROUTES.queries.find_busy_session, (key,)))
+        return "" if row is None else str(row[0])
