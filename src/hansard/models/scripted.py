@@ -115,8 +115,7 @@ class ScriptedAnswer(Part, frozen=True):
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""
         if self.text and not isinstance(self.pieces, str):
-            message = "an answer has a text or a list of pieces, not both"
-            raise ValueError(message)
+            raise ValueError("an answer has a text or a list of pieces, not both")
 
 
 class Script(Part, frozen=True):
@@ -128,8 +127,7 @@ class Script(Part, frozen=True):
 
     def __post_init__(self) -> None:
         if not self.answers:
-            message = "a script has at least one of [[answers]]"
-            raise ValueError(message)
+            raise ValueError("a script has at least one of [[answers]]")
 
 
 def read_script(path: Path) -> Script:
@@ -137,11 +135,9 @@ def read_script(path: Path) -> Script:
     try:
         return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Script)
     except OSError as error:
-        message = f"the script {path} cannot be read: {error.strerror}"
-        raise ConfigInvalid(message) from error
+        raise ConfigInvalid(f"the script {path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
-        message = f"the script {path} is not right: {error}"
-        raise ConfigInvalid(message) from error
+        raise ConfigInvalid(f"the script {path} is not right: {error}") from error
 
 
 class ScriptedModel:

@@ -95,8 +95,7 @@ class RecordingChannel:
     async def send(self, post: Post) -> str:
         """Show something. As any platform it refuses what is too long, rather than show a part of it."""
         if self._capabilities.size(post.markdown) > self._capabilities.text_bytes_max:
-            message = f"a text of more than {self._capabilities.text_bytes_max} {self._capabilities.text_unit}"
-            raise PostRefused(message)
+            raise PostRefused(f"a text of more than {self._capabilities.text_bytes_max} {self._capabilities.text_unit}")
         return await self._platform.post(self._account, post)
 
     async def typing(self, chat: str, *, on: bool) -> None:

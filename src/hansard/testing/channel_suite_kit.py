@@ -208,8 +208,7 @@ class Scene:
             if await self._wait(lambda: bool(self._of(chat))):
                 await self._until(partial(self._has, chat, last), "the last greeting")
                 return
-        message = f"nothing was received in {HEAR_SECONDS_MAX:g} s although somebody kept greeting"
-        raise ContractBroken(message)
+        raise ContractBroken(f"nothing was received in {HEAR_SECONDS_MAX:g} s although somebody kept greeting")
 
     async def _wait(self, done: Callable[[], bool]) -> bool:
         """Wait a short while for something."""
@@ -289,8 +288,7 @@ class Scene:
             require_no_secret(self.stage.secrets, told_by(error), "the error")
         else:
             names = " or ".join(kind.__name__ for kind in kinds)
-            message = f"expected {names}, and nothing was raised"
-            raise ContractBroken(message)
+            raise ContractBroken(f"expected {names}, and nothing was raised")
 
 
 def make_post(chat: str, text: str, **more: object) -> Post:
@@ -325,8 +323,7 @@ async def left(task: asyncio.Task[None]) -> None:
     except asyncio.CancelledError:
         return
     except TimeoutError:
-        message = f"receiving did not end within {LEAVE_SECONDS_MAX:g} s of being cancelled"
-        raise ContractBroken(message) from None
+        raise ContractBroken(f"receiving did not end within {LEAVE_SECONDS_MAX:g} s of being cancelled") from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -203,8 +203,7 @@ async def receiving_can_be_left(scene: Scene) -> None:
             await scene.channel.close()
             await scene.channel.close()
     except TimeoutError:
-        message = f"closing took more than {LEAVE_SECONDS_MAX:g} s"
-        raise ContractBroken(message) from None
+        raise ContractBroken(f"closing took more than {LEAVE_SECONDS_MAX:g} s") from None
     scene.channel = await scene.stage.open()
 
 

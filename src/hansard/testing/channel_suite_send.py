@@ -251,8 +251,7 @@ async def typing_never_fails(scene: Scene) -> None:
         try:
             await scene.channel.typing(chat, on=True)
         except ChannelError as error:
-            message = f"typing raised {type(error).__name__} in a chat that is gone"
-            raise ContractBroken(message) from error
+            raise ContractBroken(f"typing raised {type(error).__name__} in a chat that is gone") from error
 
 
 @contract("files", "file_bytes_max")

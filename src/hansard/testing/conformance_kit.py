@@ -121,14 +121,12 @@ def session_contract(group: str, *needs: str) -> Callable[[SessionCheck], Sessio
 
 def require(condition: object, claim: str) -> None:
     if not condition:
-        message = f"expected: {claim}"
-        raise ContractBroken(message)
+        raise ContractBroken(f"expected: {claim}")
 
 
 def require_equal(found: object, expected: object, what: str) -> None:
     if found != expected:
-        message = f"{what}: expected {expected!r:.2000}, found {found!r:.2000}"
-        raise ContractBroken(message)
+        raise ContractBroken(f"{what}: expected {expected!r:.2000}, found {found!r:.2000}")
 
 
 class Caught:
@@ -147,8 +145,7 @@ def require_error(kind: type[HansardError], what: str) -> Iterator[Caught]:
         require_equal(type(error).__name__, kind.__name__, what)
         caught.error = error
     else:
-        message = f"{what}: expected {kind.__name__}, and nothing was raised"
-        raise ContractBroken(message)
+        raise ContractBroken(f"{what}: expected {kind.__name__}, and nothing was raised")
 
 
 def fresh(prefix: str) -> str:
@@ -203,8 +200,7 @@ async def follow_until(
     except TimeoutError:
         message = f"a follower from {after!r} was given only {items!r:.2000} in {FOLLOW_SECONDS_MAX:g} s"
         raise ContractBroken(message) from None
-    message = "following never ends by itself"
-    raise ContractBroken(message)
+    raise ContractBroken("following never ends by itself")
 
 
 def reached(seq: int) -> Callable[[list[Item]], bool]:

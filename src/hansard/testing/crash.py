@@ -39,8 +39,7 @@ class CrashPoint:
 
     def __init__(self, name: str, occurrence: int = 1) -> None:
         if name not in CRASH_POINTS + OPENING_POINTS:
-            message = f"no crash point {name!r}: one of {', '.join(CRASH_POINTS + OPENING_POINTS)}"
-            raise ValueError(message)
+            raise ValueError(f"no crash point {name!r}: one of {', '.join(CRASH_POINTS + OPENING_POINTS)}")
         self._name = name
         self._left = occurrence
 

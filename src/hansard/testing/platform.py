@@ -92,8 +92,7 @@ class Platform:
         """Return the room of a chat or of a thread in it."""
         room_id = chat.partition(":room:")[2].partition(THREAD)[0]
         if room_id not in self.rooms:
-            message = f"there is no room {room_id}"
-            raise ChatGone(message)
+            raise ChatGone(f"there is no room {room_id}")
         return self.rooms[room_id]
 
     def say(self, chat: str, sender: str, text: str, *, to: str = "", files: tuple[RemoteFile, ...] = ()) -> str:
@@ -175,35 +174,28 @@ class Platform:
         await asyncio.sleep(self.latency_seconds)
         fault = self.faults.popleft() if self.faults else None
         if self.is_down or (fault is not None and fault.kind is FaultKind.DOWN):
-            message = "the platform is down"
-            raise ChannelDown(message)
+            raise ChannelDown("the platform is down")
         if fault is not None and fault.kind is FaultKind.BUSY:
-            message = "too many posts"
-            raise ChannelBusy(message, fault.seconds)
+            raise ChannelBusy("too many posts", fault.seconds)
         if fault is not None and fault.kind is FaultKind.REFUSED:
-            message = "not this one"
-            raise PostRefused(message)
+            raise PostRefused("not this one")
         if fault is not None and fault.kind is FaultKind.CUT_BEFORE:
-            message = "cut before the effect"
-            raise PostUnknown(message)
+            raise PostUnknown("cut before the effect")
         event_id = self._show(account, post)
         if fault is not None and fault.kind is FaultKind.CUT_AFTER:
-            message = "cut after the effect"
-            raise PostUnknown(message)
+            raise PostUnknown("cut after the effect")
         return event_id
 
     def _show(self, account: str, post: Post) -> str:
         room = self.room(post.chat)
         if room.is_gone or account not in room.members:
-            message = f"{account} is not in {room.id}"
-            raise ChatGone(message)
+            raise ChatGone(f"{account} is not in {room.id}")
         before = self._keys.get((account, post.key))
         if before is not None:
             self.calls["repeated"] += 1
             return before
         if post.edits and not any(shown.id == post.edits for shown in room.timeline):
-            message = f"there is no event {post.edits} to edit"
-            raise PostRefused(message)
+            raise PostRefused(f"there is no event {post.edits} to edit")
         first = len(room.timeline)
         if post.markdown or not post.files:
             shown = TimelineEvent(
@@ -227,8 +219,7 @@ class Platform:
         start = int(cursor) if cursor else len(self._stream)
         while self.is_down or start >= len(self._stream):
             if self.is_down:
-                message = "the platform is down"
-                raise ChannelDown(message)
+                raise ChannelDown("the platform is down")
             if not cursor:
                 return Batch(cursor=str(start))
             self._changed.clear()
@@ -244,18 +235,15 @@ class Platform:
     async def history(self, chat: str) -> list[TimelineEvent]:
         """Return a room's timeline, the latest first."""
         if self.is_down:
-            message = "the platform is down"
-            raise ChannelDown(message)
+            raise ChannelDown("the platform is down")
         room = self.room(chat)
         if room.is_gone:
-            message = f"{room.id} is gone"
-            raise ChatGone(message)
+            raise ChatGone(f"{room.id} is gone")
         return room.timeline[::-1]
 
     async def is_direct(self, chat: str) -> bool:
         if self.is_down:
-            message = "the platform is down"
-            raise ChannelDown(message)
+            raise ChannelDown("the platform is down")
         return len(self.room(chat).members) <= DIRECT_MEMBERS
 
     async def typing(self, account: str, chat: str, *, on: bool) -> None:
@@ -272,11 +260,9 @@ class Platform:
     async def fetch(self, file: RemoteFile, bytes_max: int) -> bytes:
         data = self.files.get(file.reference)
         if data is None:
-            message = f"there is no file {file.reference}"
-            raise NotFound(message)
+            raise NotFound(f"there is no file {file.reference}")
         if len(data) > bytes_max:
-            message = f"a file of {len(data)} bytes; the limit is {bytes_max}"
-            raise TooLarge(message)
+            raise TooLarge(f"a file of {len(data)} bytes; the limit is {bytes_max}")
         return data
 
     # What anybody sees.

@@ -85,8 +85,7 @@ class MemoryTool:
 
     async def run(self, arguments: dict[str, object]) -> str:
         del arguments
-        message = "the memory belongs to an owner, and none is known here"
-        raise RuntimeError(message)
+        raise RuntimeError("the memory belongs to an owner, and none is known here")
 
 
 class OwnMemory:
@@ -168,8 +167,7 @@ class SessionSearch:
     async def run(self, arguments: dict[str, object]) -> ToolOutput:
         owner = self._owner
         if not owner:
-            message = "sessions belong to an owner, and none is known here"
-            raise RuntimeError(message)
+            raise RuntimeError("sessions belong to an owner, and none is known here")
         query, session, around = (arguments.get(name) for name in ("query", "session", "around"))
         within = ""
         if isinstance(session, str) and session:

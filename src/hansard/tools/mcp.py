@@ -126,8 +126,7 @@ class McpConnection:
             if 0 < wait <= WAIT_SECONDS_MAX:
                 await asyncio.sleep(wait)
             elif wait > 0:
-                message = f"The server {self._name} failed ({self.trouble}); it is tried again in {wait:.0f} s."
-                raise McpError(message)
+                raise McpError(f"The server {self._name} failed ({self.trouble}); it is tried again in {wait:.0f} s.")
             return await self._start()
 
     async def _start(self) -> ClientSession:
