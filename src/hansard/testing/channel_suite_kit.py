@@ -12,7 +12,7 @@ import secrets
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
+from functools import partial, wraps
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hansard.testing.platform import FaultKind
 
     Check = Callable[["Scene"], Awaitable[None]]
+    ChatCheck = Callable[["Scene", str], Awaitable[None]]
 
 HEAR_SECONDS_MAX = 120.0
 """How long a contract waits for what somebody said before it calls the contract broken."""
@@ -361,6 +362,20 @@ def contract(group: str, *needs: Ability | str) -> Callable[[Check], Check]:
     def enter(run: Check) -> Check:
         name = f"{group}.{getattr(run, '__name__', '')}"
         CHANNEL_CONTRACTS[name] = ChannelContract(name=name, claim=cleandoc(run.__doc__ or ""), run=run, needs=needs)
+        return run
+
+    return enter
+
+
+def chat_contract(group: str, *needs: Ability | str) -> Callable[[ChatCheck], ChatCheck]:
+    """Enter a contract whose function is given a new chat of one person and the agent."""
+
+    def enter(run: ChatCheck) -> ChatCheck:
+        @wraps(run)
+        async def run_in_chat(scene: Scene) -> None:
+            await run(scene, await scene.stage.direct())
+
+        contract(group, *needs)(run_in_chat)
         return run
 
     return enter

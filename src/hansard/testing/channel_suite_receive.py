@@ -12,6 +12,7 @@ from hansard.testing.channel_suite_kit import (
     LEAVE_SECONDS_MAX,
     Ability,
     Scene,
+    chat_contract,
     contract,
     left,
     require_no_secret,
@@ -23,10 +24,9 @@ DATA = bytes(range(256)) * 64
 OUTAGE_SECONDS = 0.2
 
 
-@contract("receive")
-async def what_is_said_comes_in_order(scene: Scene) -> None:
+@chat_contract("receive")
+async def what_is_said_comes_in_order(scene: Scene, chat: str) -> None:
     """What a person says is received once, in order, as it was said, each under the id that the platform gave it."""
-    chat = await scene.stage.direct()
     texts = ["one", ODD, "three", "one", "five"]
     ids = [await scene.stage.say(chat, text) for text in texts]
     events = await scene.hear(chat, len(texts))
@@ -51,10 +51,9 @@ async def a_direct_chat_is_one(scene: Scene) -> None:
         require(events[0].sender not in {"", scene.channel.account}, "the sender is a person")
 
 
-@contract("receive")
-async def chats_can_be_kept_as_keys(scene: Scene) -> None:
+@chat_contract("receive")
+async def chats_can_be_kept_as_keys(scene: Scene, chat: str) -> None:
     """A chat's name begins with the channel's and is read back as what it was, also with the sender in it."""
-    chat = await scene.stage.direct()
     await scene.stage.say(chat, "hello")
     (event,) = await scene.hear(chat, 1)
     key = parse_key(event.chat)
@@ -100,10 +99,9 @@ async def a_thread_is_a_chat_of_its_own(scene: Scene) -> None:
     require_equal(await scene.shown(thread), ["answered inside"], "what the thread shows of the agent")
 
 
-@contract("receive")
-async def the_same_cursor_gives_the_same_events(scene: Scene) -> None:
+@chat_contract("receive")
+async def the_same_cursor_gives_the_same_events(scene: Scene, chat: str) -> None:
     """A batch that nobody asked past is given again, in this process and in the next; then what follows it, once."""
-    chat = await scene.stage.direct()
     await scene.pause()
     for text in ("one", "two"):
         await scene.stage.say(chat, text)
@@ -119,10 +117,9 @@ async def the_same_cursor_gives_the_same_events(scene: Scene) -> None:
     require_equal([event.text for event in await scene.hear(chat, len(rest))], rest, "what follows the cursor")
 
 
-@contract("receive")
-async def what_was_said_meanwhile_comes(scene: Scene) -> None:
+@chat_contract("receive")
+async def what_was_said_meanwhile_comes(scene: Scene, chat: str) -> None:
     """What was said while no process ran is received from the cursor on: all of it, in order, once."""
-    chat = await scene.stage.direct()
     await scene.stage.say(chat, "before")
     await scene.hear(chat, 1)
     await scene.reopen()
@@ -138,10 +135,9 @@ async def what_was_said_meanwhile_comes(scene: Scene) -> None:
     require_equal(len({event.id for event in events}), len(events), "how many ids there are")
 
 
-@contract("receive")
-async def own_posts_do_not_come_back(scene: Scene) -> None:
+@chat_contract("receive")
+async def own_posts_do_not_come_back(scene: Scene, chat: str) -> None:
     """What the agent shows, and how it changes that, is not received as if somebody had said it."""
-    chat = await scene.stage.direct()
     receipt = await scene.show(chat, "mine")
     if scene.capabilities.edits:
         await scene.show(chat, "still mine", edits=receipt)
@@ -149,10 +145,9 @@ async def own_posts_do_not_come_back(scene: Scene) -> None:
     require_equal([event.text for event in await scene.hear(chat, 1)], ["yours"], "what is received")
 
 
-@contract("receive", Ability.EDITS)
-async def an_edit_names_what_it_changes(scene: Scene) -> None:
+@chat_contract("receive", Ability.EDITS)
+async def an_edit_names_what_it_changes(scene: Scene, chat: str) -> None:
     """A person's edit comes as an event of its own with the new words, about the first event."""
-    chat = await scene.stage.direct()
     first = await scene.stage.say(chat, "helo")
     await scene.hear(chat, 1)
     await scene.stage.edit(chat, first, "hello")
@@ -161,10 +156,9 @@ async def an_edit_names_what_it_changes(scene: Scene) -> None:
     require(changed.id not in {said.id, ""}, "an edit has an id of its own")
 
 
-@contract("receive", Ability.DELETIONS)
-async def a_deletion_names_what_it_takes_away(scene: Scene) -> None:
+@chat_contract("receive", Ability.DELETIONS)
+async def a_deletion_names_what_it_takes_away(scene: Scene, chat: str) -> None:
     """A person's deletion comes as an event of its own, about the first event."""
-    chat = await scene.stage.direct()
     first = await scene.stage.say(chat, "never mind")
     await scene.hear(chat, 1)
     await scene.stage.delete(chat, first)
@@ -173,10 +167,9 @@ async def a_deletion_names_what_it_takes_away(scene: Scene) -> None:
     require(gone.id not in {said.id, ""}, "a deletion has an id of its own")
 
 
-@contract("receive", Ability.OUTAGES)
-async def an_outage_passes_by_itself(scene: Scene) -> None:
+@chat_contract("receive", Ability.OUTAGES)
+async def an_outage_passes_by_itself(scene: Scene, chat: str) -> None:
     """While the platform is away receiving waits, and afterwards goes on where it was, with nobody's help."""
-    chat = await scene.stage.direct()
     await scene.stage.say(chat, "before")
     await scene.hear(chat, 1)
     await scene.stage.down()

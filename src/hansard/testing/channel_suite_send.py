@@ -13,6 +13,7 @@ from hansard.testing.channel_suite_kit import (
     WAIT_SECONDS_MAX,
     Ability,
     Scene,
+    chat_contract,
     contract,
     make_post,
     require_no_secret,
@@ -37,10 +38,9 @@ SIGNS = ("x", "ü", "漢", "😀")
 DATA = bytes(range(256)) * 16
 
 
-@contract("send")
-async def a_post_is_shown(scene: Scene) -> None:
+@chat_contract("send")
+async def a_post_is_shown(scene: Scene, chat: str) -> None:
     """What is posted is what a person sees, in order, once; each post has a receipt of its own."""
-    chat = await scene.stage.direct()
     texts = ["first", "Grüße, 漢字 and 😀", "first"]
     receipts = [await scene.show(chat, text) for text in texts]
     require_equal(await scene.shown(chat), texts, "what a person sees")
@@ -57,20 +57,18 @@ async def posts_stay_in_their_chat(scene: Scene) -> None:
         require_equal(await scene.shown(chat), [f"for {chat}"], "what a person sees")
 
 
-@contract("send")
-async def notices_and_replies_are_shown(scene: Scene) -> None:
+@chat_contract("send")
+async def notices_and_replies_are_shown(scene: Scene, chat: str) -> None:
     """What Hansard itself says and what answers a certain message are shown like anything else."""
-    chat = await scene.stage.direct()
     asked = await scene.stage.say(chat, "a question")
     await scene.show(chat, "a notice", notice=True)
     await scene.show(chat, "an answer", reply_to=asked)
     require_equal(await scene.shown(chat), ["a notice", "an answer"], "what a person sees")
 
 
-@contract("send", "edits")
-async def an_edit_replaces_what_was_shown(scene: Scene) -> None:
+@chat_contract("send", "edits")
+async def an_edit_replaces_what_was_shown(scene: Scene, chat: str) -> None:
     """After an edit a person sees the new words in the place of the old ones, however often; other posts stay."""
-    chat = await scene.stage.direct()
     receipt = await scene.show(chat, "Some")
     await scene.show(chat, "another")
     for text in ("Some words", "Some words, and more", "Done."):
@@ -78,19 +76,17 @@ async def an_edit_replaces_what_was_shown(scene: Scene) -> None:
     require_equal(await scene.shown(chat), ["Done.", "another"], "what a person sees")
 
 
-@contract("send", "edits")
-async def an_edit_that_changes_nothing_is_no_error(scene: Scene) -> None:
+@chat_contract("send", "edits")
+async def an_edit_that_changes_nothing_is_no_error(scene: Scene, chat: str) -> None:
     """An edit to the very same words, as a repeated attempt may be, passes."""
-    chat = await scene.stage.direct()
     receipt = await scene.show(chat, "the same")
     await scene.show(chat, "the same", edits=receipt)
     require_equal(await scene.shown(chat), ["the same"], "what a person sees")
 
 
-@contract("send", "repeat_seconds")
-async def the_same_key_shows_nothing_twice(scene: Scene) -> None:
+@chat_contract("send", "repeat_seconds")
+async def the_same_key_shows_nothing_twice(scene: Scene, chat: str) -> None:
     """A post that was shown is not shown again under its key: the receipt is the same, now and in the next process."""
-    chat = await scene.stage.direct()
     post = make_post(chat, "once")
     receipt = await scene.channel.send(post)
     require_equal(await scene.channel.send(post), receipt, "the receipt of the same key")
@@ -99,10 +95,9 @@ async def the_same_key_shows_nothing_twice(scene: Scene) -> None:
     require_equal(await scene.shown(chat), ["once"], "what a person sees")
 
 
-@contract("send")
-async def the_longest_text_is_shown_whole(scene: Scene) -> None:
+@chat_contract("send")
+async def the_longest_text_is_shown_whole(scene: Scene, chat: str) -> None:
     """A text of exactly the promised size, as the channel counts it, is shown to its last sign, whatever its signs."""
-    chat = await scene.stage.direct()
     limit, texts = scene.capabilities.text_bytes_max, []
     for sign in SIGNS:
         count, rest = divmod(limit, scene.capabilities.size(sign))
@@ -114,19 +109,17 @@ async def the_longest_text_is_shown_whole(scene: Scene) -> None:
     require(found == texts, "every sign is the one that was sent")
 
 
-@contract("send")
-async def a_text_that_is_too_long_is_refused(scene: Scene) -> None:
+@chat_contract("send")
+async def a_text_that_is_too_long_is_refused(scene: Scene, chat: str) -> None:
     """A text that cannot be shown whole is refused for what it is; no part of it is shown."""
-    chat = await scene.stage.direct()
     with scene.refused(PostRefused):
         await scene.channel.send(make_post(chat, "x" * scene.capabilities.text_bytes_max * OVERSIZE))
     require_equal(await scene.shown(chat), [], "what a person sees")
 
 
-@contract("send")
-async def markup_is_harmless(scene: Scene) -> None:
+@chat_contract("send")
+async def markup_is_harmless(scene: Scene, chat: str) -> None:
     """Tags in a text are words: none is rendered, no script or address of one is handed on, and no word is lost."""
-    chat = await scene.stage.direct()
     await scene.show(chat, MARKDOWN)
     (shown,) = (each for each in await scene.stage.seen(chat) if each.is_agents)
     markup = shown.markup.lower()
@@ -137,10 +130,9 @@ async def markup_is_harmless(scene: Scene) -> None:
         require(words in shown.text, f"{words!r} can be read")
 
 
-@contract("send")
-async def nobody_is_called_by_name(scene: Scene) -> None:
+@chat_contract("send")
+async def nobody_is_called_by_name(scene: Scene, chat: str) -> None:
     """Words that call everybody on some platform call nobody when the agent says them."""
-    chat = await scene.stage.direct()
     await scene.show(chat, MENTIONS)
     (shown,) = (each for each in await scene.stage.seen(chat) if each.is_agents)
     require(not shown.rings, "nobody is called")
@@ -160,10 +152,9 @@ async def a_chat_that_is_gone(scene: Scene) -> None:
     require_equal(await scene.shown(other), ["hello"], "what is seen in the other chat")
 
 
-@contract("send", Ability.BUSY)
-async def a_request_to_wait_says_how_long(scene: Scene) -> None:
+@chat_contract("send", Ability.BUSY)
+async def a_request_to_wait_says_how_long(scene: Scene, chat: str) -> None:
     """A platform that asks to wait is told as that, with the time that it asks for; nothing was shown, and later is."""
-    chat = await scene.stage.direct()
     await scene.show(chat, "one")
     post = make_post(chat, "two")
     await scene.stage.fail(FaultKind.BUSY)
@@ -176,10 +167,9 @@ async def a_request_to_wait_says_how_long(scene: Scene) -> None:
     require_equal(await scene.shown(chat), ["one", "two"], "what a person sees")
 
 
-@contract("send", Ability.CUT_BEFORE)
-async def a_break_before_the_effect(scene: Scene) -> None:
+@chat_contract("send", Ability.CUT_BEFORE)
+async def a_break_before_the_effect(scene: Scene, chat: str) -> None:
     """A connection that broke before anything was shown is no refusal: the same post again is shown, once."""
-    chat = await scene.stage.direct()
     await scene.show(chat, "one")
     post = make_post(chat, "two")
     await scene.stage.fail(FaultKind.CUT_BEFORE)
@@ -190,10 +180,9 @@ async def a_break_before_the_effect(scene: Scene) -> None:
     require_equal(await scene.shown(chat), ["one", "two"], "what a person sees")
 
 
-@contract("send", Ability.CUT_AFTER)
-async def a_break_after_the_effect_is_unknown(scene: Scene) -> None:
+@chat_contract("send", Ability.CUT_AFTER)
+async def a_break_after_the_effect_is_unknown(scene: Scene, chat: str) -> None:
     """A connection that broke after the post was shown leaves an unknown outcome: neither a failure nor a certainty."""
-    chat = await scene.stage.direct()
     await scene.show(chat, "one")
     await scene.stage.fail(FaultKind.CUT_AFTER)
     with scene.refused(PostUnknown):
@@ -201,10 +190,9 @@ async def a_break_after_the_effect_is_unknown(scene: Scene) -> None:
     require_equal(await scene.shown(chat), ["one", "two"], "what a person sees")
 
 
-@contract("send", Ability.CUT_AFTER, "repeat_seconds")
-async def an_unknown_outcome_is_settled_by_its_key(scene: Scene) -> None:
+@chat_contract("send", Ability.CUT_AFTER, "repeat_seconds")
+async def an_unknown_outcome_is_settled_by_its_key(scene: Scene, chat: str) -> None:
     """After an unknown outcome the same key gives the receipt of what was shown, and shows nothing twice."""
-    chat = await scene.stage.direct()
     post = make_post(chat, "two")
     await scene.show(chat, "one")
     await scene.stage.fail(FaultKind.CUT_AFTER)
@@ -215,10 +203,9 @@ async def an_unknown_outcome_is_settled_by_its_key(scene: Scene) -> None:
     require_equal(await scene.shown(chat), ["one", "two"], "what a person sees")
 
 
-@contract("send", Ability.OUTAGES)
-async def an_outage_is_no_refusal(scene: Scene) -> None:
+@chat_contract("send", Ability.OUTAGES)
+async def an_outage_is_no_refusal(scene: Scene, chat: str) -> None:
     """While the platform is away a post is neither refused nor shown; afterwards the same post is, once."""
-    chat = await scene.stage.direct()
     post = make_post(chat, "late")
     await scene.stage.down()
     try:
@@ -240,10 +227,9 @@ async def again(scene: Scene, post: Post) -> str:
         return await scene.channel.send(post)
 
 
-@contract("send")
-async def typing_never_fails(scene: Scene) -> None:
+@chat_contract("send")
+async def typing_never_fails(scene: Scene, chat: str) -> None:
     """That the agent writes is a courtesy: showing it, or no longer, raises nothing, whatever the chat."""
-    chat = await scene.stage.direct()
     for on in (True, True, False, False):
         await scene.channel.typing(chat, on=on)
     if Ability.REMOVAL in scene.stage.abilities:
@@ -254,10 +240,9 @@ async def typing_never_fails(scene: Scene) -> None:
             raise ContractBroken(f"typing raised {type(error).__name__} in a chat that is gone") from error
 
 
-@contract("files", "file_bytes_max")
-async def a_file_is_shown_whole(scene: Scene) -> None:
+@chat_contract("files", "file_bytes_max")
+async def a_file_is_shown_whole(scene: Scene, chat: str) -> None:
     """A file that is posted beside words reaches people byte for byte, and so do the words."""
-    chat = await scene.stage.direct()
     file = LocalFile(data=DATA, name="curve.bin")
     await scene.show(chat, "see this", files=(file,))
     seen = [each for each in await scene.stage.seen(chat) if each.is_agents]
@@ -265,10 +250,9 @@ async def a_file_is_shown_whole(scene: Scene) -> None:
     require(any("see this" in each.text for each in seen), "the words can be read")
 
 
-@contract("timeline", "timeline")
-async def the_timeline_knows_posts_by_their_keys(scene: Scene) -> None:
+@chat_contract("timeline", "timeline")
+async def the_timeline_knows_posts_by_their_keys(scene: Scene, chat: str) -> None:
     """The chat's past is given, the latest first, with the keys of the agent's posts and what each edit replaced."""
-    chat = await scene.stage.direct()
     await scene.stage.say(chat, "a question")
     post = make_post(chat, "an answer")
     receipt = await scene.channel.send(post)
@@ -286,10 +270,9 @@ async def the_timeline_knows_posts_by_their_keys(scene: Scene) -> None:
     require_equal((found[2].text, found[2].key), ("a question", ""), "what the person said")
 
 
-@contract("secrets")
-async def logs_tell_no_secret(scene: Scene) -> None:
+@chat_contract("secrets")
+async def logs_tell_no_secret(scene: Scene, chat: str) -> None:
     """Nothing that is logged, by the channel or by a library below it, at any level, holds a secret."""
-    chat = await scene.stage.direct()
     await scene.show(chat, "hello")
     await scene.stage.say(chat, "hello")
     await scene.hear(chat, 1)
@@ -300,10 +283,9 @@ CHOICES: Final = (Choice(id="yes", label="Yes"), Choice(id="no", label="No"))
 QUESTION: Final = "May I run the tool with this?\n\n    {}\n\nSay yes or no."
 
 
-@contract("choices", "choices", Ability.CHOICES)
-async def a_choice_answers_its_post(scene: Scene) -> None:
+@chat_contract("choices", "choices", Ability.CHOICES)
+async def a_choice_answers_its_post(scene: Scene, chat: str) -> None:
     """What a person chooses beside a post is an answer: it names the post by its receipt, and which choice it is."""
-    chat = await scene.stage.direct()
     await scene.stage.say(chat, "hello")
     receipts = [await scene.show(chat, f"{number}. {QUESTION}", choices=CHOICES) for number in (1, 2)]
     await scene.stage.choose(chat, receipts[1], "yes")
@@ -332,10 +314,9 @@ async def a_choice_names_its_sender(scene: Scene) -> None:
     require(not any(event.is_direct for event in answers), "the room is not direct")
 
 
-@contract("choices", "choices", Ability.CHOICES)
-async def a_choice_waits_for_its_cursor(scene: Scene) -> None:
+@chat_contract("choices", "choices", Ability.CHOICES)
+async def a_choice_waits_for_its_cursor(scene: Scene, chat: str) -> None:
     """A choice that was made while nobody listened comes later, and again under the same id until it is taken."""
-    chat = await scene.stage.direct()
     receipt = await scene.show(chat, QUESTION, choices=CHOICES)
     await scene.pause()
     await scene.stage.choose(chat, receipt, "no")
@@ -348,10 +329,9 @@ async def a_choice_waits_for_its_cursor(scene: Scene) -> None:
     require_equal([choice for _, choice, _ in first], ["no"], "what was chosen")
 
 
-@contract("choices", "choices")
-async def choices_change_no_word(scene: Scene) -> None:
+@chat_contract("choices", "choices")
+async def choices_change_no_word(scene: Scene, chat: str) -> None:
     """A post reads the same with choices beside it."""
-    chat = await scene.stage.direct()
     await scene.show(chat, QUESTION)
     await scene.show(chat, QUESTION, choices=CHOICES)
     without, beside = await scene.shown(chat)

@@ -186,6 +186,10 @@ class Platform:
             raise PostUnknown("cut after the effect")
         return event_id
 
+    def _require_up(self) -> None:
+        if self.is_down:
+            raise ChannelDown("the platform is down")
+
     def _show(self, account: str, post: Post) -> str:
         room = self.room(post.chat)
         if room.is_gone or account not in room.members:
@@ -218,8 +222,7 @@ class Platform:
         self.calls["poll"] += 1
         start = int(cursor) if cursor else len(self._stream)
         while self.is_down or start >= len(self._stream):
-            if self.is_down:
-                raise ChannelDown("the platform is down")
+            self._require_up()
             if not cursor:
                 return Batch(cursor=str(start))
             self._changed.clear()
@@ -234,16 +237,14 @@ class Platform:
 
     async def history(self, chat: str) -> list[TimelineEvent]:
         """Return a room's timeline, the latest first."""
-        if self.is_down:
-            raise ChannelDown("the platform is down")
+        self._require_up()
         room = self.room(chat)
         if room.is_gone:
             raise ChatGone(f"{room.id} is gone")
         return room.timeline[::-1]
 
     async def is_direct(self, chat: str) -> bool:
-        if self.is_down:
-            raise ChannelDown("the platform is down")
+        self._require_up()
         return len(self.room(chat).members) <= DIRECT_MEMBERS
 
     async def typing(self, account: str, chat: str, *, on: bool) -> None:
