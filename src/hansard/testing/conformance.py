@@ -25,10 +25,8 @@ from hansard.testing import (
     conformance_follow,
     conformance_identity,
     conformance_outbox,
-    conformance_people,
     conformance_processes,
     conformance_sessions,
-    conformance_talk,
     conformance_turns,
 )
 from hansard.testing.conformance_kit import CONTRACTS, Contract, ContractBroken, RecordUnderTest
@@ -52,9 +50,7 @@ GROUPS = (
     conformance_sessions,
     conformance_content,
     conformance_processes,
-    conformance_talk,
     conformance_outbox,
-    conformance_people,
 )
 """The modules whose contracts are in the table; importing them entered them."""
 
