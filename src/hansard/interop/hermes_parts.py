@@ -241,7 +241,6 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tool_ids(self) -> tuple[str, ...]:
-        """The ids that tie a message to tool calls."""
         return tuple(call.id for call in self.calls) or ((self.tool_call_id,) if self.tool_call_id else ())
 
 
@@ -301,7 +300,6 @@ class HermesFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def content_text(content: object) -> str:
-    """Return the words of a message's content, structured or not."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -325,7 +323,6 @@ def part_text(part: object) -> str:
 
 
 def picture_address(part: dict[str, Any]) -> str | None:
-    """Return the address of a part that is a picture."""
     found = part.get("image_url")
     address = found.get("url") if isinstance(found, dict) else found
     return address if isinstance(address, str) else None

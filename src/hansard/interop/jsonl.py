@@ -200,7 +200,6 @@ def skip_line(readline: Callable[[int], bytes]) -> int:
 
 
 def decode(number: int, end: int, data: bytes) -> Numbered:
-    """Return what a line says, or why it cannot be read."""
     try:
         return Numbered(number, end, DECODER.decode(data))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -88,7 +88,6 @@ class Taking:
     """One session on its way into the record."""
 
     def __init__(self, line: SessionLine) -> None:
-        """Nothing is known of the record yet."""
         self.line = line
         self.refused = False
         self.complete = False
@@ -395,14 +394,12 @@ def imported_of(line: MessageLine) -> ImportedMessage:
 
 
 def change_of(message_id: str, change: ChangeLine) -> ChatChange:
-    """Return a change of a message, as it is recorded."""
     if change.parts is None:
         return MessageRetracted(message_id=message_id, event_id=change.event_id)
     return MessageEdited(message_id=message_id, parts=change.parts, event_id=change.event_id)
 
 
 def known_of(item: TranscriptItem) -> KnownMessage:
-    """Return what the record has of a message."""
     if item.message.status == Status.OPEN:
         return KnownMessage(b"", is_imported=item.message.is_imported)
     said = msgspec.structs.replace(item.message, parts=item.first)

@@ -213,7 +213,6 @@ async def read_items(record: Record, session: Session, known: Survey) -> AsyncIt
 
 
 def is_open(item: TranscriptItem | Happened) -> bool:
-    """Return whether an item is a message that is still being said."""
     return isinstance(item, TranscriptItem) and item.message.status == Status.OPEN
 
 

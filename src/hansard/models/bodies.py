@@ -115,7 +115,6 @@ def responses_input(request: Request) -> list[Json]:
 
 
 def responses_content(said: UserSaid) -> str | list[Json]:
-    """Return what people said: a text, or a text and pictures."""
     text = filled(said.text, NO_TEXT)
     if not said.images:
         return text
@@ -254,7 +253,6 @@ def model_parts(said: AssistantSaid) -> list[Json]:
 
 
 def response_part(result: ToolResult, name: str) -> Json:
-    """Return a tool's result under the name of its call."""
     key = "output" if result.outcome is ToolOutcome.OK else "error"
     response = {"name": name, "id": result.call_id, "response": {key: filled(result.text, NO_OUTPUT)}}
     return {"function_response": response}

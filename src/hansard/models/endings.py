@@ -147,7 +147,6 @@ def written_arguments(call: ToolCallPart) -> str:
 
 
 def known_usage(answer: StreamedResponse | None, base_url: str) -> Usage:
-    """Return what an answer is known to have taken."""
     if answer is None:
         return Usage()
     usage = answer.usage

@@ -136,7 +136,6 @@ def retry_after(error: ModelAPIError) -> float | None:
 
 
 def transport_failure(error: Exception, wire: AnswerWire, place: RequestTarget) -> Failure:
-    """Say what became of the connection."""
     import httpx2
 
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError | httpx2.UnsupportedProtocol):

@@ -123,7 +123,6 @@ class ProviderModel:
 
     @property
     def rules(self) -> ModelRules:
-        """What the provider documents."""
         prefix, _, model = self._name.partition(":")
         is_own = not isinstance(self._access, Failure) and self._access.is_own
         return rules_of(prefix, model, is_own=is_own, sees=self._sees)

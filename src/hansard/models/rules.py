@@ -83,6 +83,5 @@ def provider_rules(style: str, model: str, *, sees: bool) -> ModelRules:
 
 
 def window_of(model: str) -> int:
-    """Return how many tokens a model reads and writes at once."""
     name = model.rpartition("/")[2].lower()
     return next((tokens for pattern, tokens in WINDOWS if re.match(pattern, name)), WINDOW_TOKENS_ELSEWHERE)

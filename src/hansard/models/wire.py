@@ -84,7 +84,6 @@ async def observe(response: httpx2.Response) -> None:
 
 
 def observed(stream: httpx2.AsyncByteStream, wire: AnswerWire) -> httpx2.AsyncByteStream:
-    """Return the stream with an observer in it."""
     import httpx2
 
     class Observed(httpx2.AsyncByteStream):

@@ -177,7 +177,6 @@ class Scene:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the channel says that the platform can do."""
         return self.channel.capabilities
 
     async def listen(self) -> None:

@@ -314,7 +314,6 @@ async def list_tools(name: str, session: ClientSession) -> list[ServerTool]:
 
 
 def is_closed(error: BaseException) -> bool:
-    """Return whether an error means that the connection is gone."""
     if isinstance(error, BaseExceptionGroup):
         return any(is_closed(each) for each in error.exceptions)
     name = type(error).__name__

@@ -192,7 +192,6 @@ async def bound(response: httpx2.Response) -> None:
 
 
 def bounded(stream: httpx2.AsyncByteStream) -> httpx2.AsyncByteStream:
-    """Return a stream that fails when it is too long."""
     import httpx2
 
     class BoundedMcpStream(httpx2.AsyncByteStream):

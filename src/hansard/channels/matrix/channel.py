@@ -60,7 +60,6 @@ class MatrixChannel:
 
     @property
     def account(self) -> str:
-        """The agent's own name, such as `@bot:example.org`."""
         return self._account.user_id
 
     @property

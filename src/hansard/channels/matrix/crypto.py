@@ -52,7 +52,6 @@ UNUSABLE: Final = (
 
 
 def open_store(user_id: str, device_id: str, keeping: Keeping) -> Any:  # noqa: ANN401  # nio is untyped
-    """Open the database with a device's keys."""
     from nio.store import SqliteStore
 
     name = keeping.make_store(device_id)
@@ -417,7 +416,6 @@ class Withholding:
                 logger.warning("devices could not be told why they get no key: %s", error)
 
     def forget_room(self, room_id: str) -> None:
-        """Forget who was told of a room's key."""
         self._told.pop(room_id, None)
 
     def _messages(self, room_id: str, session: Any, sender_key: str, refused: Iterable[Any]) -> Json:  # noqa: ANN401

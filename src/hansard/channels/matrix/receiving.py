@@ -83,7 +83,6 @@ class MatrixTiming(msgspec.Struct, frozen=True, kw_only=True):
     """So often a batch is given although nothing happened: the cursor moves on, and all is seen to be well."""
 
     def retry_seconds(self, failures: int) -> float:
-        """How long to wait after so many failures in a row."""
         return backoff_seconds(failures, self.retry_seconds_min, self.retry_seconds_max, spread=HALF)
 
 
@@ -117,7 +116,6 @@ class UnreadableEvents:
         self._fresh = []
 
     def came(self, raw: Json) -> None:
-        """An event came that cannot be read."""
         self._fresh.append(raw)
 
     def kept(self) -> list[Json]:
@@ -155,7 +153,6 @@ class KeepingUp:
         self._due.set()
 
     async def run(self) -> None:
-        """Do what is due, until cancelled."""
         failures = 0
         while True:
             await self._due.wait()
@@ -235,7 +232,6 @@ class MatrixReceiver:
         self._settled = session
 
     async def _next(self, session: MatrixLogin, cursor: str, waiting: UnreadableEvents, *, poll: bool) -> Batch:
-        """One sync, and everything that belongs to it."""
         waiting.begin()
         seconds = self._pace.poll_seconds if poll and cursor else 0.0
         # Of the first sync of all, only the cursor and the invitations are taken.

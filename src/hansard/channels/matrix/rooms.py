@@ -157,12 +157,10 @@ def apply(room: MatrixRoom, raw: Json) -> None:
 
 
 def rule_of(content: Json) -> str:
-    """Return who may come, as a state event's content says it."""
     return text_of(content, "join_rule") or INVITE
 
 
 def visibility_of(content: Json) -> str:
-    """Return who may read, as a state event's content says it."""
     return text_of(content, "history_visibility") or SHARED
 
 

@@ -116,7 +116,6 @@ def description(key: bytes) -> Json:
 
 
 def opens(key: bytes, described: Json) -> bool:
-    """Whether a key is the one that is described."""
     if text_of(described, "algorithm") != ALGORITHM:
         return False
     if "iv" not in described or "mac" not in described:

@@ -78,7 +78,6 @@ class HtmlWriter:
         self.out: list[str] = []
 
     def write_token(self, token: Token) -> None:
-        """Write one block, or one end of it."""
         if token.type in {"table_open", "table_close"}:
             self._table(token)
         elif self._in_table:

@@ -56,7 +56,6 @@ class TelegramTiming(msgspec.Struct, frozen=True, kw_only=True):
     """Between attempts to reach Telegram: doubled each time, and then up to half of it left out by lot."""
 
     def retry_seconds(self, failures: int) -> float:
-        """How long to wait after so many failures in a row."""
         return backoff_seconds(failures, self.retry_seconds_min, self.retry_seconds_max, spread=HALF)
 
 
