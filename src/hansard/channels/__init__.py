@@ -1,6 +1,10 @@
 """Channels: one folder a platform, each behind `hansard.ports.channel.Channel`. None of them sees the record.
 
-What platforms write is JSON of any shape. It is read here one field at a time, and trusted to be of no type.
+    matrix          an account on a homeserver, with end-to-end encryption
+    telegram        a bot, by the Bot API
+
+DESIGN.md says why they are as they are. This module has what both share. Platforms write JSON of any shape: `text_of`
+and its neighbours read one field at a time and return an empty value for a field of another type.
 """
 
 from __future__ import annotations

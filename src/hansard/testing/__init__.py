@@ -1,4 +1,11 @@
-"""Tools for whoever tests Hansard or writes a part of it: product code, kept like the rest."""
+"""Tools for testing Hansard and parts that others write for it: product code, kept like the rest.
+
+conformance     the suite for record backends; its contracts are in `conformance_*`, what they share in `_kit`
+channel_suite   the suite for channels; its contracts are in `channel_suite_*`, what they share in `_kit`
+platform        a chat platform in memory; `channel` is the channel to it
+fakes           a clock that is moved by hand, models and tools that misbehave
+crash           points of a commit at which a process can be killed
+"""
 
 from hansard.journal.store import Wiring, abandon_store
 from hansard.testing.channel import RECORDING_CAPABILITIES, RecordingChannel
