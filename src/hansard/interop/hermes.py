@@ -120,7 +120,10 @@ async def import_hermes(
             added = 0
             if record is not None:
                 wanted = WantedSession(
-                    facts, carried, owner or owner_of(facts), session_id_of(parent_id) if parent_id else ""
+                    facts=facts,
+                    carried=carried,
+                    owner=owner or owner_of(facts),
+                    parent_id=session_id_of(parent_id) if parent_id else "",
                 )
                 added = await Writing(record, wanted, report, ImportProgress(number, len(ordered), 0), progress).run()
             report.added += added
@@ -169,7 +172,7 @@ def _imported(facts: Facts, messages: int, added: int) -> HermesImported:
     )
 
 
-class WantedSession(NamedTuple):
+class WantedSession(msgspec.Struct, frozen=True, kw_only=True):
     """A session as it is to be in the record."""
 
     facts: Facts
@@ -178,7 +181,7 @@ class WantedSession(NamedTuple):
     parent_id: str
 
 
-class Before(NamedTuple):
+class Before(msgspec.Struct, frozen=True, kw_only=True):
     """What the record has of a session already."""
 
     bodies: dict[str, MessageAdded]
@@ -236,7 +239,7 @@ class Writing:
         return self._added
 
     async def _read_before(self) -> Before:
-        before = Before({}, set(), {}, ended=False, archived=False)
+        before = Before(bodies={}, undone=set(), settings={}, ended=False, archived=False)
         after = 0
         while page := await self._record.sessions.read_entries(self._id, after, READ_ROWS_MAX):
             after = page[-1].seq
@@ -248,9 +251,9 @@ class Writing:
                 elif isinstance(entry.body, SessionSet):
                     before.settings[entry.body.name] = entry.body.value
                 elif isinstance(entry.body, SessionEnd):
-                    before = before._replace(ended=True)
+                    before = msgspec.structs.replace(before, ended=True)
                 elif isinstance(entry.body, SessionArchived):
-                    before = before._replace(archived=True)
+                    before = msgspec.structs.replace(before, archived=True)
         return before
 
     def _compare(self, before: Before) -> None:

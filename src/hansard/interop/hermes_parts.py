@@ -11,7 +11,7 @@ import re
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -45,7 +45,7 @@ SHARED_CHATS: Final = frozenset({"group", "channel", "thread", "forum", "supergr
 DATA_ADDRESS: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*;base64,(.*)\Z", re.DOTALL)
 
 
-class Carried(NamedTuple):
+class Carried(msgspec.Struct, frozen=True, kw_only=True):
     """A message as it is recorded, the bytes that its files need, and what else Hermes said of it."""
 
     message: Message
@@ -123,7 +123,15 @@ def carry(facts: Facts, copies: Iterable[Copy]) -> list[Carried]:
             at_microseconds=copy.at_microseconds,
         )
         platform_id = clean_line(copy.platform_id, NAME_CHARACTERS_MAX)
-        carried.append(Carried(message, tuple(blobs), platform_id, bool(copy.undone), copy.role in ROLES))
+        carried.append(
+            Carried(
+                message=message,
+                blobs=tuple(blobs),
+                platform_id=platform_id,
+                undone=bool(copy.undone),
+                known_role=copy.role in ROLES,
+            )
+        )
     return carried
 
 

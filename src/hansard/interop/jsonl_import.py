@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -67,7 +67,7 @@ class ImportFinding(msgspec.Struct, frozen=True, kw_only=True):
         return f"{place}: {self.session_id}: {self.what}" if self.session_id else f"{place}: {self.what}"
 
 
-class KnownMessage(NamedTuple):
+class KnownMessage(msgspec.Struct, frozen=True, kw_only=True):
     """What a message says first, and what was changed of it, as digests. An open message has none yet."""
 
     first: bytes
@@ -76,7 +76,7 @@ class KnownMessage(NamedTuple):
     """Whether it came by an import. The words of others are changed by no file."""
 
 
-class PendingImport(NamedTuple):
+class PendingImport(msgspec.Struct, frozen=True, kw_only=True):
     """A message on its way into the record, or only what was changed of one that is there; from which line."""
 
     number: int
@@ -263,14 +263,14 @@ class Taker:
         if taking.refused:
             return
         imported = imported_of(line)
-        offered = KnownMessage(fingerprint(imported.message), digests(imported.changes))
+        offered = KnownMessage(first=fingerprint(imported.message), changes=digests(imported.changes))
         taking.met += line.id in taking.there
         before = taking.there.get(line.id, taking.taken.get(line.id))
         if before is None:
             if not self._place(taking):
                 return
             taking.taken[line.id] = offered
-            await self._wait(taking, PendingImport(self._number, imported, is_new=True))
+            await self._wait(taking, PendingImport(number=self._number, imported=imported, is_new=True))
         elif before.first in {b"", offered.first}:
             self.skipped += 1
             await self._changes(taking, imported, before, offered)
@@ -293,7 +293,8 @@ class Taker:
             what = f"message {imported.message.id} was said here, and stays as it is: the file has changes of it"
             self._find(what, taking.line.id)
         elif len(offered.changes) > shared:
-            await self._wait(taking, PendingImport(self._number, imported._replace(known=shared), is_new=False))
+            changed = imported._replace(known=shared)
+            await self._wait(taking, PendingImport(number=self._number, imported=changed, is_new=False))
 
     async def _wait(self, taking: Taking, waiting: PendingImport) -> None:
         """Let a message wait for a commit with others, unless enough wait already."""
@@ -334,13 +335,13 @@ class Taker:
 
     async def _write_each(self, taking: Taking, waiting: list[PendingImport]) -> int:
         taken = 0
-        for number, imported, is_new in waiting:
-            message_id = imported.message.id
+        for each in waiting:
+            message_id = each.imported.message.id
             try:
-                await self._record.messages.import_messages(taking.line.id, [imported])
-                taken += is_new
+                await self._record.messages.import_messages(taking.line.id, [each.imported])
+                taken += each.is_new
             except (IdConflict, InvalidInput, NotFound) as error:
-                self._number = number
+                self._number = each.number
                 self._find(f"message {message_id} was not taken: {error}", taking.line.id)
                 if message_id in taking.to_undo:
                     taking.to_undo.remove(message_id)
@@ -401,9 +402,11 @@ def change_of(message_id: str, change: ChangeLine) -> ChatChange:
 
 def known_of(item: TranscriptItem) -> KnownMessage:
     if item.message.status == Status.OPEN:
-        return KnownMessage(b"", is_imported=item.message.is_imported)
+        return KnownMessage(first=b"", is_imported=item.message.is_imported)
     said = msgspec.structs.replace(item.message, parts=item.first)
-    return KnownMessage(fingerprint(said), digests(item.versions[1:]), item.message.is_imported)
+    return KnownMessage(
+        first=fingerprint(said), changes=digests(item.versions[1:]), is_imported=item.message.is_imported
+    )
 
 
 def digests(changes: Iterable[ChatChange | Version]) -> tuple[bytes, ...]:

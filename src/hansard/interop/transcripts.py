@@ -62,7 +62,7 @@ NO_CHAT = "told as the reason why an invitation was declined"
 """How what was told outside of sessions is introduced, for readers."""
 
 
-class TranscriptItem(NamedTuple):
+class TranscriptItem(msgspec.Struct, frozen=True, kw_only=True):
     """A message where it stands in the transcript, with the words that it has there.
 
     `seq` is the entry that began it, `last_seq` the one that finished it: a streamed answer has two. `versions` is
@@ -87,11 +87,11 @@ class TranscriptItem(NamedTuple):
         return said if self.message.is_retracted else said[:-1]
 
 
-class Used(NamedTuple):
+class Used(msgspec.Struct, frozen=True, kw_only=True):
     """A tool call with its result. None: a result whose call is not there, or a call without a result."""
 
-    call: ToolCall | None
-    result: ToolResult | None
+    call: ToolCall | None = None
+    result: ToolResult | None = None
     seq: int
     undone: bool = False
 
@@ -107,7 +107,7 @@ class Happened(NamedTuple):
 Item = TranscriptItem | Used | Happened
 
 
-class Survey(NamedTuple):
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
     """What has to be known of a session before its first message can be told.
 
     `settled` are the messages that the session itself took back or restored at some time; a fork may inherit more.
@@ -191,7 +191,15 @@ async def _survey(record: Record, session: Session, after: int, missing: str) ->
             settled = set()
         ended = ended or isinstance(entry.body, SessionEnd)
         archived = archived or isinstance(entry.body, SessionArchived)
-    return Survey(session.head_seq, fold, frozenset(settled), ended, archived, after, missing)
+    return Survey(
+        head_seq=session.head_seq,
+        fold=fold,
+        settled=frozenset(settled),
+        ended_once=ended,
+        archived_once=archived,
+        after=after,
+        missing=missing,
+    )
 
 
 async def read_items(record: Record, session: Session, known: Survey) -> AsyncIterator[TranscriptItem | Happened]:
@@ -219,7 +227,7 @@ def is_open(item: TranscriptItem | Happened) -> bool:
 def sealed(item: TranscriptItem | Happened, seal: MessageSealed, seq: int) -> TranscriptItem | Happened:
     if not isinstance(item, TranscriptItem) or item.message.id != seal.message_id:
         return item
-    return item._replace(message=sealed_message(item.message, seal), last_seq=seq)
+    return msgspec.structs.replace(item, message=sealed_message(item.message, seal), last_seq=seq)
 
 
 async def with_open_text(
@@ -230,7 +238,9 @@ async def with_open_text(
         return held
     now = {message.id: message for message in await record.load_transcript(session_id)}
     return [
-        item._replace(message=now.get(item.message.id, item.message)) if isinstance(item, TranscriptItem) else item
+        msgspec.structs.replace(item, message=now.get(item.message.id, item.message))
+        if isinstance(item, TranscriptItem)
+        else item
         for item in held
     ]
 
@@ -241,9 +251,11 @@ def item_of(entry: Entry, known: Survey) -> TranscriptItem | Happened | None:
     if isinstance(body, MessageAdded):
         said = added_message(entry.id, entry.at_microseconds, body)
         versions = tuple(known.fold.versions(said))
-        return TranscriptItem(name_awaited(known.fold.now(said)), entry.seq, entry.seq, undone, versions)
+        message = name_awaited(known.fold.now(said))
+        return TranscriptItem(message=message, seq=entry.seq, last_seq=entry.seq, undone=undone, versions=versions)
     if isinstance(body, MessageOpened):
-        return TranscriptItem(opened_message(entry.id, entry.at_microseconds, body), entry.seq, entry.seq, undone)
+        message = opened_message(entry.id, entry.at_microseconds, body)
+        return TranscriptItem(message=message, seq=entry.seq, last_seq=entry.seq, undone=undone)
     text = event_text(body)
     return Happened(text, entry.at_microseconds, entry.seq) if text else None
 
@@ -293,7 +305,9 @@ async def fold_tools(items: AsyncIterator[TranscriptItem | Happened]) -> AsyncIt
 def calls_of(item: TranscriptItem) -> dict[str, Used]:
     """Return the calls of a message, without results."""
     return {
-        part.id: Used(part, None, item.seq, item.undone) for part in item.message.parts if isinstance(part, ToolCall)
+        part.id: Used(call=part, seq=item.seq, undone=item.undone)
+        for part in item.message.parts
+        if isinstance(part, ToolCall)
     }
 
 
@@ -303,7 +317,7 @@ def results_of(item: TranscriptItem, waiting: dict[str, Used]) -> list[Used]:
     for part in item.message.parts:
         if isinstance(part, ToolResult):
             called = waiting.pop(part.call_id, None)
-            found.append(Used(called.call if called else None, part, item.seq, item.undone))
+            found.append(Used(call=called.call if called else None, result=part, seq=item.seq, undone=item.undone))
     return found
 
 

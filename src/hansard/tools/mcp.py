@@ -13,7 +13,7 @@ import binascii
 import hashlib
 import re
 from contextlib import AsyncExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
@@ -65,7 +65,7 @@ class ServerTrouble(Exception):
         self.why = why
 
 
-class ServerTool(NamedTuple):
+class ServerTool(msgspec.Struct, frozen=True, kw_only=True):
     """A tool of a server: what the server calls it, and how it is described here."""
 
     own_name: str
@@ -86,7 +86,7 @@ class McpTool:
         return await self._server.call(self._known.own_name, arguments)
 
 
-class Surroundings(NamedTuple):
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """What servers are started with, and who hears of their failures."""
 
     environment: Mapping[str, str]
@@ -253,7 +253,7 @@ class McpServers:
 
         Programs cannot see the `hidden` paths. `tell` hears why a server failed, with words that are not for chats.
         """
-        around = Surroundings(environment, hidden, tell, pause_seconds)
+        around = Surroundings(environment=environment, hidden=hidden, tell=tell, pause_seconds=pause_seconds)
         self._servers = {
             name: McpConnection(name, each, around) for name, each in sorted(settings.items()) if each.enabled
         }
@@ -306,7 +306,7 @@ async def list_tools(name: str, session: ClientSession) -> list[ServerTool]:
         for tool in page.tools:
             spec, repeatable = read_tool(name, tool, taken)
             taken.add(spec.name)
-            found.append(ServerTool(tool.name, spec, repeatable))
+            found.append(ServerTool(own_name=tool.name, spec=spec, repeatable=repeatable))
         cursor = page.next_cursor
         if not cursor or len(found) >= TOOLS_MAX:
             break

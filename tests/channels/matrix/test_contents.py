@@ -180,7 +180,7 @@ CONTENTS = st.dictionaries(FIELDS, ODD | st.dictionaries(FIELDS, ODD | st.dictio
 def test_any_content_can_be_read(content: dict[str, Any], kind: str) -> None:
     """Whatever a sender puts into an event, reading it gives an event or nothing."""
     raw = {"type": kind, "event_id": "$a", "sender": "@eve:x", "origin_server_ts": 1, "content": content}
-    found = event_of(raw, MatrixEventFacts("!r:x", is_direct=False), ME)
+    found = event_of(raw, MatrixEventFacts(room_id="!r:x", is_direct=False), ME)
     assert found is None or isinstance(found, Event)
 
 
@@ -203,7 +203,7 @@ def test_any_content_can_be_read(content: dict[str, Any], kind: str) -> None:
 def test_who_is_meant(content: dict[str, Any], *, for_agent: bool) -> None:
     """The agent is meant when it is named: by intent, by a link, or at the beginning."""
     raw = {"type": "m.room.message", "event_id": "$a", "sender": "@a:x", "content": {"msgtype": "m.text", **content}}
-    found = event_of(raw, MatrixEventFacts("!r:x", is_direct=False), ME)
+    found = event_of(raw, MatrixEventFacts(room_id="!r:x", is_direct=False), ME)
     assert found is not None
     assert found.is_for_agent is for_agent
 
@@ -224,7 +224,7 @@ def test_a_reply_is_taken_whole(body: str, words: str) -> None:
     """A reply's text is its whole body; what an old client repeated of the answered message is known as that."""
     content = {"msgtype": "m.text", "body": body, "m.relates_to": {"m.in_reply_to": {"event_id": "$b"}}}
     raw = {"type": "m.room.message", "event_id": "$a", "sender": "@a:x", "content": content}
-    found = event_of(raw, MatrixEventFacts("!r:x", is_direct=True), ME)
+    found = event_of(raw, MatrixEventFacts(room_id="!r:x", is_direct=True), ME)
     assert found is not None
     assert (found.kind, found.text, found.words, found.reply_to) == (EventKind.MESSAGE, body, words, "$b")
 

@@ -138,7 +138,7 @@ def test_reading_never_fails(update: dict[str, Any]) -> None:
     migrated_of(update)
     Parts().look_ahead([object_of(update, "message")], me)
     Parts().continues(object_of(update, "message"), me)
-    event = event_of(update, TelegramUpdateFacts(5), me)
+    event = event_of(update, TelegramUpdateFacts(chat_id=5), me)
     assert event is None or event.chat.startswith("telegram:chat:5")
 
 

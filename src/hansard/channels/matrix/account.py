@@ -140,7 +140,9 @@ class Account:
     async def _logged_in(self) -> MatrixLogin:
         self.keeping.prepare()
         self._token = self._token or self.keeping.given("token")
-        self._given = self._given._replace(password=self._given.password or self.keeping.given("password"))
+        self._given = msgspec.structs.replace(
+            self._given, password=self._given.password or self.keeping.given("password")
+        )
         kept = self.keeping.login()
         login = await self._by_token(self._token) if self._token else None
         if login is None and kept is not None and kept.token and kept.token != self._token:

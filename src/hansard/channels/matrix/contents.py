@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -54,7 +54,7 @@ OWN_LINKS: Final = "https://matrix.to/"
 """Links to people and rooms: clients show the name alone."""
 
 
-class Says(NamedTuple):
+class Says(msgspec.Struct, frozen=True, kw_only=True):
     """What an event says."""
 
     text: str
@@ -76,15 +76,15 @@ def says(kind: str, content: Json) -> Says:
     if kind == MESSAGE:
         return message_says(content)
     if kind == STICKER:
-        return Says(text_of(content, "body"), files=files_of(content, is_sticker=True))
+        return Says(text=text_of(content, "body"), files=files_of(content, is_sticker=True))
     if kind in POLL_STARTS:
-        return Says(poll_text(kind, content))
+        return Says(text=poll_text(kind, content))
     if kind == REACTION:
-        return Says(f"({text_of(content, 'm.relates_to', 'key') or kind})", reply=ReplyKind.NONE)
+        return Says(text=f"({text_of(content, 'm.relates_to', 'key') or kind})", reply=ReplyKind.NONE)
     is_aside = kind.startswith(PROTOCOLS) and kind != CALL
     is_aside = is_aside or bool(text_of(content, "m.relates_to", "event_id"))
     text = text_of(content, "body") or plain_text(content) or f"({kind})"
-    return Says(text, reply=ReplyKind.NONE if is_aside else ReplyKind.EXPLAIN)
+    return Says(text=text, reply=ReplyKind.NONE if is_aside else ReplyKind.EXPLAIN)
 
 
 def choice_of(content: Json) -> str:
@@ -109,7 +109,7 @@ def message_says(content: Json) -> Says:
         reply = ReplyKind.NONE
     elif kind in UNKNOWN_REQUESTS or not (text.strip() or files):
         reply = ReplyKind.EXPLAIN
-    return Says(text, formatted, quoted, files, reply)
+    return Says(text=text, formatted=formatted, quoted=quoted, files=files, reply=reply)
 
 
 def quoted_in(content: Json, text: str) -> str:

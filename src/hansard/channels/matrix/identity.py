@@ -15,6 +15,8 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
+
 from hansard.channels import Json, canonical, list_of, object_of, objects_of, text_of
 from hansard.channels.matrix import secret_storage
 from hansard.channels.matrix.keeping import CrossSigningSeeds
@@ -107,7 +109,7 @@ def public_of(own_keys: Json, usage: str, user_id: str) -> str:
     return next((key for key in keys.values() if isinstance(key, str)), "")
 
 
-class Secrets(NamedTuple):
+class Secrets(msgspec.Struct, frozen=True, kw_only=True):
     """What a person gave for the account."""
 
     password: str = ""

@@ -98,7 +98,7 @@ def redacted(raw: Json) -> bool:
     return "redacted_because" in object_of(raw, "unsigned")
 
 
-class MatrixEventFacts(NamedTuple):
+class MatrixEventFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about an event besides its own words."""
 
     room_id: str

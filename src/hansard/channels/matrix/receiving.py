@@ -385,13 +385,14 @@ class MatrixReceiver:
             room: MatrixRoom = await session.rooms.get(room_id)
         except (ChatGone, PostRefused):
             # One room that cannot be asked about must not hold up the others.
-            return MatrixEventFacts(room_id, is_direct=False, is_unverified=session.crypto.is_unverified(room_id, raw))
+            is_unverified = session.crypto.is_unverified(room_id, raw)
+            return MatrixEventFacts(room_id=room_id, is_direct=False, is_unverified=is_unverified)
         content = object_of(plain, "content")
         words = says(text_of(plain, "type"), content).words
         about = "" if room.is_direct or names_agent(content, words, self._me) else reply_of(content)
         answers = bool(about) and await self._sender_of(room_id, about) == self._me.user_id
         return MatrixEventFacts(
-            room_id,
+            room_id=room_id,
             is_direct=room.is_direct,
             answers_agent=answers,
             is_left=room.is_left,

@@ -6,7 +6,9 @@ Reads, writes: Telegram, and the folder `telegram` of the home. Knows nothing of
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from hansard.channels.telegram.html import html_of, mentions, text_of
 from hansard.channels.telegram.reading import NAME, event_id_of, message_of, place_of
@@ -40,7 +42,7 @@ TYPING_SECONDS: Final = 4.5
 UNNAMED: Final = "file"
 
 
-class Form(NamedTuple):
+class Form(msgspec.Struct, frozen=True, kw_only=True):
     """Words in one of the forms in which Telegram takes them."""
 
     text: str
@@ -62,7 +64,7 @@ def forms_of(markdown: str, units_max: int, reading: Reading = Reading.MARKDOWN)
     """Return the forms of a text in the order in which they are tried; the last one is the text itself."""
     html = html_of(markdown, reading)
     fits = html and utf16_units(text_of(html)) <= units_max
-    return [*([Form(html, is_html=True)] if fits else []), Form(markdown)]
+    return [*([Form(text=html, is_html=True)] if fits else []), Form(text=markdown)]
 
 
 GONE_MAX: Final = 10_000

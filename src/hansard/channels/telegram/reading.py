@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from hansard.channels import Json, number_of, object_of, objects_of, text_of
 from hansard.domain.text import utf16_units
 from hansard.errors import InvalidInput
@@ -80,7 +82,7 @@ def message_of(receipt: str) -> TelegramPlace:
     return TelegramPlace(int(chat_id), int(message_id))
 
 
-class TelegramUpdateFacts(NamedTuple):
+class TelegramUpdateFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about an update besides its own words."""
 
     chat_id: int

@@ -155,7 +155,7 @@ class TelegramReceiver:
         if "message" in update or is_back(update):
             self._gone.discard(chat_id)
         continues = "message" in update and self._parts.continues(about, me)
-        return event_of(update, TelegramUpdateFacts(self._places.first(chat_id), continues=continues), me)
+        return event_of(update, TelegramUpdateFacts(chat_id=self._places.first(chat_id), continues=continues), me)
 
 
 def is_back(update: Json) -> bool:
