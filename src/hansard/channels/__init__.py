@@ -9,9 +9,17 @@ and its neighbours read one field at a time and return an empty value for a fiel
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FOLDER_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
+OTHERS_BITS: Final = 0o077
 
 Json = dict[str, Any]
 """A JSON object. Whoever reads a field checks its type: `text_of`, `object_of`, `list_of`, `number_of`."""
@@ -59,3 +67,26 @@ def at(value: Json, names: tuple[str, ...]) -> object:
 def canonical(value: object) -> bytes:
     """Canonical JSON: sorted names, no spaces, UTF-8. What Matrix signs, and what it counts the size of."""
     return msgspec.json.encode(value, order="deterministic")
+
+
+def remember(known: dict[Any, Any], key: object, value: object, count_max: int) -> None:
+    """Keep a value, and forget the oldest ones beyond a number."""
+    known[key] = value
+    while len(known) > count_max:
+        del known[next(iter(known))]
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Replace a private file whole, durably: after a crash it has its old content or its new one."""
+    draft = path.with_name(f".{path.name}.new")
+    descriptor = os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

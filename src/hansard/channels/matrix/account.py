@@ -20,8 +20,8 @@ from hansard.channels.matrix.crypto import Crypto
 from hansard.channels.matrix.identity import Secrets, Signer
 from hansard.channels.matrix.keeping import Keeping, Login
 from hansard.channels.matrix.rooms import MatrixRooms
-from hansard.channels.matrix.wire import HTTP_FORBIDDEN, MatrixWire, error_of, path
-from hansard.errors import ChannelDown, ChatGone, PostRefused, PostUnknown
+from hansard.channels.matrix.wire import HTTP_FORBIDDEN, MatrixWire, asking_error_of, path
+from hansard.errors import ChannelDown, ChatGone, PostRefused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -204,7 +204,7 @@ class Account:
             self.wire.token = ""
             return None
         if not answer.is_good:
-            raise down(error_of(answer, what))
+            raise asking_error_of(answer, what)
         found, device_id = text_of(answer.body, "user_id"), text_of(answer.body, "device_id")
         if found != self.user_id or not device_id:
             self._stop(OTHER_USER.format(found=found, user=self.user_id))
@@ -238,7 +238,7 @@ class Account:
                 self.keeping.keep_login(before)  # its token may still be good
             self._stop(REFUSED.format(user=self.user_id))
         if not answer.is_good:
-            raise down(error_of(answer, what))
+            raise asking_error_of(answer, what)
         self.wire.token = text_of(answer.body, "access_token")
         device_id = text_of(answer.body, "device_id")
         user_id = text_of(answer.body, "user_id")
@@ -253,11 +253,6 @@ class Account:
     def _stop(self, text: str) -> None:
         self.trouble = text
         raise ChannelDown(text)
-
-
-def down(error: Exception) -> Exception:
-    """While logging in nothing is shown, whatever happened."""
-    return ChannelDown(str(error)) if isinstance(error, PostUnknown) else error
 
 
 def new_device_id() -> str:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final
 
-from hansard.channels import Json, text_of
+from hansard.channels import Json, remember, text_of
 from hansard.channels.matrix import media
 from hansard.channels.matrix.contents import MESSAGE
 from hansard.channels.matrix.history import history
@@ -23,7 +23,7 @@ from hansard.channels.matrix.posting import (
     transaction_of,
 )
 from hansard.channels.matrix.reading import ENCRYPTED, NAME, Self, place_of
-from hansard.channels.matrix.receiving import MatrixReceiver, MatrixTiming, remember
+from hansard.channels.matrix.receiving import MatrixReceiver, MatrixTiming
 from hansard.channels.matrix.wire import error_of, path
 from hansard.errors import ChannelBusy, ChannelDown, ChannelError, ChatGone, PostRefused, PostUnknown
 from hansard.ports.channel import Batch, Capabilities, Post, RemoteFile, TimelineEvent, file_key

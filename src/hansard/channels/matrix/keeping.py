@@ -11,10 +11,11 @@ import os
 import secrets
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from hansard.channels import FILE_MODE, FOLDER_MODE, OTHERS_BITS, write_whole
 from hansard.errors import ConfigInvalid
 
 if TYPE_CHECKING:
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-
-FOLDER_MODE: Final = 0o700
-FILE_MODE: Final = 0o600
-OTHERS_BITS: Final = 0o077
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,13 +85,13 @@ class Keeping:
         return self._read("login.json", Login)
 
     def keep_login(self, login: Login) -> None:
-        self._write("login.json", msgspec.json.encode(login))
+        write_whole(self.folder / "login.json", msgspec.json.encode(login))
 
     def seeds(self) -> CrossSigningSeeds | None:
         return self._read("cross-signing.json", CrossSigningSeeds)
 
     def keep_seeds(self, seeds: CrossSigningSeeds) -> None:
-        self._write("cross-signing.json", msgspec.json.encode(seeds))
+        write_whole(self.folder / "cross-signing.json", msgspec.json.encode(seeds))
 
     def recovery_key(self) -> str:
         """The recovery key as people know it; empty when there is none."""
@@ -105,12 +102,12 @@ class Keeping:
         return (self._read_bytes(name) or b"").decode(errors="replace").strip()
 
     def keep_recovery_key(self, text: str) -> None:
-        self._write("recovery-key", f"{text}\n".encode())
+        write_whole(self.folder / "recovery-key", f"{text}\n".encode())
 
     def pickle_key(self) -> str:
         """The key that the crypto store is encrypted with; made when there is none."""
         if self._read_bytes("pickle-key") is None:
-            self._write("pickle-key", secrets.token_urlsafe(32).encode())
+            write_whole(self.folder / "pickle-key", secrets.token_urlsafe(32).encode())
         return self.given("pickle-key")
 
     def pins(self) -> dict[str, Pin]:
@@ -118,14 +115,14 @@ class Keeping:
         return self._read("identities.json", dict[str, Pin]) or {}
 
     def keep_pins(self, pins: dict[str, Pin]) -> None:
-        self._write("identities.json", msgspec.json.encode(pins))
+        write_whole(self.folder / "identities.json", msgspec.json.encode(pins))
 
     def confirmation(self, user_id: str) -> Confirmation | None:
         return self._read(confirmation_name(user_id), Confirmation)
 
     def keep_confirmation(self, confirmation: Confirmation) -> None:
         """Keep what the admin confirms. A file for each person: the gateway reads it when it matters."""
-        self._write(confirmation_name(confirmation.user_id), msgspec.json.encode(confirmation))
+        write_whole(self.folder / confirmation_name(confirmation.user_id), msgspec.json.encode(confirmation))
 
     def has_store(self, device_id: str) -> bool:
         """Whether a device's keys are here. A device without its keys is a stranger to everybody it wrote to."""
@@ -136,7 +133,7 @@ class Keeping:
         return self._read(stamp_name(device_id), tuple[int, ...]) or ()
 
     def keep_stamps(self, device_id: str, stamps: Sequence[int]) -> None:
-        self._write(stamp_name(device_id), msgspec.json.encode(stamps))
+        write_whole(self.folder / stamp_name(device_id), msgspec.json.encode(stamps))
 
     def make_store(self, device_id: str) -> str:
         """The name of a device's crypto store, which is there and private once this returns."""
@@ -160,21 +157,6 @@ class Keeping:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             # The text of the error could repeat a secret.
             raise ConfigInvalid(f"{self.folder / name} is not what was written there; move it aside.") from None
-
-    def _write(self, name: str, data: bytes) -> None:
-        """Replace a file whole, durably."""
-        new = self.folder / f".{name}.new"
-        descriptor = os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self.folder / name)
-        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def store_name(device_id: str) -> str:

@@ -9,8 +9,8 @@ from urllib.parse import quote
 import msgspec
 
 from hansard.channels import Json, text_of
-from hansard.channels.matrix.wire import HTTP_NOT_FOUND, MatrixResponse, error_of
-from hansard.errors import ChannelDown, ChannelError, ChatGone, NotFound, PostUnknown
+from hansard.channels.matrix.wire import HTTP_NOT_FOUND, MatrixResponse, asking_error_of
+from hansard.errors import ChannelError, ChatGone, NotFound
 
 if TYPE_CHECKING:
     from hansard.channels.matrix.wire import MatrixWire
@@ -50,10 +50,10 @@ async def fetch(wire: MatrixWire, file: RemoteFile, *, bytes_max: int) -> bytes:
         # A homeserver from before media were for members only.
         found = await wire.download(f"/_matrix/media/v3/download/{where}", bytes_max=bytes_max)
     if isinstance(found, MatrixResponse):
-        error = error_of(found, "fetching a file")
+        error = asking_error_of(found, "fetching a file")
         if isinstance(error, ChatGone):
             raise NotFound("The file is not on the homeserver any more, or not for this account.") from error
-        raise ChannelDown(str(error)) if isinstance(error, PostUnknown) else error
+        raise error
     return decrypted(found, reference) if text_of(reference, "key") else found
 
 

@@ -13,11 +13,11 @@ import contextlib
 import hashlib
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from hansard.channels import Json, canonical, list_of, object_of, objects_of, text_of
+from hansard.channels import Json, canonical, list_of, object_of, objects_of, remember, text_of
 from hansard.channels.matrix.contents import says
 from hansard.channels.matrix.history import Gaps, Pages, is_membership
 from hansard.channels.matrix.reading import (
@@ -447,10 +447,3 @@ def left(raw: Json, room_id: str) -> Event:
         sender=text_of(raw, "sender"),
         text=text_of(raw, "content", "reason"),
     )
-
-
-def remember(known: dict[Any, Any], key: object, value: object, count_max: int) -> None:
-    """Keep something, and forget the oldest beyond a number."""
-    known[key] = value
-    while len(known) > count_max:
-        del known[next(iter(known))]

@@ -12,8 +12,7 @@ import msgspec
 
 from hansard.channels import Json, object_of, objects_of, text_of
 from hansard.channels.matrix.reading import ENCRYPTION, MEMBER, RULES, VISIBILITY
-from hansard.channels.matrix.wire import HTTP_NOT_FOUND, error_of, path
-from hansard.errors import ChannelDown, PostUnknown
+from hansard.channels.matrix.wire import HTTP_NOT_FOUND, asking_error_of, path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -138,8 +137,7 @@ class MatrixRooms:
             return answer.body
         if answer.status == HTTP_NOT_FOUND and answer.code == "M_NOT_FOUND":
             return None
-        error = error_of(answer, what)
-        raise ChannelDown(str(error)) if isinstance(error, PostUnknown) else error
+        raise asking_error_of(answer, what)
 
 
 def apply(room: MatrixRoom, raw: Json) -> None:

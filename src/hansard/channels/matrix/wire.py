@@ -7,7 +7,7 @@ A request is made once: waiting and repeating are the business of whoever knows 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, Unpack
 from urllib.parse import quote
 
 import msgspec
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from hansard.channels import Json
 
 Query = dict[str, str]
+
+SOME_REQUEST: Final = "a request"
 
 CLIENT: Final = "/_matrix/client/v3"
 CONNECT_SECONDS_MAX: Final = 10.0
@@ -100,6 +102,12 @@ def error_of(answer: MatrixResponse, what: str) -> ChannelError:
     return (ChatGone if answer.status in {HTTP_FORBIDDEN, HTTP_NOT_FOUND} else PostRefused)(text)
 
 
+def asking_error_of(answer: MatrixResponse, what: str) -> ChannelError:
+    """Say what a refusal of something means that shows nothing: its outcome is never unknown."""
+    error = error_of(answer, what)
+    return ChannelDown(str(error)) if isinstance(error, PostUnknown) else error
+
+
 def retry_seconds_of(body: Json, header: str | None) -> float:
     """How long the homeserver asks to wait: its header first, then the older field."""
     for value, unit_seconds in ((header, 1.0), (body.get("retry_after_ms"), 0.001)):
@@ -112,6 +120,14 @@ def retry_seconds_of(body: Json, header: str | None) -> float:
     return RETRY_SECONDS
 
 
+class RequestOptions(TypedDict, total=False):
+    """What a request is for, in words for people; how long it may take; the query of its address."""
+
+    what: str
+    seconds: float
+    query: Query
+
+
 class MatrixWire:
     """One homeserver, and the token by which it knows us."""
 
@@ -121,74 +137,43 @@ class MatrixWire:
         self.is_token_refused = False
         self._session: aiohttp.ClientSession | None = None
 
-    async def ask(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        *,
-        what: str = "a request",
-        seconds: float = ANSWER_SECONDS_MAX,
-        query: Query | None = None,
-    ) -> Json:
+    async def ask(self, method: str, path: str, body: object = None, **options: Unpack[RequestOptions]) -> Json:
         """Ask for something that shows nothing; a failure is ChannelDown, or what the homeserver says."""
-        answer = await self.try_ask(method, path, body, what=what, seconds=seconds, query=query)
-        if answer.is_good:
-            return answer.body
-        error = error_of(answer, what)
-        raise ChannelDown(str(error)) if isinstance(error, PostUnknown) else error
+        answer = await self.try_ask(method, path, body, **options)
+        if not answer.is_good:
+            raise asking_error_of(answer, options.get("what", SOME_REQUEST))
+        return answer.body
 
     async def try_ask(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        *,
-        what: str = "a request",
-        seconds: float = ANSWER_SECONDS_MAX,
-        query: Query | None = None,
+        self, method: str, path: str, body: object = None, **options: Unpack[RequestOptions]
     ) -> MatrixResponse:
         """Ask for something that shows nothing, and return whatever is answered."""
         try:
-            return await self.post(method, path, body, what=what, seconds=seconds, query=query)
+            return await self.post(method, path, body, **options)
         except PostUnknown as error:
             raise ChannelDown(str(error)) from error
 
     async def post(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        *,
-        what: str = "a request",
-        seconds: float = ANSWER_SECONDS_MAX,
-        query: Query | None = None,
+        self, method: str, path: str, body: object = None, **options: Unpack[RequestOptions]
     ) -> MatrixResponse:
         """Make one request: ChannelDown when it was surely not made, PostUnknown when its answer did not come."""
         data = None if body is None else msgspec.json.encode(body)
         headers = {"Content-Type": "application/json"} if data is not None else {}
-        return await self._request(method, path, data, headers, what=what, seconds=seconds, query=query)
+        return await self._request(method, path, data, headers, **options)
 
     async def upload(self, data: bytes, *, name: str, media_type: str) -> str:
         """Store a file on the homeserver; return its mxc address."""
         what = "storing a file"
-        headers = {"Content-Type": media_type}
+        target, headers = "/_matrix/media/v3/upload", {"Content-Type": media_type}
         query = {"filename": name} if name else {}
         try:
             answer = await self._request(
-                "POST",
-                "/_matrix/media/v3/upload",
-                data,
-                headers,
-                what=what,
-                seconds=MEDIA_SECONDS_MAX,
-                query=query,
+                "POST", target, data, headers, what=what, seconds=MEDIA_SECONDS_MAX, query=query
             )
         except PostUnknown as error:
             raise ChannelDown(str(error)) from error
         if not answer.is_good:
-            error_found = error_of(answer, what)
-            raise ChannelDown(str(error_found)) if isinstance(error_found, PostUnknown) else error_found
+            raise asking_error_of(answer, what)
         return str(answer.body.get("content_uri", ""))
 
     async def download(self, path: str, *, bytes_max: int) -> bytes | MatrixResponse:
@@ -232,9 +217,9 @@ class MatrixWire:
         data: bytes | None,
         headers: dict[str, str],
         *,
-        what: str,
-        seconds: float,
-        query: Query | None,
+        what: str = SOME_REQUEST,
+        seconds: float = ANSWER_SECONDS_MAX,
+        query: Query | None = None,
     ) -> MatrixResponse:
         import aiohttp
 

@@ -6,13 +6,13 @@ Invariants: the folder is 0700 and its files 0600. The token is read, never writ
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from hansard.channels import FOLDER_MODE, OTHERS_BITS, write_whole
 from hansard.errors import ConfigInvalid
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FOLDER: Final = "telegram"
-FOLDER_MODE: Final = 0o700
-FILE_MODE: Final = 0o600
-OTHERS_BITS: Final = 0o077
 TOKEN_FORM: Final = re.compile(r"\A(?P<account>[0-9]{1,20}):[A-Za-z0-9_-]{20,200}\Z")
 """As BotFather gives it: the bot's number, a colon, and the secret."""
 
@@ -88,7 +85,7 @@ class Places:
         if self.first(new_id) == self.first(old_id) or old_id == new_id:
             return
         known = {**self._known(), str(new_id): str(self.first(old_id))}
-        write_whole(self._path, msgspec.json.encode(known))
+        keep(self._path, known)
         self._first = known
 
     def _known(self) -> dict[str, str]:
@@ -108,14 +105,14 @@ class Leaving:
         known = self._known()
         if chat_id in known:
             return False
-        write_whole(self._path, msgspec.json.encode([*known, chat_id]))
+        keep(self._path, [*known, chat_id])
         return True
 
     def end(self, chat_id: int) -> None:
         """The group is left, or was surely not told."""
         known = self._known()
         if chat_id in known:
-            write_whole(self._path, msgspec.json.encode([each for each in known if each != chat_id]))
+            keep(self._path, [each for each in known if each != chat_id])
 
     def _known(self) -> list[int]:
         return read_kept(self._path, list[int], [])
@@ -135,18 +132,6 @@ def read_kept(path: Path, kind: type[T], missing: T) -> T:
         raise ConfigInvalid(f"{path} cannot be read: {error.strerror}") from None
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Replace a file whole, durably."""
+def keep(path: Path, value: object) -> None:
     path.parent.mkdir(mode=FOLDER_MODE, exist_ok=True)  # never its home: that may have been moved
-    draft = path.with_suffix(".new")
-    descriptor = os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    write_whole(path, msgspec.json.encode(value))

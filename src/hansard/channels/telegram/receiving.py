@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from hansard.channels import Json, number_of, object_of, text_of
+from hansard.channels import Json, number_of, object_of, remember, text_of
 from hansard.channels.telegram.reading import (
     CHOICE,
     KINDS,
@@ -71,7 +71,7 @@ class Parts:
         for message in messages:
             album = text_of(message, "media_group_id")
             if album and (names_agent(message, me) or answers_agent(message, me)):
-                remember(self._albums, album, None)
+                remember(self._albums, album, None, PARTS_MAX)
 
     def continues(self, message: Json, me: Me) -> bool:
         """Return whether a message goes on with what was said to the agent."""
@@ -80,7 +80,7 @@ class Parts:
         follows = said_at - self._texts.pop(who, said_at - PART_SECONDS_MAX - 1) <= PART_SECONDS_MAX
         is_for_agent = names_agent(message, me) or answers_agent(message, me) or follows
         if is_for_agent and is_part(message) and not text_of(message, "media_group_id"):
-            remember(self._texts, who, said_at)
+            remember(self._texts, who, said_at, PARTS_MAX)
         return follows or text_of(message, "media_group_id") in self._albums
 
 
@@ -161,10 +161,3 @@ class TelegramReceiver:
 def is_back(update: Json) -> bool:
     """Whether a person who had blocked the agent talks to it again, or a group has it back."""
     return text_of(update, "my_chat_member", "new_chat_member", "status") in {"member", "administrator"}
-
-
-def remember(known: dict, key: object, value: object) -> None:  # type: ignore[type-arg]
-    """Keep something, and forget the oldest beyond a number."""
-    known[key] = value
-    while len(known) > PARTS_MAX:
-        del known[next(iter(known))]
