@@ -128,7 +128,15 @@ async def import_hermes(
                 added = await Writing(record, wanted, report, ImportProgress(number, len(ordered), 0), progress).run()
             report.added += added
             report.messages += len(carried)
-            report.imported.append(_imported(facts, len(carried), added))
+            report.imported.append(
+                HermesImported(
+                    hermes_id=facts.id,
+                    id=session_id_of(facts.id),
+                    sources=tuple(facts.sources),
+                    messages=len(carried),
+                    added=added,
+                )
+            )
             await asyncio.sleep(0)
         report.sessions = len(ordered)
         report.findings += home.findings
@@ -160,16 +168,6 @@ def _unknown_roles(facts: Facts, copies: list[Copy], carried: list[Carried]) -> 
         if not each.known_role:
             detail = f"the role {copy.role!r} is not known; it is kept as a notice"
             yield HermesFinding(kind="unknown role", session=facts.id, where=f"message {number}", detail=detail)
-
-
-def _imported(facts: Facts, messages: int, added: int) -> HermesImported:
-    return HermesImported(
-        hermes_id=facts.id,
-        id=session_id_of(facts.id),
-        sources=tuple(facts.sources),
-        messages=messages,
-        added=added,
-    )
 
 
 class WantedSession(msgspec.Struct, frozen=True, kw_only=True):

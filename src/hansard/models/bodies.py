@@ -65,7 +65,8 @@ def chat_messages(request: Request) -> list[Json]:
         messages.append({"role": "system", "content": request.system})
     for said in request.messages:
         if isinstance(said, UserSaid):
-            messages.append({"role": "user", "content": chat_content(said)})
+            images = [{"type": "image_url", "image_url": {"url": data_address(image)}} for image in said.images]
+            messages.append({"role": "user", "content": user_content(said, "text", images)})
         elif isinstance(said, AssistantSaid):
             messages.append(chat_assistant(said))
         else:
@@ -76,13 +77,10 @@ def chat_messages(request: Request) -> list[Json]:
     return messages
 
 
-def chat_content(said: UserSaid) -> str | list[Json]:
-    """Return what people said: a text, or a text and pictures."""
+def user_content(said: UserSaid, text_type: str, images: list[Json]) -> str | list[Json]:
+    """Return what people said, as both of OpenAI's protocols have it: a text, or a text and pictures."""
     text = filled(said.text, NO_TEXT)
-    if not said.images:
-        return text
-    shown = [{"type": "image_url", "image_url": {"url": data_address(image)}} for image in said.images]
-    return [{"type": "text", "text": text}, *shown]
+    return [{"type": text_type, "text": text}, *images] if images else text
 
 
 def chat_assistant(said: AssistantSaid) -> Json:
@@ -99,27 +97,18 @@ def responses_input(request: Request) -> list[Json]:
     items: list[Json] = []
     for said in request.messages:
         if isinstance(said, UserSaid):
-            items.append({"role": "user", "content": responses_content(said)})
+            images = [
+                {"type": "input_image", "detail": "auto", "image_url": data_address(image)} for image in said.images
+            ]
+            items.append({"role": "user", "content": user_content(said, "input_text", images)})
         elif isinstance(said, AssistantSaid):
             items += responses_assistant(said)
         else:
             items += [
-                {
-                    "type": "function_call_output",
-                    "call_id": result.call_id,
-                    "output": filled(result.text, NO_OUTPUT),
-                }
+                {"type": "function_call_output", "call_id": result.call_id, "output": filled(result.text, NO_OUTPUT)}
                 for result in said.results
             ]
     return items
-
-
-def responses_content(said: UserSaid) -> str | list[Json]:
-    text = filled(said.text, NO_TEXT)
-    if not said.images:
-        return text
-    shown = [{"type": "input_image", "detail": "auto", "image_url": data_address(image)} for image in said.images]
-    return [{"type": "input_text", "text": text}, *shown]
 
 
 def responses_assistant(said: AssistantSaid) -> list[Json]:
@@ -160,17 +149,7 @@ def anthropic_messages(request: Request) -> list[Json]:
     messages: list[Json] = []
     for said in request.messages:
         if isinstance(said, UserSaid):
-            images = [
-                {
-                    "type": "image",
-                    "source": {
-                        "type": "base64",
-                        "media_type": image.media_type,
-                        "data": b64encode(image.data).decode(),
-                    },
-                }
-                for image in said.images
-            ]
+            images = [image_block(image) for image in said.images]
             messages.append({"role": "user", "content": [text_block(said.text), *images]})
         elif isinstance(said, AssistantSaid):
             blocks = [assistant_block(part) for part in said.parts]
@@ -181,6 +160,11 @@ def anthropic_messages(request: Request) -> list[Json]:
         last = messages[-1]["content"]
         last[-1] = {**last[-1], "cache_control": MARK}
     return messages
+
+
+def image_block(image: Image) -> Json:
+    source = {"type": "base64", "media_type": image.media_type, "data": b64encode(image.data).decode()}
+    return {"type": "image", "source": source}
 
 
 def text_block(text: str) -> Json:

@@ -78,23 +78,18 @@ class Talking(Protocol):
 
     async def direct(self) -> str:
         """Return a new chat of one person and the agent, in which nothing was said."""
-        ...
 
     async def room(self) -> str:
         """Return a new chat of two people and the agent; needs `Ability.ROOMS`."""
-        ...
 
     async def say(self, chat: str, text: str, *, second: bool = False, to_agent: bool = False) -> str:
         """Let a person say something, the second one of a room, or to the agent by name; return the event's id."""
-        ...
 
     async def edit(self, chat: str, event_id: str, text: str) -> None:
         """Let the person change what they said; needs `Ability.EDITS`."""
-        ...
 
     async def delete(self, chat: str, event_id: str) -> None:
         """Let the person delete what they said; needs `Ability.DELETIONS`."""
-        ...
 
 
 class Looking(Protocol):
@@ -102,23 +97,18 @@ class Looking(Protocol):
 
     async def seen(self, chat: str) -> list[Seen]:
         """Return what a person sees in a chat now, in order."""
-        ...
 
     async def thread(self, chat: str) -> str:
         """Return the chat of a new thread, in which nothing was said; needs `Ability.THREADS`."""
-        ...
 
     async def send_file(self, chat: str, name: str, data: bytes) -> None:
         """Let a person send a file; needs `Ability.FILES`."""
-        ...
 
     async def choose(self, chat: str, receipt: str, choice: str, *, second: bool = False) -> None:
         """Let a person make a choice beside a post; needs `Ability.CHOICES`."""
-        ...
 
     async def remove(self, chat: str) -> None:
         """Take the agent out of a chat, or the chat away; needs `Ability.REMOVAL`."""
-        ...
 
 
 class StageFaults(Protocol):
@@ -126,11 +116,9 @@ class StageFaults(Protocol):
 
     async def fail(self, kind: FaultKind) -> None:
         """Let the next post meet with this; needs `Ability.BUSY`, `CUT_BEFORE`, `CUT_AFTER`."""
-        ...
 
     async def down(self) -> None:
         """Let the platform be away; needs `Ability.OUTAGES`."""
-        ...
 
     async def up(self) -> None: ...
 
@@ -141,12 +129,10 @@ class ChannelStage(Talking, Looking, StageFaults, Protocol):
     @property
     def abilities(self) -> frozenset[Ability]:
         """What it can do. A contract that needs more is skipped, with that as its reason."""
-        ...
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """What no error, name or cursor may hold: the token, the password."""
-        ...
 
     async def open(self) -> Channel: ...
 
@@ -293,11 +279,7 @@ class Scene:
 
 def make_post(chat: str, text: str, **more: object) -> Post:
     """Return a post under a key that no other has."""
-    return msgspec.structs.replace(Post(key=fresh_key(), chat=chat, markdown=text), **more)
-
-
-def fresh_key() -> str:
-    return f"suite-{secrets.token_hex(8)}"
+    return msgspec.structs.replace(Post(key=f"suite-{secrets.token_hex(8)}", chat=chat, markdown=text), **more)
 
 
 def told_by(error: BaseException | None) -> str:

@@ -210,7 +210,7 @@ class McpConnection:
             return output_of(calling.result())
         except Exception as error:  # noqa: BLE001  # boundary: tool call
             if is_closed(error):
-                await self._stop()
+                await self.close()
                 return self._ended()
             return ToolOutput(text=f"The server {self._name} {own_words(error)}", is_error=True)
         finally:
@@ -221,15 +221,13 @@ class McpConnection:
         why = f"{self.trouble}; {ENDED}" if self.trouble else ENDED
         return ToolOutput(text=str(self._failed(why, self._detail)), is_unknown=True)
 
-    async def _stop(self) -> None:
+    async def close(self) -> None:
+        """End the connection, and the program with it. A later call makes a new one."""
         keeping, self._session = self._keeping, None
         if keeping is not None and not keeping.done():
             self._leave.set()
             await asyncio.wait({keeping}, timeout=LEAVE_SECONDS)
             await cancel_all(keeping)
-
-    async def close(self) -> None:
-        await self._stop()
 
 
 LEAVE_SECONDS = 8.0
@@ -304,9 +302,8 @@ async def list_tools(name: str, session: ClientSession) -> list[ServerTool]:
     for _ in range(PAGES_MAX):
         page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
         for tool in page.tools:
-            spec, repeatable = read_tool(name, tool, taken)
-            taken.add(spec.name)
-            found.append(ServerTool(own_name=tool.name, spec=spec, repeatable=repeatable))
+            found.append(read_tool(name, tool, taken))
+            taken.add(found[-1].spec.name)
         cursor = page.next_cursor
         if not cursor or len(found) >= TOOLS_MAX:
             break
@@ -419,7 +416,7 @@ def tool_name(server: str, own_name: str, taken: Collection[str] = ()) -> str:
     return f"{name[: NAME_CHARACTERS_MAX - DIGEST_CHARACTERS - 1]}_{digest}"
 
 
-def read_tool(server: str, tool: Any, taken: Collection[str]) -> tuple[ToolSpec, bool]:  # noqa: ANN401 - the library's
+def read_tool(server: str, tool: Any, taken: Collection[str]) -> ServerTool:  # noqa: ANN401 - the library's
     """Return how a tool is described to a model, and whether it may be run twice, as its server says."""
     hints = tool.annotations
     repeatable = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
@@ -432,7 +429,7 @@ def read_tool(server: str, tool: Any, taken: Collection[str]) -> tuple[ToolSpec,
         description=f"From the server {server}: {description}",
         parameters=schema_of(tool.input_schema),
     )
-    return spec, repeatable
+    return ServerTool(own_name=tool.name, spec=spec, repeatable=repeatable)
 
 
 def schema_of(schema: object) -> str:
