@@ -10,9 +10,9 @@ from email.utils import format_datetime
 import pytest
 
 from hansard.domain.requests import FailureKind
+from hansard.models.endings import AnswerWire
 from hansard.models.failures import TEXT_CHARACTERS_MAX, RequestTarget, blotted, failure_of, said
 from hansard.models.pydantic import open_provider
-from hansard.models.wire import AnswerWire
 from tests.models.helpers import KEY, STYLES, ask, asking
 from tests.models.providers.behaviour import Behaviour
 from tests.models.providers.server import Provider

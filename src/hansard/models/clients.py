@@ -13,8 +13,8 @@ import msgspec
 
 from hansard.domain.http_answers import UNPACKED
 from hansard.models.bodies import ASKED, google_contents
+from hansard.models.endings import observe
 from hansard.models.failures import RequestTarget
-from hansard.models.wire import observe
 
 if TYPE_CHECKING:
     import httpx2

@@ -14,7 +14,7 @@ from hansard.domain.requests import Failure, FailureKind
 if TYPE_CHECKING:
     from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 
-    from hansard.models.wire import AnswerWire
+    from hansard.models.endings import AnswerWire
 
 Caught = TypeVar("Caught", bound=BaseException)
 

@@ -22,10 +22,9 @@ from hansard.domain.text import clean_text, split_pending_surrogate
 from hansard.errors import InvalidInput
 from hansard.models.bodies import ASKED, NO_TEXT, anthropic_messages, chat_messages, responses_input
 from hansard.models.clients import STYLES, ModelAccess, find_access, http_client, make_model, trusted
-from hansard.models.endings import AnswerEnding, known_usage, signed_parts
+from hansard.models.endings import OBSERVER, AnswerEnding, AnswerWire, known_usage, signed_parts
 from hansard.models.failures import failure_of, missing_key, missing_package, refuses_figures
 from hansard.models.rules import rules_of
-from hansard.models.wire import OBSERVER, AnswerWire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
