@@ -244,7 +244,6 @@ class HtmlExport:
         yield b"</article>\n"
 
     def notice(self, message: Message) -> bytes:
-        """Return what a chat was told that had no session; the first one below a heading of its own."""
         heading, self._told = "" if self._told else f"<h1>{TOLD_AT_HOME}</h1>\n", True
         facts = f"{utc(message.at_microseconds)} · {message.chat or NO_CHAT}"
         return (

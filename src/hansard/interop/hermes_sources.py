@@ -164,7 +164,6 @@ class HermesHome:
     # What was said in them.
 
     def messages(self, facts: Facts) -> Merged:
-        """Return a session's messages, merged from every source that has it."""
         merged = Merged([], [])
         archived, live = self._rows(facts) if facts.in_database else ([], [])
         # Hermes' own compaction writes the end of the talk a second time, after the rows that it puts aside.

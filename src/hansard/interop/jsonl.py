@@ -264,7 +264,6 @@ class JsonlExport:
                 yield fact
 
     def notice(self, message: Message) -> bytes:
-        """Return the line of what a chat was told that had no session."""
         text, at = words_of(message), message.at_microseconds
         return encode(NoticeLine(id=message.id, chat=message.chat, text=text, at_microseconds=at))
 

@@ -168,7 +168,6 @@ def image_block(image: Image) -> Json:
 
 
 def text_block(text: str) -> Json:
-    """Return words as a block; something stands for blank ones."""
     return {"type": "text", "text": filled(text, NO_TEXT)}
 
 

@@ -55,7 +55,6 @@ class AnswerWire:
         self._begin()
 
     def _begin(self) -> None:
-        """Nothing of a body has come yet."""
         self.ended = False
         """The body was read to its end."""
         self.size_bytes = 0

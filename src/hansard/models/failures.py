@@ -50,18 +50,15 @@ class RequestTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def missing_key(variable: str) -> Failure:
-    """There is no key, and the provider will want one."""
     return Failure(kind=FailureKind.UNAUTHORISED, text=f"There is no key for this model: set {variable}.")
 
 
 def missing_package(package: str) -> Failure:
-    """A provider's own protocol needs a package that is not installed."""
     text = f"The package for this provider's protocol is not installed: pip install {package}"
     return Failure(kind=FailureKind.MISSING, text=text)
 
 
 def cut_off(wire: AnswerWire) -> Failure:
-    """The answer ended without its end."""
     text = "The answer was cut off." if wire.size_bytes else "The connection was closed before an answer came."
     return Failure(kind=FailureKind.CUT, text=text)
 

@@ -113,7 +113,6 @@ class ScriptedAnswer(Part, frozen=True):
     usage: ScriptedUsage | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what contradicts itself."""
         if self.text and not isinstance(self.pieces, str):
             raise ValueError("an answer has a text or a list of pieces, not both")
 
