@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hansard.delivery.typing import Typing
+from hansard.delivery.dispatch import Typing
 from hansard.domain.deliveries import DeliveryState
 from hansard.domain.messages import Message
 from hansard.testing import RECORDING_CAPABILITIES, Fault, FaultKind

@@ -14,9 +14,8 @@ import logging
 from contextlib import ExitStack, aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from hansard.delivery.dispatch import Dispatcher
+from hansard.delivery.dispatch import Dispatcher, Typing
 from hansard.delivery.sending import DeliveryTiming
-from hansard.delivery.typing import Typing
 from hansard.domain.people import People
 from hansard.errors import MUST_END, GatewayRuns, HansardError
 from hansard.gateway.health import ChannelHealth
