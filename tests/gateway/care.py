@@ -10,8 +10,7 @@ from pathlib import Path
 
 from hansard.app.wiring import open_app
 from hansard.domain.settings import Settings
-from hansard.gateway.process import Gateway
-from hansard.gateway.reload import ConfigReload, read_again
+from hansard.gateway.process import ConfigReload, Gateway, read_again
 from hansard.ports.channel import Channel
 from hansard.testing import Platform, RecordingChannel
 from tests.gateway.stage import AGENT, TIMING, Playing, until

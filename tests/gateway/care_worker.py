@@ -13,8 +13,7 @@ from pathlib import Path
 from hansard.app.wiring import open_app
 from hansard.errors import RecordMigrated
 from hansard.gateway.logs import log_as_json
-from hansard.gateway.process import Gateway
-from hansard.gateway.reload import ConfigReload, load_gateway_config
+from hansard.gateway.process import ConfigReload, Gateway, load_gateway_config
 from hansard.testing import RecordingChannel
 from tests.gateway.socket_platform import SocketPlatform
 from tests.gateway.stage import AGENT, TIMING

@@ -13,6 +13,7 @@ from hansard.domain.settings import Channels, Settings, TurnLimits
 from hansard.domain.settings.channels import Matrix
 from hansard.gateway.health import TurnsHealth, ask_health
 from hansard.gateway.logs import JsonFormatter
+from hansard.gateway.process import count_turn
 from hansard.testing import Platform
 from tests.gateway.exposition import parse
 from tests.gateway.stage import AGENT, ANN, Playing, make_settings, playing
@@ -99,6 +100,7 @@ async def test_without_a_model_the_admin_hears_of_it(home: Path, caplog: pytest.
 
 def test_a_limit_says_nothing_of_the_model() -> None:
     """A turn that reached a limit is counted; it makes the status neither bad nor good again."""
-    turns = TurnsHealth().after("limit", "m", "now")
+    turns = count_turn(TurnsHealth(), "limit", "m", "now")
     assert (turns.failed, turns.failing) == ({"limit": 1}, 0)
-    assert turns.after("busy", "m", "then").after("limit", "m", "now").failing == 1
+    turns = count_turn(turns, "busy", "m", "then")
+    assert count_turn(turns, "limit", "m", "now").failing == 1

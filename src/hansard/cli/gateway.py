@@ -22,8 +22,7 @@ from hansard.errors import GatewayRuns, RecordMigrated
 from hansard.gateway.channel import Timing
 from hansard.gateway.health import ask_health
 from hansard.gateway.logs import LogFile, error_fields, log, log_as_json
-from hansard.gateway.process import Gateway, prefer_promptness
-from hansard.gateway.reload import ConfigReload, load_gateway_config, read_again
+from hansard.gateway.process import ConfigReload, Gateway, load_gateway_config, prefer_promptness, read_again
 from hansard.tools.mcp import ServerTrouble
 
 if TYPE_CHECKING:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from hansard.app.wiring import App
     from hansard.domain.settings import Settings
-    from hansard.gateway.reload import LoadedConfig
     from hansard.journal.store import Store
     from hansard.ports.channel import Channel, Fetches, Timeline
 
@@ -84,13 +83,13 @@ def account_held(store: Store, channel: Channel) -> Iterator[None]:
 class Served:
     """One channel, and what runs for it."""
 
-    def __init__(self, app: App, channel: Channel, timing: Timing, loaded: LoadedConfig) -> None:
+    def __init__(self, app: App, channel: Channel, timing: Timing, settings: Settings) -> None:
         self._app = app
         self.channel = channel
         timeline = cast("Timeline", channel) if channel.capabilities.timeline else None
         fetches = cast("Fetches", channel) if channel.capabilities.fetches else timeline
         self.intake = ChannelIntake(
-            app.record, channel, loaded.settings, fetches, self.report, model=lambda: self._app.models.name
+            app.record, channel, settings, fetches, self.report, model=lambda: self._app.models.name
         )
         self.dispatcher = Dispatcher(app.record, channel, timeline=timeline, report=self.report, pace=timing.pace)
         self.typing = Typing(app.record, channel)
@@ -101,7 +100,7 @@ class Served:
         self._held = ExitStack()
         self._receiving: asyncio.Task[None] | None = None
         self.tasks: list[asyncio.Task[None]] = []
-        self.apply_settings(loaded.settings)
+        self.apply_settings(settings)
 
     def apply_settings(self, settings: Settings) -> None:
         """Go by these settings from now on."""

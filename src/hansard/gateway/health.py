@@ -36,9 +36,6 @@ REQUEST_BYTES_MAX = 8192
 REQUEST_SECONDS_MAX = 5.0
 KIB: Final = 1024
 
-LIMIT = "limit"
-"""The reason of turns that reached a limit of theirs: that says nothing of the model."""
-
 
 class ChannelHealth(msgspec.Struct, frozen=True, kw_only=True):
     """How one channel does."""
@@ -89,22 +86,6 @@ class TurnsHealth(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     """The model that it asked."""
     failing_since: str = ""
-
-    def after(self, failed: str, model: str, now: str) -> TurnsHealth:
-        """Return how they stand after one more has ended; `failed` is empty when it did not fail."""
-        if not failed:
-            return TurnsHealth(completed=self.completed + 1, failed=self.failed)
-        counts = {**self.failed, failed: self.failed.get(failed, 0) + 1}
-        if failed == LIMIT:
-            return msgspec.structs.replace(self, failed=counts)
-        return TurnsHealth(
-            completed=self.completed,
-            failed=counts,
-            failing=self.failing + 1,
-            reason=failed,
-            model=model,
-            failing_since=self.failing_since or now,
-        )
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):

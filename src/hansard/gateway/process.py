@@ -1,9 +1,10 @@
 """The gateway: channels, intake, turns and delivery in one process, for as long as it is wanted.
 
-Reads: cursors, queued turns; the configuration, again when it is told to. Writes: through intake, engine and delivery.
-Invariants: what is taken up of a new configuration is taken up whole, after all of it was found right; when a newer
-Hansard has migrated the record, or the home or the account's lock was taken away, nothing more is received, and the
-process ends.
+Reads: cursors, queued turns; the configuration (`config.toml`, `notices.toml`, environment variables), again when it is
+told to. Writes: through intake, engine and delivery.
+Invariants: settings are one frozen value, which is swapped as a whole once all of it was found right; what is wrong
+changes nothing. When a newer Hansard has migrated the record, or the home or the account's lock was taken away, nothing
+more is received, and the process ends.
 On crash: what was received is in the record; the next start runs what waits and shows what was not shown.
 """
 
@@ -15,10 +16,17 @@ import os
 import sys
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
+from hansard.app.config import load_config, value_at
+from hansard.app.home_files import check_modes, load_wording
+from hansard.app.keys import check_keys
 from hansard.app.wiring import declare_settings
-from hansard.errors import MUST_END, HansardError, RecordMigrated
+from hansard.domain.notices import Wording
+from hansard.domain.settings import SETTINGS
+from hansard.errors import MUST_END, ConfigInvalid, HansardError, RecordMigrated
 from hansard.gateway.channel import Served, Timing
 from hansard.gateway.health import (
     ChannelHealth,
@@ -31,15 +39,15 @@ from hansard.gateway.health import (
     metrics_text,
 )
 from hansard.gateway.logs import error_fields, log
-from hansard.gateway.reload import LoadedConfig, changes_between, connection_of
 from hansard.tasks import cancel_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from hansard.app.wiring import App
+    from hansard.domain.settings import Settings
     from hansard.engine.turns import Ran
-    from hansard.gateway.reload import ConfigReload
     from hansard.ports.channel import Channel
 
 logger = logging.getLogger("hansard.gateway")
@@ -56,6 +64,45 @@ loop would wait whenever the writer works."""
 
 LOOK_SECONDS = 0.25
 """How often to look whether the record was migrated or the home taken away."""
+
+LIMIT = "limit"
+"""The reason of turns that reached a limit of theirs: that says nothing of the model."""
+
+IN_PLACE = frozenset({"allow", "observe", "rooms", "answer", "answer_age_seconds_max", "attachment_bytes_max"})
+"""Settings of a channel that are taken up while it is open. With any other, it is opened again."""
+
+TOKEN_FILE = "token"  # noqa: S105  # the name of a file
+"""In the folder of a channel, where people put it."""
+
+FIXED = ("gateway.health_port",)
+"""Settings that count from the next start on."""
+
+
+class LoadedConfig(NamedTuple):
+    """What a gateway goes by: one value, never changed, only replaced."""
+
+    settings: Settings
+    words: Wording
+    tokens: Mapping[str, object] = {}
+    """By channel, which file holds its token: a new one opens the channel again."""
+
+
+class ConfigReload(NamedTuple):
+    """Where a gateway finds its configuration anew, and how it opens a channel by it."""
+
+    read: Callable[[], LoadedConfig]
+    """ConfigInvalid when anything is wrong with it."""
+    openers: Callable[[Settings], Mapping[str, Callable[[], Channel]]]
+    """The channels that are configured, by name."""
+
+
+class ConfigChanges(NamedTuple):
+    """What is different in a new configuration."""
+
+    keys: tuple[str, ...]
+    """Settings that are taken up."""
+    fixed: tuple[str, ...]
+    """Settings that are not, until the next start."""
 
 
 def prefer_promptness() -> None:
@@ -80,7 +127,7 @@ class Gateway:
         self._timing = timing
         self._loaded = loaded or LoadedConfig(app.settings, app.record.words)
         self._reloading = reloading
-        self._served = [Served(app, channel, timing, self._loaded) for channel in channels]
+        self._served = [Served(app, channel, timing, self._loaded.settings) for channel in channels]
         self._started_at = now_text()
         self._config = ConfigHealth(taken_up_at=self._started_at)
         self._turns = TurnsHealth()
@@ -230,7 +277,7 @@ class Gateway:
         made: list[Served] = []
         try:
             for opened in openers.values():
-                made.append(Served(self._app, opened(), self._timing, loaded))
+                made.append(Served(self._app, opened(), self._timing, loaded.settings))
                 if made[-1].holds not in held:
                     made[-1].hold_account()
             await declare_settings(self._app.record, loaded.settings)
@@ -250,7 +297,7 @@ class Gateway:
         if ran.stopped:
             return
         model = ran.model or self._app.models.name
-        self._turns = self._turns.after(ran.failed, model, now_text())
+        self._turns = count_turn(self._turns, ran.failed, model, now_text())
         if ran.failed:
             fields = {"session": session_id, "turn": ran.turn_id, "reason": ran.failed, "model": model}
             log(logger, logging.WARNING, "a turn failed", **fields)
@@ -293,7 +340,64 @@ def now_text() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+def count_turn(turns: TurnsHealth, failed: str, model: str, now: str) -> TurnsHealth:
+    """Return how turns stand after one more has ended; `failed` is empty when it did not fail."""
+    if not failed:
+        return TurnsHealth(completed=turns.completed + 1, failed=turns.failed)
+    counts = {**turns.failed, failed: turns.failed.get(failed, 0) + 1}
+    if failed == LIMIT:
+        return msgspec.structs.replace(turns, failed=counts)
+    return TurnsHealth(
+        completed=turns.completed,
+        failed=counts,
+        failing=turns.failing + 1,
+        reason=failed,
+        model=model,
+        failing_since=turns.failing_since or now,
+    )
+
+
 def is_healthy(channel: ChannelHealth) -> bool:
     """Return whether a channel does what it should."""
     in_time = channel.lag_seconds <= LAG_SECONDS_MAX and channel.quiet_seconds <= QUIET_SECONDS_MAX
     return in_time and not channel.trouble
+
+
+def load_gateway_config(home: Path, environment: Mapping[str, str], options: Mapping[str, object]) -> LoadedConfig:
+    """Return what is configured now, or raise ConfigInvalid with everything that is wrong."""
+    check_modes(home)
+    settings = load_config(home, environment, options).settings
+    tokens = {name: look_at(home / name / TOKEN_FILE) for name in settings.channels.sections()}
+    return LoadedConfig(settings, load_wording(home), tokens)
+
+
+def read_again(home: Path, environment: Mapping[str, str], options: Mapping[str, object]) -> LoadedConfig:
+    """Return what is configured now, or raise ConfigInvalid, also for keys: what runs must not be left without them."""
+    if findings := check_keys(home, environment):
+        raise ConfigInvalid("\n".join(map(str, findings)))
+    return load_gateway_config(home, environment, options)
+
+
+def look_at(path: Path) -> tuple[int, ...]:
+    """Return what tells a file from the one that was there before; of one that is not there, nothing."""
+    try:
+        seen = path.stat()
+    except OSError:
+        return ()
+    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns
+
+
+def changes_between(old: LoadedConfig, new: LoadedConfig) -> ConfigChanges:
+    """Return what is different, by the names of settings; never their values, which may be private."""
+    keys = [key for key in SETTINGS if value_at(old.settings, key) != value_at(new.settings, key)]
+    if old.words != new.words:
+        keys.append("notices")
+    fixed = tuple(key for key in keys if key in FIXED)
+    return ConfigChanges(tuple(key for key in keys if key not in fixed), fixed)
+
+
+def connection_of(loaded: LoadedConfig, channel: str) -> tuple[object, ...]:
+    """Return what a channel is opened by: when that is the same again, the channel stays open."""
+    section = loaded.settings.channels.section(channel)
+    given = [(name, getattr(section, name)) for name in section.__struct_fields__ if name not in IN_PLACE]
+    return (*given, loaded.tokens.get(channel))
