@@ -62,7 +62,6 @@ def hearing_of(record: Record, settings: Settings, channel: str, chat: str) -> H
 
 
 def verdict_of(report: Audit) -> str:
-    """Return what an audit found, in words."""
     if report.differences:
         return f"{len(report.differences)} differences"
     if report.is_unknown:
@@ -71,7 +70,6 @@ def verdict_of(report: Audit) -> str:
 
 
 async def audit(home: Path, chat: str) -> Audit:
-    """Ask the platform and the record."""
     settings = load_config(home, os.environ, {}).settings
     name = parse_key(chat).channel
     channel = next((each for each in open_channels(home, settings, os.environ) if each.name == name), None)

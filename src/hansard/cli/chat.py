@@ -44,7 +44,6 @@ class TerminalChat:
     """A conversation in a terminal."""
 
     def __init__(self, app: App, options: Options) -> None:
-        """Nothing is on the screen yet."""
         self._app = app
         self.talk = Talk(app)
         self._stopping: set[asyncio.Task[None]] = set()
@@ -62,7 +61,6 @@ class TerminalChat:
         self.talk.show, self.talk.drawn = self.screen.show, self.screen.drawn
 
     async def run(self) -> None:
-        """Talk until the person leaves."""
         tasks = [
             asyncio.create_task(self.screen.run()),
             asyncio.create_task(self.talk.take_typed(self._refuse)),
@@ -136,13 +134,11 @@ async def session_lines(app: App, limit: int) -> list[SessionChoice]:
 
 
 async def choose(app: App) -> str | None:
-    """Let the person choose a session; None when they do not want one."""
     colour = wants_colour(app.settings.terminal.colour)
     return await pick(await session_lines(app, PICKED_MAX), title="Resume a session", colour=colour)
 
 
 async def chat(options: Options) -> int:
-    """Talk in a terminal."""
     chats: list[TerminalChat] = []
 
     def report(session_id: str, error: BaseException) -> None:
@@ -173,5 +169,4 @@ async def chat(options: Options) -> int:
 
 
 def main(options: Options) -> int:
-    """Run `hansard` in a terminal."""
     return run(lambda: chat(options))

@@ -124,7 +124,6 @@ async def read_prompt(home: Path, name: str | None) -> SessionFrozen:
 
 
 def show_settings(home: Path, *, as_json: bool) -> None:
-    """Print the settings for a person, or for a script."""
     config = load_config(home, os.environ, {})
     keys = {provider: describe_key(provider, home) for provider in VARIABLES}
     if as_json:

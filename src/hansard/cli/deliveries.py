@@ -25,8 +25,6 @@ STATES = [str(state) for state in DeliveryState]
 
 
 def run(home: Path, act: Callable[[Record], Awaitable[list[Delivery]]], *, reads: bool = False) -> list[Delivery]:
-    """Open the record and do something with it."""
-
     async def opened() -> list[Delivery]:
         async with reading(home) if reads else existing(home) as record:
             return await act(record)
@@ -79,7 +77,6 @@ async def drop(record: Record, delivery: Delivery) -> Delivery:
 
 
 def show(deliveries: list[Delivery], *, as_json: bool) -> None:
-    """Print deliveries, for people or for scripts."""
     if as_json:
         stdout_json(deliveries)
         return

@@ -69,7 +69,6 @@ def command(options: dict[str, Any], turn: str | None, person: str | None, tool:
 
 
 async def explain_past(home: Path, name: str) -> str:
-    """Return why a turn's tools were run or not."""
     async with reading(home) as record:
         turn = await record.turns.find(name)
         if turn is None:
@@ -202,7 +201,6 @@ async def is_direct_chat(ahead: PlaceAhead) -> bool:
 
 
 async def find_session(ahead: PlaceAhead, key: str) -> SessionAhead | None:
-    """Return the session that a key leads to now."""
     try:
         route = None if ahead.record is None else await ahead.record.routes.read(key)
     except NotFound:
@@ -241,7 +239,6 @@ async def explain_author(ahead: PlaceAhead, author: str, tool: str, *, is_direct
 
 
 def tell(what: str, decision: Decision) -> list[str]:
-    """Return a decision in lines."""
     return [f"{what}: {decision.verdict}", *(f"  {reason}" for reason in decision.reasons)]
 
 

@@ -37,21 +37,15 @@ JSON_FORMATS = ("jsonl", "chat")
 class Exporter(Protocol):
     """One format."""
 
-    def begin(self, sessions: list[Session]) -> bytes:
-        """Return what comes first."""
-        ...
+    def begin(self, sessions: list[Session]) -> bytes: ...
 
-    def session(self, record: Record, session: Session) -> AsyncIterator[bytes]:
-        """Yield a session."""
-        ...
+    def session(self, record: Record, session: Session) -> AsyncIterator[bytes]: ...
 
     def notice(self, message: Message) -> bytes:
         """Return what was told in a chat that had no session."""
         ...
 
-    def end(self) -> bytes:
-        """Return what comes last."""
-        ...
+    def end(self) -> bytes: ...
 
 
 class Asked(NamedTuple):
@@ -140,7 +134,6 @@ class Target:
 
 
 def exporter(asked: Asked, report: Callable[[str], None]) -> Exporter:
-    """Return the writer of a format."""
     if asked.format == "markdown":
         return MarkdownExport(full=asked.full)
     if asked.format == "html":
@@ -158,7 +151,6 @@ async def choose(record: Record, asked: Asked) -> list[Session]:
 
 
 def tell(done: dict[str, object], text: str, *, as_json: bool) -> None:
-    """Say what was written to a file, to a script or a person."""
     if as_json:
         stdout_json(done)
     else:
@@ -166,7 +158,6 @@ def tell(done: dict[str, object], text: str, *, as_json: bool) -> None:
 
 
 async def export(home: Path, asked: Asked) -> int:
-    """Export, and say what was."""
     findings: list[str] = []
     meter = Meter(quiet=asked.output is None and sys.stdout.isatty())
     async with reading(home) as record:

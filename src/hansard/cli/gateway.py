@@ -186,7 +186,6 @@ async def have_renewed(home: Path) -> Health | None:
 
 
 def show(health: Health) -> None:
-    """Tell it to a person."""
     click.echo(f"{health.status}: process {health.pid}, since {health.started_at}")
     if health.record:
         click.echo(f"  record: {safe_line(health.record)}")

@@ -103,7 +103,6 @@ async def record_confirmation(home: Path, user_id: str, pin: Pin) -> None:
 
 
 def fields_of(keeping: Keeping, user_id: str, pin: Pin) -> dict[str, Any]:
-    """Return a pinned identity for scripts."""
     confirmation = keeping.confirmation(user_id) if pin.is_changed else None
     return {
         "identity": user_id,
@@ -116,7 +115,6 @@ def fields_of(keeping: Keeping, user_id: str, pin: Pin) -> dict[str, Any]:
 
 
 def line_of(fields: dict[str, Any]) -> str:
-    """Return a pinned identity for people."""
     start = f"{fields['identity']}  {fields['key']}  since {fields['since']}"
     if fields["changed_to"] is None:
         return start
@@ -125,5 +123,4 @@ def line_of(fields: dict[str, Any]) -> str:
 
 
 def written_time(seconds: float) -> str:
-    """Return a time for people and scripts."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="minutes")

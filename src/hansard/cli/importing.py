@@ -27,12 +27,10 @@ LISTED_MAX: Final = 20
 
 
 def sessions_done(done: ImportProgress) -> str:
-    """Return how far an import is, by its sessions."""
     return f"{done.sessions:,} of {done.sessions_all:,} sessions, {done.messages:,} messages"
 
 
 def bytes_done(done: int, of: int) -> str:
-    """Return how far an import is, by the bytes of its file."""
     return f"{done * 100 // max(of, 1)} % of {of:,} bytes"
 
 
@@ -141,7 +139,6 @@ async def _hansard(home: Path, path: Path, *, as_json: bool) -> int:
 
 
 def show_own(report: ImportReport) -> None:
-    """Print what was done and what is wrong."""
     for finding in report.findings:
         click.echo(safe_line(str(finding)))
     for note in report.notes:

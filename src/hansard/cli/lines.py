@@ -80,11 +80,9 @@ class OutputItems:
         self._items: asyncio.Queue[Entry | Chunk] = asyncio.Queue()
 
     def put(self, item: Entry | Chunk) -> None:
-        """Take an item."""
         self._items.put_nowait(item)
 
     async def write(self) -> None:
-        """Write items as they come."""
         while True:
             item = await self._items.get()
             await self._output.show(item)
@@ -115,7 +113,6 @@ async def answered(app: App, talk: Talk, shown: OutputItems) -> None:
 
 
 async def talk_in_lines(options: Options) -> int:
-    """Talk through pipes until the input ends."""
     async with opened(options) as app:
         shown = OutputItems(Output(json=options.json))
         talk = Talk(app, shown.put, shown.idle)
@@ -137,5 +134,4 @@ async def talk_in_lines(options: Options) -> int:
 
 
 def main(options: Options) -> int:
-    """Run `hansard` without a terminal."""
     return run(lambda: talk_in_lines(options))

@@ -62,12 +62,10 @@ class Commands(click.Group):
     """Commands that are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names, for help."""
         del ctx
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
         del ctx
         row = COMMANDS.get(cmd_name)
         return None if row is None else load(row[0]).command

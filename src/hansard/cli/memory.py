@@ -123,7 +123,6 @@ def forget(options: dict[str, Any], note_id: str, *, as_json: bool) -> None:
 
 
 def show(notes: list[Note], *, as_json: bool) -> None:
-    """Print notes, for a person or for a script."""
     if as_json:
         fields = [
             {"id": note.id, "owner": note.owner, "text": note.text, "changed_at": note.changed_at.isoformat()}

@@ -46,7 +46,6 @@ async def survey(home: Path, environment: Mapping[str, str]) -> tuple[Discovered
 
 
 def show_json(chosen: Discovered | None, found: list[FoundServer], demo: DemoFiles | None) -> None:
-    """Print one JSON object."""
     servers = [{"title": one.server.title, "base_url": one.server.base_url, "models": one.models} for one in found]
     fields = {
         "model": None if chosen is None else chosen._asdict(),
@@ -73,7 +72,6 @@ def show_text(chosen: Discovered | None, found: list[FoundServer], demo: DemoFil
 
 
 def describe(one: FoundServer) -> str:
-    """Say what a server offers."""
     if loopback_of(one.server.host) is None:
         return f"not asked, {one.server.host} is not this machine"
     if one.models is None:

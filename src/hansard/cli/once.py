@@ -60,7 +60,6 @@ class Output:
         self._open_line = False
 
     async def show(self, item: Entry | Chunk) -> None:
-        """Write what a follower was given."""
         if self._json:
             line = line_of(item)
             await self._write(safe_json(line.decode()).encode() if self._to_terminal else line)
@@ -91,7 +90,6 @@ class Output:
 
 
 def line_of(item: Entry | Chunk) -> bytes:
-    """Return a followed item as a line of JSON."""
     kind = "chunk" if isinstance(item, Chunk) else "entry"
     fields = {"type": kind, "text": item.text} | {name: getattr(item, name) for name in item.__struct_fields__}
     return msgspec.json.encode(fields) + b"\n"
@@ -118,7 +116,6 @@ async def answer(app: App, session_id: str, question: Message, output: Output) -
 
 
 async def once(options: Options, question: str) -> int:
-    """One question, one turn."""
     output = Output(json=options.json)
     async with opened(options) as app:
         unnamed = app.settings.model is None
@@ -142,6 +139,5 @@ async def once(options: Options, question: str) -> int:
 
 
 def main(options: Options) -> int:
-    """Run `hansard -p`."""
     question = read_question(options.prompt or "")
     return run(lambda: once(options, question))

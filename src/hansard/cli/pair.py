@@ -34,8 +34,6 @@ AccessList = list["Access"]
 
 
 def with_record(home: Path, call: Callable[[Record], Awaitable[AccessList]], *, reads: bool = False) -> AccessList:
-    """Do something with a record that is there."""
-
     async def run() -> AccessList:
         async with reading(home) if reads else existing(home) as record:
             return await call(record)
@@ -156,7 +154,6 @@ def revoke(options: dict[str, Any], identity: str, *, as_json: bool) -> None:
 
 
 def named(person: Person, identity: str) -> bool:
-    """Return whether the settings give an account to a person."""
     try:
         return read_identity(identity) in person.places()
     except InvalidInput:
@@ -164,12 +161,10 @@ def named(person: Person, identity: str) -> bool:
 
 
 async def one(access: Awaitable[Access]) -> AccessList:
-    """Return one person's access as a list."""
     return [await access]
 
 
 def show(found: AccessList, *, as_json: bool) -> None:
-    """Print who may talk, for a person or for a script."""
     now = round(datetime.now(UTC).timestamp() * 1_000_000)
     if as_json:
         fields = [fields_of(access, now) for access in found]
@@ -182,12 +177,10 @@ def show(found: AccessList, *, as_json: bool) -> None:
 
 
 def state_of(access: Access, now: int) -> str:
-    """Return how somebody stands, in a word."""
     return "expired" if access.state is Grant.ASKED and not access.is_waiting(now) else str(access.state)
 
 
 def fields_of(access: Access, now: int) -> dict[str, object]:
-    """Return what a script is told of somebody."""
     return {
         "channel": access.channel,
         "identity": access.identity,
@@ -201,12 +194,10 @@ def fields_of(access: Access, now: int) -> dict[str, object]:
 
 
 def line_of(access: Access, now: int) -> str:
-    """Return one line about somebody."""
     state = state_of(access, now)
     waits = f"  code {written_code(access.code)} until {moment(access.expires_at)}" if access.is_waiting(now) else ""
     return f"{state:8} {safe_line(access.identity):30} since {moment(access.changed_at)}{waits}"
 
 
 def moment(microseconds: int) -> str:
-    """Return a time as people and scripts read it."""
     return datetime.fromtimestamp(microseconds / 1_000_000, UTC).isoformat(timespec="seconds")

@@ -164,13 +164,11 @@ def unlink(options: dict[str, Any], who: str, *, as_json: bool) -> None:
 
 
 async def nothing(record: Record, settings: Settings) -> str:
-    """Change nothing, and say nothing."""
     del record, settings
     return ""
 
 
 def show(said: str, circles: list[Circle], *, as_json: bool) -> None:
-    """Print what happened and who is one person, for a person or for a script."""
     if as_json:
         fields = [{"name": circle.name or None, "owners": list(circle.owners)} for circle in circles]
         stdout_json({"said": said or None, "people": fields})

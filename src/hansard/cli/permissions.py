@@ -68,8 +68,6 @@ def revoke(options: dict[str, Any], permission: str, *, as_json: bool) -> None:
 
 
 def read(home: Path) -> list[Permission]:
-    """Return all permissions of a record."""
-
     async def run() -> list[Permission]:
         async with reading(home) as record:
             return await record.permissions.list()
@@ -78,7 +76,6 @@ def read(home: Path) -> list[Permission]:
 
 
 def show(permissions: list[Permission], *, as_json: bool) -> None:
-    """Print permissions, for a person or for a script."""
     if as_json:
         stdout_json({"permissions": [fields_of(each) for each in permissions]})
         return
@@ -89,12 +86,10 @@ def show(permissions: list[Permission], *, as_json: bool) -> None:
 
 
 def line_of(each: Permission) -> str:
-    """Return a permission in one line."""
     until = f"session {each.session_id}" if each.session_id else "always"
     return f"{each.id:8} {each.tool}  {each.person or 'the terminal'}  {each.place or 'terminal'}  {until}"
 
 
 def fields_of(each: Permission) -> dict[str, object]:
-    """Return a permission for a script."""
     at = datetime.fromtimestamp(each.granted_at / 1_000_000, UTC)
     return {**each._asdict(), "granted_at": at.isoformat(), "session_id": each.session_id or None}

@@ -31,7 +31,6 @@ def examples(*lines: str) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number of things, as people say it."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
@@ -105,7 +104,6 @@ class Meter:
         self.clear()
 
     def clear(self) -> None:
-        """Leave the line free for what comes next."""
         if self._shown and self._in_place:
             self._shown = False
             click.echo(CLEAR, err=True, nl=False)

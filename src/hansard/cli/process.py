@@ -80,7 +80,6 @@ class StandardOutput(io.FileIO):
     """Standard output whose errors say what they are about: of a full disk, otherwise, nobody could tell which file."""
 
     def write(self, data: Buffer, /) -> int | None:  # type: ignore[override]
-        """Write, or raise with the name."""
         try:
             return super().write(data)
         except OSError as error:
@@ -89,7 +88,6 @@ class StandardOutput(io.FileIO):
 
 
 def is_descriptor(number: int) -> bool:
-    """Return whether a descriptor is open."""
     try:
         os.fstat(number)
     except OSError:
@@ -174,7 +172,6 @@ class Options(NamedTuple):
 
     @property
     def settings(self) -> dict[str, object]:
-        """The options that are settings."""
         nobody = 0 if self.prompt is not None else None  # who asks one question is not there to answer another
         given = (("model", self.model), ("busy", self.busy), ("tools.ask_seconds", nobody))
         return {name: value for name, value in given if value is not None}

@@ -77,7 +77,6 @@ def show(found: SearchResult) -> None:
 
 
 def neighbour(hit: Hit, message: Message) -> str:
-    """Return a line with the beginning of a neighbour."""
     text = safe_line(" ".join(each for each in fields_of(message.parts) if each))
     cut = f"{text[: NEIGHBOUR_CHARACTERS - 1]}…" if len(text) > NEIGHBOUR_CHARACTERS else text
     marks = "".join(f" ({mark})" for mark in marks_of(message, undone=message.id in hit.undone_ids))
@@ -114,7 +113,6 @@ def json_of(found: SearchResult) -> dict[str, object]:
 
 
 def message_fields(message: Message, *, undone: bool) -> dict[str, Any]:
-    """Return a message for scripts."""
     said, tools = fields_of(message.parts)
     return {
         "id": message.id,
@@ -138,7 +136,6 @@ def until_when(text: str, now: datetime) -> datetime:
 
 
 async def print_found(home: Path, query: str, given: dict[str, Any]) -> int:
-    """Search and print; return the exit code."""
     grouped, as_json, session_name = (given.pop(name) for name in ("grouped", "as_json", "session_name"))
     now = datetime.now(UTC)
     for name, read in (("since", since_when), ("until", until_when)):

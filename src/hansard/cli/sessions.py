@@ -114,7 +114,6 @@ def columns(session: Session, first_words: dict[str, str]) -> tuple[str, ...]:
 
 
 def describe(session: Session, first_words: dict[str, str]) -> str:
-    """Return one line about a session."""
     session_id, active, messages, state, source, owner, words = columns(session, first_words)
     return f"{session_id}  {active}  {messages:>5}  {state:8}  {source:6}  {owner:14}  {words}"
 
@@ -138,7 +137,6 @@ def fields_of(session: Session) -> dict[str, Any]:
 
 
 def tell(session: Session, text: str, *, as_json: bool, **more: object) -> None:
-    """Say what became of a session."""
     if as_json:
         stdout_json(fields_of(session) | more)
     else:
@@ -146,7 +144,6 @@ def tell(session: Session, text: str, *, as_json: bool, **more: object) -> None:
 
 
 def table(rows: list[tuple[str, ...]], width: int) -> list[str]:
-    """Return the lines of a list, the heading first."""
     shown = [
         place
         for place, name in enumerate(COLUMN_NAMES)
@@ -164,7 +161,6 @@ def padded(text: str, width: int) -> str:
 
 
 async def show_list(home: Path, wanted: SessionQuery, *, as_json: bool) -> int:
-    """Print the sessions."""
     async with reading(home) as record:
         found, more = await find(record, wanted)
         if as_json:
@@ -206,7 +202,6 @@ def list_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def list_sessions(home: Path, *, as_json: bool, since: str | None, archived: bool, **filters: Any) -> None:  # noqa: ANN401
-    """Run the list, whichever way it was asked for."""
     moment = None if since is None else since_when(since, datetime.now(UTC))
     wanted = SessionQuery(since=moment, archived=archived, **filters)
     sys.exit(run(lambda: show_list(home, wanted, as_json=as_json)))
@@ -287,8 +282,6 @@ def show(options: dict[str, Any], *, name: str, full: bool, raw: bool, as_json: 
 
 
 def change(home: Path, name: str, act: Callable[[Record, Session], Awaitable[int]]) -> None:
-    """Do something to a session that a person names."""
-
     async def main() -> int:
         async with existing(home) as record:
             return await act(record, await resolve(record, name))

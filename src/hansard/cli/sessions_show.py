@@ -78,7 +78,6 @@ async def deliveries_of(record: Record, session: Session) -> Delivered:
 
 
 async def show_for_people(record: Record, session: Session, *, full: bool) -> None:
-    """Print a session for reading."""
     reader = Reader(await deliveries_of(record, session), full=full)
     click.echo(heading(safe_line(session.title or session.id)))
     for name, value in session_facts(session, local_time):
@@ -97,7 +96,6 @@ class Reader:
         self._full = full
 
     def lines(self, item: Item) -> list[str]:
-        """Return the lines of an item."""
         if isinstance(item, Happened):
             return ["", faint(f"— {safe_line(item.text)}")]
         if isinstance(item, Used):
@@ -123,7 +121,6 @@ class Reader:
         return found
 
     def _file(self, file: File) -> str:
-        """Return what is known of an attachment."""
         name = safe_line(f"{file.name or 'a file'}, {file.media_type}, {file.size_bytes} bytes")
         return f"{name}, {file.blob}" if self._full else name
 
@@ -180,14 +177,12 @@ def place_of(delivery: Delivery) -> str:
 
 
 def outcome_text(delivered: MessageDelivered, posts: int) -> str:
-    """Return what became of a message in a chat."""
     became = OUTCOMES.get(delivered.outcome, delivered.outcome)
     count = f" in {posts} posts" if delivered.outcome == "shown" and posts > 1 else ""
     return f"→ {delivered.chat}: {became}{count}{': ' + delivered.reason if delivered.reason else ''}"
 
 
 def folded(text: str) -> str:
-    """Return the beginning of a text, on one line."""
     words = safe_line(text[: FOLDED_CHARACTERS * 4])
     return words if len(words) <= FOLDED_CHARACTERS else f"{words[: FOLDED_CHARACTERS - 1]}…"
 
@@ -201,7 +196,6 @@ def local_time(at_microseconds: int) -> str:
 
 
 async def show_raw(record: Record, session: Session) -> None:
-    """Print every entry as one line of JSON."""
     async for entry in read_entries(record, session.id, session.head_seq, await first_known(record, session)):
         stdout_json(entry)
 
@@ -229,7 +223,6 @@ async def show_json(record: Record, session: Session, fields: dict[str, Any]) ->
 
 
 def message_fields(item: TranscriptItem, delivered: Delivered) -> dict[str, Any]:
-    """Return a message for scripts."""
     message = item.message
     return {
         "id": message.id,

@@ -267,7 +267,6 @@ class Talk:
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def enter(self, found: TalkStart) -> None:
-        """Go on in a session: show it from a position on."""
         await self._stop_following()
         self.session_id = found.session_id
         self._shown_seq = int(found.after)
@@ -324,11 +323,9 @@ class Talk:
         await self._say(self._words(unescaped(text)), answers=answers)
 
     def _words(self, content: str | list[Part]) -> Message:
-        """Return what the terminal's person says."""
         return Message.user(content, author=owner_of(self.app))
 
     async def _say(self, message: Message, *, answers: bool) -> None:
-        """Record what was said, and let it be answered."""
         busy = await busy_of(self.app.record, self.session_id, self.app.settings.busy)
         spoken = await speak(self.app.record, self.session_id, [message], busy, answers=answers)
         if spoken.turn_id:
@@ -380,7 +377,6 @@ class Talk:
         return line if len(line) <= columns else " · ".join(shown)
 
     async def interrupt(self) -> None:
-        """Ask the turn that runs to stop."""
         if self.session_id:
             await self.app.record.turns.stop(self.session_id, "interrupted by the person")
 
@@ -397,7 +393,6 @@ class Talk:
         await asyncio.shield(self._failed)
 
     async def close(self) -> None:
-        """Stop showing."""
         await self._stop_following()
         self._failed.cancel()
 

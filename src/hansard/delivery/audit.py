@@ -168,7 +168,6 @@ async def read_recorded(
 
 
 async def read_session(record: Record, session_id: str, chat: str, recorded: RecordedChat) -> None:
-    """Take the entries of a session into what is recorded."""
     after = 0
     while entries := await record.sessions.read_entries(session_id, after=after):
         after = entries[-1].seq
@@ -177,7 +176,6 @@ async def read_session(record: Record, session_id: str, chat: str, recorded: Rec
 
 
 def take_entry(entry: Entry, chat: str, recorded: RecordedChat) -> None:
-    """Take one entry into what is recorded."""
     body = entry.body
     if isinstance(body, MessageAdded):
         note(recorded, entry.session_id, entry.id, body.parts)
@@ -195,7 +193,6 @@ def take_entry(entry: Entry, chat: str, recorded: RecordedChat) -> None:
 
 
 def note(recorded: RecordedChat, session_id: str, message_id: str, parts: tuple[Part, ...]) -> None:
-    """Keep what a message says, and the names of its files."""
     recorded.texts[session_id, message_id] = join_text(parts)
     if any(isinstance(part, File) for part in parts):
         recorded.files[session_id, message_id] = tuple(part.name for part in parts if isinstance(part, File))
@@ -207,7 +204,6 @@ def is_formatted(part: Part) -> bool:
 
 
 def is_in(place: str, chat: str) -> bool:
-    """Return whether a place is a chat, or a thread of it."""
     return place == chat or place.startswith(f"{chat}:")
 
 
@@ -254,7 +250,6 @@ def compare(recorded: RecordedChat, account: str, chat: str, shown: Sequence[Tim
 
 
 def is_known(recorded: RecordedChat, shown: TimelineEvent) -> bool:
-    """Return whether the record knows an event, one way or the other."""
     return shown.id in recorded.deliveries or shown.id in recorded.said or is_unsettled(recorded, shown)
 
 
@@ -264,7 +259,6 @@ def is_unsettled(recorded: RecordedChat, shown: TimelineEvent) -> bool:
 
 
 def check_agent(recorded: RecordedChat, shown: TimelineEvent) -> list[AuditDifference]:
-    """Check one post or edit of the agent."""
     delivery = recorded.deliveries.get(shown.id)
     if delivery is None:
         what = "unsettled" if is_unsettled(recorded, shown) else "unrecorded"
@@ -318,7 +312,6 @@ def check_person(said: Sequence[RecordedWords], shown: TimelineEvent) -> list[Au
 
 
 def words_in(text: str) -> set[str]:
-    """Return the words of a text, or of HTML without its tags."""
     return set(WORD.findall(html.unescape(text)))
 
 

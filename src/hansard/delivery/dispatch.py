@@ -81,7 +81,6 @@ class Lane:
         self.woken = asyncio.Event()
 
     def add(self, waiting: OutboxItem) -> None:
-        """Take another message in."""
         self.shows.append(Showing(self._sender, waiting, self._rhythm, self.woken))
         self.woken.set()
 
@@ -120,7 +119,6 @@ class Lane:
             return asyncio.get_running_loop().time() + self._sender.pace.heal_seconds
 
     async def _round(self) -> float:
-        """Go through the messages once; return when to do so again."""
         due = math.inf
         for show in [show for show in self.shows if show.is_dropped]:
             self._remove(show)
@@ -181,7 +179,6 @@ class Dispatcher:
 
     @property
     def standing(self) -> DispatchState:
-        """How it does."""
         health = self._sender.health
         waiting = sum(len(lane.shows) for lane, _ in self._lanes.values())
         return DispatchState(len(self._lanes), waiting, health.is_fine, health.trouble, self._sender.sent, health.note)
@@ -244,7 +241,6 @@ class Dispatcher:
         return seen
 
     async def _assign(self, name: Name, waiting: OutboxItem) -> None:
-        """Give a message to its chat's lane, if there is room."""
         people = await self._shown_to(waiting)
         lane = self._lanes[waiting.chat][0] if waiting.chat in self._lanes else None
         if lane is None:
@@ -297,7 +293,6 @@ class Dispatcher:
         self._woken.set()
 
     async def drained(self) -> None:
-        """Wait until nothing waits to be shown."""
         while True:
             # A look that has begun may have read the outbox before what a lane wrote last.
             wanted = self._looks + 1

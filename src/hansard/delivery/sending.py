@@ -102,7 +102,6 @@ class PlatformHealth:
     """
 
     def __init__(self, pace: DeliveryTiming) -> None:
-        """Begin with a platform that answers."""
         self._pace = pace
         self._until = 0.0
         self._careful_until = 0.0
@@ -127,12 +126,10 @@ class PlatformHealth:
 
     @property
     def is_fine(self) -> bool:
-        """Whether there is nothing to wait for."""
         return asyncio.get_running_loop().time() >= self._until
 
     @property
     def until(self) -> float:
-        """When there is nothing to wait for any more."""
         return self._until
 
     @property
@@ -141,7 +138,6 @@ class PlatformHealth:
         return self._failures > 0 or asyncio.get_running_loop().time() < self._careful_until
 
     def busy(self, seconds: float, trouble: str) -> None:
-        """The platform asks to wait."""
         asked = min(max(seconds, 0.0), self._pace.busy_seconds_max)
         self._wait(asked * (1 + random.random() / 10), trouble)  # noqa: S311 - spread, not secrecy
         self._careful_until = self._until + self._pace.careful_seconds
@@ -159,7 +155,6 @@ class PlatformHealth:
         self._trouble = trouble
 
     def fine(self) -> None:
-        """Something was shown."""
         if self.is_fine:
             self._failures = 0
             self._trouble = ""

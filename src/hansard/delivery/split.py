@@ -54,7 +54,6 @@ class PostFence(NamedTuple):
 
     @property
     def opening(self) -> str:
-        """The line that opens it."""
         return f"{self.mark}{self.info}\n"
 
 
@@ -111,16 +110,13 @@ class TextRest(NamedTuple):
         return words
 
     def fence_at(self, end: int) -> PostFence | None:
-        """Return the code fence that is open further on."""
         return fence_at(self.text, end, self.start, self.fence)
 
     def fits(self, end: int, room: PostSpace) -> bool:
-        """Return whether the words up to `end` can be shown in one post."""
         return room.size(self.show(end)) <= room.size_max
 
 
 def text_from(text: str, start_bytes: int) -> TextRest:
-    """Return a text from a byte on."""
     start = len(text.encode()[:start_bytes].decode(errors="ignore"))
     return TextRest(text, start, fence_at(text, start))
 
@@ -296,7 +292,6 @@ def marked_reading(reading: Reading, mark: str) -> Reading:
 
 
 def without_mark(markdown: str, mark: str) -> str:
-    """Return the words alone."""
     return "" if mark and markdown == mark else markdown.removeprefix(f"{mark}\n\n" if mark else "")
 
 

@@ -308,7 +308,6 @@ class Showing:
         self._loaded = True
 
     async def _settle_known(self, delivery: Delivery, message: Message) -> Tried:
-        """Bring to its end what was begun."""
         if delivery.file:
             return await self._send_file(delivery, message)
         shown = show_bytes(message.text, delivery.start_bytes, delivery.end_bytes)
@@ -322,7 +321,6 @@ class Showing:
         return await settle_unknown(self._sender, delivery, post)
 
     def _note_tried(self, tried: Tried, shown: str = "") -> None:
-        """Note what became of a delivery."""
         delivery = tried.delivery
         if delivery.file and not tried.is_gone:
             self._files[delivery.file] = delivery
@@ -339,7 +337,6 @@ class Showing:
             self._rhythm.edit_at = asyncio.get_running_loop().time() + pause
 
     def _new(self, move: Move | None = None, *, file: int = 0) -> Delivery:
-        """Return the next delivery: of words, or of a file."""
         self._number += 1
         waiting, is_edit = self.waiting, move is not None and move.is_edit
         return Delivery(
@@ -389,7 +386,6 @@ class Showing:
             self._listens = True
 
     def close(self) -> None:
-        """Listen no longer."""
         self._bells.close()
         self._bells = ExitStack()
         self._listens = False
@@ -418,7 +414,6 @@ async def read_file(record: Record, file: File, bytes_max: int) -> LocalFile:
 
 
 def too_large(size_bytes: int, bytes_max: int) -> str:
-    """Return why a large file is not shown."""
     return f"it has {size_bytes / MEGABYTE:.1f} MB, and {bytes_max / MEGABYTE:.1f} MB can be shown here"
 
 

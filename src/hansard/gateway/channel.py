@@ -103,7 +103,6 @@ class Served:
         self.apply_settings(settings)
 
     def apply_settings(self, settings: Settings) -> None:
-        """Go by these settings from now on."""
         self.intake.apply_settings(settings)
         self.dispatcher.use_notices(People(settings, self.channel.name))
 
@@ -115,7 +114,6 @@ class Served:
 
     @property
     def holds(self) -> tuple[str, str]:
-        """The channel and the account that it serves."""
         return self.channel.name, self.channel.account
 
     def hold_account(self) -> None:
@@ -127,7 +125,6 @@ class Served:
         self._held = other._held.pop_all()
 
     def start(self) -> None:
-        """Begin to receive and to show."""
         self._receiving = asyncio.create_task(self.receive())
         showing = (self.dispatcher.run(), self.typing.run(), self.tend(), *(job.run() for job in self.intake.jobs()))
         self.tasks = [self._receiving, *(asyncio.create_task(each) for each in showing)]
@@ -195,7 +192,6 @@ class Served:
                 self.report("tend", error)
 
     async def wake_waiting(self) -> None:
-        """Run the turns that waited when the last gateway ended."""
         found = {(turn.session_id, turn.id) for turn in await self._app.record.turns.list_queued(self.channel.name)}
         for turn in await self._app.record.turns.list_queued():
             session = await self._app.record.sessions.read(turn.session_id)
@@ -206,7 +202,6 @@ class Served:
         log(logger, logging.INFO, "turns found waiting", channel=self.channel.name, count=len(found))
 
     async def health(self, now_microseconds: int) -> ChannelHealth:
-        """Return how the channel does."""
         backlog = await self._app.record.deliveries.count_waiting(self.channel.name)
         standing = self.dispatcher.standing
         oldest = backlog.oldest_at_microseconds

@@ -189,7 +189,6 @@ async def health_served(home: Path, port: int, pages: Pages) -> AsyncIterator[No
 
 
 async def respond(head: bytes, pages: Pages) -> bytes:
-    """Return the answer to a request."""
     method, path = [*head.split(b"\r\n", 1)[0].split(b" "), b"", b""][:2]
     asked = pages.get(path.partition(b"?")[0].decode("latin-1"))
     if method not in {b"GET", b"HEAD"} or asked is None:
@@ -251,7 +250,6 @@ class Family(NamedTuple):
 
 
 def metrics_text(health: Health, readings: Readings) -> bytes:
-    """Return the page."""
     lines = []
     for family in (
         *of_turns(health, readings),
@@ -266,7 +264,6 @@ def metrics_text(health: Health, readings: Readings) -> bytes:
 
 
 def line_of(name: str, sample: Sample) -> str:
-    """Return a line of the format."""
     labels = ",".join(f'{label}="{escaped(value)}"' for label, value in sample.labels)
     number = f"{sample.value:.10g}" if sample.value != int(sample.value) else str(int(sample.value))
     return f"{name}{sample.suffix}{f'{{{labels}}}' if labels else ''} {number}"
@@ -292,7 +289,6 @@ def of_turns(health: Health, readings: Readings) -> Iterator[Family]:
 
 
 def of_channels(health: Health) -> Iterator[Family]:
-    """Yield how each channel does."""
     channels = [((("channel", channel.name),), channel) for channel in health.channels]
     states = [state for state in DeliveryState if state is not DeliveryState.SENT]
     deliveries = [
@@ -343,7 +339,6 @@ def of_channels(health: Health) -> Iterator[Family]:
 
 
 def of_record(health: Health, readings: Readings) -> Iterator[Family]:
-    """Yield how the record does."""
     counted = readings.latency.read()
     buckets = [
         Sample(count, (("le", f"{bound:g}"),), "_bucket")
@@ -361,7 +356,6 @@ def of_record(health: Health, readings: Readings) -> Iterator[Family]:
 
 
 def of_process(health: Health) -> Iterator[Family]:
-    """Yield how the process does."""
     config = health.config
     stopping = health.status == "stopping"
     version = (("version", __version__),)

@@ -38,7 +38,6 @@ class JsonFormatter(logging.Formatter):
     """Writes a log record as JSON. Of other libraries, only who spoke is told: nobody checked their words."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line."""
         is_own = record.name == OWN or record.name.startswith(f"{OWN}.")
         line: dict[str, object] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -70,7 +69,6 @@ def log_as_json(
 
 
 def log(logger: logging.Logger, level: int, event: str, **fields: object) -> None:
-    """Log an event with its fields."""
     logger.log(level, event, extra={FIELDS: fields})
 
 
@@ -111,7 +109,6 @@ class LogFile(logging.Handler):
                 sys.stderr.write(line)
 
     def close(self) -> None:
-        """Let go of the file."""
         self.acquire()
         try:
             self._close()

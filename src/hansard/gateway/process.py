@@ -303,7 +303,6 @@ class Gateway:
             log(logger, logging.WARNING, "a turn failed", **fields)
 
     async def health(self) -> Health:
-        """Return how everything does."""
         now = self._app.record.clock.now_microseconds()
         trouble = self._app.record.trouble
         channels: list[ChannelHealth] = []
@@ -336,7 +335,6 @@ class Gateway:
 
 
 def now_text() -> str:
-    """Return the time, for people."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -358,7 +356,6 @@ def count_turn(turns: TurnsHealth, failed: str, model: str, now: str) -> TurnsHe
 
 
 def is_healthy(channel: ChannelHealth) -> bool:
-    """Return whether a channel does what it should."""
     in_time = channel.lag_seconds <= LAG_SECONDS_MAX and channel.quiet_seconds <= QUIET_SECONDS_MAX
     return in_time and not channel.trouble
 

@@ -49,7 +49,6 @@ class Beside(Generic[Job]):
         self._fatal: BaseException | None = None
 
     def wake(self) -> None:
-        """Something is open."""
         self._due.set()
 
     async def run(self) -> None:

@@ -72,11 +72,9 @@ class Files:
         )
 
     def apply_settings(self, bytes_max: int, quota: Quota) -> None:
-        """Go by these settings from the next file on."""
         self._bytes_max, self._quota = bytes_max, quota
 
     def name_files(self, files: Sequence[RemoteFile]) -> Named:
-        """Return the files of a message as it is recorded."""
         parts: list[File] = []
         awaited: list[Awaited] = []
         notes: list[str] = []

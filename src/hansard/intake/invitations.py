@@ -49,7 +49,6 @@ class ChatInvitations:
         )
 
     def apply_settings(self, rules: IntakeRules) -> None:
-        """Go by these settings from the next event on."""
         self._rules = rules
 
     async def take_invitation(self, origin: Origin, *, replaces: str = "") -> None:

@@ -80,7 +80,6 @@ class Age:
     """
 
     def __init__(self, clock: Clock) -> None:
-        """Begin to count."""
         self._clock = clock
         self._began = clock.now_microseconds() - round(clock.monotonic_seconds() * 1_000_000)
 
@@ -139,7 +138,6 @@ class ChannelIntake:
         self._mention = mention_of(channel.account)
 
     def apply_settings(self, settings: Settings) -> None:
-        """Go by these settings from the next event on."""
         self._settings = settings
         self._options = settings.channels.section(self._channel.name)
         self._people = People(settings, self._channel.name)
@@ -251,7 +249,6 @@ class ChannelIntake:
         )
 
     async def _ignore(self, event: Event, cursor: str) -> None:
-        """Keep nothing of an event."""
         was_held = event.id in (self._held or ())
         if cursor or was_held:
             await self._record.intake.pass_event(self._origin(cursor, event))
@@ -276,7 +273,6 @@ class ChannelIntake:
     # Words.
 
     async def _message(self, event: Event, cursor: str) -> Wake | None:
-        """Somebody said something."""
         wants_answer = event.reply is ReplyKind.ANSWER
         is_meant = self._is_for_agent(event)
         if wants_answer and not is_meant and names_command(event) and await self._may(event, Action.COMMAND):
@@ -368,12 +364,10 @@ class ChannelIntake:
         return await self._say(event, cursor, None)
 
     async def _deletion(self, event: Event, cursor: str) -> None:
-        """Something that was said was deleted."""
         if await self._record.intake.retract_message(self._origin(cursor, event), event.about) is None:
             await self._ignore(event, cursor)
 
     async def _unreadable(self, event: Event, cursor: str) -> None:
-        """Something was said that cannot be read yet."""
         origin = self._origin(cursor, event)
         if await self._record.intake.hold_event(origin, event.raw, tells=event.is_direct) and self._held is not None:
             self._held.add(event.id)
@@ -453,7 +447,6 @@ def by_room(events: Sequence[Event]) -> list[list[Event]]:
 
 
 def message_of(event: Event, origin: Origin, parts: list[Part], kind: ArrivalKind, *, is_command: bool) -> Message:
-    """Return the message that an event becomes."""
     return Message(
         id=message_id_of(*origin.event),
         role=Role.NOTICE if is_command or event.is_unverified else Role.USER,

@@ -107,7 +107,6 @@ class Splitter:
 
     @property
     def rest(self) -> str:
-        """What belongs to no finished block yet."""
         return "".join(self._held) + self._partial
 
     def feed(self, text: str) -> list[Block]:
@@ -138,7 +137,6 @@ class Splitter:
         return blocks
 
     def finish(self) -> list[Block]:
-        """Return what is left as blocks: the text has ended."""
         blocks = self.flush()
         self._fence, self._offset, self._cut, self._inside_line = None, 0, False, False
         return blocks
@@ -173,7 +171,6 @@ class Splitter:
             self._kind, self._cut = following, following is not None
 
     def _take_code(self, fence: BlockFence, line: str, blocks: list[Block], *, inside: bool) -> None:
-        """A line of code, or the end of it."""
         stripped = line.strip(" \t\r\n")
         closes = not inside and len(stripped) >= len(fence.mark) and set(stripped) == {fence.mark[0]}
         self._hold_line(
@@ -259,18 +256,15 @@ class Splitter:
 
 
 def is_blank(line: str) -> bool:
-    """Whether a line is empty to a reader."""
     return not line.strip(" \t\r\n")
 
 
 def indentation(line: str) -> int:
-    """Return the column where the line's text begins."""
     text = line.lstrip(" \t")
     return len(line[: len(line) - len(text)].expandtabs(CODE_INDENT))
 
 
 def content_offset(item: re.Match[str]) -> int:
-    """Return the column where the content of a list item begins."""
     before = len(item["lead"]) + len(item["marker"])
     spaces = len(item["space"].expandtabs(CODE_INDENT))
     return before + (spaces if item["content"] and spaces <= CODE_INDENT else 1)
@@ -313,7 +307,6 @@ class Pen:
         self._apart = True
 
     def write(self, renderer: Renderer, blocks: Sequence[Block]) -> list[str]:
-        """Return the lines of finished blocks."""
         return self._lines(renderer, blocks, live=False)
 
     def preview(self, renderer: Renderer, blocks: Sequence[Block]) -> list[str]:

@@ -34,7 +34,6 @@ class PickerState:
     """Which sessions match, and which of them is chosen."""
 
     def __init__(self, lines: Sequence[SessionChoice]) -> None:
-        """Everything matches an empty search."""
         self._lines = [
             (line, safe_line(f"{line.id} {line.title} {line.text} {line.source}").casefold()) for line in lines
         ]
@@ -88,7 +87,6 @@ async def pick(
     input: Input | None = None,
     output: TerminalOutput | None = None,
 ) -> str | None:
-    """Return the id of the session that a person chose, or None."""
     terminal = output or TerminalOutput.on(sys.stdout, colour=colour)
     choice = PickerState(lines)
     typed = Buffer(on_text_changed=lambda buffer: choice.search(buffer.text))

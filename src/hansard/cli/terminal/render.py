@@ -128,7 +128,6 @@ class Items(rich_markdown.ListElement):
 
     @classmethod
     def create(cls, markdown: rich_markdown.Markdown, token: Token) -> Items:
-        """Remember the sign that the writer used."""
         del markdown
         made = cls(token.type, int(token.attrs.get("start", 1)))
         made.sign = token.markup
@@ -186,7 +185,6 @@ def plain_links(tokens: list[Token]) -> Iterator[Token]:
 
 
 def text_token(text: str) -> Token:
-    """Return words as the parser gives them."""
     return Token("text", "", 0, content=text)
 
 
@@ -212,7 +210,6 @@ def close_last(tokens: Sequence[Token]) -> None:
 
 
 def fitted(text: Text, width: int) -> Iterator[Text]:
-    """Give a text as lines no wider than the width."""
     text.expand_tabs(TAB_COLUMNS)
     for line in text.split("\n", allow_blank=True):
         for piece in line.divide(breaks(line.plain, width)):
@@ -314,7 +311,6 @@ class Highlighter:
 
 @lru_cache(maxsize=64)
 def find_lexer(language: str) -> Lexer | None:
-    """Return what reads a language; None when nothing does."""
     if not language:
         return None
     try:
@@ -324,7 +320,6 @@ def find_lexer(language: str) -> Lexer | None:
 
 
 def style_of(kind: _TokenType) -> str:
-    """Return the style of a kind of token."""
     found: _TokenType | None = kind
     while found is not None:
         if found in STYLES:
@@ -337,7 +332,6 @@ class Renderer:
     """Draws blocks at one width."""
 
     def __init__(self, *, width: int, colour: bool) -> None:
-        """Without colour, nothing but text comes out."""
         self.width = width
         self.colour = colour
         self._console = Console(

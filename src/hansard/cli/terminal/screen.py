@@ -244,7 +244,6 @@ class Screen:
     # Printing.
 
     def _print(self, pieces: list[str]) -> None:
-        """Print now, or above the next drawing."""
         self._pending += pieces
         if self._running and not self._plain:
             self.refresh()

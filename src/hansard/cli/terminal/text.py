@@ -108,7 +108,6 @@ ATOM: Final = re.compile(rf"(?:[{OPENING}]*[{BREAKING}][{CLOSING}{JOINED}]*|[^ {
 
 
 def cells(text: str) -> int:
-    """Return how many cells the text takes."""
     return len(text) if text.isascii() else _cell_len()(text)
 
 
@@ -160,7 +159,6 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def cut(text: str, width: int) -> str:
-    """Return one line of text, cut where it would be wider than the width."""
     if cells(text) <= width:
         return text
     kept: list[str] = []

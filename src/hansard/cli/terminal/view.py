@@ -109,7 +109,6 @@ class View:
         return pieces
 
     def note(self, text: str) -> list[str]:
-        """Return a notice of the program itself, dimmed."""
         return self._print(wrap(safe(text), self._width), DIM, line=True)
 
     def _enter(self, session_id: str) -> list[str]:

@@ -25,7 +25,6 @@ LOCAL = "scripted:"
 
 
 async def model(scene: CommandScene, argument: str) -> CommandReply:
-    """Show or change the model that this session asks."""
     conversation = await scene.record.conversation(scene.session_id)
     chosen = conversation.settings.get("model", DEFAULT)
     if not is_model_allowed(chosen, scene.models_allowed):
@@ -45,7 +44,6 @@ async def model(scene: CommandScene, argument: str) -> CommandReply:
 
 
 async def usage(scene: CommandScene, argument: str) -> CommandReply:
-    """Show what this session took, and what is left of the day."""
     del argument
     conversation = await scene.record.conversation(scene.session_id)
     lines = [f"{model}: {usage_text(used)}" for model, used in conversation.usage.items()]
@@ -59,7 +57,6 @@ async def usage(scene: CommandScene, argument: str) -> CommandReply:
 
 
 def usage_text(used: Usage) -> str:
-    """Return tokens and cost for people."""
     cached = f" ({used.cache_read_tokens} from cache)" if used.cache_read_tokens else ""
     cost = "cost not known" if used.cost_micros is None else f"${used.cost_micros / 1_000_000:.4f}"
     return f"{used.input_tokens} tokens in{cached}, {used.output_tokens} out, {cost}"
@@ -78,12 +75,10 @@ async def day_lines(scene: CommandScene) -> list[str]:
 
 
 async def memory(scene: CommandScene, argument: str) -> CommandReply:
-    """Show or change what is remembered for the owner of this session."""
     return CommandReply(await remember(scene, argument), scene.session_id)
 
 
 async def remember(scene: CommandScene, argument: str) -> str:
-    """List, add, change or forget notes of the owner of this session."""
     memory = scene.record.memory
     owner = (await scene.record.sessions.read(scene.session_id)).owner
     by = scene.author or scene.owner

@@ -87,7 +87,6 @@ async def question(scene: CommandScene, code: str) -> str:
 
 
 async def unlink_room(scene: CommandScene, argument: str) -> CommandReply:
-    """A room has nobody to part from."""
     del argument
     return CommandReply("A room is linked to nobody. Say this in a direct chat with me.", scene.session_id)
 

@@ -87,7 +87,6 @@ def summaries() -> dict[str, str]:
 
 
 def help_text() -> str:
-    """Return the one help text."""
     shown = [(f"/{command.name} {command.arguments}".strip(), command.summary) for command in COMMANDS.values()]
     shown.append((f"/{HELP.name}", HELP.summary))
     width = max(len(name) for name, _ in shown)
@@ -95,7 +94,6 @@ def help_text() -> str:
 
 
 async def show_help(scene: CommandScene, argument: str) -> CommandReply:
-    """Show every command."""
     del argument
     return CommandReply(help_text(), scene.session_id)
 
@@ -210,7 +208,6 @@ class ChatCommands:
     """Runs the commands of one channel."""
 
     def __init__(self, record: Record, source: str, settings: Settings, model: Callable[[], str]) -> None:
-        """Nothing was listed anywhere yet."""
         self._record = record
         self._source = source
         self._model = model
@@ -218,7 +215,6 @@ class ChatCommands:
         self.apply_settings(settings)
 
     def apply_settings(self, settings: Settings) -> None:
-        """Go by these settings from the next command on."""
         self._settings = settings
 
     async def run(

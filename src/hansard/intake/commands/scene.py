@@ -28,7 +28,6 @@ class Speaker(NamedTuple):
     author: str
 
     def said(self, message: Message) -> bool:
-        """Return whether a message is this person's."""
         return bool(self.author) and (message.chat.partition(":")[0], message.author) == self
 
 
@@ -69,7 +68,6 @@ class CommandScene(NamedTuple):
 
     @property
     def speaker(self) -> Speaker:
-        """The person, as messages name them."""
         return Speaker(self.chat.partition(":")[0], self.author)
 
 
@@ -101,7 +99,6 @@ def exchanges(conversation: Conversation) -> list[list[Placed]]:
 
 
 def is_asked(placed: Placed) -> bool:
-    """Return whether somebody said this to the agent."""
     return is_said(placed.message) and not placed.message.is_observed
 
 

@@ -61,7 +61,6 @@ async def new(scene: CommandScene, argument: str) -> CommandReply:
 
 
 async def resume(scene: CommandScene, argument: str) -> CommandReply:
-    """Go on with another session."""
     if not argument:
         outcome = await sessions(scene, "")
         return outcome._replace(text=f"{outcome.text}\n/resume NUMBER goes on with one of them.")
@@ -99,7 +98,6 @@ async def take_up(record: Record, session: Session) -> str:
 
 
 async def sessions(scene: CommandScene, argument: str) -> CommandReply:
-    """List the owner's sessions."""
     del argument
     found = await list_sessions(scene)
     lines = [f"{number:>2}. {await describe(scene, each)}" for number, each in enumerate(found, 1)]
@@ -109,12 +107,10 @@ async def sessions(scene: CommandScene, argument: str) -> CommandReply:
 
 
 async def list_sessions(scene: CommandScene) -> list[Session]:
-    """Return the owner's latest sessions."""
     return await scene.record.sessions(owner=scene.owner, limit=LISTED_MAX)
 
 
 async def describe(scene: CommandScene, session: Session) -> str:
-    """Return one line about a session."""
     words = shorten(session.title or await first_words(scene.record, session.id) or "(nothing said)", LISTED_CHARACTERS)
     state = "this one" if session.id == scene.session_id else "ended" if session.state == SessionState.ENDED else "open"
     begun = "" if session.source == scene.source else f", begun {begun_in(session.source)}"
@@ -122,12 +118,10 @@ async def describe(scene: CommandScene, session: Session) -> str:
 
 
 async def first_words(record: Record, session_id: str) -> str:
-    """Return how a session begins."""
     return shorten((await record.titles.first_words([session_id])).get(session_id, ""))
 
 
 async def search(scene: CommandScene, argument: str) -> CommandReply:
-    """Find what was said in the owner's sessions."""
     if not argument:
         return CommandReply("Say what to look for: /search WORDS", scene.session_id)
     hits = await scene.record.search(argument, limit=FOUND_MAX, owner=scene.owner)
@@ -143,13 +137,11 @@ async def search(scene: CommandScene, argument: str) -> CommandReply:
 
 
 async def candidates(scene: CommandScene, error: Ambiguous) -> str:
-    """Return what an ambiguous name may mean."""
     lines = [await describe(scene, await scene.record.sessions.read(each)) for each in error.candidates]
     return "\n".join(["Several sessions match:", *lines, error.hint])
 
 
 async def title(scene: CommandScene, argument: str) -> CommandReply:
-    """Give this session a title."""
     if not argument:
         session = await scene.record.sessions.read(scene.session_id)
         return CommandReply(
@@ -172,7 +164,6 @@ async def fork(scene: CommandScene, argument: str) -> CommandReply:
 
 
 async def status(scene: CommandScene, argument: str) -> CommandReply:
-    """Show where the conversation stands."""
     del argument
     record = scene.record
     session = await record.sessions.read(scene.session_id)

@@ -45,7 +45,6 @@ NOT_RECORDED = "not recorded: the turn began before Hansard recorded who asks"
 
 
 async def undo(scene: CommandScene, argument: str) -> CommandReply:
-    """Take back the last exchanges."""
     count = count_of(argument) if argument else 1
     if count is None:
         return CommandReply("Say how many exchanges to take back: /undo, or /undo 2.", scene.session_id)
@@ -64,7 +63,6 @@ async def undo(scene: CommandScene, argument: str) -> CommandReply:
 
 
 async def retry(scene: CommandScene, argument: str) -> CommandReply:
-    """Take back the last answer and ask again."""
     del argument
     if scene.is_own_only and not may_repeat(await scene.record.conversation(scene.session_id), scene.speaker):
         return CommandReply(NOT_YOURS, scene.session_id)
@@ -98,12 +96,10 @@ async def end_running(scene: CommandScene) -> None:
 
 
 def is_end(entry: Entry) -> bool:
-    """Return whether an entry ends a turn."""
     return entry.kind == "turn.ended"
 
 
 async def stop(scene: CommandScene, argument: str) -> CommandReply:
-    """Stop what runs and what waits."""
     del argument
     stopped = await stop_turns(scene)
     conversation = await scene.record.conversation(scene.session_id)
@@ -122,7 +118,6 @@ async def stop_turns(scene: CommandScene) -> list[TurnInfo]:
 
 
 async def queue(scene: CommandScene, argument: str) -> CommandReply:
-    """Say something that is answered after what runs."""
     if not argument:
         waiting = (await scene.record.conversation(scene.session_id)).waiting
         lines = [f"- {shorten(placed.message.text)}" for placed in waiting]
@@ -133,7 +128,6 @@ async def queue(scene: CommandScene, argument: str) -> CommandReply:
 
 
 async def steer(scene: CommandScene, argument: str) -> CommandReply:
-    """Tell the running turn something."""
     if not argument:
         return CommandReply("Say what to steer with: /steer TEXT", scene.session_id)
     if scene.is_own_only and not is_running_own(await scene.record.conversation(scene.session_id), scene.speaker):
@@ -149,7 +143,6 @@ async def say(scene: CommandScene, text: str, mode: Busy, reply: str) -> Command
 
 
 async def busy(scene: CommandScene, argument: str) -> CommandReply:
-    """Show or change what a message does to a running turn, in this session."""
     if argument in set(Busy):
         await scene.record.sessions.set_setting(scene.session_id, "busy", argument)
     elif argument:
@@ -251,7 +244,6 @@ async def read_facts(record: Record, turn: TurnInfo) -> TurnFacts:
 
 
 def explain_turn(facts: TurnFacts) -> str:
-    """Return why the tools of a turn were run or not, in lines."""
     turn = facts.turn
     reason = f" ({turn.reason})" if turn.reason else ""
     lines = [f"Turn {turn.id} of session {turn.session_id}: {turn.state}{reason}"]
