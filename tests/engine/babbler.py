@@ -111,7 +111,7 @@ async def command(record: Record, runner: Runner, session_id: str, text: str) ->
     assert parsed is not None
     tell("undoing" if text != "/stop" else "stopping")
     try:
-        outcome = await run_command(CommandScene(record, session_id), text, parsed)
+        outcome = await run_command(CommandScene(record=record, session_id=session_id), text, parsed)
     except LeaseHeld:
         return
     finally:

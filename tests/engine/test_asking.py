@@ -141,7 +141,7 @@ async def test_commands_answer(home: Path, command: str, runs: int) -> None:
         await drawn(on)
         parsed = parse(command)
         assert parsed is not None
-        scene = CommandScene(on.record, on.session_id)
+        scene = CommandScene(record=on.record, session_id=on.session_id)
         assert (await run_command(scene, command, parsed)).text == ("It is run." if runs else "It is not run.")
         await on.settled()
         assert tool.count == runs

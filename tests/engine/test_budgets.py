@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hansard.domain.budgets import (
@@ -228,12 +229,12 @@ async def test_usage_shows_what_is_left(home: Path) -> None:
         await day.ask(session_id)
         parsed = parse("/usage")
         assert parsed is not None
-        scene = CommandScene(record, session_id, owner="person:ann", budget=budget)
+        scene = CommandScene(record=record, session_id=session_id, owner="person:ann", budget=budget)
         text = (await run_command(scene, "/usage", parsed)).text
         assert "120 tokens in, 80 out, $0.0200" in text
         assert "left today: 8 of 10 turns, 800 of 1,000 tokens" in text
         assert "left today for all: $0.98 of $1.00" in text
-        plain = await run_command(scene._replace(budget=None), "/usage", parsed)
+        plain = await run_command(msgspec.structs.replace(scene, budget=None), "/usage", parsed)
         assert "left" not in plain.text
         await day.runner.close()
 

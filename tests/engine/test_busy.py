@@ -216,7 +216,7 @@ async def test_stop_drops_the_queue_and_says_so(home: Path) -> None:
             await on.speak(text, Busy.QUEUE)
         parsed = parse("/stop")
         assert parsed is not None
-        outcome = await run_command(CommandScene(on.record, on.session_id), "/stop", parsed)
+        outcome = await run_command(CommandScene(record=on.record, session_id=on.session_id), "/stop", parsed)
         await on.settled()
         assert outcome.text == "Stopped."
         assert len(model.requests) == 1

@@ -88,7 +88,7 @@ async def test_a_person_asks_for_it(home: Path) -> None:
     async with stage(home, model, compaction=MANUAL) as on:
         await talk(on, 6)
         before = await on.transcript()
-        outcome = await compact_command(CommandScene(on.record, on.session_id), "the lamps")
+        outcome = await compact_command(CommandScene(record=on.record, session_id=on.session_id), "the lamps")
         on.runner.wake(on.session_id, outcome.wake or "")
         await on.until_body(SessionCompacted)
         await on.runner.beside.compacted(on.session_id)
@@ -287,7 +287,7 @@ async def test_undo_past_it_gives_the_words_back(home: Path) -> None:
     async with stage(home, model, compaction=MANUAL) as on:
         await talk(on, 6)
         await compact(on.agent, on.session_id, compaction.CompactionRequest())
-        scene = CommandScene(on.record, on.session_id)
+        scene = CommandScene(record=on.record, session_id=on.session_id)
         await undo(scene, "1")
         told = await last_request(on, model)
         assert SUMMARY in told

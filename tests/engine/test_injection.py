@@ -193,7 +193,7 @@ async def test_a_files_name_rules_nobody(home: Path, role: Role, media_type: str
 async def test_no_command_reaches_another_owner(home: Path) -> None:
     """Whatever a person was talked into typing, resume and memory lead to nobody else's."""
     async with victim(home, Gullible()) as on:
-        scene = CommandScene(on.record, on.session_id, owner="person:admin")
+        scene = CommandScene(record=on.record, session_id=on.session_id, owner="person:admin")
         for text in ("/resume Ben's", "/memory", "/sessions", "/memory forget zzzz"):
             parsed = parse(text)
             assert parsed is not None

@@ -128,7 +128,7 @@ async def test_remembering_asks_by_default(home: Path) -> None:
 async def test_the_command_shows_and_changes_the_memory(home: Path) -> None:
     """/memory lists, adds, changes and forgets notes of the owner of the session."""
     async with stage(home) as on:
-        scene = CommandScene(on.record, on.session_id)
+        scene = CommandScene(record=on.record, session_id=on.session_id)
 
         async def run(text: str) -> str:
             parsed = parse(text)

@@ -46,7 +46,7 @@ async def main(home: Path, reach: CrashPoint, typed: list[str]) -> None:
             session_id, text = typed
             command = parse(text)
             assert command is not None
-            await run_command(CommandScene(record, session_id), text, command)
+            await run_command(CommandScene(record=record, session_id=session_id), text, command)
         else:
             await ChannelIntake(record, Doorman(), settings_of()).take_batch(BATCH)
     sys.stdout.write("survived")

@@ -136,7 +136,9 @@ class Places:
             self.terminal = (await self.record.create_session(source="cli", owner=owner)).id
         parsed = parse(text)
         assert parsed is not None
-        outcome = await run_command(CommandScene(self.record, self.terminal, owner), text, parsed)
+        outcome = await run_command(
+            CommandScene(record=self.record, session_id=self.terminal, owner=owner), text, parsed
+        )
         self.terminal = outcome.session_id
         return outcome.text
 

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
+
 from hansard.domain.messages import Message
 from hansard.domain.settings import Busy
 from hansard.intake.commands.registry import run_command
@@ -22,7 +24,9 @@ class Person:
     def __init__(self, on: Stage, owner: str = "person:admin") -> None:
         """Begin in the stage's session."""
         self.on = on
-        self.scene = CommandScene(on.record, on.session_id, owner=owner, source="test", model="played")
+        self.scene = CommandScene(
+            record=on.record, session_id=on.session_id, owner=owner, source="test", model="played"
+        )
 
     @property
     def record(self) -> Record:
@@ -46,7 +50,9 @@ class Person:
 
     def follow(self, outcome: CommandReply) -> None:
         """Be where a command led, and run what it asks for."""
-        self.scene = self.scene._replace(session_id=outcome.session_id, listed=outcome.listed or self.scene.listed)
+        self.scene = msgspec.structs.replace(
+            self.scene, session_id=outcome.session_id, listed=outcome.listed or self.scene.listed
+        )
         self.on.session_id = outcome.session_id
         if outcome.wake is not None:
             self.on.runner.wake(outcome.session_id, outcome.wake)
@@ -69,7 +75,7 @@ class Person:
 
     def busy(self, mode: Busy) -> None:
         """Let the configuration say what messages do to a running turn."""
-        self.scene = self.scene._replace(busy=mode)
+        self.scene = msgspec.structs.replace(self.scene, busy=mode)
 
 
 @asynccontextmanager

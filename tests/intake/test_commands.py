@@ -48,8 +48,8 @@ def test_help_has_every_command() -> None:
     """The one help text lists each command once with what may follow it, and names() is the same list."""
     lines = help_text().splitlines()
     assert sorted(line.split()[0] for line in lines) == [f"/{name}" for name in names()]
-    for command in COMMANDS.values():
-        (line,) = [line for line in lines if line.split()[0] == f"/{command.name}"]
+    for name, command in COMMANDS.items():
+        (line,) = [line for line in lines if line.split()[0] == f"/{name}"]
         assert command.arguments in line
         assert line.endswith(command.summary)
 

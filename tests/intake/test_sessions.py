@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hansard.domain.messages import Message, Status
@@ -189,7 +190,7 @@ async def test_sessions_that_are_left_may_stay_open(home: Path) -> None:
     """By setting, the session left for another is not ended."""
     async with person(home) as ann:
         left, other = ann.session_id, await said_in(ann.record)
-        ann.scene = ann.scene._replace(left_sessions=LeftSessions.KEEP)
+        ann.scene = msgspec.structs.replace(ann.scene, left_sessions=LeftSessions.KEEP)
         await ann.type(f"/resume {other}")
         assert (await ann.record.sessions.read(left)).state == "open"
 
@@ -283,7 +284,7 @@ async def test_sessions_of_others_are_neither_listed_nor_resumed(home: Path) -> 
     async with person(home, owner="person:ann") as ann:
         own = await ann.record.create_session(source="test", owner="person:ann", title="Mine")
         here = own.id
-        ann.follow(CommandReply("", here))
+        ann.follow(CommandReply(text="", session_id=here))
         secret = await said_in(ann.record, title="Secret plans", text="the vault", owner="person:bob")
         twin = await said_in(ann.record, title="Mine", text="the vault", owner="person:bob")
         for command in ("/sessions", "/resume"):

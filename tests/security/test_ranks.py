@@ -156,7 +156,13 @@ async def test_every_command_is_run_or_refused_as_the_table_says(home: Path, whe
             assert deed_of(name, argument) == deed
             standpoint = Standpoint(rank, where)
             scene = CommandScene(
-                record, session.id, OWNERS[where], author=ANN, chat=CHATS[where], standpoint=standpoint, model="played"
+                record=record,
+                session_id=session.id,
+                owner=OWNERS[where],
+                author=ANN,
+                chat=CHATS[where],
+                standpoint=standpoint,
+                model="played",
             )
             outcome = await perform(scene, CommandLine(name, argument))
             refused[deed, standpoint] = outcome.text == OWN_REFUSALS.get(deed, refusal(deed, standpoint))

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
+
 from hansard.delivery.dispatch import Dispatcher
 from hansard.delivery.sending import DeliveryTiming
 from hansard.domain.messages import Message
@@ -18,7 +20,7 @@ from tests.gateway.stage import until
 AGENT, GUEST, OWNER = "@agent:example.org", "@guest:example.org", "@owner:example.org"
 POSTS = 30
 PACE = DeliveryTiming(heal_seconds=0.05, full_look_seconds=0.5, careful_seconds=120.0, lane_messages_max=7)
-NARROW = PACE._replace(lanes_max=8, calls_max=4, lane_messages_max=1)
+NARROW = msgspec.structs.replace(PACE, lanes_max=8, calls_max=4, lane_messages_max=1)
 
 
 class Hanging(Platform):

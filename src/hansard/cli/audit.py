@@ -58,7 +58,7 @@ def hearing_of(record: Record, settings: Settings, channel: str, chat: str) -> H
         known = await record.access.find(channel, sender)
         return may(Action.TALK, people.standing(sender, chat), known.state)
 
-    return Hearing(may_talk, hears_all=options.observe or options.answer is Answers.EVERYTHING)
+    return Hearing(may_talk=may_talk, hears_all=options.observe or options.answer is Answers.EVERYTHING)
 
 
 def verdict_of(report: Audit) -> str:

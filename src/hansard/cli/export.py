@@ -8,9 +8,10 @@ import sys
 import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import click
+import msgspec
 
 from hansard.cli.existing import reading
 from hansard.cli.printing import Meter, counted, examples, stdout_json
@@ -48,7 +49,7 @@ class Exporter(Protocol):
     def end(self) -> bytes: ...
 
 
-class Asked(NamedTuple):
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What to export, and how."""
 
     names: tuple[str, ...]

@@ -7,9 +7,10 @@ import os
 import sys
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
+import msgspec
 
 from hansard.app import ENVIRONMENT_PIPE
 from hansard.cli.process import (
@@ -29,7 +30,7 @@ NEEDS_NO_OUTPUT = "gateway"
 """The one command that runs without standard output: it logs, and services often have none."""
 
 
-class ProcessStart(NamedTuple):
+class ProcessStart(msgspec.Struct, frozen=True, kw_only=True):
     """How this process began."""
 
     is_output_closed: bool

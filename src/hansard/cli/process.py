@@ -9,7 +9,9 @@ import signal
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -156,7 +158,7 @@ def load(module: str) -> Any:  # noqa: ANN401 - a module
     return import_module(module)
 
 
-class Options(NamedTuple):
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Options of `hansard` without a command. None: not given; an empty text: given without a value."""
 
     home: Path

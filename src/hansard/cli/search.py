@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from hansard.cli.existing import reading
 from hansard.cli.printing import WholeNumber, examples, heading, stdout_json
@@ -33,7 +34,7 @@ NEIGHBOUR_CHARACTERS = 100
 DATE_CHARACTERS = len("2026-11-15")
 
 
-class SearchResult(NamedTuple):
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a search found, and the sessions that it is in; or else how much it would find everywhere."""
 
     query: str
@@ -49,7 +50,7 @@ async def find(record: Record, query: str, session_name: str | None, filters: di
     hits = await record.search(query, **filters)
     hidden = 0 if hits else len(await record.search(query, limit=HITS_MAX, tools=True, everything=True))
     sessions = {each: await record.sessions.read(each) for each in dict.fromkeys(hit.session_id for hit in hits)}
-    return SearchResult(query, hits, sessions, hidden)
+    return SearchResult(query=query, hits=hits, sessions=sessions, hidden=hidden)
 
 
 def by_session(hits: list[Hit]) -> list[Hit]:
@@ -144,7 +145,7 @@ async def print_found(home: Path, query: str, given: dict[str, Any]) -> int:
     async with reading(home) as record:
         found = await find(record, query, session_name, filters)
     if grouped:
-        found = found._replace(hits=by_session(found.hits))
+        found = msgspec.structs.replace(found, hits=by_session(found.hits))
     if as_json:
         stdout_json(json_of(found))
     else:

@@ -6,9 +6,10 @@ import re
 import shutil
 import sys
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from hansard.cli.existing import existing, reading
 from hansard.cli.printing import WholeNumber, counted, examples, faint, stdout_json, stdout_line
@@ -43,7 +44,7 @@ JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 SESSION = click.argument("name", metavar="SESSION")
 
 
-class SessionQuery(NamedTuple):
+class SessionQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which sessions to list."""
 
     owner: str | None
@@ -178,7 +179,12 @@ async def show_list(home: Path, wanted: SessionQuery, *, as_json: bool) -> int:
         for line in lines:
             click.echo(line)
     if not found:
-        click.echo("There are no sessions that match." if any(wanted[:4]) else "There are no sessions yet.", err=True)
+        click.echo(
+            "There are no sessions that match."
+            if any((wanted.owner, wanted.source, wanted.state, wanted.since))
+            else "There are no sessions yet.",
+            err=True,
+        )
     elif more:
         click.echo(f"There are more: --limit {wanted.limit * 10}", err=True)
     return EXIT_DONE

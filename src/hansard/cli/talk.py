@@ -399,14 +399,14 @@ class Talk:
     def _scene(self) -> CommandScene:
         settings = self.app.settings
         return CommandScene(
-            self.app.record,
-            self.session_id,
-            owner_of(self.app),
-            SOURCE,
-            settings.busy,
-            settings.left_sessions,
-            self.app.models.name,
-            self._listed,
+            record=self.app.record,
+            session_id=self.session_id,
+            owner=owner_of(self.app),
+            source=SOURCE,
+            busy=settings.busy,
+            left_sessions=settings.left_sessions,
+            model=self.app.models.name,
+            listed=self._listed,
             budget=policy_of(settings).budget,
             is_model_named=self.app.models.is_named,
             models_allowed=settings.models_allowed,

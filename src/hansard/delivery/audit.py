@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import re
 from contextlib import aclosing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -73,7 +73,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
         return not self.uncompared and not self.is_unknown
 
 
-class Hearing(NamedTuple):
+class Hearing(msgspec.Struct, frozen=True, kw_only=True):
     """Whose words the record must have in a room, and which."""
 
     may_talk: Callable[[str], Awaitable[bool]]
@@ -82,7 +82,7 @@ class Hearing(NamedTuple):
     """Whether everything is recorded, and not only what is said to the agent."""
 
 
-class RecordedWords(NamedTuple):
+class RecordedWords(msgspec.Struct, frozen=True, kw_only=True):
     """A person's message, as it was recorded."""
 
     session_id: str
@@ -93,7 +93,7 @@ class RecordedWords(NamedTuple):
     """What clients show in place of them."""
 
 
-class RecordedChat(NamedTuple):
+class RecordedChat(msgspec.Struct, frozen=True, kw_only=True):
     """What the record knows of a chat."""
 
     deliveries: dict[str, Delivery]
@@ -124,7 +124,7 @@ async def audit_chat(  # noqa: PLR0917
     shown = latest_first[::-1]
     recorded = await read_recorded(record, channel, account, chat, shown)
     if hearing is not None:
-        recorded = recorded._replace(expected=await expected_of(hearing, account, shown))
+        recorded = msgspec.structs.replace(recorded, expected=await expected_of(hearing, account, shown))
     return compare(recorded, account, chat, shown)
 
 
@@ -164,7 +164,9 @@ async def read_recorded(
         if (each.session_id, each.message_id) not in recorded.texts:
             message = await record.messages.read(each.session_id, each.message_id)
             note(recorded, each.session_id, each.message_id, message.parts)
-    return recorded._replace(is_direct=bool(owners) and all(owner.startswith("person:") for owner in owners))
+    return msgspec.structs.replace(
+        recorded, is_direct=bool(owners) and all(owner.startswith("person:") for owner in owners)
+    )
 
 
 async def read_session(record: Record, session_id: str, chat: str, recorded: RecordedChat) -> None:
@@ -182,7 +184,9 @@ def take_entry(entry: Entry, chat: str, recorded: RecordedChat) -> None:
         if body.event_id and is_in(body.chat, chat):
             formatted = tuple(part for part in body.parts if is_formatted(part))
             words = tuple(part for part in body.parts if not is_formatted(part))
-            said = RecordedWords(entry.session_id, entry.seq, join_text(words), join_text(formatted))
+            said = RecordedWords(
+                session_id=entry.session_id, seq=entry.seq, text=join_text(words), formatted=join_text(formatted)
+            )
             recorded.said.setdefault(body.event_id, []).append(said)
     elif isinstance(body, MessageSealed):
         note(recorded, entry.session_id, body.message_id, body.parts)

@@ -14,7 +14,9 @@ import asyncio
 import math
 from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from hansard.delivery.sending import DeliveryTiming, Sender
 from hansard.delivery.stream import Rhythm, Showing, ShowState
@@ -50,7 +52,7 @@ def name_of(waiting: OutboxItem) -> Name:
     return waiting.session_id, waiting.message_id, waiting.chat
 
 
-class DispatchState(NamedTuple):
+class DispatchState(msgspec.Struct, frozen=True, kw_only=True):
     """How a dispatcher does, for health and drain."""
 
     lanes: int
@@ -181,7 +183,14 @@ class Dispatcher:
     def standing(self) -> DispatchState:
         health = self._sender.health
         waiting = sum(len(lane.shows) for lane, _ in self._lanes.values())
-        return DispatchState(len(self._lanes), waiting, health.is_fine, health.trouble, self._sender.sent, health.note)
+        return DispatchState(
+            lanes=len(self._lanes),
+            waiting=waiting,
+            is_fine=health.is_fine,
+            trouble=health.trouble,
+            sent=self._sender.sent,
+            note=health.note,
+        )
 
     async def run(self) -> None:
         """Show what waits, and what comes, until cancelled; then wait for the calls that are under way."""

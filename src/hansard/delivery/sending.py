@@ -17,7 +17,7 @@ import logging
 import random
 from contextlib import aclosing, asynccontextmanager, suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -57,7 +57,7 @@ SCARCE = (
 )
 
 
-class DeliveryTiming(NamedTuple):
+class DeliveryTiming(msgspec.Struct, frozen=True, kw_only=True):
     """How a dispatcher waits. Tests make it impatient."""
 
     down_seconds_min: float = 0.5
@@ -170,7 +170,7 @@ class Fate(StrEnum):
     """Never."""
 
 
-class Tried(NamedTuple):
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
     """A try, the delivery as it now stands, and why it was refused; `is_gone`: because the chat is."""
 
     fate: Fate
@@ -233,10 +233,10 @@ class Sender:
                 self._report(delivery.target, error)
             self.health.down(describe(error))
             moved = await self._move(begun, DeliveryState.UNKNOWN, reason=describe(error))
-            return Tried(Fate.BLOCKED, moved)
+            return Tried(fate=Fate.BLOCKED, delivery=moved)
         self.health.fine()
         self.sent += 1
-        return Tried(Fate.SENT, await self._move(begun, DeliveryState.SENT, receipt=receipt))
+        return Tried(fate=Fate.SENT, delivery=await self._move(begun, DeliveryState.SENT, receipt=receipt))
 
     async def _wait(self, begun: Delivery, error: ChannelBusy | ChannelDown) -> Tried:
         """Surely nothing was shown: it is as if it had not been tried."""
@@ -250,13 +250,13 @@ class Sender:
                 logger.warning("%s %s: %s", self.channel.name, self.channel.account, SCARCE)
             self.health.busy(error.seconds, str(error))
         moved = await self._move(begun, DeliveryState.PENDING, reason=str(error))
-        return Tried(Fate.BLOCKED, moved, chat_seconds=chat_seconds)
+        return Tried(fate=Fate.BLOCKED, delivery=moved, chat_seconds=chat_seconds)
 
     async def refuse(self, delivery: Delivery, error: ChannelError) -> Tried:
         """No other attempt helps."""
         reason = str(error)
         moved = await self._move(delivery, DeliveryState.FAILED, reason=reason)
-        return Tried(Fate.REFUSED, moved, reason, isinstance(error, ChatGone))
+        return Tried(fate=Fate.REFUSED, delivery=moved, reason=reason, is_gone=isinstance(error, ChatGone))
 
     async def doubt(self, delivery: Delivery) -> Delivery:
         """A delivery that this very process began, and knows nothing of any more."""
@@ -396,9 +396,9 @@ async def _settle_by_timeline(
         return await sender.refuse(delivery, error)
     except Exception as error:  # noqa: BLE001  # boundary: channel call
         sender.health.down(describe(error))
-        return Tried(Fate.BLOCKED, delivery)
+        return Tried(fate=Fate.BLOCKED, delivery=delivery)
     if receipt:
-        return Tried(Fate.SENT, await sender.settle_delivery(delivery, receipt))
+        return Tried(fate=Fate.SENT, delivery=await sender.settle_delivery(delivery, receipt))
     return await sender.send(delivery, post)
 
 

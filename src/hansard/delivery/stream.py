@@ -63,7 +63,7 @@ class ShowStep(NamedTuple):
     due: float = math.inf
 
 
-class LastPost(NamedTuple):
+class LastPost(msgspec.Struct, frozen=True, kw_only=True):
     """The last post of a message, as it is shown."""
 
     start: int
@@ -75,7 +75,7 @@ class LastPost(NamedTuple):
     """What stands above the words; it stays there."""
 
 
-class Move(NamedTuple):
+class Move(msgspec.Struct, frozen=True, kw_only=True):
     """What to do next: a new post, or an edit of the last one. `is_last`: with it, all that was said is shown."""
 
     post: PostStretch
@@ -90,12 +90,12 @@ def plan(text: str, tail: LastPost | None, room: PostSpace) -> Move | None:
     if tail is not None:
         post = next_post(text, tail.start, room)
         if (post.end, post.shown) != (tail.end, tail.shown or post.shown):
-            return Move(post, is_edit=True, is_last=post.end == size)
+            return Move(post=post, is_edit=True, is_last=post.end == size)
         start = tail.end
     while start < size:
         post = next_post(text, start, room)
         if post.shown.strip():
-            return Move(post, is_edit=False, is_last=post.end == size)
+            return Move(post=post, is_edit=False, is_last=post.end == size)
         start = post.end
     return None
 
@@ -295,7 +295,7 @@ class Showing:
         self._tail, self._unsettled, self._failed, self._files = None, [], "", {}
         for delivery in known:
             if delivery.state is DeliveryState.SENT:
-                self._note_tried(Tried(Fate.SENT, delivery))
+                self._note_tried(Tried(fate=Fate.SENT, delivery=delivery))
             elif delivery.state is DeliveryState.FAILED and delivery.file:
                 self._files[delivery.file] = delivery
             elif delivery.state is DeliveryState.FAILED:
@@ -331,7 +331,9 @@ class Showing:
         receipt, mark = delivery.receipt, delivery.mark
         if delivery.operation is Operation.EDIT and self._tail is not None:
             receipt, mark = self._tail.receipt, self._tail.mark
-        self._tail = LastPost(delivery.start_bytes, delivery.end_bytes, receipt, shown, mark)
+        self._tail = LastPost(
+            start=delivery.start_bytes, end=delivery.end_bytes, receipt=receipt, shown=shown, mark=mark
+        )
         if shown:
             pause = self._sender.channel.capabilities.edit_seconds(self.waiting.chat)
             self._rhythm.edit_at = asyncio.get_running_loop().time() + pause

@@ -240,13 +240,21 @@ class Sample(NamedTuple):
     suffix: str = ""
 
 
-class Family(NamedTuple):
+class Family(msgspec.Struct, frozen=True, kw_only=True):
     """A metric: its name, what it is, and its numbers."""
 
     name: str
     kind: str
     meaning: str
     samples: tuple[Sample, ...]
+
+
+def gauge(name: str, meaning: str, *samples: Sample) -> Family:
+    return Family(name=name, kind="gauge", meaning=meaning, samples=samples)
+
+
+def counter(name: str, meaning: str, *samples: Sample) -> Family:
+    return Family(name=name, kind="counter", meaning=meaning, samples=samples)
 
 
 def metrics_text(health: Health, readings: Readings) -> bytes:
@@ -276,66 +284,37 @@ def escaped(value: str) -> str:
 
 def of_turns(health: Health, readings: Readings) -> Iterator[Family]:
     """Yield what runs, what waits, and how turns ended."""
-    running, queued = readings.running_turns, readings.queued_turns
-    yield Family("hansard_turns_running", "gauge", "Turns that this process runs.", (Sample(running),))
+    turns, queued = health.turns, readings.queued_turns
     waiting = () if queued is None else (Sample(queued),)
-    yield Family("hansard_turns_queued", "gauge", "Turns that wait to run, in every session.", waiting)
-    completed = (Sample(health.turns.completed),)
-    yield Family("hansard_turns_completed_total", "counter", "Turns of this process that were answered.", completed)
-    failed = tuple(Sample(count, (("reason", reason),)) for reason, count in sorted(health.turns.failed.items()))
-    yield Family("hansard_turns_failed_total", "counter", "Turns of this process that failed, by reason.", failed)
+    failed = [Sample(count, (("reason", reason),)) for reason, count in sorted(turns.failed.items())]
     meaning = "How many turns failed, one after another, since a model last answered."
-    yield Family("hansard_turns_failing", "gauge", meaning, (Sample(health.turns.failing),))
+    yield gauge("hansard_turns_running", "Turns that this process runs.", Sample(readings.running_turns))
+    yield gauge("hansard_turns_queued", "Turns that wait to run, in every session.", *waiting)
+    yield counter("hansard_turns_completed_total", "Turns of this process that were answered.", Sample(turns.completed))
+    yield counter("hansard_turns_failed_total", "Turns of this process that failed, by reason.", *failed)
+    yield gauge("hansard_turns_failing", meaning, Sample(turns.failing))
 
 
 def of_channels(health: Health) -> Iterator[Family]:
-    channels = [((("channel", channel.name),), channel) for channel in health.channels]
+    def each(number: Callable[[ChannelHealth], float]) -> list[Sample]:
+        return [Sample(number(channel), (("channel", channel.name),)) for channel in health.channels]
+
     states = [state for state in DeliveryState if state is not DeliveryState.SENT]
     deliveries = [
-        Sample(channel.deliveries.get(state, 0), (*label, ("state", state)))
-        for label, channel in channels
+        Sample(channel.deliveries.get(state, 0), (("channel", channel.name), ("state", state)))
+        for channel in health.channels
         for state in states
     ]
-    for name, kind, meaning, samples in (
-        (
-            "channel_up",
-            "gauge",
-            "1 when the channel has no trouble.",
-            [Sample(not c.trouble, lab) for lab, c in channels],
-        ),
-        (
-            "events_received_total",
-            "counter",
-            "Events that came from the platform.",
-            [Sample(channel.events, label) for label, channel in channels],
-        ),
-        (
-            "receive_quiet_seconds",
-            "gauge",
-            "How long ago the platform last answered.",
-            [Sample(channel.quiet_seconds, label) for label, channel in channels],
-        ),
-        (
-            "messages_waiting",
-            "gauge",
-            "Messages that are not shown yet.",
-            [Sample(channel.waiting, label) for label, channel in channels],
-        ),
-        (
-            "delivery_lag_seconds",
-            "gauge",
-            "How long the oldest of them has waited.",
-            [Sample(channel.lag_seconds, label) for label, channel in channels],
-        ),
-        ("deliveries", "gauge", "Posts and edits that are not sent, by state.", deliveries),
-        (
-            "deliveries_sent_total",
-            "counter",
-            "Posts and edits that the platform took.",
-            [Sample(channel.sent, label) for label, channel in channels],
-        ),
-    ):
-        yield Family(f"hansard_{name}", kind, meaning, tuple(samples))
+    meaning = "How long ago the platform last answered."
+    yield gauge("hansard_channel_up", "1 when the channel has no trouble.", *each(lambda channel: not channel.trouble))
+    yield counter("hansard_events_received_total", "Events that came from the platform.", *each(lambda one: one.events))
+    yield gauge("hansard_receive_quiet_seconds", meaning, *each(lambda one: one.quiet_seconds))
+    yield gauge("hansard_messages_waiting", "Messages that are not shown yet.", *each(lambda one: one.waiting))
+    meaning = "How long the oldest of them has waited."
+    yield gauge("hansard_delivery_lag_seconds", meaning, *each(lambda one: one.lag_seconds))
+    yield gauge("hansard_deliveries", "Posts and edits that are not sent, by state.", *deliveries)
+    meaning = "Posts and edits that the platform took."
+    yield counter("hansard_deliveries_sent_total", meaning, *each(lambda one: one.sent))
 
 
 def of_record(health: Health, readings: Readings) -> Iterator[Family]:
@@ -344,30 +323,30 @@ def of_record(health: Health, readings: Readings) -> Iterator[Family]:
         Sample(count, (("le", f"{bound:g}"),), "_bucket")
         for bound, count in zip(BOUNDS_SECONDS, counted.within, strict=True)
     ]
-    commits = (
-        *buckets,
-        Sample(counted.commits, (("le", "+Inf"),), "_bucket"),
-        Sample(counted.seconds, suffix="_sum"),
-        Sample(counted.commits, suffix="_count"),
+    yield gauge("hansard_record_up", "1 when the record can be written.", Sample(not health.record))
+    yield Family(
+        name="hansard_record_commit_seconds",
+        kind="histogram",
+        meaning="How long group commits took, once the write lock was held.",
+        samples=(
+            *buckets,
+            Sample(counted.commits, (("le", "+Inf"),), "_bucket"),
+            Sample(counted.seconds, suffix="_sum"),
+            Sample(counted.commits, suffix="_count"),
+        ),
     )
-    yield Family("hansard_record_up", "gauge", "1 when the record can be written.", (Sample(not health.record),))
-    meaning = "How long group commits took, once the write lock was held."
-    yield Family("hansard_record_commit_seconds", "histogram", meaning, commits)
 
 
 def of_process(health: Health) -> Iterator[Family]:
     config = health.config
-    stopping = health.status == "stopping"
-    version = (("version", __version__),)
-    yield Family("hansard_stopping", "gauge", "1 while the gateway drains.", (Sample(stopping),))
+    yield gauge("hansard_stopping", "1 while the gateway drains.", Sample(health.status == "stopping"))
     meaning = "1 when the configuration was right the last time that it was read."
-    yield Family("hansard_config_valid", "gauge", meaning, (Sample(not config.refused),))
+    yield gauge("hansard_config_valid", meaning, Sample(not config.refused))
     meaning = "How often the configuration was read again."
-    yield Family("hansard_config_readings_total", "counter", meaning, (Sample(config.readings),))
-    meaning = "Memory that is really there."
-    yield Family("process_resident_memory_bytes", "gauge", meaning, (Sample(resident_bytes()),))
-    yield Family("process_open_fds", "gauge", "Open files and connections.", tuple(map(Sample, open_files())))
-    yield Family("hansard_build_info", "gauge", "Which Hansard this is.", (Sample(1, version),))
+    yield counter("hansard_config_readings_total", meaning, Sample(config.readings))
+    yield gauge("process_resident_memory_bytes", "Memory that is really there.", Sample(resident_bytes()))
+    yield gauge("process_open_fds", "Open files and connections.", *map(Sample, open_files()))
+    yield gauge("hansard_build_info", "Which Hansard this is.", Sample(1, (("version", __version__),)))
 
 
 def resident_bytes() -> int:

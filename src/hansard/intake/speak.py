@@ -14,6 +14,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from hansard.domain.arrivals import Arrival
 from hansard.domain.messages import join_own_text
 from hansard.domain.settings import Busy
@@ -51,7 +53,7 @@ def unescaped(text: str) -> str:
     return text[1:] if text.startswith("//") else text
 
 
-class Spoken(NamedTuple):
+class Spoken(msgspec.Struct, frozen=True, kw_only=True):
     """What was said is recorded: the position before it, and the turn that answers it.
 
     `waits`: another turn ran at that moment. There is no turn when it answered a question of the one that runs.
@@ -73,7 +75,7 @@ async def speak(
     given = read_words(join_own_text(messages[0].parts)) if answers and len(messages) == 1 else None
     received = await receive_once(record, Arrival(said=said, busy=busy, answer=given, reopens=True))
     first = (*received.told, *received.entries)[0]
-    return Spoken(str(first.seq - 1), received.turn_id, received.waits)
+    return Spoken(after=str(first.seq - 1), turn_id=received.turn_id, waits=received.waits)
 
 
 async def receive_once(record: Record, arrival: Arrival) -> Received:

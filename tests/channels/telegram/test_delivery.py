@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hansard.channels.telegram import TelegramChannel
@@ -249,7 +250,7 @@ async def test_a_busy_group_holds_up_nobody_else(stage: Stage) -> None:
     group = stage.api.world.group("Friends", stage.ann)
     session = await stage.record.create_session(source="telegram")
     stage.api.faults.append(Fault(FaultKind.BUSY, "sendMessage", 30))
-    async with stage.dispatching(PACE._replace(busy_seconds_max=1.5)) as dispatcher:
+    async with stage.dispatching(msgspec.structs.replace(PACE, busy_seconds_max=1.5)) as dispatcher:
         for text in ("One", "Two"):
             await stage.record.append(session.id, Message.notice(text, chat=f"telegram:chat:{group}"))
         await until(lambda: not stage.api.faults)

@@ -29,8 +29,17 @@ PLAYS = {
 }
 COMMANDS = {"/resume": "go on with another session", "/retry": "answer again", "/help": "what there is"}
 SESSIONS = [
-    SessionChoice("20261115-201233-k3v9qd", "Trip to Rome", "where to go", "yesterday", 12, "cli"),
-    SessionChoice("20261114-101010-aaaaaa", "", "how do I boil an egg", "Friday", 2, "matrix"),
+    SessionChoice(
+        id="20261115-201233-k3v9qd",
+        title="Trip to Rome",
+        text="where to go",
+        when="yesterday",
+        messages=12,
+        source="cli",
+    ),
+    SessionChoice(
+        id="20261114-101010-aaaaaa", title="", text="how do I boil an egg", when="Friday", messages=2, source="matrix"
+    ),
 ]
 PIECE_CHARACTERS = 6
 
@@ -114,7 +123,7 @@ async def main(arguments: list[str]) -> None:
     """Pick a session or talk."""
     log = Path(arguments[0])
     if "pick" in arguments:
-        many = [SessionChoice(f"20261101-0000{number:02}-zzzzzz", f"Session {number}") for number in range(60)]
+        many = [SessionChoice(id=f"20261101-0000{number:02}-zzzzzz", title=f"Session {number}") for number in range(60)]
         chosen = await pick([*SESSIONS, *many], title="Which session?")
         log.write_text(json.dumps(chosen) + "\n")
         return

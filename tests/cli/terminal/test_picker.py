@@ -17,9 +17,13 @@ from hansard.cli.terminal.screen import TerminalOutput
 from hansard.cli.terminal.text import cells
 
 LINES = [
-    SessionChoice("20261115-a", "Trip to Rome", "where shall we go", "yesterday", 12, "cli"),
-    SessionChoice("20261114-b", "", "how do I boil an egg", "Friday", 1, "matrix"),
-    SessionChoice("20261113-c", "Rome, once more", "the second day", "Thursday", 7, "telegram"),
+    SessionChoice(
+        id="20261115-a", title="Trip to Rome", text="where shall we go", when="yesterday", messages=12, source="cli"
+    ),
+    SessionChoice(id="20261114-b", title="", text="how do I boil an egg", when="Friday", messages=1, source="matrix"),
+    SessionChoice(
+        id="20261113-c", title="Rome, once more", text="the second day", when="Thursday", messages=7, source="telegram"
+    ),
 ]
 WAIT_SECONDS = 120.0
 
@@ -67,7 +71,7 @@ def test_the_chosen_one_stays_chosen_while_it_matches() -> None:
 @given(st.integers(0, 30), st.integers(0, 40), st.integers(1, 12))
 def test_the_chosen_row_is_visible(count: int, moves: int, rows: int) -> None:
     """However long the list and small the window, the chosen session is among the rows, once."""
-    choice = PickerState([SessionChoice(str(number)) for number in range(count)])
+    choice = PickerState([SessionChoice(id=str(number)) for number in range(count)])
     choice.move(moves)
     shown = choice.rows(rows)
     assert len(shown) == min(rows, count)
@@ -77,6 +81,9 @@ def test_the_chosen_row_is_visible(count: int, moves: int, rows: int) -> None:
 @given(st.text(max_size=60), st.integers(20, 120))
 def test_a_row_fits(title: str, columns: int) -> None:
     """Whatever the title is, the row is one line and no wider than the terminal."""
-    row = describe(SessionChoice("20261115-201233-k3v9qd", title, "x", "yesterday", 3, "cli"), columns)
+    row = describe(
+        SessionChoice(id="20261115-201233-k3v9qd", title=title, text="x", when="yesterday", messages=3, source="cli"),
+        columns,
+    )
     assert "\n" not in row
     assert cells(row) <= columns

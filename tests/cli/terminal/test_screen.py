@@ -106,7 +106,7 @@ class Stage:
             message = "no record"
             raise RecordUnavailable(message)
         return complete(
-            text, commands={"/resume": "go on", "/retry": "again"}, sessions=[SessionChoice("2026-a", "Trip")]
+            text, commands={"/resume": "go on", "/retry": "again"}, sessions=[SessionChoice(id="2026-a", title="Trip")]
         )
 
     async def until(self, true: Callable[[], bool]) -> None:
@@ -407,7 +407,7 @@ def test_the_end_of_a_text_fits_its_rows() -> None:
 def test_candidates() -> None:
     """Commands by their beginning, sessions by the beginning of their id or a part of their title."""
     commands = {"/resume": "a", "/retry": "b"}
-    sessions = [SessionChoice("20261115-x", "Trip to Rome", when="today"), SessionChoice("20261114-y")]
+    sessions = [SessionChoice(id="20261115-x", title="Trip to Rome", when="today"), SessionChoice(id="20261114-y")]
 
     def texts(text: str) -> list[str]:
         return [found.text for found in complete(text, commands=commands, sessions=sessions)]

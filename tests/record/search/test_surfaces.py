@@ -6,6 +6,7 @@ import random
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hansard import Message, Record
@@ -58,7 +59,9 @@ async def test_surfaces_agree(home: Path, seed: int) -> None:
                 found = await find(record, query, None, {"owner": owner, "limit": 10})
                 assert [(hit.session_id, hit.seq) for hit in found.hits] == hits
                 outcome = await run_command(
-                    CommandScene(record, session, owner), f"/search {query}", CommandLine("search", query)
+                    CommandScene(record=record, session_id=session, owner=owner),
+                    f"/search {query}",
+                    CommandLine("search", query),
                 )
                 assert list(outcome.listed) == [name for name, _ in hits]
                 assert {OWNERS[name] for name, _ in hits} <= {owner}
@@ -147,7 +150,7 @@ async def test_the_command_says_what_to_do_next(home: Path) -> None:
         for name in ("here", "there"):
             await record.create_session(id=name, source="test", owner=ADA)
         await record.append("there", Message.user("long ago, " * 30 + "the ferry was late"))
-        scene = CommandScene(record, "here", ADA)
+        scene = CommandScene(record=record, session_id="here", owner=ADA)
 
         async def command(text: str, scene: CommandScene = scene) -> tuple[str, tuple[str, ...], str]:
             parsed = parse(text)
@@ -158,7 +161,7 @@ async def test_the_command_says_what_to_do_next(home: Path) -> None:
         text, listed, _ = await command("/search ferry")
         assert re.match(r" 1\. there  \d{4}-\d\d-\d\d  user: ….*the ferry was late\n/resume NUMBER", text)
         assert listed == ("there",)
-        assert (await command("/resume 1", scene._replace(listed=listed)))[2] == "there"
+        assert (await command("/resume 1", msgspec.structs.replace(scene, listed=listed)))[2] == "there"
         assert (await command("/search"))[0] == "Say what to look for: /search WORDS"
         assert (await command("/search nowhere"))[0] == "Nothing was found."
         assert await record.search("ferry", owner=ADA, role="notice")

@@ -15,6 +15,8 @@ import re
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from hansard.cli.terminal.text import TAB_COLUMNS
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ LOOSE_KINDS: Final = frozenset({BlockKind.HEADING, BlockKind.TABLE, BlockKind.RU
 CODE_KINDS: Final = frozenset({BlockKind.FENCE, BlockKind.CODE, BlockKind.CLOSE})
 
 
-class Block(NamedTuple):
+class Block(msgspec.Struct, frozen=True, kw_only=True):
     """A finished block, with the empty lines before it and the one that ended it."""
 
     kind: BlockKind
@@ -251,7 +253,7 @@ class Splitter:
             return
         kind = self._kind or BlockKind.TEXT
         offset = self._offset if indent is None else indent
-        blocks.append(Block(kind, "".join(self._held), offset, continued or self._cut))
+        blocks.append(Block(kind=kind, text="".join(self._held), indent=offset, continued=continued or self._cut))
         self._held, self._held_characters, self._kind, self._cut = [], 0, None, False
 
 
@@ -336,7 +338,7 @@ class Pen:
                 lines += self._gap(block)
                 if self._before is None or self._before.kind is not BlockKind.INDENTED:
                     # Between lines of indented code, empty lines are its own.
-                    block = block._replace(text=LEADING_BLANKS.sub("", block.text))
+                    block = msgspec.structs.replace(block, text=LEADING_BLANKS.sub("", block.text))
                 lines += renderer.block(block, live=live and index == len(blocks))
             self._written = self._written or bool(lines)
             self._remember(block)
@@ -347,7 +349,7 @@ class Pen:
         if not is_blank(block.text) or block.kind in CODE_KINDS:
             self._before = block
         elif self._before is not None:
-            self._before = self._before._replace(text=self._before.text + block.text)
+            self._before = msgspec.structs.replace(self._before, text=self._before.text + block.text)
 
     def _open(self, renderer: Renderer, block: Block) -> str:
         """Begin a listing. Its language is seen in its colours; what else the fence says is a line of its own."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
 from prompt_toolkit.completion import CompleteEvent, Completer
 from prompt_toolkit.completion import Completion as Candidate
 from prompt_toolkit.document import Document
@@ -28,7 +29,7 @@ class Completion(NamedTuple):
     about: str = ""
 
 
-class SessionChoice(NamedTuple):
+class SessionChoice(msgspec.Struct, frozen=True, kw_only=True):
     """A session as one line of a list. `text` is how it began; `when` is a time as a person reads it."""
 
     id: str

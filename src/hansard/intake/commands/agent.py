@@ -31,16 +31,16 @@ async def model(scene: CommandScene, argument: str) -> CommandReply:
         chosen = DEFAULT
     if not argument:
         own = scene.model or "none yet" if chosen == DEFAULT or scene.is_model_named else chosen
-        return CommandReply(f"Model: {own}. /model NAME changes it in this session.", scene.session_id)
+        return scene.reply(f"Model: {own}. /model NAME changes it in this session.")
     known = argument == DEFAULT or re.search(MODEL_PATTERN, argument) is not None
     if not known or (scene.chat and argument.startswith(LOCAL)):
         forms = [form for form in MODEL_FORMS if not (scene.chat and form.startswith(LOCAL))]
-        return CommandReply(f"A model is {DEFAULT} or one of {', '.join(forms)}.", scene.session_id)
+        return scene.reply(f"A model is {DEFAULT} or one of {', '.join(forms)}.")
     if argument != DEFAULT and not is_model_allowed(argument, scene.models_allowed):
         allowed = ", ".join((DEFAULT, *scene.models_allowed))
-        return CommandReply(f"The model {argument} may not be chosen here. Allowed: {allowed}.", scene.session_id)
+        return scene.reply(f"The model {argument} may not be chosen here. Allowed: {allowed}.")
     await scene.record.sessions.set_setting(scene.session_id, "model", argument)
-    return CommandReply(f"From the next answer on: {argument}.", scene.session_id, chose_model=True)
+    return scene.reply(f"From the next answer on: {argument}.", chose_model=True)
 
 
 async def usage(scene: CommandScene, argument: str) -> CommandReply:
@@ -53,7 +53,7 @@ async def usage(scene: CommandScene, argument: str) -> CommandReply:
             total = add_usage(total, used)
         lines.append(f"together: {usage_text(total)}")
     used_text = "\n".join(lines) or "Nothing was used yet."
-    return CommandReply("\n".join([used_text, *await day_lines(scene)]), scene.session_id)
+    return scene.reply("\n".join([used_text, *await day_lines(scene)]))
 
 
 def usage_text(used: Usage) -> str:
@@ -75,7 +75,7 @@ async def day_lines(scene: CommandScene) -> list[str]:
 
 
 async def memory(scene: CommandScene, argument: str) -> CommandReply:
-    return CommandReply(await remember(scene, argument), scene.session_id)
+    return scene.reply(await remember(scene, argument))
 
 
 async def remember(scene: CommandScene, argument: str) -> str:
@@ -102,4 +102,4 @@ async def remember(scene: CommandScene, argument: str) -> str:
 async def file(scene: CommandScene, argument: str) -> CommandReply:
     """At the terminal the program itself hands a file in; in a chat nobody reads files of this machine."""
     del argument
-    return CommandReply("Send the file in this chat itself; /file is for the terminal.", scene.session_id)
+    return scene.reply("Send the file in this chat itself; /file is for the terminal.")

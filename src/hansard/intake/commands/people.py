@@ -40,13 +40,13 @@ async def link(scene: CommandScene, argument: str) -> CommandReply:
     except (NotFound, InvalidInput) as error:
         why = str(error)
         text = f"{why[:1].upper()}{why[1:]}."
-    return CommandReply(text, scene.session_id)
+    return scene.reply(text)
 
 
 async def void(scene: CommandScene, argument: str) -> CommandReply:
     """Let a code count no longer that was said where others could read it."""
     await scene.record.people.void_code(argument.partition(" ")[0])
-    return CommandReply(IN_A_ROOM, scene.session_id)
+    return scene.reply(IN_A_ROOM)
 
 
 async def entered(scene: CommandScene, code: str) -> str:
@@ -88,7 +88,7 @@ async def question(scene: CommandScene, code: str) -> str:
 
 async def unlink_room(scene: CommandScene, argument: str) -> CommandReply:
     del argument
-    return CommandReply("A room is linked to nobody. Say this in a direct chat with me.", scene.session_id)
+    return scene.reply("A room is linked to nobody. Say this in a direct chat with me.")
 
 
 async def unlink(scene: CommandScene, argument: str) -> CommandReply:
@@ -109,4 +109,4 @@ async def unlink(scene: CommandScene, argument: str) -> CommandReply:
     if scene.chat and session.owner not in {scene.owner, *parted.still}:
         session_id = (await scene.record.create_session(source=scene.source, owner=scene.owner)).id
         begun = f" The session that you were in is theirs, so this is a new one: {session_id}."
-    return CommandReply(f"{said}{begun}{stays}", session_id)
+    return CommandReply(text=f"{said}{begun}{stays}", session_id=session_id)

@@ -10,7 +10,9 @@ told that nobody knows whether it was carried out.
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from hansard.domain.access import Right, deed_of, is_denied, refusal, right
 from hansard.domain.arrivals import ArrivalOutcome
@@ -34,10 +36,9 @@ if TYPE_CHECKING:
     from hansard.record.messages.entries import Entry
 
 
-class Command(NamedTuple):
-    """One command: its name, what may follow it, what it does."""
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """One command: what may follow its name, what it does."""
 
-    name: str
     arguments: str
     summary: str
     run: Callable[[CommandScene, str], Awaitable[CommandReply]]
@@ -46,32 +47,44 @@ class Command(NamedTuple):
 
 
 COMMANDS: dict[str, Command] = {
-    command.name: command
-    for command in (
-        Command("new", "[title]", "Begin a new session; the present one ends.", sessions.new),
-        Command("resume", "[n|id|title]", "Go on with another session; alone, lists them.", sessions.resume),
-        Command("sessions", "", "List your sessions, the latest first.", sessions.sessions),
-        Command("search", "words", "Find what was said, in all your sessions.", sessions.search),
-        Command("title", "[title]", "Give this session a title; alone, shows it.", sessions.title),
-        Command("undo", "[n]", "Take back the last exchange, or the last n.", turns.undo),
-        Command("retry", "", "Take back the last answer and ask again.", turns.retry),
-        Command("fork", "[title]", "Go on in a copy; this session stays as it is.", sessions.fork),
-        Command("stop", "", "Stop the answer that runs and what waits.", turns.stop),
-        Command("queue", "[text]", "Say it after this answer; alone, shows what waits.", turns.queue),
-        Command("steer", "text", "Tell the running answer something at its next step.", turns.steer),
-        Command("busy", "[mode]", "A message may interrupt, queue or steer; alone, shows it.", turns.busy),
-        Command("compact", "[focus]", "Sum up what was said, for the model; nothing is lost.", turns.compact),
-        Command("model", "[name]", "Ask another model from here on; alone, shows it.", agent.model),
-        Command("status", "", "Show session, model and the state of the record.", sessions.status),
-        Command("usage", "", "Show tokens and cost, and what is left today.", agent.usage),
-        Command("why", "[turn]", "Say why tools were run or not, in the last turn.", turns.why),
-        Command("yes", "[code]", "Let the tool run that asks for it.", turns.yes),
-        Command("no", "[code] [why]", "Do not let it run; the model is told why.", turns.no),
-        Command("file", "path [words]", "At the terminal: show the model a file.", agent.file, agent.file),
-        Command("memory", "[add …]", "Show or change what is remembered here.", agent.memory),
-        Command("link", "[code]", "Be one person here and elsewhere; alone, shows a code.", people.link, people.void),
-        Command("unlink", "", "Part from those whom you were linked to.", people.unlink, people.unlink_room),
-    )
+    "new": Command(arguments="[title]", summary="Begin a new session; the present one ends.", run=sessions.new),
+    "resume": Command(
+        arguments="[n|id|title]", summary="Go on with another session; alone, lists them.", run=sessions.resume
+    ),
+    "sessions": Command(arguments="", summary="List your sessions, the latest first.", run=sessions.sessions),
+    "search": Command(arguments="words", summary="Find what was said, in all your sessions.", run=sessions.search),
+    "title": Command(arguments="[title]", summary="Give this session a title; alone, shows it.", run=sessions.title),
+    "undo": Command(arguments="[n]", summary="Take back the last exchange, or the last n.", run=turns.undo),
+    "retry": Command(arguments="", summary="Take back the last answer and ask again.", run=turns.retry),
+    "fork": Command(arguments="[title]", summary="Go on in a copy; this session stays as it is.", run=sessions.fork),
+    "stop": Command(arguments="", summary="Stop the answer that runs and what waits.", run=turns.stop),
+    "queue": Command(arguments="[text]", summary="Say it after this answer; alone, shows what waits.", run=turns.queue),
+    "steer": Command(arguments="text", summary="Tell the running answer something at its next step.", run=turns.steer),
+    "busy": Command(
+        arguments="[mode]", summary="A message may interrupt, queue or steer; alone, shows it.", run=turns.busy
+    ),
+    "compact": Command(
+        arguments="[focus]", summary="Sum up what was said, for the model; nothing is lost.", run=turns.compact
+    ),
+    "model": Command(arguments="[name]", summary="Ask another model from here on; alone, shows it.", run=agent.model),
+    "status": Command(arguments="", summary="Show session, model and the state of the record.", run=sessions.status),
+    "usage": Command(arguments="", summary="Show tokens and cost, and what is left today.", run=agent.usage),
+    "why": Command(arguments="[turn]", summary="Say why tools were run or not, in the last turn.", run=turns.why),
+    "yes": Command(arguments="[code]", summary="Let the tool run that asks for it.", run=turns.yes),
+    "no": Command(arguments="[code] [why]", summary="Do not let it run; the model is told why.", run=turns.no),
+    "file": Command(
+        arguments="path [words]", summary="At the terminal: show the model a file.", run=agent.file, deny=agent.file
+    ),
+    "memory": Command(arguments="[add …]", summary="Show or change what is remembered here.", run=agent.memory),
+    "link": Command(
+        arguments="[code]",
+        summary="Be one person here and elsewhere; alone, shows a code.",
+        run=people.link,
+        deny=people.void,
+    ),
+    "unlink": Command(
+        arguments="", summary="Part from those whom you were linked to.", run=people.unlink, deny=people.unlink_room
+    ),
 }
 """Every command but /help, which lists them."""
 
@@ -87,18 +100,18 @@ def summaries() -> dict[str, str]:
 
 
 def help_text() -> str:
-    shown = [(f"/{command.name} {command.arguments}".strip(), command.summary) for command in COMMANDS.values()]
-    shown.append((f"/{HELP.name}", HELP.summary))
+    shown = [(f"/{name} {command.arguments}".strip(), command.summary) for name, command in COMMANDS.items()]
+    shown.append(("/help", HELP.summary))
     width = max(len(name) for name, _ in shown)
     return "\n".join(f"{name:<{width}}  {summary}" for name, summary in shown)
 
 
 async def show_help(scene: CommandScene, argument: str) -> CommandReply:
     del argument
-    return CommandReply(help_text(), scene.session_id)
+    return scene.reply(help_text())
 
 
-HELP = Command("help", "", "Show this.", show_help)
+HELP = Command(arguments="", summary="Show this.", run=show_help)
 
 MEANT = {
     "clear": "new",
@@ -150,40 +163,40 @@ async def run_command(scene: CommandScene, text: str, parsed: CommandLine) -> Co
     asked = asked_by(Message.notice(text.strip()), scene.owner)
     if parsed.name not in RECORDED_BY_THEMSELVES:
         await append_open(scene, scene.session_id, asked)
-    outcome = await perform(scene._replace(asked=asked), parsed)
+    outcome = await perform(msgspec.structs.replace(scene, asked=asked), parsed)
     if outcome.seq or not outcome.text:
         return outcome
     if parsed.name in RECORDED_BY_THEMSELVES:
         await append_open(scene, scene.session_id, asked)  # it was refused
     entry = await append_open(scene, outcome.session_id, Message.notice(outcome.text))
-    return outcome._replace(seq=entry.seq)
+    return msgspec.structs.replace(outcome, seq=entry.seq)
 
 
 async def perform(scene: CommandScene, parsed: CommandLine) -> CommandReply:
     """Do what a command asks for, and return its reply; whoever calls records both."""
-    command = HELP if parsed.name == HELP.name else COMMANDS.get(parsed.name)
+    command = HELP if parsed.name == "help" else COMMANDS.get(parsed.name)
     try:
         if command is None:
-            return CommandReply(suggestion(parsed.name), scene.session_id)
-        return await run_allowed(scene, command, parsed.argument)
+            return scene.reply(suggestion(parsed.name))
+        return await run_allowed(scene, command, parsed)
     except Ambiguous as error:
-        return CommandReply(await sessions.candidates(scene, error), scene.session_id)
+        return scene.reply(await sessions.candidates(scene, error))
     except (RecordUnavailable, OutcomeUnknown):
         raise
     except HansardError as error:
         hint = "/sessions lists yours." if scene.chat and isinstance(error, NotFound) else error.hint
-        return CommandReply(f"{error}. {hint}", scene.session_id)
+        return scene.reply(f"{error}. {hint}")
 
 
-async def run_allowed(scene: CommandScene, command: Command, argument: str) -> CommandReply:
+async def run_allowed(scene: CommandScene, command: Command, parsed: CommandLine) -> CommandReply:
     """Run a command as far as the table of ranks allows it: the one place that asks."""
-    deed = deed_of(command.name, argument)
+    deed = deed_of(parsed.name, parsed.argument)
     if not is_denied(scene.standpoint, scene.owner, deed):
         is_own_only = right(scene.standpoint, deed) is Right.OWN
-        return await command.run(scene._replace(is_own_only=is_own_only), argument)
+        return await command.run(msgspec.structs.replace(scene, is_own_only=is_own_only), parsed.argument)
     if command.deny is not None:
-        return await command.deny(scene, argument)
-    return CommandReply(refusal(deed, scene.standpoint), scene.session_id)
+        return await command.deny(scene, parsed.argument)
+    return scene.reply(refusal(deed, scene.standpoint))
 
 
 def asked_by(asked: Message, owner: str) -> Message:
@@ -224,11 +237,11 @@ class ChatCommands:
         is_again = received.outcome is ArrivalOutcome.KNOWN
         intake = self._record.intake
         if is_again and await intake.is_concluded(origin):
-            outcome = CommandReply("", received.session_id)
+            outcome = CommandReply(text="", session_id=received.session_id)
         elif is_again and parsed.name not in REPEATABLE:
-            outcome = CommandReply(self._record.words.interrupted, received.session_id)
+            outcome = CommandReply(text=self._record.words.interrupted, session_id=received.session_id)
         elif parsed.name == "fork" and not await self._may_begin_session(origin):
-            outcome = CommandReply(self._record.words.over_sessions, received.session_id)
+            outcome = CommandReply(text=self._record.words.over_sessions, session_id=received.session_id)
         else:
             outcome = await perform(self._scene(origin, received.session_id, standpoint), parsed)
         self._remember(origin, outcome.listed)
@@ -242,8 +255,8 @@ class ChatCommands:
 
     def _scene(self, origin: Origin, session_id: str, standpoint: Standpoint) -> CommandScene:
         return CommandScene(
-            self._record,
-            session_id,
+            record=self._record,
+            session_id=session_id,
             owner=origin.owner,
             source=self._source,
             busy=self._settings.busy,

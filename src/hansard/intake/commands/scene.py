@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from hansard.domain.access import AT_THE_TERMINAL, Standpoint
 from hansard.domain.budgets import Budget
 from hansard.domain.messages import Message
@@ -31,7 +33,7 @@ class Speaker(NamedTuple):
         return bool(self.author) and (message.chat.partition(":")[0], message.author) == self
 
 
-class CommandScene(NamedTuple):
+class CommandScene(msgspec.Struct, frozen=True, kw_only=True):
     """Where a command is given: by whom, in which session, with which settings."""
 
     record: Record
@@ -70,8 +72,14 @@ class CommandScene(NamedTuple):
     def speaker(self) -> Speaker:
         return Speaker(self.chat.partition(":")[0], self.author)
 
+    def reply(
+        self, text: str, *, wake: str | None = None, listed: tuple[str, ...] = (), chose_model: bool = False
+    ) -> CommandReply:
+        """Return a reply that leaves the conversation in the session where it is."""
+        return CommandReply(text=text, session_id=self.session_id, wake=wake, listed=listed, chose_model=chose_model)
 
-class CommandReply(NamedTuple):
+
+class CommandReply(msgspec.Struct, frozen=True, kw_only=True):
     """A command's reply, and where the conversation is now.
 
     `wake` is the turn that waits to be run there, "" whichever does. `seq` is where the reply was recorded.

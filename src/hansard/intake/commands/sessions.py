@@ -57,21 +57,21 @@ async def new(scene: CommandScene, argument: str) -> CommandReply:
     )
     received = await receive_once(scene.record, arrival)
     reply = received.told[-1]
-    return CommandReply(reply.text, received.session_id, seq=reply.seq)
+    return CommandReply(text=reply.text, session_id=received.session_id, seq=reply.seq)
 
 
 async def resume(scene: CommandScene, argument: str) -> CommandReply:
     if not argument:
         outcome = await sessions(scene, "")
-        return outcome._replace(text=f"{outcome.text}\n/resume NUMBER goes on with one of them.")
+        return scene.reply(f"{outcome.text}\n/resume NUMBER goes on with one of them.", listed=outcome.listed)
     listed = scene.listed or tuple(each.id for each in await list_sessions(scene))
     number = count_of(argument)
     named = listed[number - 1] if number is not None and number <= len(listed) else argument
     found = await scene.record.resolve(named, owner=scene.owner)
     if found.id == scene.session_id:
-        return CommandReply("You are in that session already.", scene.session_id)
+        return scene.reply("You are in that session already.")
     await leave(scene.record, scene.session_id, scene.left_sessions, scene.chat)
-    return CommandReply(await take_up(scene.record, found), found.id, wake="")
+    return CommandReply(text=await take_up(scene.record, found), session_id=found.id, wake="")
 
 
 async def leave(record: Record, session_id: str, left_sessions: LeftSessions, chat: str = "") -> None:
@@ -101,9 +101,7 @@ async def sessions(scene: CommandScene, argument: str) -> CommandReply:
     del argument
     found = await list_sessions(scene)
     lines = [f"{number:>2}. {await describe(scene, each)}" for number, each in enumerate(found, 1)]
-    return CommandReply(
-        "\n".join(lines) or "There are no sessions yet.", scene.session_id, listed=tuple(s.id for s in found)
-    )
+    return scene.reply("\n".join(lines) or "There are no sessions yet.", listed=tuple(s.id for s in found))
 
 
 async def list_sessions(scene: CommandScene) -> list[Session]:
@@ -123,17 +121,17 @@ async def first_words(record: Record, session_id: str) -> str:
 
 async def search(scene: CommandScene, argument: str) -> CommandReply:
     if not argument:
-        return CommandReply("Say what to look for: /search WORDS", scene.session_id)
+        return scene.reply("Say what to look for: /search WORDS")
     hits = await scene.record.search(argument, limit=FOUND_MAX, owner=scene.owner)
     if not hits:
-        return CommandReply("Nothing was found.", scene.session_id)
+        return scene.reply("Nothing was found.")
     lines = []
     for number, hit in enumerate(hits, 1):
         words = "".join(piece.text for piece in excerpt(argument, hit.message, EXCERPT_CHARACTERS)).strip()
         here = " (this one)" if hit.session_id == scene.session_id else ""
         lines.append(f"{number:>2}. {hit.session_id}{here}  {hit.message.at:%Y-%m-%d}  {hit.message.role}: {words}")
     text = "\n".join([*lines, "/resume NUMBER goes on in one of these sessions."])
-    return CommandReply(text, scene.session_id, listed=tuple(hit.session_id for hit in hits))
+    return scene.reply(text, listed=tuple(hit.session_id for hit in hits))
 
 
 async def candidates(scene: CommandScene, error: Ambiguous) -> str:
@@ -144,11 +142,9 @@ async def candidates(scene: CommandScene, error: Ambiguous) -> str:
 async def title(scene: CommandScene, argument: str) -> CommandReply:
     if not argument:
         session = await scene.record.sessions.read(scene.session_id)
-        return CommandReply(
-            f"Title: {session.title}" if session.title else "This session has no title.", scene.session_id
-        )
+        return scene.reply(f"Title: {session.title}" if session.title else "This session has no title.")
     session = await scene.record.set_title(scene.session_id, argument)
-    return CommandReply(f"Title: {session.title}", scene.session_id)
+    return scene.reply(f"Title: {session.title}")
 
 
 def count_of(text: str) -> int | None:
@@ -160,7 +156,7 @@ def count_of(text: str) -> int | None:
 async def fork(scene: CommandScene, argument: str) -> CommandReply:
     """Go on in a copy that shares everything up to here."""
     child = await scene.record.fork(scene.session_id, title=argument or None)
-    return CommandReply(f"A fork of {scene.session_id}: {child.id}.", child.id)
+    return CommandReply(text=f"A fork of {scene.session_id}: {child.id}.", session_id=child.id)
 
 
 async def status(scene: CommandScene, argument: str) -> CommandReply:
@@ -181,7 +177,7 @@ async def status(scene: CommandScene, argument: str) -> CommandReply:
     others = [called(each) for each in await record.people.circle(scene.owner) if each != scene.owner]
     if others:
         lines.append(f"Linked   {', '.join(others)}")
-    return CommandReply("\n".join(lines), scene.session_id)
+    return scene.reply("\n".join(lines))
 
 
 async def waiting_text(record: Record, session_id: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -47,7 +47,7 @@ NOT_RECORDED = "not recorded: the turn began before Hansard recorded who asks"
 async def undo(scene: CommandScene, argument: str) -> CommandReply:
     count = count_of(argument) if argument else 1
     if count is None:
-        return CommandReply("Say how many exchanges to take back: /undo, or /undo 2.", scene.session_id)
+        return scene.reply("Say how many exchanges to take back: /undo, or /undo 2.")
     await end_running(scene)
     conversation = await scene.record.conversation(scene.session_id)
     own = scene.is_own_only
@@ -56,24 +56,22 @@ async def undo(scene: CommandScene, argument: str) -> CommandReply:
     said = next((placed.message.text for placed in taken if placed.message.role == Role.USER), "")
     if not taken:
         none = "There is nothing of yours to take back." if own else "There is nothing to take back."
-        return CommandReply(none, scene.session_id)
-    return CommandReply(
-        f"Taken back: {len(taken)} messages, from “{shorten(said)}” on. They stay in the record.", scene.session_id
-    )
+        return scene.reply(none)
+    return scene.reply(f"Taken back: {len(taken)} messages, from “{shorten(said)}” on. They stay in the record.")
 
 
 async def retry(scene: CommandScene, argument: str) -> CommandReply:
     del argument
     if scene.is_own_only and not may_repeat(await scene.record.conversation(scene.session_id), scene.speaker):
-        return CommandReply(NOT_YOURS, scene.session_id)
+        return scene.reply(NOT_YOURS)
     await end_running(scene)
     conversation = await scene.record.conversation(scene.session_id)
     if not conversation.placed and not conversation.waiting:
-        return CommandReply("There is nothing to ask again.", scene.session_id)
+        return scene.reply("There is nothing to ask again.")
     await scene.record.messages.undo(scene.session_id, [placed.message.id for placed in last_answer(conversation)])
     by = [By(person=scene.asker, chat=scene.chat, how=How.RETRY)] if scene.asker else []
     queued = await scene.record.turns.queue(scene.session_id, chat=scene.chat, by=by)
-    return CommandReply("Asking again.", scene.session_id, wake=queued.id)
+    return scene.reply("Asking again.", wake=queued.id)
 
 
 async def end_running(scene: CommandScene) -> None:
@@ -104,8 +102,8 @@ async def stop(scene: CommandScene, argument: str) -> CommandReply:
     stopped = await stop_turns(scene)
     conversation = await scene.record.conversation(scene.session_id)
     if not stopped and scene.is_own_only and (conversation.running or conversation.queued):
-        return CommandReply(NOT_YOURS, scene.session_id)
-    return CommandReply(scene.words.stopped if stopped else scene.words.nothing_runs, scene.session_id)
+        return scene.reply(NOT_YOURS)
+    return scene.reply(scene.words.stopped if stopped else scene.words.nothing_runs)
 
 
 async def stop_turns(scene: CommandScene) -> list[TurnInfo]:
@@ -121,17 +119,15 @@ async def queue(scene: CommandScene, argument: str) -> CommandReply:
     if not argument:
         waiting = (await scene.record.conversation(scene.session_id)).waiting
         lines = [f"- {shorten(placed.message.text)}" for placed in waiting]
-        return CommandReply(
-            "\n".join(["Waiting to be answered:", *lines]) if lines else "Nothing waits.", scene.session_id
-        )
+        return scene.reply("\n".join(["Waiting to be answered:", *lines]) if lines else "Nothing waits.")
     return await say(scene, argument, Busy.QUEUE, scene.words.queued)
 
 
 async def steer(scene: CommandScene, argument: str) -> CommandReply:
     if not argument:
-        return CommandReply("Say what to steer with: /steer TEXT", scene.session_id)
+        return scene.reply("Say what to steer with: /steer TEXT")
     if scene.is_own_only and not is_running_own(await scene.record.conversation(scene.session_id), scene.speaker):
-        return CommandReply(f"{NOT_YOURS} /queue TEXT says it afterwards.", scene.session_id)
+        return scene.reply(f"{NOT_YOURS} /queue TEXT says it afterwards.")
     return await say(scene, argument, Busy.STEER, scene.words.steered)
 
 
@@ -139,16 +135,16 @@ async def say(scene: CommandScene, text: str, mode: Busy, reply: str) -> Command
     """Record a message in a mode of its own; the reply is only given when something ran at that moment."""
     said = Message.user(text, author=scene.asker, chat=scene.chat)
     spoken = await speak(scene.record, scene.session_id, [said], mode)
-    return CommandReply(reply if spoken.waits else "", scene.session_id, wake=spoken.turn_id)
+    return scene.reply(reply if spoken.waits else "", wake=spoken.turn_id)
 
 
 async def busy(scene: CommandScene, argument: str) -> CommandReply:
     if argument in set(Busy):
         await scene.record.sessions.set_setting(scene.session_id, "busy", argument)
     elif argument:
-        return CommandReply(f"{argument!r} is none of {', '.join(Busy)}.", scene.session_id)
+        return scene.reply(f"{argument!r} is none of {', '.join(Busy)}.")
     mode = await busy_of(scene.record, scene.session_id, scene.busy)
-    return CommandReply(f"A message that comes while an answer runs: {mode}.", scene.session_id)
+    return scene.reply(f"A message that comes while an answer runs: {mode}.")
 
 
 async def compact(scene: CommandScene, argument: str) -> CommandReply:
@@ -157,17 +153,17 @@ async def compact(scene: CommandScene, argument: str) -> CommandReply:
     given = (("focus", focus), ("chat", scene.chat), ("person", scene.asker))
     request = {name: value for name, value in given if value}
     await scene.record.sessions.set_setting(scene.session_id, "compact", msgspec.json.encode(request).decode())
-    return CommandReply("Summing up what was said. The record keeps every word.", scene.session_id, wake="")
+    return scene.reply("Summing up what was said. The record keeps every word.", wake="")
 
 
 async def yes(scene: CommandScene, argument: str) -> CommandReply:
     """Let the call be run that waits for it: once, or as the argument says."""
-    return CommandReply(await answer(scene, read_command(argument, yes=True)), scene.session_id)
+    return scene.reply(await answer(scene, read_command(argument, yes=True)))
 
 
 async def no(scene: CommandScene, argument: str) -> CommandReply:
     """Let the call not be run that waits for it; the model is given the reason."""
-    return CommandReply(await answer(scene, read_command(argument, yes=False)), scene.session_id)
+    return scene.reply(await answer(scene, read_command(argument, yes=False)))
 
 
 async def answer(scene: CommandScene, given: Given) -> str:
@@ -189,13 +185,11 @@ async def why(scene: CommandScene, argument: str) -> CommandReply:
         turn = await last_turn(record, scene.session_id)
     facts = await read_facts(record, turn)
     if scene.is_own_only and scene.asker not in {each.person for each in facts.by or ()}:
-        return CommandReply(
-            "You did not ask for that turn. Guests of a room are told only about their own.", scene.session_id
-        )
-    return CommandReply(explain_turn(facts), scene.session_id)
+        return scene.reply("You did not ask for that turn. Guests of a room are told only about their own.")
+    return scene.reply(explain_turn(facts))
 
 
-class TurnFacts(NamedTuple):
+class TurnFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the record knows of the rights of one turn."""
 
     turn: TurnInfo
@@ -223,20 +217,20 @@ async def find_turn(record: Record, session_id: str, name: str) -> TurnInfo:
 
 async def read_facts(record: Record, turn: TurnInfo) -> TurnFacts:
     """Return what was recorded of a turn's rights, from its beginning to its end."""
-    facts, seq = TurnFacts(turn), max(0, turn.fence - 1)
+    facts, seq = TurnFacts(turn=turn), max(0, turn.fence - 1)
     while entries := await record.sessions.read_entries(turn.session_id, seq):
         for entry in entries:
             body = entry.body
             if getattr(body, "turn_id", "") != turn.id:
                 continue
             if isinstance(body, TurnStarted):
-                facts = facts._replace(by=body.by)
+                facts = msgspec.structs.replace(facts, by=body.by)
             elif isinstance(body, TurnAsked):
-                facts = facts._replace(by=joined(facts.by or (), body.by))
+                facts = msgspec.structs.replace(facts, by=joined(facts.by or (), body.by))
             elif isinstance(body, ToolDecided):
-                facts = facts._replace(decided=(*facts.decided, body))
+                facts = msgspec.structs.replace(facts, decided=(*facts.decided, body))
             elif isinstance(body, QuestionAnswered):
-                facts = facts._replace(answered=(*facts.answered, body))
+                facts = msgspec.structs.replace(facts, answered=(*facts.answered, body))
             elif isinstance(body, TurnEnded):
                 return facts
         seq = entries[-1].seq
