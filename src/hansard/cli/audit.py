@@ -45,8 +45,7 @@ def chat_named(text: str) -> str:
         )
         raise InvalidInput(message) from error
     if key.person:
-        message = f"{key} names a person's conversation; a room's timeline is everybody's"
-        raise InvalidInput(message)
+        raise InvalidInput(f"{key} names a person's conversation; a room's timeline is everybody's")
     return str(key)
 
 
@@ -74,8 +73,7 @@ async def audit(home: Path, chat: str) -> Audit:
     name = parse_key(chat).channel
     channel = next((each for each in open_channels(home, settings, os.environ) if each.name == name), None)
     if channel is None:
-        message = f"{name} is not configured here"
-        raise InvalidInput(message)
+        raise InvalidInput(f"{name} is not configured here")
     if not channel.capabilities.timeline:
         await channel.close()
         raise InvalidInput(NO_PAST.format(channel=channel.name))

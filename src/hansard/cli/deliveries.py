@@ -46,11 +46,9 @@ async def find(record: Record, text: str) -> Delivery:
     found = [each for each in await listed(record, None, None) if each.id.startswith(text)]
     exact = [each for each in found if each.id == text] or found
     if not exact:
-        message = f"no delivery that is not sent has the id {text[:80]!r}"
-        raise NotFound(message, "`hansard deliveries` lists them.")
+        raise NotFound(f"no delivery that is not sent has the id {text[:80]!r}", "`hansard deliveries` lists them.")
     if len(exact) > 1:
-        message = f"{text!r} is the beginning of several ids"
-        raise Ambiguous(message, [each.id for each in exact])
+        raise Ambiguous(f"{text!r} is the beginning of several ids", [each.id for each in exact])
     return exact[0]
 
 
@@ -67,8 +65,7 @@ async def retry(record: Record, delivery: Delivery) -> Delivery:
 async def drop(record: Record, delivery: Delivery) -> Delivery:
     """Let nobody try any longer: neither this delivery nor the rest of its message in that chat."""
     if delivery.state is DeliveryState.SENDING:
-        message = f"delivery {delivery.id} is on its way just now"
-        raise WrongState(message)
+        raise WrongState(f"delivery {delivery.id} is on its way just now")
     reason = "a person dropped it"
     await record.deliveries.finish_message(delivery.session_id, delivery.message_id, delivery.target, "dropped", reason)
     if delivery.state in {DeliveryState.PENDING, DeliveryState.UNKNOWN}:

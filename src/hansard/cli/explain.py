@@ -130,8 +130,7 @@ def read_place(settings: Settings, place: str) -> SessionKey | None:
     except InvalidInput:
         key = None
     if key is None or key.person or key.channel not in settings.channels.sections():
-        message = f"{place[:80]!r} is no chat of a channel that there is: {PLACE_FORMS}"
-        raise InvalidInput(message)
+        raise InvalidInput(f"{place[:80]!r} is no chat of a channel that there is: {PLACE_FORMS}")
     return key
 
 
@@ -142,19 +141,16 @@ async def find_authors(ahead: PlaceAhead, person: str) -> tuple[str, ...]:
     owners = await find_owners(ahead, person)
     if key is None:
         if terminal_owner(settings.people) not in owners:
-            message = f"{person} does not have the terminal: [people.NAME] terminal = true says who has it"
-            raise InvalidInput(message)
+            raise InvalidInput(f"{person} does not have the terminal: [people.NAME] terminal = true says who has it")
         return (terminal_owner(settings.people),)
     known = [each[1] for each in map(identity_of, owners) if each is not None and each[0] == key.channel]
     found = (account[1],) if account is not None and account[0] == key.channel else tuple(dict.fromkeys(known))
     if not found:
-        message = f"{person} has no account on {key.channel} that [people] or a link names"
-        raise InvalidInput(message)
+        raise InvalidInput(f"{person} has no account on {key.channel} that [people] or a link names")
     if not is_private(key):
         return found
     if key.place not in found:
-        message = f"{key} is the direct chat of telegram:{key.place}: nobody else speaks there"
-        raise InvalidInput(message)
+        raise InvalidInput(f"{key} is the direct chat of telegram:{key.place}: nobody else speaks there")
     return (key.place,)
 
 
@@ -168,8 +164,7 @@ def read_account(settings: Settings, person: str) -> tuple[str, str] | None:
     except InvalidInput:
         channel, identity = "", ""
     if channel not in settings.channels.sections():
-        message = f"{person[:80]!r} is nobody whom the settings know, and no account: {PERSON_FORMS}"
-        raise InvalidInput(message)
+        raise InvalidInput(f"{person[:80]!r} is nobody whom the settings know, and no account: {PERSON_FORMS}")
     return channel, identity
 
 

@@ -181,8 +181,7 @@ async def have_renewed(home: Path) -> Health | None:
         if after.config.readings > before.config.readings:
             return after
         await asyncio.sleep(LOOK_SECONDS)
-    message = f"the gateway, process {before.pid}, did not answer within {RELOAD_SECONDS_MAX:g} s"
-    raise GatewayRuns(message)
+    raise GatewayRuns(f"the gateway, process {before.pid}, did not answer within {RELOAD_SECONDS_MAX:g} s")
 
 
 def show(health: Health) -> None:

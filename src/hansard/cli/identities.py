@@ -68,8 +68,7 @@ def confirm(options: dict[str, Any], identity: str, key: str, *, as_json: bool) 
     home = options["home"]
     channel, user_id = read_identity(identity)
     if channel != MATRIX:
-        message = f"{identity} is not of Matrix, where people have identities"
-        raise InvalidInput(message)
+        raise InvalidInput(f"{identity} is not of Matrix, where people have identities")
     check_record(home)
     keeping = Keeping(home)
     pin = keeping.pins().get(user_id)

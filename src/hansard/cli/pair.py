@@ -95,8 +95,7 @@ def approve(options: dict[str, Any], code: str, *, as_json: bool) -> None:
     words, pairing = load_wording(home), settings.pairing
     check_record(home)
     if not read_code(code):
-        message = "a code is of letters and digits, such as k3v9-qd7m"
-        raise InvalidInput(message)
+        raise InvalidInput("a code is of letters and digits, such as k3v9-qd7m")
     try:
         found = with_record(
             home,
@@ -144,8 +143,7 @@ def revoke(options: dict[str, Any], identity: str, *, as_json: bool) -> None:
     first = () if identity in people else (read_identity(identity, f"{ACCOUNT_FORMS}{OR_NAME}"),)
     accounts = tuple(dict.fromkeys((*first, *(people[name].places() if name else ()))))
     if not accounts:
-        message = f"[people.{name}] has no account on any channel"
-        raise InvalidInput(message)
+        raise InvalidInput(f"[people.{name}] has no account on any channel")
 
     async def bar(record: Record) -> AccessList:
         return [*await record.access.revoke(*accounts[0], also=accounts[1:])]

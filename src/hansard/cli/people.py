@@ -72,8 +72,7 @@ def check_known(settings: Settings, owner: str) -> str:
     """Return an owner who is somebody; refuse a name that is not in [people]."""
     name = owner.removeprefix(PERSON_PREFIX)
     if ":" not in name and owner != ADMIN and name not in settings.people:
-        message = f"{name[:80]!r} is nobody: write {FORMS}"
-        raise InvalidInput(message)
+        raise InvalidInput(f"{name[:80]!r} is nobody: write {FORMS}")
     return owner
 
 
@@ -131,8 +130,7 @@ def link(options: dict[str, Any], one: str, other: str, *, as_json: bool) -> Non
     async def run(record: Record, settings: Settings) -> str:
         first, second = (check_known(settings, owner_of(settings, who)) for who in (one, other))
         if first == second:
-            message = f"{one} and {other} are the same"
-            raise InvalidInput(message)
+            raise InvalidInput(f"{one} and {other} are the same")
         news = await record.people.link(first, second)
         return f"{called(first)} and {called(second)} are one person{' from now on' if news else ' already'}."
 

@@ -151,16 +151,13 @@ def read_file(path: Path) -> bytes:
         path = path.expanduser()
         if not path.is_file():
             what = "is a folder" if path.is_dir() else "is no regular file" if path.exists() else "does not exist"
-            message = f"{str(path)!r} {what}"
-            raise FileUnreadable(message)
+            raise FileUnreadable(f"{str(path)!r} {what}")
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
     except (OSError, RuntimeError) as error:
-        message = f"{str(path)!r} cannot be read: {getattr(error, 'strerror', error)}"
-        raise FileUnreadable(message) from None
+        raise FileUnreadable(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', error)}") from None
     if len(data) > FILE_BYTES_MAX:
-        message = f"{str(path)!r} has more than {FILE_BYTES_MAX} bytes"
-        raise TooLarge(message)
+        raise TooLarge(f"{str(path)!r} has more than {FILE_BYTES_MAX} bytes")
     return data
 
 
@@ -177,8 +174,7 @@ async def message_parts(record: Record, argument: str) -> list[Part]:
     """Return what `/file PATH WORDS` says: the words, and the file. A path with blanks stands in quotes."""
     found = ARGUMENT.fullmatch(argument)
     if found is None:
-        message = "say which file: /file PATH, and maybe some words after it"
-        raise InvalidInput(message)
+        raise InvalidInput("say which file: /file PATH, and maybe some words after it")
     name, words = found["quoted"] or found["plain"], found["words"]
     file = await attach(record, name)
     return [Text(words), file] if words else [file]

@@ -67,8 +67,7 @@ def account_held(store: Store, channel: Channel) -> Iterator[None]:
 
     def take_again() -> None:
         if not lock.take_lock():
-            message = f"another gateway serves {channel.account} ({channel.name}) from {store.home}"
-            raise GatewayRuns(message)
+            raise GatewayRuns(f"another gateway serves {channel.account} ({channel.name}) from {store.home}")
 
     try:
         take_again()
