@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from hansard.cli.existing import existing, reading
+from hansard.cli.existing import reading, with_record
 from hansard.cli.printing import stdout_json
 from hansard.cli.terminal.text import safe_line
 from hansard.domain.deliveries import Delivery, DeliveryState
 from hansard.errors import Ambiguous, NotFound, WrongState
 from hansard.record.api import Record
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
 EXIT_DONE, EXIT_NOTHING = 0, 1
 LISTED_MAX = 10_000
 STATES = [str(state) for state in DeliveryState]
-
-
-def run(home: Path, act: Callable[[Record], Awaitable[list[Delivery]]], *, reads: bool = False) -> list[Delivery]:
-    async def opened() -> list[Delivery]:
-        async with reading(home) if reads else existing(home) as record:
-            return await act(record)
-
-    return asyncio.run(opened())
 
 
 async def listed(record: Record, state: str | None, channel: str | None) -> list[Delivery]:
@@ -105,7 +92,7 @@ def command(context: click.Context, state: str | None, channel: str | None, *, a
     """  # noqa: D301 - click's mark for lines that stay as they are
     if context.invoked_subcommand is not None:
         return
-    found = run(context.obj["home"], lambda record: listed(record, state, channel), reads=True)
+    found = with_record(context.obj["home"], lambda record: listed(record, state, channel), reading)
     show(found, as_json=as_json)
     if not found and not as_json:
         click.echo("everything was shown")
@@ -122,7 +109,7 @@ def retry_command(options: dict[str, Path], id: str, *, as_json: bool) -> None:
     async def act(record: Record) -> list[Delivery]:
         return [await retry(record, await find(record, id))]
 
-    show(run(options["home"], act), as_json=as_json)
+    show(with_record(options["home"], act), as_json=as_json)
 
 
 @command.command("drop")
@@ -135,4 +122,4 @@ def drop_command(options: dict[str, Path], id: str, *, as_json: bool) -> None:
     async def act(record: Record) -> list[Delivery]:
         return [await drop(record, await find(record, id))]
 
-    show(run(options["home"], act), as_json=as_json)
+    show(with_record(options["home"], act), as_json=as_json)

@@ -7,9 +7,10 @@ this user's business, the record is opened for reading only, and a line on stand
 
 from __future__ import annotations
 
+import asyncio
 import os
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -22,8 +23,11 @@ from hansard.journal.causes import explain, framed
 from hansard.record.api import Record
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
+
+Result = TypeVar("Result")
 
 LEGS = ("state.db", "home.jsonl", "sessions")
 """Any of them is enough: what is missing is rebuilt from the others."""
@@ -109,3 +113,17 @@ def why_not_ours(home: Path) -> str:
     if owner != os.geteuid():
         return f"{home} belongs to another user (user id {owner})"
     return "; ".join(map(str, find_unsafe(home)))
+
+
+def with_record(
+    home: Path,
+    call: Callable[[Record], Awaitable[Result]],
+    opens: Callable[[Path], AbstractAsyncContextManager[Record]] = existing,
+) -> Result:
+    """Open a record, do one thing with it, and close it: all that most commands do."""
+
+    async def run() -> Result:
+        async with opens(home) as record:
+            return await call(record)
+
+    return asyncio.run(run())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -10,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hansard.channels.matrix.keeping import Confirmation, Keeping
-from hansard.cli.existing import check_record, existing
+from hansard.cli.existing import check_record, with_record
 from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.text import safe_line
 from hansard.domain.people import read_identity
 from hansard.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from hansard.channels.matrix.keeping import Pin
 
 MATRIX = "matrix"
@@ -76,7 +73,8 @@ def confirm(options: dict[str, Any], identity: str, key: str, *, as_json: bool) 
     if why or pin is None:
         click.echo(safe_line(f"hansard: {why}."), err=True)
         sys.exit(EXIT_REFUSED)
-    asyncio.run(record_confirmation(home, user_id, pin))
+    # It is recorded before it counts.
+    with_record(home, lambda record: record.people.confirm_identity(MATRIX, user_id, pin.seen))
     keeping.keep_confirmation(Confirmation(user_id=user_id, master=pin.seen))
     if as_json or options["json"]:
         stdout_json(fields_of(keeping, user_id, pin))
@@ -93,12 +91,6 @@ def why_not(user_id: str, pin: Pin | None, key: str) -> str:
     if key and key != pin.seen:
         return f"the identity of {user_id} is {pin.seen or NONE} now, and not {key}"
     return ""
-
-
-async def record_confirmation(home: Path, user_id: str, pin: Pin) -> None:
-    """Record who confirmed what, before it counts."""
-    async with existing(home) as record:
-        await record.people.confirm_identity(MATRIX, user_id, pin.seen)
 
 
 def fields_of(keeping: Keeping, user_id: str, pin: Pin) -> dict[str, Any]:

@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hansard.app.config import load_config
-from hansard.cli.existing import existing, opened_record, reading
+from hansard.cli.existing import opened_record, reading, with_record
 from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.text import safe_line
 from hansard.domain.limits import NOTE_CHARACTERS_MAX, NOTES_MAX
 from hansard.domain.people import terminal_owner
-from hansard.record.api import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from hansard.record.memory import Note
-
-Result = TypeVar("Result")
-
-
-def with_record(
-    home: Path,
-    call: Callable[[Record], Awaitable[Result]],
-    opens: Callable[[Path], AbstractAsyncContextManager[Record]] = existing,
-) -> Result:
-    """Do something with a record: asking what is remembered never makes one, remembering does."""
-
-    async def run() -> Result:
-        async with opens(home) as record:
-            return await call(record)
-
-    return asyncio.run(run())
 
 
 def owner_of(home: Path, owner: str | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from datetime import UTC, datetime
@@ -12,7 +11,7 @@ import click
 
 from hansard.app.config import load_config
 from hansard.app.home_files import load_wording
-from hansard.cli.existing import check_record, existing, reading
+from hansard.cli.existing import check_record, reading, with_record
 from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.text import safe_line
 from hansard.domain.access import Grant, read_code, written_code
@@ -22,8 +21,7 @@ from hansard.errors import InvalidInput, NotFound
 from hansard.record.api import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
+    from collections.abc import Awaitable
 
     from hansard.domain.access import Access
     from hansard.domain.settings import Person
@@ -31,14 +29,6 @@ if TYPE_CHECKING:
 EXIT_REFUSED = 1
 
 AccessList = list["Access"]
-
-
-def with_record(home: Path, call: Callable[[Record], Awaitable[AccessList]], *, reads: bool = False) -> AccessList:
-    async def run() -> AccessList:
-        async with reading(home) if reads else existing(home) as record:
-            return await call(record)
-
-    return asyncio.run(run())
 
 
 @click.group(
@@ -64,7 +54,7 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
     """
     ctx.obj = {**ctx.obj, "json": as_json}
     if ctx.invoked_subcommand is None:
-        show(with_record(ctx.obj["home"], lambda record: record.access.list(), reads=True), as_json=as_json)
+        show(with_record(ctx.obj["home"], lambda record: record.access.list(), reading), as_json=as_json)
 
 
 @command.command("list")
@@ -73,7 +63,7 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
 def list_all(options: dict[str, Any], *, as_json: bool) -> None:
     """List everybody, the latest change first, the same as `hansard pair`."""
     show(
-        with_record(options["home"], lambda record: record.access.list(), reads=True),
+        with_record(options["home"], lambda record: record.access.list(), reading),
         as_json=as_json or options["json"],
     )
 

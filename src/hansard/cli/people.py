@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hansard.app.config import load_config
-from hansard.cli.existing import check_record, existing, reading
+from hansard.cli.existing import check_record, existing, reading, with_record
 from hansard.cli.identities import confirm, identities
 from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.text import safe_line
@@ -45,15 +45,14 @@ def with_people(
     settings = load_config(home, os.environ, {}).settings
     check_record(home)
 
-    async def run() -> tuple[str, list[Circle]]:
-        async with reading(home, in_place=False) if reads else existing(home) as record:
-            if not record.is_read_only:
-                await record.people.declare(settings.people)
-            elif settings.people:
-                click.echo("hansard: what config.toml says under [people] may be newer than this list.", err=True)
-            return await call(record, settings), await record.people.list()
+    async def run(record: Record) -> tuple[str, list[Circle]]:
+        if not record.is_read_only:
+            await record.people.declare(settings.people)
+        elif settings.people:
+            click.echo("hansard: what config.toml says under [people] may be newer than this list.", err=True)
+        return await call(record, settings), await record.people.list()
 
-    return asyncio.run(run())
+    return with_record(home, run, partial(reading, in_place=False) if reads else existing)
 
 
 def owner_of(settings: Settings, who: str) -> str:

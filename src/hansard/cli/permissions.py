@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hansard.cli.existing import existing, reading
+from hansard.cli.existing import reading, with_record
 from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.text import safe_line
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from hansard.record.permissions import Permission
 
 
@@ -38,7 +35,7 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
     """
     ctx.obj = {**ctx.obj, "json": as_json}
     if ctx.invoked_subcommand is None:
-        show(read(ctx.obj["home"]), as_json=as_json)
+        show(with_record(ctx.obj["home"], lambda record: record.permissions.list(), reading), as_json=as_json)
 
 
 @command.command("list", epilog=examples("hansard permissions list --json"))
@@ -46,7 +43,10 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
 @click.pass_obj
 def list_all(options: dict[str, Any], *, as_json: bool) -> None:
     """List permissions, the oldest first, the same as `hansard permissions`."""
-    show(read(options["home"]), as_json=as_json or options["json"])
+    show(
+        with_record(options["home"], lambda record: record.permissions.list(), reading),
+        as_json=as_json or options["json"],
+    )
 
 
 @command.command("revoke", epilog=examples("hansard permissions revoke p42"))
@@ -55,24 +55,11 @@ def list_all(options: dict[str, Any], *, as_json: bool) -> None:
 @click.pass_obj
 def revoke(options: dict[str, Any], permission: str, *, as_json: bool) -> None:
     """Let PERMISSION count no more: the next call of its tool asks again."""
-
-    async def run() -> Permission:
-        async with existing(options["home"]) as record:
-            return await record.permissions.revoke(permission)
-
-    revoked = asyncio.run(run())
+    revoked = with_record(options["home"], lambda record: record.permissions.revoke(permission))
     if as_json or options["json"]:
         stdout_json({"revoked": fields_of(revoked)})
     else:
         click.echo(f"Revoked: {safe_line(line_of(revoked))}")
-
-
-def read(home: Path) -> list[Permission]:
-    async def run() -> list[Permission]:
-        async with reading(home) as record:
-            return await record.permissions.list()
-
-    return asyncio.run(run())
 
 
 def show(permissions: list[Permission], *, as_json: bool) -> None:

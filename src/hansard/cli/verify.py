@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from hansard.cli.existing import reading
+from hansard.cli.existing import reading, with_record
 from hansard.cli.printing import stdout_json
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hansard.journal.verify import Report
 
 EXIT_CLEAN, EXIT_FINDINGS = 0, 1
-
-
-async def verify(home: Path) -> Report:
-    """Open the record, which recovers what a crash left, and compare everything."""
-    async with reading(home, in_place=False) as record:
-        return await record.verify()
 
 
 @click.command("verify")
@@ -33,8 +26,8 @@ def command(options: dict[str, Path], *, as_json: bool) -> None:
 
     Exit code 0: everything agrees. 1: there are findings. 2: it could not run.
     """
-    home = options["home"]
-    report = asyncio.run(verify(home))
+    # Opening the record recovers what a crash left: that is no finding.
+    report = with_record(options["home"], lambda record: record.verify(), partial(reading, in_place=False))
     if as_json:
         fields = {
             "ok": report.ok,
