@@ -15,7 +15,7 @@ from hansard.domain.access import Standing
 from hansard.domain.arrivals import Arrival, ArrivalKind, IntakeRules, Origin
 from hansard.domain.chats import message_id_of
 from hansard.domain.messages import Message
-from hansard.journal.sqlite.rebuilding import create_schema
+from hansard.journal.sqlite.migrations import create_schema
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.record.access import ACCESS
 from hansard.record.api import Record

@@ -14,7 +14,7 @@ from hansard.errors import RecordDamaged, RecordTooNew
 from hansard.journal.concepts import Schema
 from hansard.journal.locks import Work
 from hansard.journal.sqlite.connection import APPLICATION_ID, check_version, schema_version
-from hansard.journal.sqlite.rebuilding import create_schema, migrate, refold
+from hansard.journal.sqlite.migrations import create_schema, migrate, refold
 from hansard.record.api import Record
 from hansard.record.schema import CONCEPTS, SCHEMA
 

@@ -13,7 +13,7 @@ import pytest
 
 from hansard import Message, Record
 from hansard.errors import HansardError, LegsMixed
-from hansard.journal.sqlite.rebuilding import create_schema, migrate
+from hansard.journal.sqlite.migrations import create_schema, migrate
 from hansard.journal.sqlite.stamps import (
     RECORD_PAGE,
     DatabaseFile,

@@ -18,9 +18,9 @@ from hansard.journal.sqlite.database import Database
 from hansard.journal.sqlite.disk import Reserve, check_behaviour, check_filesystem
 from hansard.journal.sqlite.group import SqliteGroupCommit
 from hansard.journal.sqlite.keeper import Keeper, watch_others
+from hansard.journal.sqlite.migrations import MemoryFold
 from hansard.journal.sqlite.opening import list_logs
 from hansard.journal.sqlite.reading import Readers, Snapshot
-from hansard.journal.sqlite.rebuilding import MemoryFold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

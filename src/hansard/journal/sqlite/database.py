@@ -30,17 +30,17 @@ from hansard.journal.sqlite.connection import (
     schema_version,
 )
 from hansard.journal.sqlite.group import HeadCache, LogWriteError, SqliteGroup, group_of
+from hansard.journal.sqlite.migrations import create_schema, migrate, refold
 from hansard.journal.sqlite.opening import (
-    EntriesMissingError,
+    DamagedDatabaseError,
     check_heads,
     check_legs,
     connect,
     find_differences,
     list_logs,
-    set_files_aside,
 )
 from hansard.journal.sqlite.reading import DatabaseLook, Identity, ReaderPool, files_fit, last_written_ns, look_at
-from hansard.journal.sqlite.rebuilding import copy_to_logs, create_schema, group_differences, migrate, refold
+from hansard.journal.sqlite.rebuilding import copy_to_logs, group_differences, set_damaged_aside
 from hansard.journal.sqlite.reconcile import PIECE_BYTES, Reconciler
 from hansard.journal.transaction import Transaction, home_journal
 
@@ -132,9 +132,8 @@ class Database:
         with self.work.under_way(), self.gate.emptied():
             try:
                 connection = self._open()
-            except EntriesMissingError as error:
-                logger.error("%s; state.db is set aside and rebuilt from the logs", error)  # noqa: TRY400
-                set_files_aside(self.path, "", "-wal", "-shm")
+            except DamagedDatabaseError as error:
+                set_damaged_aside(self.path, error)
                 connection = self._open()
         self._connection = connection
         self._lost = ()
@@ -184,7 +183,7 @@ class Database:
         self._seen = look_at(self.path)
         try:
             check_heads(connection, every=every)
-        except EntriesMissingError:
+        except DamagedDatabaseError:
             copy_to_logs(connection, self.files)
             raise
         ((rebuilding,),) = fetch(connection, SQL.read_rebuilding)

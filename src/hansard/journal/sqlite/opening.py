@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import time
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -43,7 +42,7 @@ from hansard.journal.sqlite.connection import (
     schema_version,
 )
 from hansard.journal.sqlite.reading import LOOK_SECONDS, LOOKS_MAX, Identity, look_at
-from hansard.journal.sqlite.rebuilding import copy_to_logs, list_heads, read_entries
+from hansard.journal.sqlite.rebuilding import copy_to_logs, list_heads, read_entries, set_files_aside
 from hansard.journal.sqlite.stamps import (
     DatabaseVerdict,
     does_fit,
@@ -151,22 +150,10 @@ def _connect_to_fitting(path: Path, check: Callable[[apsw.Connection], int]) -> 
     return connection
 
 
-def set_files_aside(path: Path, *sides: str) -> None:
-    """Give files of the database another name, under which they are kept."""
-    name = secrets.token_hex(4)
-    moved = []
-    for side in sides:
-        with suppress(FileNotFoundError):
-            os.rename(f"{path}{side}", f"{path}{side}.orphan-{name}")
-            moved.append(f"state.db{side}")
-    if moved:
-        logger.warning("set aside %s as .orphan-%s", ", ".join(moved), name)
-
-
 # The two legs compared.
 
 
-class EntriesMissingError(Exception):
+class DamagedDatabaseError(Exception):
     """A head of the database names entries that it does not hold, or its pages are damaged: rebuild it."""
 
 
@@ -178,13 +165,13 @@ def check_heads(connection: apsw.Connection, *, every: bool) -> None:
     if every:
         for (problem,) in fetch(connection, SQL.integrity_check):
             if problem != "ok":
-                raise EntriesMissingError(f"state.db is damaged: {problem}")
+                raise DamagedDatabaseError(f"state.db is damaged: {problem}")
         for journal, _ in list_heads(connection):
             _check_chain(connection, journal)
     depth = 1 << SEQ_BITS if every else TAIL_ENTRIES_MAX
     for journal_id, head_seq in fetch(connection, SQL.wrong_heads, (depth, int(every))):
         message = f"state.db says that {journal_id} has {head_seq} entries, and does not hold all of them"
-        raise EntriesMissingError(message)
+        raise DamagedDatabaseError(message)
 
 
 def _check_chain(connection: apsw.Connection, journal: Journal) -> None:
@@ -192,7 +179,7 @@ def _check_chain(connection: apsw.Connection, journal: Journal) -> None:
     digest = journal.base_digest
     for row in read_entries(connection, journal):
         if row_digest(journal.id, digest, row) != row.digest:
-            raise EntriesMissingError(f"state.db is damaged: entry {row.seq} of {journal.id} does not have its digest")
+            raise DamagedDatabaseError(f"state.db is damaged: entry {row.seq} of {journal.id} does not have its digest")
         digest = row.digest
 
 
@@ -200,7 +187,7 @@ def is_whole_alone(path: Path) -> bool:
     try:
         with open_alone(path) as connection:
             check_heads(connection, every=True)
-    except (EntriesMissingError, apsw.Error):
+    except (DamagedDatabaseError, apsw.Error):
         return False
     return True
 

@@ -40,7 +40,7 @@ from hansard.journal.sqlite.connection import (
     open_untouched,
 )
 from hansard.journal.sqlite.keeper import watch_others
-from hansard.journal.sqlite.opening import EntriesMissingError, check_heads, find_differences, judge_place, list_logs
+from hansard.journal.sqlite.opening import DamagedDatabaseError, check_heads, find_differences, judge_place, list_logs
 from hansard.journal.sqlite.reading import ReaderPool, Readers, files_fit, last_written_ns, look_at
 from hansard.journal.sqlite.stamps import DatabaseVerdict
 
@@ -218,7 +218,7 @@ def judge(home: Path, files: LogFiles, schema: Schema, since_ns: int | None = No
             return HomeInspection("state.db and state.db-wal do not belong together")
         with untouched(path) as connection:
             return judge_database(connection, home, files, schema, since_ns)
-    except EntriesMissingError as error:
+    except DamagedDatabaseError as error:
         return HomeInspection(str(error))
     except RecordDamaged as error:
         return HomeInspection(str(error), has_database=False)
