@@ -1,17 +1,17 @@
 """The backend of a home: SQLite and log files. The only package that knows a database driver.
 
-    backend       a home that is open for writing, behind the port
-    readonly      a home that is only read: where it lies, or in a private copy
-    database      `state.db`: opened, made durable, watched; reads logs into it
-    opening       which files fit together, whether heads have their entries, where both legs differ
-    rebuilding    a damaged `state.db` is set aside, and what only it holds is saved
-    migrations    make the tables: new, from an older schema, or folded again
-    reconcile     what a log means that is not as the database says
-    group         one group commit: the database and its log lines
-    keeper        fsyncs of logs, checkpoints, a watch for commits of other processes
-    reading       snapshots, the pool of readers; a database beside the record
-    stamps        which state of the database a file holds
-    connection    open a database; its pragmas, its errors
-    disk          is the file system fit; the reserve for a full disk
-    foreign       databases of other programs
+backend       a home that is open for writing, behind the port
+readonly      a home that is only read: where it lies, or in a private copy
+database      `state.db`: opened, made durable, watched; reads logs into it
+opening       which files fit together, whether heads have their entries, where both legs differ
+rebuilding    a damaged `state.db` is set aside, and what only it holds is saved
+migrations    make the tables: new, from an older schema, or folded again
+reconcile     what a log means that is not as the database says
+group         one group commit: the database and its log lines
+keeper        fsyncs of logs, checkpoints, a watch for commits of other processes
+reading       snapshots, the pool of readers; a database beside the record
+stamps        which state of the database a file holds
+connection    open a database; its pragmas, its errors
+disk          is the file system fit; the reserve for a full disk
+foreign       databases of other programs
 """
