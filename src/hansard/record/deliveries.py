@@ -174,15 +174,13 @@ def create_delivery(tx: Transaction, delivery: Delivery) -> Delivery:
         file=delivery.file,
     )
     if tx.find(journal, delivery.message_id) is None:
-        message = f"there is no message {delivery.message_id} in session {delivery.session_id}"
-        raise NotFound(message)
+        raise NotFound(f"there is no message {delivery.message_id} in session {delivery.session_id}")
     entry_id = f"~delivery:{delivery.id}"
     if tx.find_same(journal, entry_id, body, ENCODER.encode(body)) is None:
         tx.add(journal, entry_id, body)
     row = tx.row(SQL.find_delivery, (journal.key, delivery.id))
     if row is None:
-        message = f"delivery {delivery.id} belongs to the session that {delivery.session_id} was forked from"
-        raise IdConflict(message)
+        raise IdConflict(f"delivery {delivery.id} belongs to the session that {delivery.session_id} was forked from")
     return delivery_value(delivery.session_id, row)
 
 
@@ -203,14 +201,12 @@ def move_delivery(
     journal = journal_of(tx, session_id)
     row = tx.row(SQL.find_delivery, (journal.key, delivery_id))
     if row is None:
-        message = f"there is no delivery {delivery_id} in session {session_id}"
-        raise NotFound(message)
+        raise NotFound(f"there is no delivery {delivery_id} in session {session_id}")
     now = delivery_value(session_id, row)
     if tx.find(journal, f"~moved:{token}") is not None:
         return now
     if state not in DELIVERY_MOVES[now.state]:
-        message = f"delivery {delivery_id} is {now.state}: it cannot become {state}"
-        raise WrongState(message)
+        raise WrongState(f"delivery {delivery_id} is {now.state}: it cannot become {state}")
     body = DeliveryMoved(
         delivery_id=delivery_id,
         state=state,
@@ -268,8 +264,7 @@ def finish_message(
     if waits == (outcome == RETRIED):
         return False
     if tx.find(journal, message_id) is None:
-        message = f"there is no message {message_id} in session {session_id}"
-        raise NotFound(message)
+        raise NotFound(f"there is no message {message_id} in session {session_id}")
     body = MessageDelivered(message_id=message_id, chat=chat, outcome=outcome, reason=reason)
     tx.add(journal, f"~delivered:{token}", body)
     return True
@@ -333,11 +328,9 @@ def check_delivery(delivery: Delivery) -> Delivery:
     check_entry_id(delivery.id)
     cleaned = clean_struct(delivery)
     if not 0 <= delivery.start_bytes <= delivery.end_bytes <= INTEGER_MAX:
-        message = f"a delivery of the bytes {delivery.start_bytes} to {delivery.end_bytes}"
-        raise InvalidInput(message)
+        raise InvalidInput(f"a delivery of the bytes {delivery.start_bytes} to {delivery.end_bytes}")
     if not 0 <= delivery.file <= INTEGER_MAX:
-        message = f"a delivery of file {delivery.file}"
-        raise InvalidInput(message)
+        raise InvalidInput(f"a delivery of file {delivery.file}")
     return cleaned
 
 
@@ -450,8 +443,7 @@ class Deliveries:
     ) -> bool:
         """Say what became of a message in a chat; return whether it waited there. `retried` lets it wait again."""
         if outcome not in OUTCOMES:
-            message = f"{outcome!r} is none of {', '.join(sorted(OUTCOMES))}"
-            raise InvalidInput(message)
+            raise InvalidInput(f"{outcome!r} is none of {', '.join(sorted(OUTCOMES))}")
         finish = partial(
             finish_message,
             session_id=session_id,

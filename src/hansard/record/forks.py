@@ -28,8 +28,7 @@ def fork_session(
         return _existing_fork(tx, parent_id, at, id)
     at = parent.head_seq if at is None else at
     if not 1 <= at <= parent.head_seq:
-        message = f"session {parent.id} has entries 1 to {parent.head_seq}; there is no {at} to fork at"
-        raise InvalidInput(message)
+        raise InvalidInput(f"session {parent.id} has entries 1 to {parent.head_seq}; there is no {at} to fork at")
     session_id, exists = choose_id(tx, id, token)
     if exists:
         return read_session_now(tx, session_id)
@@ -58,8 +57,7 @@ def _existing_fork(tx: Transaction, parent_id: str, at: int | None, id: str) -> 
     session = read_session_now(tx, id)
     parent = session.parent
     if parent is None or parent.link != Link.FORK or parent.session_id != parent_id or at not in {None, parent.at}:
-        message = f"session {id} exists and is not this fork"
-        raise IdConflict(message)
+        raise IdConflict(f"session {id} exists and is not this fork")
     return session
 
 

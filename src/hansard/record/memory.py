@@ -97,11 +97,9 @@ def clean_note(text: str) -> str:
     cleaned = " ".join(clean_text(text).split())
     cleaned = "".join(sign for sign in cleaned if sign.isprintable())
     if not cleaned:
-        message = "a note says something: it cannot be empty"
-        raise InvalidInput(message)
+        raise InvalidInput("a note says something: it cannot be empty")
     if len(cleaned) > NOTE_CHARACTERS_MAX:
-        message = f"a note has {len(cleaned)} characters; the limit is {NOTE_CHARACTERS_MAX}"
-        raise TooLarge(message)
+        raise TooLarge(f"a note has {len(cleaned)} characters; the limit is {NOTE_CHARACTERS_MAX}")
     return cleaned
 
 
@@ -122,8 +120,7 @@ def add_note(tx: Transaction, *, owner: str, text: str, by: str, token: str) -> 
     if same is not None:
         return same
     if len(notes) >= NOTES_MAX:
-        message = f"there are {NOTES_MAX} notes, which is the limit: forget one first"
-        raise TooLarge(message)
+        raise TooLarge(f"there are {NOTES_MAX} notes, which is the limit: forget one first")
     note_id = random_letters(NOTE_ID_LETTERS)
     while tx.row(SQL.find_note, (note_id,)) is not None:
         note_id = random_letters(NOTE_ID_LETTERS)
@@ -175,8 +172,7 @@ def _recall(tx: Transaction, home: Journal, note_id: str) -> Note:
 
 
 def _missing(note_id: str) -> Note:
-    message = f"there is no note {note_id[:80]}"
-    raise NotFound(message, "`/memory` or `hansard memory` lists the notes.")
+    raise NotFound(f"there is no note {note_id[:80]}", "`/memory` or `hansard memory` lists the notes.")
 
 
 class Memory:

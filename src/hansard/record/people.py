@@ -401,6 +401,5 @@ class Circles:
 def check_person(owner: str) -> str:
     """Return the name of a person; refuse a room, which is nobody's other self."""
     if not is_person(clean_name(owner, "an owner", NAME_CHARACTERS_MAX)):
-        message = f"{owner[:80]!r} is no person"
-        raise InvalidInput(message)
+        raise InvalidInput(f"{owner[:80]!r} is no person")
     return owner

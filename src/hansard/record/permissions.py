@@ -101,8 +101,7 @@ def grant(tx: Transaction, *, tool: str, person: str, place: str, session_id: st
 def revoke(tx: Transaction, permission_id: str, by: str) -> Permission:
     row = tx.row(SQL.find_permission, (permission_id,))
     if row is None:
-        message = f"there is no permission {permission_id}"
-        raise NotFound(message, "`hansard permissions` lists them.")
+        raise NotFound(f"there is no permission {permission_id}", "`hansard permissions` lists them.")
     home = home_journal(tx)
     revoked = PermissionRevoked(permission_id=permission_id, by=by)
     tx.add(home, f"~permission-revoked:{home.head_seq + 1}", revoked)

@@ -130,8 +130,7 @@ def move_route(
     now = find_route(tx, key)
     generation = now.generation if now is not None else 0
     if expect is not None and expect != generation:
-        message = f"route {key} is at generation {generation}, not {expect}"
-        raise WrongState(message)
+        raise WrongState(f"route {key} is at generation {generation}, not {expect}")
     body = RouteMoved(
         key=key, session_id=session_id, generation=generation + 1, reason=reason, owner=owner, identity=identity
     )

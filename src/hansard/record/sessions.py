@@ -174,8 +174,7 @@ def read_session_now(tx: Transaction, session_id: str) -> Session:
 
 def check_open(row: SessionRow) -> None:
     if row.state == SessionState.ENDED:
-        message = f"session {row.id} has ended ({row.end_reason})"
-        raise SessionEnded(message)
+        raise SessionEnded(f"session {row.id} has ended ({row.end_reason})")
 
 
 def create_session(
@@ -316,8 +315,7 @@ def session_journal(tx: Transaction, session_id: str, *, look: bool = True) -> t
             memo.row = SessionRow(*row) if row is not None else None
         if memo.row is not None:
             return journal, memo.row
-    message = f"there is no session {session_id}"
-    raise NotFound(message)
+    raise NotFound(f"there is no session {session_id}")
 
 
 SESSIONS.tip = SQL.read_tip
@@ -341,8 +339,7 @@ ALL_ROWS = -1
 def find_session(snapshot: Reads, session_id: str) -> SessionRow:
     row = snapshot.row(SQL.read_session, (session_id,))
     if row is None:
-        message = f"there is no session {session_id}"
-        raise NotFound(message)
+        raise NotFound(f"there is no session {session_id}")
     return SessionRow(*row)
 
 
@@ -384,11 +381,9 @@ def resolve(snapshot: Reads, text: str, owner: str | None = None) -> Session:
     titled = exact or [session_id for session_id, _ in by_title]
     found = list(dict.fromkeys(titled + by_prefix))
     if not found:
-        message = f"no session has the id or title {text[:80]!r}"
-        raise NotFound(message)
+        raise NotFound(f"no session has the id or title {text[:80]!r}")
     if len(found) > 1:
-        message = f"{text[:80]!r} names several sessions: {', '.join(found)}"
-        raise Ambiguous(message, found)
+        raise Ambiguous(f"{text[:80]!r} names several sessions: {', '.join(found)}", found)
     return read_session(snapshot, found[0])
 
 

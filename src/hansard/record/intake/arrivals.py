@@ -405,8 +405,7 @@ class RecordIntake:
     ) -> Accepted:
         """See `Record.accept`."""
         if len(said) > UNIT_ENTRIES_MAX:
-            message = f"{len(said)} entries in one call; the limit is {UNIT_ENTRIES_MAX}"
-            raise TooLarge(message)
+            raise TooLarge(f"{len(said)} entries in one call; the limit is {UNIT_ENTRIES_MAX}")
         named = clean_struct(intake) if intake is not None else None
         moved = clean_struct(cursor) if cursor is not None else None
         origin = Origin(channel=named.channel, account=named.account, event_id=named.event_id) if named else Origin()

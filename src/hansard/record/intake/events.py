@@ -346,8 +346,7 @@ def conclude(tx: Transaction, origin: Origin, session_id: str, reply: Message, r
     """
     journal, row = session_journal(tx, session_id)
     if reason and not may_see(origin.owner, row.owner, read_circle(tx, origin.owner)):
-        message = f"there is no session {session_id}"
-        raise NotFound(message)
+        raise NotFound(f"there is no session {session_id}")
     if not is_concluded(tx, origin):
         route = find_route(tx, origin.key)
         if reason and (route is None or route.session_id != session_id):

@@ -65,11 +65,9 @@ class Offered(NamedTuple):
 def offer(message: Message) -> Offered:
     """Return a message as it can be recorded, or refuse it before anything is written."""
     if not isinstance(message, Message) or message.role not in Role:
-        refusal = "append takes a Message: Message.user(…), Message.assistant(…)"
-        raise InvalidInput(refusal)
+        raise InvalidInput("append takes a Message: Message.user(…), Message.assistant(…)")
     if message.status == Status.OPEN:
-        refusal = "an open message is streamed in a turn: turn.reply()"
-        raise InvalidInput(refusal)
+        raise InvalidInput("an open message is streamed in a turn: turn.reply()")
     body = MessageAdded(
         role=message.role,
         parts=tuple([clean_part(part) for part in message.parts]),
@@ -140,8 +138,7 @@ def take_one(tx: Transaction, session_id: str, offered: Offered, changes: tuple[
     append(tx, session_id, offered)
     journal, _ = session_journal(tx, session_id)
     if changes[known:] and not is_imported(tx, journal, offered.id):
-        message = f"message {offered.id} was said here: an import does not change it"
-        raise InvalidInput(message)
+        raise InvalidInput(f"message {offered.id} was said here: an import does not change it")
     for number, change in list(enumerate(changes))[known:]:
         entry_id = f"~imported:{offered.id}:{number}"
         if tx.find(journal, entry_id) is None:
@@ -164,12 +161,10 @@ def undo(tx: Transaction, session_id: str, undone: MessagesUndone | MessagesRest
         return
     running = find_turn(tx, journal, TurnState.RUNNING)
     if running is not None:
-        message = f"turn {running.id} of {running.owner} runs in session {session_id}"
-        raise LeaseHeld(message, running.owner)
+        raise LeaseHeld(f"turn {running.id} of {running.owner} runs in session {session_id}", running.owner)
     for message_id in undone.message_ids:
         if tx.find(journal, message_id) is None:
-            message = f"there is no message {message_id} in session {session_id}"
-            raise NotFound(message)
+            raise NotFound(f"there is no message {message_id} in session {session_id}")
     tx.add(journal, entry_id, undone)
 
 
@@ -262,8 +257,7 @@ def read_message(snapshot: Reads, session_id: str, message_id: str) -> Message:
             if isinstance(seal, MessageSealed):
                 return sealed_message(opened_message(message_id, at, body), seal)
     read_lineage(snapshot, session_id)  # when a part of it is missing, the message may have been there
-    message = f"there is no message {message_id} in session {session_id}"
-    raise NotFound(message)
+    raise NotFound(f"there is no message {message_id} in session {session_id}")
 
 
 def open_parts(snapshot: Reads, journal: int, message_id: str) -> tuple[Part, ...]:

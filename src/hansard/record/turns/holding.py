@@ -295,11 +295,9 @@ class Reply:
     async def write(self, text: str, *, part: str = "text") -> None:
         """Queue a piece of text. It is shown once it is durable; an earlier piece's failure is raised here."""
         if not isinstance(text, str):
-            message = f"a reply streams text, not {type(text).__name__}"
-            raise InvalidInput(message)
+            raise InvalidInput(f"a reply streams text, not {type(text).__name__}")
         if part not in PART_KINDS:
-            message = f"a reply streams {' or '.join(PART_KINDS)}, not {part!r}"
-            raise InvalidInput(message)
+            raise InvalidInput(f"a reply streams {' or '.join(PART_KINDS)}, not {part!r}")
         if self._error is not None:
             raise self._error
         if self._half and part != self._half_part:
@@ -314,8 +312,7 @@ class Reply:
     def add(self, part: Part) -> None:
         """Add a part that is not streamed, such as a tool call; it is recorded with the seal."""
         if isinstance(part, Text | Reasoning):
-            message = "text and reasoning are streamed: reply.write(…)"
-            raise InvalidInput(message)
+            raise InvalidInput("text and reasoning are streamed: reply.write(…)")
         self._parts.append(clean_part(part))
 
     def arrange(self, parts: Sequence[Part]) -> None:
@@ -331,8 +328,7 @@ class Reply:
         if not size:
             return
         if self._end_bytes + size > REPLY_BYTES_MAX:
-            message = f"a reply of more than {REPLY_BYTES_MAX} bytes; what came before is recorded"
-            raise TooLarge(message)
+            raise TooLarge(f"a reply of more than {REPLY_BYTES_MAX} bytes; what came before is recorded")
         self._hash.update(data)
         self._pieces.append(StreamPiece(self.id, self._end_bytes, part, text))
         self._end_bytes += size

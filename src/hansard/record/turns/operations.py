@@ -128,14 +128,12 @@ def claim_turn(
     if running is not None and running.owner == owner and tx.find(journal, f"~claim:{turn_id}") is not None:
         return running
     if running is not None and is_alive(running.owner):
-        message = f"turn {running.id} of {running.owner} runs in session {session_id}"
-        raise LeaseHeld(message, running.owner)
+        raise LeaseHeld(f"turn {running.id} of {running.owner} runs in session {session_id}", running.owner)
     check_open(row)
     close_lost(tx, session_id, is_alive, words)
     queued = None if purpose else find_turn(tx, journal, TurnState.QUEUED)
     if waiting is not None and (queued is None or waiting not in {"", queued.id}):
-        message = f"no turn {waiting} waits in session {session_id}"
-        raise NotFound(message)
+        raise NotFound(f"no turn {waiting} waits in session {session_id}")
     started_id = queued.id if queued is not None else turn_id
     if not purpose:
         # Also whoever said what is answered, though it asked for no turn: what came too late, or was left by a stop.
@@ -246,8 +244,7 @@ def open_message(tx: Transaction, lease: Lease, message_id: str, kept: PendingFa
     _write_kept(tx, journal, kept)
     _, row = session_journal(tx, lease.session_id)
     if row.open_message is not None:
-        message = f"message {row.open_message} of session {journal.id} is still open"
-        raise InvalidInput(message)
+        raise InvalidInput(f"message {row.open_message} of session {journal.id} is still open")
     tx.add(journal, message_id, body, data)
 
 
@@ -314,8 +311,7 @@ def seal_message(tx: Transaction, lease: Lease, said: ReplyText) -> None:
 def check_said(said: ReplyText, pieces: list[tuple[str, str]]) -> None:
     """Refuse to call a message complete whose recorded text is not what was said."""
     if hashlib.sha256("".join(text for _, text in pieces).encode()).digest() != said.text_hash:
-        message = f"message {said.message_id} was recorded before with another text"
-        raise IdConflict(message)
+        raise IdConflict(f"message {said.message_id} was recorded before with another text")
 
 
 class TurnEnding(NamedTuple):
@@ -345,8 +341,7 @@ def _answered_calls(offered: Offered) -> set[str]:
 def end_turn(tx: Transaction, lease: Lease, ending: TurnEnding) -> TurnInfo:
     """End a turn, and with it whatever message is open, in one commit. An ended session accepts this too."""
     if ending.state not in TURN_ENDS:
-        message = f"a turn does not end as {ending.state}"
-        raise InvalidInput(message)
+        raise InvalidInput(f"a turn does not end as {ending.state}")
     journal, _ = session_journal(tx, lease.session_id)
     row = tx.row(SQL.find_turn, (journal.key, lease.turn_id))
     if row is not None and row[1] == ending.state and row[2] == lease.fence:
