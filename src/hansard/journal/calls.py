@@ -219,7 +219,7 @@ class Waiter:
         self.future = future
 
 
-class Mailbox:
+class WaiterQueue:
     """Outcomes on their way to one event loop: woken once for a whole batch."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -299,7 +299,7 @@ class Caller:
         self._process = os.getpid()
         self.patience_seconds = patience_seconds
         self._loop = asyncio.get_running_loop()
-        self._mailbox = Mailbox(self._loop)
+        self._waiters = WaiterQueue(self._loop)
         self._ringing = False
         watch = ProgressWatch(store.home, store.work)
         self._patience = Patience(self._loop, patience_seconds, self._expire, watch.has_moved)
@@ -315,7 +315,7 @@ class Caller:
         if self.crowded():
             await self.room()
         waiter = Waiter(self._loop.create_future())
-        item = Item(operation, lambda _item: self._mailbox.put(waiter), cost=cost, ending=ending)
+        item = Item(operation, lambda _item: self._waiters.put(waiter), cost=cost, ending=ending)
         queue.submit(item, ring=False)
         self.ring_soon()
         self._patience.watch(item, waiter)

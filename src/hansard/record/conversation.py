@@ -2,7 +2,7 @@
 
 The order here is the order in which the model was given things, which is not always the order of `seq`: what a person
 says while a turn runs waits for the next turn, or, steered, for the turn's next results. Where a message entered is
-told by the entries alone, so that a later request begins with what an earlier one sent. What was taken back keeps its
+told by the entries alone, so that a later request begins with what an earlier one sent. What was undone keeps its
 place and is not shown there, so that it can come back to it.
 
 Entry: session.compacted, a summary that the model is told in place of earlier messages. The record keeps every word.
@@ -73,7 +73,7 @@ class SessionCompacted(Body, frozen=True):
     focus: str = ""
 
 
-WISHES_LOST_MAX = 2
+REQUESTED_LOST_MAX = 2
 """A summary that a person asked for and that took its process down so often is not tried again by itself."""
 
 
@@ -85,7 +85,7 @@ class End(NamedTuple):
 
 
 class Compaction(NamedTuple):
-    """A summary that stands for the first `covered` of the placed messages, over `reach` with those taken back."""
+    """A summary that stands for the first `covered` of the placed messages, over `reach` with those undone."""
 
     body: SessionCompacted
     covered: int
@@ -137,9 +137,9 @@ class Conversation:
         """Those since the last one that did not fail."""
         self.wants_compaction = False
         """Whether a person asked for one, and none was tried since; once more, when the one that was tried was lost."""
-        self._wished = ""
-        self._wishes_lost = 0
-        self._chores: set[str] = set()
+        self._requested = ""
+        self._requested_lost = 0
+        self._purposed: set[str] = set()
         self._touched: dict[str, int] = {}
 
     def add(self, entry: Entry) -> None:
@@ -152,12 +152,12 @@ class Conversation:
 
     @property
     def placed(self) -> list[Placed]:
-        """What the model was given and gave, in that order, without what was taken back."""
+        """What the model was given and gave, in that order, without what is undone."""
         return self._order.placed
 
     @property
     def waiting(self) -> list[Placed]:
-        """What was said and waits for the next turn, without what was taken back."""
+        """What was said and waits for the next turn, without what is undone."""
         return self._order.waiting
 
     @property
@@ -177,7 +177,7 @@ class Conversation:
     @property
     def was_refused(self) -> bool:
         """Whether the last turn that answered somebody failed because a provider refused what it was asked."""
-        ended = (end for turn_id, end in reversed(self.ends.items()) if turn_id not in self._chores)
+        ended = (end for turn_id, end in reversed(self.ends.items()) if turn_id not in self._purposed)
         last = next(ended, None)
         return last is not None and last.state == TurnState.FAILED and last.reason.startswith(f"{FailureKind.REFUSED}:")
 
@@ -193,7 +193,7 @@ class Conversation:
     @property
     def is_compacting(self) -> bool:
         """Whether the turn that runs sums up what was said, and answers nobody."""
-        return self.running in self._chores
+        return self.running in self._purposed
 
     def _session_created(self, _entry: Entry, body: SessionCreated) -> None:
         """A session begins. If it is a fork, the turns of its parent are not its own, and how that one began stays."""
@@ -239,7 +239,7 @@ class Conversation:
         self.measure = None
 
     def _touch(self, seq: int, message_ids: set[str]) -> None:
-        """Messages are changed, taken back or restored: a summary that reaches over one of them counts no longer."""
+        """Messages are changed, undone or restored: a summary that reaches over one of them counts no longer."""
         self._touched.update(dict.fromkeys(message_ids, seq))
         reach = self.compactions[-1].reach if self.compactions else 0
         touched = [index for index, each in enumerate(self._order.everything[:reach]) if each.message.id in message_ids]
@@ -258,7 +258,7 @@ class Conversation:
         self.measure = None
 
     def is_stale(self, through: str, read_seq: int) -> bool:
-        """Return whether anything up to a message was changed, taken back or restored after it was read."""
+        """Return whether anything up to a message was changed, undone or restored after it was read."""
         return any(self._touched.get(message_id, 0) > read_seq for message_id in self._order.reach(through))
 
     def _turn_asked(self, _entry: Entry, body: TurnQueued | TurnAsked) -> None:
@@ -276,8 +276,8 @@ class Conversation:
         self.running = body.turn_id
         self.by[body.turn_id] = askers_of(self._order.list_waiting()) if body.by is None else body.by
         if body.purpose:
-            self._chores.add(body.turn_id)
-            self._wished = body.turn_id if self.wants_compaction else ""
+            self._purposed.add(body.turn_id)
+            self._requested = body.turn_id if self.wants_compaction else ""
             self.wants_compaction = False
             return
         self._order.start_turn(body.turn_id)
@@ -295,15 +295,15 @@ class Conversation:
         self.usage[body.model] = add_usage(self.usage.get(body.model), body.usage)
         self.requests += 1
         tokens = body.usage.input_tokens + body.usage.output_tokens
-        if tokens and not body.purpose and body.turn_id not in self._chores:
+        if tokens and not body.purpose and body.turn_id not in self._purposed:
             self.measure = Measure(tokens, len(self.placed))
 
     def _turn_ended(self, _entry: Entry, body: TurnEnded) -> None:
-        if body.turn_id in self._chores and body.state == TurnState.FAILED:
+        if body.turn_id in self._purposed and body.state == TurnState.FAILED:
             self.failed_compactions.append(Try(body.reason, len(self.placed)))
-        if body.turn_id == self._wished and body.state == TurnState.LOST:
-            self._wishes_lost += 1
-            self.wants_compaction = self._wishes_lost < WISHES_LOST_MAX
+        if body.turn_id == self._requested and body.state == TurnState.LOST:
+            self._requested_lost += 1
+            self.wants_compaction = self._requested_lost < REQUESTED_LOST_MAX
         if self.queued == body.turn_id:
             self.queued = ""
         if self.running == body.turn_id:
@@ -317,7 +317,7 @@ class Conversation:
         self.settings[body.name] = body.value
         if body.name == "compact":
             self.wants_compaction = True
-            self._wishes_lost = 0
+            self._requested_lost = 0
 
 
 APPLY: dict[type[Body], Callable[[Conversation, Entry, Any], None]] = {

@@ -75,7 +75,7 @@ async def retry(scene: CommandScene, argument: str) -> CommandReply:
 
 
 async def end_running(scene: CommandScene) -> None:
-    """Stop what runs and wait until it has ended, so that what it said can be taken back."""
+    """Stop what runs and wait until it has ended, so that what it said can be undone."""
     seq = (await scene.record.conversation(scene.session_id)).seq
     stopped = await stop_turns(scene)
     running = next((turn for turn in stopped if turn.state == TurnState.RUNNING), None)

@@ -109,7 +109,7 @@ class Keeper:
         self.checkpoint()
 
     def _look_at_schema(self) -> None:
-        """Notice a migration although nobody writes here: a gateway that is idle must make room, too."""
+        """Notice a migration although nobody writes here: an idle gateway has to let go of the record, too."""
         try:
             ((version,),) = self._connection.fetch(SQL.schema_version)
             check_not_migrated(version, self._database.schema)
