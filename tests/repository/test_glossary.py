@@ -15,7 +15,10 @@ from tests.repository.repository import ROOT, text_files
 GLOSSARY = ROOT / "docs" / "build" / "glossary.md"
 
 STILL_USED = frozenset({"taken back"})
-"""Barred words that are left: one, in the help of `hansard sessions undo`, which people see. A word leaves this list when it has left the code; none is added."""
+"""Barred words that are left: one, in the help of `hansard sessions undo`, which people see.
+
+A word leaves this list when it has left the code; none is added.
+"""
 
 
 def barred_words() -> list[str]:
