@@ -27,7 +27,7 @@ from hansard.journal.store import Wiring
 from hansard.journal.verify import Report, verify_record
 from hansard.record import sessions
 from hansard.record.access import AccessList
-from hansard.record.budgets import Budgets
+from hansard.record.budgets import Budgets, Quotas
 from hansard.record.conversation import Conversation, ConversationCache
 from hansard.record.deliveries import Deliveries
 from hansard.record.fetches import FileFetches
@@ -41,7 +41,6 @@ from hansard.record.messages.operations import BlobFiles, Messages, check_blobs
 from hansard.record.people import Circles
 from hansard.record.permissions import Permissions
 from hansard.record.questions import Questions
-from hansard.record.quotas import Quotas
 from hansard.record.routes import Routes, tell_in_chat
 from hansard.record.schema import SCHEMA
 from hansard.record.search.asking import Hit, describe_search, search

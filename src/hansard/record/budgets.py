@@ -1,26 +1,47 @@
-"""Budgets: what a day took, and whether another turn may begin.
+"""Budgets: what a day took, and whether another turn may begin. Quotas: what one person may bring in an hour.
 
-Entries: none of its own; it folds messages and turns. Table: turn_person. SQL: budgets.sql.
-Invariant: whether a turn may begin is decided in the commit that begins it.
+Entries: budgets have none, they fold messages and turns; quota.used (home journal). Tables: turn_person, and `pace`
+(people.py). SQL: budgets.sql.
+Invariants: whether a turn may begin is decided in the commit that begins it; a person is all accounts that are linked;
+a refusal of what is over a quota is told once an hour.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.domain.budgets import EVERYBODY, Budget, BudgetState, Spent, day_end, day_start, reached, refusal, standing
+from hansard.domain.access import HOUR_MICROSECONDS
+from hansard.domain.budgets import (
+    EVERYBODY,
+    Brought,
+    Budget,
+    BudgetState,
+    Quota,
+    Spent,
+    day_end,
+    day_start,
+    pace_name,
+    reached,
+    refusal,
+    standing,
+)
 from hansard.domain.chats import person_owner
 from hansard.domain.people import asker_owner
 from hansard.domain.sessions import TurnState
-from hansard.journal.concepts import Concept, EntryPlace, Table
+from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
+from hansard.journal.transaction import home_journal
 from hansard.record.messages.entries import MessageAdded, is_spoken
-from hansard.record.people import read_circle
+from hansard.record.people import PACE, read_circle, read_pace
+from hansard.record.routes import tell_at_home
 from hansard.record.turns.entries import TurnEnded, TurnStarted, TurnUsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hansard.domain.arrivals import IntakeRules
+    from hansard.domain.notices import Wording
     from hansard.domain.people import By
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
@@ -28,6 +49,8 @@ if TYPE_CHECKING:
 
 BUDGETS = Concept("budgets", "hansard.record", tables=(Table(name="turn_person", order="turn_id, person"),))
 SQL = BUDGETS.queries
+
+QUOTAS = Concept("quotas")
 
 
 @BUDGETS.projects(MessageAdded)
@@ -143,3 +166,63 @@ class Budgets:
             return next((what for what in found if what), "")
 
         return await self._caller.read(read)
+
+
+# What one person brings in an hour: files, bytes, sessions.
+
+
+@QUOTAS.entry("quota.used")
+class QuotaUsed(Body, frozen=True):
+    """A person brought files, or began sessions. So much of it is allowed in an hour."""
+
+    person: str
+    files: int = 0
+    sessions: int = 0
+
+
+@QUOTAS.projects(QuotaUsed)
+def project_quota_used(place: EntryPlace, body: QuotaUsed) -> None:
+    for brought, count in ((Brought.FILES, body.files), (Brought.SESSIONS, body.sessions)):
+        if count:
+            place.run(PACE.queries.add_pace, (pace_name(brought, body.person), place.at, HOUR_MICROSECONDS, count))
+
+
+def brought_by(reads: Reads, brought: Brought, person: str, now: int) -> int:
+    """Return how much a person brought in the hour that is open, under all accounts that are theirs."""
+    paces = [read_pace(reads, pace_name(brought, owner)) for owner in {person, *read_circle(reads, person)}]
+    return sum(pace.within(now, HOUR_MICROSECONDS) for pace in paces)
+
+
+def allows(tx: Transaction, rules: IntakeRules, brought: Brought, person: str, more: int = 1) -> bool:
+    return rules.quota.allows(brought, brought_by(tx, brought, person, tx.clock.now_microseconds()), more)
+
+
+def count_used(tx: Transaction, person: str, *, files: int = 0, sessions: int = 0) -> None:
+    home = home_journal(tx)
+    tx.add(home, f"~quota:{home.head_seq + 1}", QuotaUsed(person=person, files=files, sessions=sessions))
+
+
+def tell_over(tx: Transaction, words: Wording, brought: Brought, person: str, chat: str) -> None:
+    """Tell a person that the hour's limit is reached: once an hour, however often it is."""
+    hour = tx.clock.now_microseconds() // HOUR_MICROSECONDS
+    key = hashlib.sha256(f"{brought}\n{person}\n{hour}".encode()).hexdigest()[:32]
+    if chat and tx.find(home_journal(tx), f"over-{key}") is None:
+        tell_at_home(tx, chat, getattr(words, f"over_{brought}"), f"over-{key}")
+
+
+class Quotas:
+    """Files, bytes and sessions that people brought in an hour."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def bytes_left(self, person: str, quota: Quota) -> int | None:
+        """Return how many bytes a person may still bring in this hour; None: there is no limit."""
+        return quota.left(Brought.BYTES, await self._spent(Brought.BYTES, person))
+
+    async def may_begin_session(self, person: str, quota: Quota) -> bool:
+        return quota.allows(Brought.SESSIONS, await self._spent(Brought.SESSIONS, person))
+
+    async def _spent(self, brought: Brought, person: str) -> int:
+        now = self._caller.store.clock.now_microseconds()
+        return await self._caller.read(lambda snapshot: brought_by(snapshot, brought, person, now))

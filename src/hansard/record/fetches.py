@@ -22,10 +22,10 @@ from hansard.domain.text import clean_text
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import home_journal
+from hansard.record.budgets import allows, count_used, tell_over
 from hansard.record.messages.entries import FileFetched
 from hansard.record.messages.operations import append, offer
 from hansard.record.people import PACE
-from hansard.record.quotas import allows, count_used, tell_over
 from hansard.record.routes import tell_at_home
 from hansard.record.sessions import session_journal
 

@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hansard.domain import questions as q
-from hansard.domain.access import HOUR_MICROSECONDS, Pace
+from hansard.domain.access import HOUR_MICROSECONDS
 from hansard.domain.chats import person_owner
 from hansard.domain.deliveries import DeliveryState
 from hansard.domain.ids import delivery_prefix
@@ -26,7 +26,7 @@ from hansard.journal.transaction import home_journal
 from hansard.record.deliveries import DELIVERIES, DeliveryMoved, delivery_value
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.messages.operations import Offered, add_message
-from hansard.record.people import PACE
+from hansard.record.people import PACE, read_pace
 from hansard.record.permissions import grant
 from hansard.record.sessions import session_journal
 from hansard.record.turns.entries import TurnEnded, find_turn
@@ -456,8 +456,7 @@ def guesser(reply: GivenAnswer) -> str:
 
 def may_guess(tx: Transaction, person: str) -> bool:
     """Return whether another code of a person is looked at: only so many wrong ones an hour."""
-    row = tx.row(PACE.queries.find_pace, (guess_name(person),))
-    tried = Pace() if row is None else Pace(*row)
+    tried = read_pace(tx, guess_name(person))
     return tried.within(tx.clock.now_microseconds(), HOUR_MICROSECONDS) < GUESSES_PER_HOUR_MAX
 
 

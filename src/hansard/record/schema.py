@@ -7,7 +7,7 @@ from importlib import resources
 from hansard.journal.concepts import Schema
 from hansard.journal.transaction import HOME
 from hansard.record.access import ACCESS
-from hansard.record.budgets import BUDGETS
+from hansard.record.budgets import BUDGETS, QUOTAS
 from hansard.record.conversation import COMPACTION
 from hansard.record.deliveries import DELIVERIES
 from hansard.record.fetches import FETCHES
@@ -18,7 +18,6 @@ from hansard.record.messages.entries import MESSAGES
 from hansard.record.people import PACE, PEOPLE
 from hansard.record.permissions import PERMISSIONS
 from hansard.record.questions import QUESTIONS
-from hansard.record.quotas import QUOTAS
 from hansard.record.routes import ROUTES
 from hansard.record.search.index import SEARCHES
 from hansard.record.sessions import SESSIONS

@@ -39,6 +39,7 @@ from hansard.domain.text import clean_name, clean_struct, clean_text
 from hansard.errors import TooLarge
 from hansard.journal.concepts import ENCODER
 from hansard.record.access import ask, grant_of
+from hansard.record.budgets import allows, count_used, tell_over
 from hansard.record.conversation import askers_of
 from hansard.record.fetches import await_files
 from hansard.record.intake.events import (
@@ -68,7 +69,6 @@ from hansard.record.messages.entries import MessageAdded, MessageEdited, Message
 from hansard.record.messages.operations import Offered, add_message, append, check_blobs, entry_of, offer
 from hansard.record.people import read_circle
 from hansard.record.questions import GivenAnswer, Judged, judge, record_answer
-from hansard.record.quotas import allows, count_used, tell_over
 from hansard.record.routes import (
     ROUTES,
     choose_session,

@@ -25,10 +25,10 @@ from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import home_journal
 from hansard.record.access import grant_of
+from hansard.record.budgets import count_used
 from hansard.record.messages.entries import Entry, MessageAdded, MessageEdited, MessageRetracted
 from hansard.record.messages.operations import append, entry_of, offer
 from hansard.record.people import read_circle
-from hansard.record.quotas import count_used
 from hansard.record.routes import find_route, move_chat, tell_at_home, tell_in_chat
 from hansard.record.sessions import reopen_session, session_journal
 from hansard.record.turns.entries import TURNS, turn_value
