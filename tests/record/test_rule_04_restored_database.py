@@ -10,6 +10,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from msgspec import structs
 
 from hansard import Message, Record
 from hansard.errors import HansardError, LegsMixed
@@ -254,7 +255,7 @@ async def test_every_commit_is_stamped_once(home: Path) -> None:
     assert len(read.stamps) == len(commits) == len(stamped) > 8
     assert read.stamps[-1].state == raw_rows(home, "SELECT stamp FROM record")[0][0]
     raw_rows(home, EMPTY_WAL)
-    assert read_database_file(home / "state.db") == DatabaseFile(read.stamps[-1].state, is_new=False)
+    assert read_database_file(home / "state.db") == DatabaseFile(state=read.stamps[-1].state, is_new=False)
 
 
 def test_stamps_are_on_page_2(tmp_path: Path) -> None:
@@ -270,42 +271,42 @@ def test_stamps_are_on_page_2(tmp_path: Path) -> None:
         assert connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'record'").get == RECORD_PAGE
         stamp = connection.execute("SELECT stamp FROM record").get
         assert len(stamp) == 8
-        assert read_database_file(tmp_path / name) == DatabaseFile(stamp, is_new=False, uses_wal=False)
+        assert read_database_file(tmp_path / name) == DatabaseFile(state=stamp, is_new=False, uses_wal=False)
 
 
 A, B, C = DatabaseStamp(b"a", b""), DatabaseStamp(b"b", b"a"), DatabaseStamp(b"c", b"b")
-KNOWN = DatabaseFile(b"b", is_new=False)
-OLD = DatabaseFile(b"", is_new=False)
-NEW = DatabaseFile(b"", is_new=True)
-SHORT = DatabaseFile(b"b", is_new=False, is_short=True)
-COPY = KNOWN._replace(uses_wal=False)
+KNOWN = DatabaseFile(state=b"b", is_new=False)
+OLD = DatabaseFile(state=b"", is_new=False)
+NEW = DatabaseFile(state=b"", is_new=True)
+SHORT = DatabaseFile(state=b"b", is_new=False, is_short=True)
+COPY = structs.replace(KNOWN, uses_wal=False)
 
 
 @pytest.mark.parametrize(
     ("database", "wal", "has_wal", "is_lost", "verdict"),
     [
         (None, None, False, False, DatabaseVerdict.OPEN),
-        (None, WalFile((A,)), True, False, DatabaseVerdict.SET_WAL_ASIDE),
+        (None, WalFile(stamps=(A,)), True, False, DatabaseVerdict.SET_WAL_ASIDE),
         (KNOWN, None, False, False, DatabaseVerdict.OPEN_AND_COMPARE),
         (KNOWN, None, False, True, DatabaseVerdict.SET_BOTH_ASIDE),
         (KNOWN, None, True, False, DatabaseVerdict.OPEN),
-        (KNOWN, WalFile(()), True, False, DatabaseVerdict.OPEN),
-        (KNOWN, WalFile((), is_readable=False), True, False, DatabaseVerdict.SET_WAL_ASIDE),
-        (KNOWN, WalFile((C,)), True, False, DatabaseVerdict.OPEN),
-        (KNOWN, WalFile((A, B)), True, False, DatabaseVerdict.OPEN),
-        (KNOWN, WalFile((A, B, C)), True, True, DatabaseVerdict.OPEN),
-        (KNOWN, WalFile((A,)), True, False, DatabaseVerdict.SET_WAL_ASIDE),
-        (KNOWN, WalFile((A,)), True, True, DatabaseVerdict.SET_BOTH_ASIDE),
-        (DatabaseFile(b"a", is_new=False), WalFile((C,)), True, False, DatabaseVerdict.SET_WAL_ASIDE),
-        (NEW, WalFile((A, B)), True, False, DatabaseVerdict.OPEN),
-        (NEW, WalFile((B,)), True, False, DatabaseVerdict.SET_WAL_ASIDE),
-        (OLD, WalFile((DatabaseStamp(b"", b""),)), True, False, DatabaseVerdict.OPEN_AND_COMPARE),
-        (OLD, WalFile((B,)), True, False, DatabaseVerdict.SET_WAL_ASIDE),
+        (KNOWN, WalFile(stamps=()), True, False, DatabaseVerdict.OPEN),
+        (KNOWN, WalFile(stamps=(), is_readable=False), True, False, DatabaseVerdict.SET_WAL_ASIDE),
+        (KNOWN, WalFile(stamps=(C,)), True, False, DatabaseVerdict.OPEN),
+        (KNOWN, WalFile(stamps=(A, B)), True, False, DatabaseVerdict.OPEN),
+        (KNOWN, WalFile(stamps=(A, B, C)), True, True, DatabaseVerdict.OPEN),
+        (KNOWN, WalFile(stamps=(A,)), True, False, DatabaseVerdict.SET_WAL_ASIDE),
+        (KNOWN, WalFile(stamps=(A,)), True, True, DatabaseVerdict.SET_BOTH_ASIDE),
+        (DatabaseFile(state=b"a", is_new=False), WalFile(stamps=(C,)), True, False, DatabaseVerdict.SET_WAL_ASIDE),
+        (NEW, WalFile(stamps=(A, B)), True, False, DatabaseVerdict.OPEN),
+        (NEW, WalFile(stamps=(B,)), True, False, DatabaseVerdict.SET_WAL_ASIDE),
+        (OLD, WalFile(stamps=(DatabaseStamp(b"", b""),)), True, False, DatabaseVerdict.OPEN_AND_COMPARE),
+        (OLD, WalFile(stamps=(B,)), True, False, DatabaseVerdict.SET_WAL_ASIDE),
         (SHORT, None, True, False, DatabaseVerdict.OPEN_AND_COMPARE),
-        (SHORT, WalFile((C,)), True, False, DatabaseVerdict.OPEN_AND_COMPARE),
-        (COPY, WalFile((C,)), True, False, DatabaseVerdict.SET_WAL_ASIDE),
-        (COPY, WalFile(()), True, False, DatabaseVerdict.SET_WAL_ASIDE),
-        (COPY, WalFile((C,)), True, True, DatabaseVerdict.SET_BOTH_ASIDE),
+        (SHORT, WalFile(stamps=(C,)), True, False, DatabaseVerdict.OPEN_AND_COMPARE),
+        (COPY, WalFile(stamps=(C,)), True, False, DatabaseVerdict.SET_WAL_ASIDE),
+        (COPY, WalFile(stamps=()), True, False, DatabaseVerdict.SET_WAL_ASIDE),
+        (COPY, WalFile(stamps=(C,)), True, True, DatabaseVerdict.SET_BOTH_ASIDE),
         (COPY, None, False, False, DatabaseVerdict.OPEN_AND_COMPARE),
     ],
 )

@@ -7,7 +7,9 @@ chooses a backend; everything else above knows these protocols only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -66,7 +68,7 @@ Unit = list[tuple["Journal", "EntryRow"]]
 """What one call added: it stands or falls together, in the log too."""
 
 
-class TouchedJournal(NamedTuple):
+class TouchedJournal(msgspec.Struct, frozen=True, kw_only=True):
     """A journal that a commit touched, and whether its log grew or only its open stream."""
 
     journal_id: str
@@ -189,7 +191,7 @@ class Fold(Protocol):
         """Return the rows of a query."""
 
 
-class LogSeen(NamedTuple):
+class LogSeen(msgspec.Struct, frozen=True, kw_only=True):
     """A log or part file of the home."""
 
     suffix: str

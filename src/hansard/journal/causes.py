@@ -15,6 +15,8 @@ import stat
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from hansard.errors import HansardError, RecordDamaged, RecordUnavailable
 
 if TYPE_CHECKING:
@@ -324,7 +326,7 @@ READS = 4
 """The kernel gives its list in pieces. A lock can be missing when others come and go meanwhile, so it is read again."""
 
 
-class Holder(NamedTuple):
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
     """A process that holds a lock."""
 
     pid: int
@@ -335,7 +337,7 @@ class Holder(NamedTuple):
         return f"process {self.pid}{f', {self.name}' if self.name else ''}"
 
 
-class Lock(NamedTuple):
+class Lock(msgspec.Struct, frozen=True, kw_only=True):
     """A lock that the kernel knows."""
 
     kind: str
@@ -364,8 +366,8 @@ def _holder(pid: int) -> Holder:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             before, _, after = file.read().rpartition(")")
     except OSError:
-        return Holder(pid, "", is_stopped=False)
-    return Holder(pid, before.partition("(")[2], after.split()[0] in STOPPED)
+        return Holder(pid=pid, name="", is_stopped=False)
+    return Holder(pid=pid, name=before.partition("(")[2], is_stopped=after.split()[0] in STOPPED)
 
 
 def _locks_of(path: str) -> Iterator[Lock]:
@@ -379,7 +381,7 @@ def _locks_of(path: str) -> Iterator[Lock]:
     for line in lines:
         fields = line.split()
         if fields[0] != "->" and fields[4] == place:
-            yield Lock(fields[0], fields[2], int(fields[3]), int(fields[5]))
+            yield Lock(kind=fields[0], mode=fields[2], pid=int(fields[3]), start=int(fields[5]))
 
 
 def _read_locks() -> list[str]:

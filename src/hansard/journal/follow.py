@@ -138,7 +138,7 @@ class Shapes(NamedTuple, Generic[Item]):
     """Stream, offset, text, position, part."""
 
 
-class FollowRequest(NamedTuple):
+class FollowRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a follower asks for: what came after a position, with the chunks or the entries only."""
 
     journal_id: str
@@ -146,7 +146,7 @@ class FollowRequest(NamedTuple):
     chunks: bool = True
 
 
-class FollowPage(NamedTuple, Generic[Item]):
+class FollowPage(msgspec.Struct, Generic[Item], frozen=True, kw_only=True):
     """What a follower is given next, and where it then stands."""
 
     items: list[Item]
@@ -173,7 +173,7 @@ def follow_pages(
 
 def follow_page(reads: Reads, shapes: Shapes[Item], wanted: FollowRequest) -> FollowPage[Item]:
     """Return what came after a position: entries and chunks of one moment (rule 13)."""
-    journal_id, position, chunks = wanted
+    journal_id, position, chunks = wanted.journal_id, wanted.position, wanted.chunks
     tip = reads.row(reads.schema.tip or SQL.read_head, (journal_id,))
     if tip is None:
         message = f"there is no {reads.schema.noun} {journal_id}"
@@ -199,7 +199,7 @@ def follow_page(reads: Reads, shapes: Shapes[Item], wanted: FollowRequest) -> Fo
             position = Position(position.seq, stream_id, 0)
         for start, _, part, data in reads.rows(SQL.read_chunks_after, (journal, position.offset_bytes)):
             position = give_piece(items, shapes, position, start, part, data)
-    return FollowPage(items, position, complete)
+    return FollowPage(items=items, position=position, complete=complete)
 
 
 def give_rest(items: list[Item], shapes: Shapes[Item], position: Position, seal: Seal) -> None:
@@ -255,7 +255,7 @@ class PageReader(Generic[Item]):
 
     async def next(self, journal_id: str, position: Position, *, chunks: bool) -> FollowPage[Item]:
         future: asyncio.Future[FollowPage[Item]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((FollowRequest(journal_id, position, chunks), future))
+        self._waiting.append((FollowRequest(journal_id=journal_id, position=position, chunks=chunks), future))
         if self._task is None:
             self._task = asyncio.create_task(self._read())
         return await future

@@ -238,7 +238,7 @@ class SqliteGroup:
         if unwritable:
             raise LogWriteError(None, unwritable)
         reach("logged")
-        return [TouchedJournal(journal.id, bool(journal.log)) for journal in changed]
+        return [TouchedJournal(journal_id=journal.id, logged=bool(journal.log)) for journal in changed]
 
     def store_head(self, journal: Journal, commits: int) -> None:
         self.run(SQL.update_journal, journal.head_row(commits))

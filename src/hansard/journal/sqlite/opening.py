@@ -263,7 +263,9 @@ def list_logs(files: LogFiles) -> Iterator[LogSeen]:
                 is_ours = name is not None and name(journal_id) == f"{prefix}{entry.name}"
                 if is_ours and (entry.is_file() or entry.is_symlink()):
                     seen = entry.stat(follow_symlinks=False)
-                    yield LogSeen(suffix, journal_id, seen.st_size, seen.st_ctime_ns)
+                    yield LogSeen(
+                        suffix=suffix, journal_id=journal_id, size_bytes=seen.st_size, changed_ns=seen.st_ctime_ns
+                    )
 
 
 LOG_FOLDERS_DEEP = 3
@@ -324,7 +326,7 @@ def find_differences(
     return different
 
 
-NO_LOG = LogSeen("jsonl", "", 0, 0)
+NO_LOG = LogSeen(suffix="jsonl", journal_id="", size_bytes=0, changed_ns=0)
 
 
 def _is_foreign(files: LogFiles, journal: Journal) -> bool:

@@ -20,9 +20,10 @@ import time
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import apsw
+import msgspec
 
 from hansard.errors import HansardError, RecordDamaged
 from hansard.journal.backend import ReplacedError
@@ -144,7 +145,7 @@ def cannot_read(home: Path, problem: HansardError) -> HansardError:
     return framed(problem, f"the record at {home} could not be read")
 
 
-class HomeInspection(NamedTuple):
+class HomeInspection(msgspec.Struct, frozen=True, kw_only=True):
     """What a look at a home found: why the database is not the whole truth, and whether it can be used at all."""
 
     why: str = ""
@@ -152,7 +153,7 @@ class HomeInspection(NamedTuple):
     is_shared: bool = False
 
 
-class ReadOpening(NamedTuple):
+class ReadOpening(msgspec.Struct, frozen=True, kw_only=True):
     """What reads a home: its files where they lie, or a private copy; and why the database is not the whole truth."""
 
     home: Path
@@ -176,10 +177,12 @@ def open_read_only(home: Path, schema: Schema, clock: Clock, reach: Callable[[st
         judged = judge(home, LogFiles(home), schema)
         backend = ReadOnlyBackend(home, schema)
         if judged.why and not judged.is_shared:
-            return ReadOpening(home, judged.why, backend, open_copy(home, schema, clock, reach, judged))
+            return ReadOpening(
+                home=home, note=judged.why, backend=backend, copy=open_copy(home, schema, clock, reach, judged)
+            )
     except OSError as error:
         raise cannot_read(home, explain(error)) from error
-    return ReadOpening(home, judged.why, backend)
+    return ReadOpening(home=home, note=judged.why, backend=backend)
 
 
 def read_in_place(home: Path, schema: Schema) -> ReadOnlyBackend | None:
@@ -213,20 +216,20 @@ def judge(home: Path, files: LogFiles, schema: Schema, since_ns: int | None = No
     path = home / "state.db"
     try:
         if look_at(path).identity[0] is None:
-            return HomeInspection("state.db is missing", has_database=False)
+            return HomeInspection(why="state.db is missing", has_database=False)
         if not files_fit(path):
-            return HomeInspection("state.db and state.db-wal do not belong together")
+            return HomeInspection(why="state.db and state.db-wal do not belong together")
         with untouched(path) as connection:
             return judge_database(connection, home, files, schema, since_ns)
     except DamagedDatabaseError as error:
-        return HomeInspection(str(error))
+        return HomeInspection(why=str(error))
     except RecordDamaged as error:
-        return HomeInspection(str(error), has_database=False)
+        return HomeInspection(why=str(error), has_database=False)
     except apsw.Error as error:
         problem = explain(error, path, writes=False)
         if problem.cause != Cause.DAMAGED:
             raise cannot_read(home, problem) from error
-        return HomeInspection(str(problem), has_database=False)
+        return HomeInspection(why=str(problem), has_database=False)
 
 
 def judge_database(
@@ -235,16 +238,16 @@ def judge_database(
     """Compare an open database with this version and with the logs."""
     version = check_version(connection, schema)
     if version == 0:
-        return HomeInspection("state.db is empty", has_database=False)
+        return HomeInspection(why="state.db is empty", has_database=False)
     if version < schema.version:
-        return HomeInspection("state.db was written by an older Hansard")
+        return HomeInspection(why="state.db was written by an older Hansard")
     for kind, kind_version, ignorable in fetch(connection, SQL.list_kinds):
         schema.check_kind(kind, kind_version, ignorable=bool(ignorable))
     is_shared = any(find_owners(home))
     if is_unfinished(connection, schema):
         if is_shared:
             raise cannot_read(home, explain_delay(home / "locks"))
-        return HomeInspection("the rebuild of state.db is not finished")
+        return HomeInspection(why="the rebuild of state.db is not finished")
     check_heads(connection, every=False)
     unsynced = since_ns is not None and not is_shared
     look = partial(find_differences, connection, files, Work(home), unsynced=unsynced, since_ns=since_ns)
@@ -254,8 +257,8 @@ def judge_database(
     what = f"{len(different)} of the logs {'differs' if len(different) == 1 else 'differ'} from state.db"
     if is_shared:
         why = f"{what}; another process has the home open, so what state.db lacks is not shown"
-        return HomeInspection(why, is_shared=True)
-    return HomeInspection(what)
+        return HomeInspection(why=why, is_shared=True)
+    return HomeInspection(why=what)
 
 
 @contextmanager

@@ -36,6 +36,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +68,7 @@ class DatabaseStamp(NamedTuple):
     previous: bytes
 
 
-class DatabaseFile(NamedTuple):
+class DatabaseFile(msgspec.Struct, frozen=True, kw_only=True):
     """What `state.db` holds without its WAL."""
 
     state: bytes
@@ -84,7 +85,7 @@ class DatabaseFile(NamedTuple):
     that `VACUUM INTO` makes are not marked, and their pages lie otherwise than in the database itself."""
 
 
-class WalFile(NamedTuple):
+class WalFile(msgspec.Struct, frozen=True, kw_only=True):
     """What `state.db-wal` holds."""
 
     stamps: tuple[DatabaseStamp, ...]
@@ -97,8 +98,8 @@ class WalFile(NamedTuple):
         """Return as much of it as leads to a state; all that is before it makes no other."""
         for number, stamp in enumerate(self.stamps):
             if stamp.state == state:
-                return self._replace(stamps=self.stamps[: number + 1])
-        return self._replace(stamps=())
+                return WalFile(stamps=self.stamps[: number + 1], is_readable=self.is_readable)
+        return WalFile(stamps=(), is_readable=self.is_readable)
 
 
 def read_database_file(path: Path) -> DatabaseFile | None:
@@ -117,7 +118,7 @@ def read_database_file(path: Path) -> DatabaseFile | None:
         file.xClose()
     stamp = read_stamp(page)
     uses_wal = header[DATABASE_VERSIONS_AT : DATABASE_VERSIONS_AT + 2] != WITHOUT_WAL
-    return DatabaseFile(stamp.state if stamp else b"", is_new=stamp is None, is_short=is_short, uses_wal=uses_wal)
+    return DatabaseFile(state=stamp.state if stamp else b"", is_new=stamp is None, is_short=is_short, uses_wal=uses_wal)
 
 
 def read_wal_file(path: Path) -> WalFile | None:
@@ -131,8 +132,8 @@ def read_wal_file(path: Path) -> WalFile | None:
         if not header:
             return None
         if len(header) < WAL_HEADER.size or (fields := WAL_HEADER.unpack(header))[0] not in WAL_MAGIC:
-            return WalFile((), is_readable=False)
-        return WalFile(tuple(_committed_stamps(file, fields[2], list(fields[4:6]))))
+            return WalFile(stamps=(), is_readable=False)
+        return WalFile(stamps=tuple(_committed_stamps(file, fields[2], list(fields[4:6]))))
     except OSError as error:
         error.filename = f"{path}-wal"
         raise
