@@ -112,7 +112,7 @@ async def gateway_for(crowd: Crowd, home: Path, script: str, resets: Resets | No
     )
     async with open_app(home, settings, {}, lambda _, error: print(error, file=sys.stderr)) as app:
         recording = RecordingChannel(SocketPlatform(crowd.matrix_port), AGENT, capabilities=CAPABILITIES)
-        channels = [recording, open_telegram(home, telegram, {TOKEN: crowd.token})]
+        channels = [recording, open_telegram(home, {TOKEN: crowd.token}, base_url=crowd.telegram_url)]
         stop = asyncio.Event()
         gateway = Gateway(app, channels, Timing())
         task = asyncio.create_task(gateway.run(stop))

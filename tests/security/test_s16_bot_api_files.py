@@ -11,7 +11,6 @@ from aiohttp import web
 
 from hansard.channels.telegram import TelegramChannel, open_telegram
 from hansard.channels.telegram import wire as telegram_wire
-from hansard.domain.settings.channels import Telegram
 from hansard.errors import ChannelDown, ChannelError, NotFound, TooLarge
 from hansard.ports.channel import RemoteFile
 from tests.channels.telegram.stage import PACE
@@ -77,8 +76,7 @@ async def serving() -> AsyncIterator[Api]:
 async def channel_to(api: Api, home: Path) -> AsyncIterator[TelegramChannel]:
     """A bot that asks this server."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    settings = Telegram(enabled=True, base_url=api.url)
-    channel = open_telegram(home, settings, {"HANSARD_TELEGRAM_TOKEN": TOKEN}, pace=PACE)
+    channel = open_telegram(home, {"HANSARD_TELEGRAM_TOKEN": TOKEN}, base_url=api.url, pace=PACE)
     try:
         yield channel
     finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from hansard.channels.matrix import open_matrix
 from hansard.channels.telegram import open_telegram
@@ -62,21 +62,16 @@ def open_other(home: Path, name: str, other: OtherChannel, environment: Mapping[
     return channel
 
 
-class Address(NamedTuple):
-    """Where an account is."""
-
-    homeserver: str
-    user_id: str
-
-
 def channel_openers(home: Path, settings: Settings, environment: Mapping[str, str]) -> dict[str, Callable[[], Channel]]:
     """Return how each channel is opened that is configured, by its name."""
     openers: dict[str, Callable[[], Channel]] = {}
     matrix = settings.channels.matrix
     if matrix.homeserver is not None and matrix.user_id is not None:
-        openers["matrix"] = partial(open_matrix, home, Address(matrix.homeserver, matrix.user_id), environment)
+        openers["matrix"] = partial(
+            open_matrix, home, environment, homeserver=matrix.homeserver, user_id=matrix.user_id
+        )
     if settings.channels.telegram.enabled:
-        openers["telegram"] = partial(open_telegram, home, settings.channels.telegram, environment)
+        openers["telegram"] = partial(open_telegram, home, environment, base_url=settings.channels.telegram.base_url)
     for name, other in settings.channels.other.items():
         openers[name] = partial(open_other, home, name, other, environment)
     if not openers:

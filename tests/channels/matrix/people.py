@@ -31,13 +31,6 @@ ENCRYPTION = {"type": "m.room.encryption", "content": {"algorithm": "m.megolm.v1
 NUMBERS = itertools.count()
 
 
-class Settings(NamedTuple):
-    """What the channel reads of the settings."""
-
-    homeserver: str
-    user_id: str
-
-
 class Agent:
     """The agent's side: a channel that receives in the background, as a gateway would."""
 
@@ -119,7 +112,7 @@ def channel_of(
     given = environment if environment is not None else {"HANSARD_MATRIX_PASSWORD": account.password}
     pace = msgspec.structs.replace(PACE, pages=pages) if pages else PACE
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return open_matrix(home, Settings(url, account.user_id), given, pace=pace)
+    return open_matrix(home, given, homeserver=url, user_id=account.user_id, pace=pace)
 
 
 class QuickStore(nio.store.DefaultStore):  # type: ignore[misc]

@@ -8,7 +8,6 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 from hansard.channels.telegram import TelegramChannel, TelegramTiming, open_telegram
-from hansard.domain.settings.channels import Telegram
 from hansard.ports.channel import Batch, Event
 from tests.channels.telegram.bot_api import BotApi
 
@@ -21,7 +20,7 @@ async def channel_on(api: BotApi, home: Path, pace: TelegramTiming = PACE) -> As
     """A channel with the token of a server."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     environment = {"HANSARD_TELEGRAM_TOKEN": api.token}
-    channel = open_telegram(home, Telegram(enabled=True, base_url=api.url), environment, pace=pace)
+    channel = open_telegram(home, environment, base_url=api.url, pace=pace)
     try:
         yield channel
     finally:

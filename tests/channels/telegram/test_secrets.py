@@ -106,9 +106,7 @@ async def test_nothing_that_is_said_or_logged_has_the_token(api: BotApi, home: P
             with suppress(HansardError):
                 await channel.send(Post(key="k", chat=chat, markdown="hello"))
         await api.up()
-        other = open_telegram(
-            home, Telegram(base_url=api.url), {"HANSARD_TELEGRAM_TOKEN": api.token + "-revoked"}, pace=PACE
-        )
+        other = open_telegram(home, {"HANSARD_TELEGRAM_TOKEN": api.token + "-revoked"}, base_url=api.url, pace=PACE)
         async with aclosing(other.receive("", ())) as batches:
             waiting = asyncio.ensure_future(anext(batches))
             await until(lambda: "does not take the token" in other.trouble)

@@ -9,7 +9,6 @@ import pytest
 
 from hansard.channels.telegram import TelegramTiming, open_telegram
 from hansard.domain.chats import parse_key
-from hansard.domain.settings.channels import Telegram
 from hansard.ports.channel import Channel
 from hansard.testing.channel_suite import Ability, Seen, run_channel_suite
 from hansard.testing.platform import FaultKind
@@ -44,8 +43,8 @@ class TelegramStage:
 
     async def open(self) -> Channel:
         """Open the channel."""
-        settings = Telegram(enabled=True, base_url=self._api.url)
-        return open_telegram(self._home, settings, {"HANSARD_TELEGRAM_TOKEN": self._api.token}, pace=PACE)
+        environment = {"HANSARD_TELEGRAM_TOKEN": self._api.token}
+        return open_telegram(self._home, environment, base_url=self._api.url, pace=PACE)
 
     async def direct(self) -> str:
         """Let somebody come who writes to the bot alone."""

@@ -15,7 +15,7 @@ DESIGN.md of the folder above says why it is so.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from hansard.channels.matrix.account import Account
 from hansard.channels.matrix.channel import MatrixChannel
@@ -34,28 +34,14 @@ RECOVERY_KEY: Final = "HANSARD_MATRIX_RECOVERY_KEY"
 NEW_IDENTITY: Final = "HANSARD_MATRIX_NEW_IDENTITY"
 
 
-class MatrixSettings(Protocol):
-    """What the settings say about the account."""
-
-    @property
-    def homeserver(self) -> str:
-        """Its address, such as `https://matrix.example.org`."""
-        ...
-
-    @property
-    def user_id(self) -> str:
-        """The agent's account, such as `@bot:example.org`."""
-        ...
-
-
 def open_matrix(
-    home: Path, settings: MatrixSettings, environment: Mapping[str, str], *, pace: MatrixTiming | None = None
+    home: Path, environment: Mapping[str, str], *, homeserver: str, user_id: str, pace: MatrixTiming | None = None
 ) -> MatrixChannel:
-    """Make the channel of an account. Nothing is asked of the homeserver yet, which may be down."""
+    """Make the channel of an account such as `@bot:example.org`. The homeserver, which may be down, is asked later."""
     account = Account(
         home,
-        homeserver=settings.homeserver,
-        user_id=settings.user_id,
+        homeserver=homeserver,
+        user_id=user_id,
         token=environment.get(TOKEN, ""),
         given=Secrets(
             password=environment.get(PASSWORD, ""),

@@ -10,7 +10,7 @@ DESIGN.md of the folder above says why it is so.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from hansard.channels.telegram.channel import TelegramChannel
 from hansard.channels.telegram.keeping import Leaving, Places, read_token
@@ -26,18 +26,9 @@ __all__ = ["TelegramChannel", "TelegramTiming", "open_telegram"]
 TOKEN: Final = "HANSARD_TELEGRAM_TOKEN"  # noqa: S105  # the variable's name
 
 
-class TelegramSettings(Protocol):
-    """What the settings say about the bot."""
-
-    @property
-    def base_url(self) -> str:
-        """Where the Bot API is reached."""
-        ...
-
-
 def open_telegram(
-    home: Path, settings: TelegramSettings, environment: Mapping[str, str], *, pace: TelegramTiming | None = None
+    home: Path, environment: Mapping[str, str], *, base_url: str, pace: TelegramTiming | None = None
 ) -> TelegramChannel:
-    """Make the channel of a bot. Nothing is asked of Telegram yet, which may be down."""
+    """Make the channel of a bot. The Bot API at `base_url`, which may be down, is not asked yet."""
     token = read_token(home, environment.get(TOKEN, ""))
-    return TelegramChannel(token, TelegramWire(token, settings.base_url), Places(home), Leaving(home), pace)
+    return TelegramChannel(token, TelegramWire(token, base_url), Places(home), Leaving(home), pace)
