@@ -106,26 +106,18 @@ class DemoModel:
     Turns at once share one server and are answered in turn. A server that died is started anew, once a request.
     """
 
+    name = "demo"
+    uses_tools = False
+    """It is too small for them."""
+    rules = ModelRules()
+    """Words alone. What does not fit is left out here, by its own tokens."""
+
     def __init__(self, folder: Path, *, stall_seconds: float = STALL_SECONDS) -> None:
         self._folder = folder
         self._stall_seconds = stall_seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._starting: asyncio.Task[DemoServer | Failure] | None = None
         self._closed = False
-
-    @property
-    def name(self) -> str:
-        return "demo"
-
-    @property
-    def uses_tools(self) -> bool:
-        """It is too small for them."""
-        return False
-
-    @property
-    def rules(self) -> ModelRules:
-        """Words alone. What does not fit is left out here, by its own tokens."""
-        return ModelRules()
 
     @property
     def server_pid(self) -> int | None:

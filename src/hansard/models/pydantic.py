@@ -17,7 +17,7 @@ import msgspec
 
 from hansard.domain.http_answers import ANSWER_CHARACTERS_MAX, AnswerRefused
 from hansard.domain.limits import MIB
-from hansard.domain.requests import Called, Delta, Failed, Failure, Finished, ModelRules
+from hansard.domain.requests import Called, Delta, Failed, Failure, Finished
 from hansard.domain.text import clean_text, split_pending_surrogate
 from hansard.errors import InvalidInput
 from hansard.models.bodies import ASKED, NO_TEXT, anthropic_messages, chat_messages, responses_input
@@ -102,29 +102,19 @@ def preload(name: str = "") -> None:
 class ProviderModel:
     """One model at one provider; or, when it cannot be reached from here, the failure that says why."""
 
+    uses_tools = True
+    """Every provider can be offered tools; what a model makes of them is its own affair."""
+
     def __init__(self, name: str, access: ModelAccess | Failure, *, sees: bool | None = None) -> None:
-        self._name = name
-        self._sees = sees
+        self.name = name
+        prefix, _, model = name.partition(":")
+        is_own = not isinstance(access, Failure) and access.is_own
+        self.rules = rules_of(prefix, model, is_own=is_own, sees=sees)
         self._access = access
         self._lock = threading.Lock()
         self._client: httpx2.AsyncClient | None = None
         self._model: Model[Any] | None = None
         self._asks_usage = True
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def uses_tools(self) -> bool:
-        """Every provider can be offered tools; what a model makes of them is its own affair."""
-        return True
-
-    @property
-    def rules(self) -> ModelRules:
-        prefix, _, model = self._name.partition(":")
-        is_own = not isinstance(self._access, Failure) and self._access.is_own
-        return rules_of(prefix, model, is_own=is_own, sees=self._sees)
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         """Ask once, and give the answer as it comes. Calls are given at the end, when they are known to be whole."""
@@ -153,7 +143,7 @@ class ProviderModel:
         if ending.failure is not None:
             yield Failed(failure=ending.failure, usage=usage)
         else:
-            parts = signed_parts(answer, self._name) if answer is not None else ()
+            parts = signed_parts(answer, self.name) if answer is not None else ()
             yield Finished(reason=ending.reason, usage=usage, parts=parts)
 
     async def close(self) -> None:
@@ -185,7 +175,7 @@ class ProviderModel:
 
     def _build(self, access: ModelAccess) -> Model[Any]:
         """Make the clients. Turns that come first at once share what the earliest of them made."""
-        preload(self._name)
+        preload(self.name)
         with self._lock:
             if self._client is None:
                 self._client = http_client(access)

@@ -143,23 +143,13 @@ class ScriptedModel:
     """The model `scripted:FILE`."""
 
     def __init__(self, path: str | Path) -> None:
-        self._path = Path(path).expanduser()
-        self._script = read_script(self._path)
+        path = Path(path).expanduser()
+        self._script = read_script(path)
+        self.name = f"scripted:{path}"
+        self.uses_tools = self._script.uses_tools
+        self.rules = ModelRules(window_tokens=self._script.window_tokens)
+        """Without limits, when the script says nothing."""
         self._attempts: Counter[int] = Counter()
-
-    @property
-    def name(self) -> str:
-        return f"scripted:{self._path}"
-
-    @property
-    def uses_tools(self) -> bool:
-        """As the script says; yes, when it says nothing."""
-        return self._script.uses_tools
-
-    @property
-    def rules(self) -> ModelRules:
-        """As the script says; without limits, when it says nothing."""
-        return ModelRules(window_tokens=self._script.window_tokens)
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         """Give the answer whose turn it is in this conversation."""

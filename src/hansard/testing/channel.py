@@ -61,29 +61,17 @@ class RecordingChannel:
         capabilities: Capabilities = RECORDING_CAPABILITIES,
     ) -> None:
         self._platform = platform
-        self._account = account
-        self._name = name
-        self._capabilities = capabilities
+        self.account = account
+        self.name = name
+        self.capabilities = capabilities
         self.trouble = ""
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def account(self) -> str:
-        return self._account
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._capabilities
 
     async def receive(self, cursor: str, held: Sequence[str]) -> AsyncGenerator[Batch, None]:
         """Give what happened since the cursor, for ever; a platform that is down is asked again."""
         del held
         while True:
             try:
-                batch = await self._platform.poll(self._account, cursor)
+                batch = await self._platform.poll(self.account, cursor)
             except ChannelDown as error:
                 self.trouble = str(error)
                 await asyncio.sleep(RECONNECT_SECONDS)
@@ -94,15 +82,15 @@ class RecordingChannel:
 
     async def send(self, post: Post) -> str:
         """Show something. As any platform it refuses what is too long, rather than show a part of it."""
-        if self._capabilities.size(post.markdown) > self._capabilities.text_bytes_max:
-            raise PostRefused(f"a text of more than {self._capabilities.text_bytes_max} {self._capabilities.text_unit}")
-        return await self._platform.post(self._account, post)
+        if self.capabilities.size(post.markdown) > self.capabilities.text_bytes_max:
+            raise PostRefused(f"a text of more than {self.capabilities.text_bytes_max} {self.capabilities.text_unit}")
+        return await self._platform.post(self.account, post)
 
     async def typing(self, chat: str, *, on: bool) -> None:
-        await self._platform.typing(self._account, chat, on=on)
+        await self._platform.typing(self.account, chat, on=on)
 
     async def answer(self, chat: str, *, accept: bool, reason: str = "") -> None:
-        await self._platform.answer(self._account, chat, accept=accept, reason=reason)
+        await self._platform.answer(self.account, chat, accept=accept, reason=reason)
 
     async def is_direct(self, chat: str) -> bool:
         return await self._platform.is_direct(chat)

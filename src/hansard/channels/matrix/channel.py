@@ -49,18 +49,13 @@ PARTS_TRIES_MAX: Final = 5
 class MatrixChannel:
     """One account on a homeserver. It implements `Channel`, `Timeline` and `Company`."""
 
+    name = NAME
+
     def __init__(self, account: Account, pace: MatrixTiming | None = None) -> None:
+        self.account = account.user_id
         self._account = account
         self._pace = pace or MatrixTiming()
         self._own_events: dict[str, None] = {}
-
-    @property
-    def name(self) -> str:
-        return NAME
-
-    @property
-    def account(self) -> str:
-        return self._account.user_id
 
     @property
     def trouble(self) -> str:

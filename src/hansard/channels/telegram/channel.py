@@ -74,10 +74,27 @@ GONE_MAX: Final = 10_000
 class TelegramChannel:
     """One bot. It implements `Channel` and `Fetches`; Telegram tells bots nothing of the past."""
 
+    name = NAME
+    capabilities = Capabilities(
+        text_bytes_max=TEXT_UNITS_MAX,
+        text_unit=TextUnit.UTF16,
+        edits=True,
+        edit_seconds_min=EDIT_SECONDS_MIN,
+        slower_chats=((f"{NAME}:chat:-", GROUP_EDIT_SECONDS_MIN),),
+        repeat_seconds=0.0,
+        timeline=False,
+        fetches=True,
+        company=True,
+        choices=True,
+        file_bytes_max=FILE_BYTES_MAX,
+        typing_seconds=TYPING_SECONDS,
+    )
+
     def __init__(
         self, token: Token, wire: TelegramWire, places: Places, leaving: Leaving, pace: TelegramTiming | None = None
     ) -> None:
-        self._account = token.account
+        self.account = token.account
+        """The bot's number."""
         self._wire = wire
         self._places = places
         self._pace = pace or TelegramTiming()
@@ -87,35 +104,9 @@ class TelegramChannel:
         self._receiver: TelegramReceiver | None = None
 
     @property
-    def name(self) -> str:
-        return NAME
-
-    @property
-    def account(self) -> str:
-        """The bot's number."""
-        return self._account
-
-    @property
     def trouble(self) -> str:
         """What a person has to do, or what is waited for, before the bot works as it should; empty when it does."""
         return self._wire.trouble or (self._receiver.waits_for if self._receiver is not None else "")
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return Capabilities(
-            text_bytes_max=TEXT_UNITS_MAX,
-            text_unit=TextUnit.UTF16,
-            edits=True,
-            edit_seconds_min=EDIT_SECONDS_MIN,
-            slower_chats=((f"{NAME}:chat:-", GROUP_EDIT_SECONDS_MIN),),
-            repeat_seconds=0.0,
-            timeline=False,
-            fetches=True,
-            company=True,
-            choices=True,
-            file_bytes_max=FILE_BYTES_MAX,
-            typing_seconds=TYPING_SECONDS,
-        )
 
     async def is_direct(self, chat: str) -> bool:
         """Return whether only one person and the agent are in a chat: Telegram numbers groups below zero."""
