@@ -217,13 +217,8 @@ def filled(text: str, request: Request) -> str:
         return text
     told = next((said.text for said in reversed(request.messages) if isinstance(said, UserSaid)), "")
     results = next((said.results for said in reversed(request.messages) if isinstance(said, ToolsSaid)), ())
-    values = {"{told}": told, "{last}": without_notes(told), "{result}": results[-1].text if results else ""}
+    values = {"{told}": told, "{last}": NOTES.sub("", told), "{result}": results[-1].text if results else ""}
     return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], text)
-
-
-def without_notes(text: str) -> str:
-    """Return what people said, without the lines in which Hansard tells a model what happened."""
-    return NOTES.sub("", text)
 
 
 def calls_of(answer: ScriptedAnswer, number: int) -> list[Called]:

@@ -14,7 +14,7 @@ from hansard.models.scripted import ScriptedModel
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from hansard.domain.requests import ModelEvent, ModelRules, Request
+    from hansard.domain.requests import ModelEvent, Request
     from hansard.ports.model import Model
     from hansard.ports.tool import Tool
 
@@ -52,19 +52,8 @@ class RecordingModel:
 
     def __init__(self, model: Model) -> None:
         self._model = model
+        self.name, self.uses_tools, self.rules = model.name, model.uses_tools, model.rules
         self.requests: list[Request] = []
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def uses_tools(self) -> bool:
-        return self._model.uses_tools
-
-    @property
-    def rules(self) -> ModelRules:
-        return self._model.rules
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         self.requests.append(request)

@@ -221,7 +221,8 @@ class Account:
             # Each login is a new device: clients that saw a device removed never send keys to that name again.
             # Kept before it is used: a crash in between must not leave a device behind.
             previous = kept.device_id if kept is not None and kept.user_id == self.user_id else ""
-            kept = Login(user_id=self.user_id, device_id=new_device_id(), previous=previous)
+            device_id = "HANSARD" + "".join(secrets.choice(string.ascii_uppercase) for _ in range(10))
+            kept = Login(user_id=self.user_id, device_id=device_id, previous=previous)
             self.keeping.keep_login(kept)
         body = {
             "type": "m.login.password",
@@ -253,7 +254,3 @@ class Account:
     def _stop(self, text: str) -> None:
         self.trouble = text
         raise ChannelDown(text)
-
-
-def new_device_id() -> str:
-    return "HANSARD" + "".join(secrets.choice(string.ascii_uppercase) for _ in range(10))

@@ -154,7 +154,7 @@ class Signer:
     def _created(self) -> CrossSigningSeeds:
         seeds = CrossSigningSeeds(**{usage: encode(secrets.token_bytes(32)) for usage in USAGES})
         if not self._keeping.recovery_key():
-            self._keeping.keep_recovery_key(secret_storage.recovery_text(secret_storage.new_key()))
+            self._keeping.keep_recovery_key(secret_storage.recovery_text(secrets.token_bytes(secret_storage.KEY_BYTES)))
         self._keeping.keep_seeds(seeds)
         return seeds
 

@@ -35,10 +35,6 @@ def decode(text: str) -> bytes:
     return base64.b64decode(text + "=" * (-len(text) % 4))
 
 
-def new_key() -> bytes:
-    return secrets.token_bytes(KEY_BYTES)
-
-
 def recovery_text(key: bytes) -> str:
     """The key as people know it: groups of four signs."""
     data = PREFIX + key
