@@ -22,7 +22,7 @@ FILE_MODE: Final = 0o600
 OTHERS_BITS: Final = 0o077
 
 Json = dict[str, Any]
-"""A JSON object. Whoever reads a field checks its type: `text_of`, `object_of`, `list_of`, `number_of`."""
+"""A JSON object. Its fields are read with a check of their type: `text_of`, `object_of`, `list_of`, `number_of`."""
 
 
 def text_of(value: Json, *names: str) -> str:

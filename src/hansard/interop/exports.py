@@ -278,7 +278,7 @@ class HtmlExport:
 
 
 def words_html(words: str, *, is_markdown: bool = False) -> str:
-    """Return what somebody said: as it was typed, or, where nothing is lost by that, rendered."""
+    """Return the words of a message: as they were typed, or rendered where that loses no word."""
     rendered = rendered_html(words.translate(HARMLESS)) if is_markdown else ""
     kind = "words rendered" if rendered else "words"
     return f'<div class="{kind}" dir="auto">{rendered or shown(words)}</div>\n'
@@ -364,7 +364,7 @@ class ChatExport:
 
 
 async def spoken(items: AsyncIterator[object]) -> AsyncIterator[tuple[Role, str]]:
-    """Yield who said what to whom, the model and people only."""
+    """Yield the role and the words of each message between people and the model."""
     async for item in items:
         if isinstance(item, TranscriptItem) and not item.undone and belongs(item.message):
             yield item.message.role, words_of(item.message)

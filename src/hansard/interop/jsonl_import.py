@@ -52,7 +52,7 @@ BATCH_BYTES_MAX = 4 * MIB
 """What may wait for one commit."""
 
 FINDINGS_MAX = 1000
-"""Findings that are listed; whoever has more has another problem."""
+"""Findings that are listed; a file with more of them has another problem."""
 
 
 class ImportFinding(msgspec.Struct, frozen=True, kw_only=True):

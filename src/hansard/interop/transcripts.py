@@ -97,7 +97,7 @@ class Used(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Happened(NamedTuple):
-    """What a reader has to know and nobody said."""
+    """An event between messages that a reader has to know."""
 
     text: str
     at_microseconds: int

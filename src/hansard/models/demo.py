@@ -173,7 +173,7 @@ class DemoModel:
             await close_client(starting)
 
     async def _server(self) -> DemoServer | Failure:
-        """Return the server that runs, else start one; whoever asks meanwhile waits for the same one."""
+        """Return the running server, or start one. Concurrent callers wait for the same start."""
         if self._closed:
             return CLOSED
         starting = self._starting

@@ -104,8 +104,8 @@ def install_demo(
 ) -> DemoFiles:
     """Fetch the demo model unless it is there, and return where it is. Raises ModelMissing when that fails.
 
-    Everything is made in a folder beside and moved into place at the end, under a lock: whoever is interrupted leaves
-    nothing that counts, and of two who come at once the second finds what the first made.
+    Everything is made in a folder beside and moved into place at the end, under a lock. An interrupted
+    installation leaves nothing that counts; of two at once, the second finds the files of the first.
     """
     if files := find_demo(folder, search):
         return files

@@ -94,7 +94,7 @@ OBSERVER: ContextVar[AnswerWire] = ContextVar("hansard_model_wire")
 async def observe(response: httpx2.Response) -> None:
     """Put the observer of the present task between the transport and the library. A response hook of the client.
 
-    What leads to another host or is packed is refused here, and what comes is measured, whoever asked.
+    Redirections to other hosts and packed answers are refused. The size of every answer is measured.
     """
     wire = OBSERVER.get(None) or AnswerWire()
     wire.answered(response)

@@ -28,7 +28,7 @@ SECRETS: Final = re.compile(
     r"\b(?:sk|pk|key|xai|gsk)-[\w*.-]{6,}|\bAIza[\w*.-]{6,}|\bBearer\s+\S+|\S*(?:\*{3,}|•{3,})\S*|\w{3,}(?:…|\.{3})\w{3,}",
     re.IGNORECASE,
 )
-"""What looks like a key, whoever's it is: providers echo keys, sometimes in part, with stars for the rest."""
+"""What looks like a key, of any owner: providers echo keys, sometimes in part, with stars for the rest."""
 
 STATUS_BUSY = frozenset({429, 529})
 STATUS_UNAUTHORISED = {

@@ -83,7 +83,7 @@ class ScriptedFailure(Part, frozen=True):
 
 
 class ScriptedStall(Part, frozen=True):
-    """Silence after so many pieces of text: for some time, or until somebody leaves."""
+    """Silence after so many pieces of text: for some time, or until the reader leaves."""
 
     after_pieces: int = 0
     seconds: float | None = None

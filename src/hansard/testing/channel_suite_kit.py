@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     ChatCheck = Callable[["Scene", str], Awaitable[None]]
 
 HEAR_SECONDS_MAX = 120.0
-"""How long a contract waits for what somebody said before it calls the contract broken."""
+"""How long a contract waits for an event before it calls the contract broken."""
 
 GREET_SECONDS = 0.3
 """Between two greetings to a channel that has only begun to listen: what was said before it did is not for it."""
@@ -150,7 +150,7 @@ class Overheard(logging.Handler):
 
 
 class Scene:
-    """A stage, a channel that is open on it, and somebody who receives as a gateway does."""
+    """A stage, a channel that is open on it, and a task that receives as a gateway does."""
 
     def __init__(self, stage: ChannelStage, channel: Channel, overheard: Overheard) -> None:
         self.stage = stage
@@ -297,7 +297,7 @@ def require_no_secret(hidden: tuple[str, ...], text: str, what: str) -> None:
 
 
 async def left(task: asyncio.Task[None]) -> None:
-    """Cancel somebody who receives, and require that it ends soon."""
+    """Cancel a task that receives, and require that it ends soon."""
     task.cancel()
     try:
         async with asyncio.timeout(LEAVE_SECONDS_MAX):

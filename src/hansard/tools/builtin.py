@@ -89,13 +89,13 @@ class MemoryTool:
 
 
 class OwnMemory:
-    """The memory of one owner. Which owner that is no argument can say."""
+    """The memory of one owner. No argument of a call can name another owner."""
 
     repeatable = MemoryTool.repeatable
     spec = MemoryTool.spec
 
     def __init__(self, memory: Memory, scene: ToolScene) -> None:
-        """What is done is done in the name of those who asked."""
+        """Changes are recorded in the name of the people who asked."""
         self._memory = memory
         self._owner = scene.owner
         self._by = f"model, for {', '.join(scene.people)}"
@@ -156,7 +156,7 @@ class SessionSearch:
     )
 
     def __init__(self, record: Record, owner: str = "") -> None:
-        """Look into this record, for one owner. Which owner that is no argument can say."""
+        """Look into this record, for one owner. No argument of a call can name another owner."""
         self._record = record
         self._owner = owner
 

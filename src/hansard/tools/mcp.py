@@ -148,7 +148,7 @@ class McpConnection:
         return session
 
     async def _keep(self, ready: asyncio.Future[ClientSession], leave: asyncio.Event) -> None:
-        """Hold a connection until it is to be left; whatever ends it ends here."""
+        """Hold a connection until it is closed. Every error of the connection is caught here."""
         try:
             async with AsyncExitStack() as stack:
                 errlog = stack.enter_context(self._hear_last_words()) if self._settings.command is not None else None

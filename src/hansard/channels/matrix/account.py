@@ -185,7 +185,7 @@ class Account:
             crypto.close()
 
     async def _log_out(self, lost: Login) -> None:
-        """End a device whose keys are lost. A courtesy: what people send to it, nobody can read."""
+        """End a device whose keys are lost. A courtesy: nobody can read what people send to that device."""
         wire = MatrixWire(self.wire.homeserver)
         wire.token = lost.token
         try:

@@ -42,7 +42,7 @@ DEVICE_QUERY_USERS_MAX: Final = 200
 OTHERS_MS_MAX: Final = "3000"
 """For so many milliseconds the homeserver may wait for the homeservers of others. Most answers it has at hand."""
 SILENT_SECONDS: Final = 300.0
-"""Until somebody is asked about again whose homeserver did not answer. They cannot read what is said meanwhile."""
+"""Before a homeserver that did not answer is asked again. Its people cannot read what is said meanwhile."""
 ROOM_KEYS_MAX: Final = 2000
 """Rooms whose outbound keys are kept between posts, those that were made last."""
 UNUSABLE: Final = (

@@ -417,7 +417,7 @@ def digest_of(raw: object) -> bytes:
 
 
 def is_arrival(raw: Json) -> bool:
-    """Whether somebody comes into a room, or is invited, who was not there."""
+    """Whether a new person comes into a room, or is invited."""
     before = text_of(raw, "unsigned", "prev_content", "membership")
     return text_of(raw, "content", "membership") in PRESENT and before not in PRESENT
 

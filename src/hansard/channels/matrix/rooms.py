@@ -130,7 +130,7 @@ class MatrixRooms:
         return room
 
     async def _state(self, room_id: str, kind: str) -> Json | None:
-        """Return what a room's state says; None when it says nothing. A failure is no answer: nobody guesses."""
+        """Return what a room's state says; None when it says nothing. A failure raises: a state is never guessed."""
         what = "asking about a room"
         answer = await self._wire.try_ask("GET", path("rooms", room_id, "state", kind, ""), what=what)
         if answer.is_good:

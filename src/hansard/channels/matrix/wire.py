@@ -41,7 +41,7 @@ SIZE_CODES: Final = frozenset({"M_TOO_LARGE"})
 PASSING_CODES: Final = frozenset(
     {"M_RESOURCE_LIMIT_EXCEEDED", "M_USER_LOCKED", "M_USER_SUSPENDED", "M_CONSENT_NOT_GIVEN", "M_SERVER_NOT_TRUSTED"}
 )
-"""Refusals that are about the account or the server, and pass when somebody puts that right."""
+"""Refusals that are about the account or the server, and pass once a person puts that right."""
 
 CLIMBING: Final = frozenset({".", ".."})
 """Parts of a path that name another folder. Quoting leaves them as they are."""

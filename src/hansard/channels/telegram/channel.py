@@ -99,7 +99,7 @@ class TelegramChannel:
         self._places = places
         self._pace = pace or TelegramTiming()
         self._gone: set[int] = set()
-        """Chats that do not want the agent: not tried again until somebody writes there."""
+        """Chats that refused the agent: not tried again until a person writes there."""
         self._leaving = leaving
         self._receiver: TelegramReceiver | None = None
 

@@ -24,7 +24,7 @@ NAME: Final = "telegram"
 CHAT: Final = f"{NAME}:chat:"
 TOPIC: Final = ":topic:"
 CHOICE: Final = "callback_query"
-"""Somebody pressed a button below a message."""
+"""A person pressed a button below a message."""
 KINDS: Final = ["message", "edited_message", "my_chat_member", CHOICE]
 """What is asked for."""
 
@@ -138,7 +138,7 @@ def said_of(message: Json, seen: TelegramUpdateFacts, me: Me) -> Event | None:
 
 
 def is_forwarded(message: Json) -> bool:
-    """Return whether somebody passed on what another person said. Their own words stay theirs."""
+    """Return whether a message passes on another person's words. A forward of one's own words is none."""
     origin = message.get("forward_origin")
     if not isinstance(origin, dict):
         return "forward_date" in message
@@ -184,7 +184,7 @@ def choice_of(pressed: Json, seen: TelegramUpdateFacts) -> Event | None:
 
 
 def membership_of(update: Json, seen: TelegramUpdateFacts) -> Event | None:
-    """Return that somebody brought the agent into a group, or sent it away. A private chat is nobody's group."""
+    """Return that the agent was brought into a group, or sent away. Private chats do not count."""
     change = object_of(update, "my_chat_member")
     was, is_now = (is_present(object_of(change, name)) for name in ("old_chat_member", "new_chat_member"))
     is_direct = text_of(change, "chat", "type") == "private"
@@ -208,8 +208,8 @@ def is_present(member: Json) -> bool:
 def is_spoken(message: Json) -> bool:
     """Whether a person said this.
 
-    Not bots, of which two could talk for ever; and not whoever writes as a channel or as an anonymous admin: they all
-    have the same number, so that what one may, all could.
+    Bots do not count: two of them could talk for ever. Channels and anonymous admins do not count either: all of them
+    have the same number, so a permission for one would hold for all.
     """
     sender = object_of(message, "from")
     return number_of(sender, "id") > 0 and sender.get("is_bot") is not True and not object_of(message, "sender_chat")

@@ -88,7 +88,7 @@ class TelegramReceiver:
     """One run of receiving."""
 
     def __init__(self, wire: TelegramWire, places: Places, pace: TelegramTiming, gone: set[int]) -> None:
-        """`gone` are chats that are not written to; whoever writes from one is there again."""
+        """`gone`: chats that refused the agent. A chat leaves the set when a person writes there."""
         self._wire, self._places, self._pace, self._gone = wire, places, pace, gone
         self._parts = Parts()
         self._pressed: tuple[str, ...] = ()

@@ -359,7 +359,7 @@ def outage_of(error: Exception, what: str, said: str) -> ChannelError:
 
 
 def silence() -> None:
-    """Let the libraries log nothing: everything that matters is told by whoever asked, without addresses."""
+    """Turn off the logs of the libraries: they hold addresses with the token. Callers report each failure."""
     for name in LOGGERS:
         logger = logging.getLogger(name)
         logger.propagate = False
