@@ -276,7 +276,6 @@ def look_for_cause(database: str, *, writes: bool) -> HansardError | None:
 
 
 def _lacks_descriptors() -> bool:
-    """Return whether this process may open too few further files."""
     try:
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0] - len(os.listdir("/proc/self/fd")) < SPARE_FILES
     except OSError as error:
@@ -347,7 +346,6 @@ class Lock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_lock_holder(path: str) -> Holder | None:
-    """Return the other process that holds a lock file; None when none does or it cannot be known."""
     return _first_other(lock.pid for lock in _locks_of(path) if lock.kind == "FLOCK" and lock.mode == "WRITE")
 
 

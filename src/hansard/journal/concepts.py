@@ -187,7 +187,6 @@ class Concept:
         self.companion: Callable[[AnyStore], Companion] | None = None
 
     def entry(self, name: str, version: int = 1, **options: Unpack[KindOptions]) -> Callable[[BodyType], BodyType]:
-        """Register a body as a kind of entry."""
 
         def register(body: BodyType) -> BodyType:
             self.kinds.append(Kind(name=name, version=version, body=body, **options))
@@ -229,7 +228,6 @@ class Concept:
         return function
 
     def accompanies(self, function: Callable[[AnyStore], Companion]) -> Callable[[AnyStore], Companion]:
-        """Register what follows each open store."""
         self.companion = function
         return function
 
@@ -262,7 +260,6 @@ class Schema:
                     self._projections[body] = (*self._projections.get(body, ()), function)
 
     def create_tables(self) -> str:
-        """Return the statements that create every table that is folded from entries."""
         return "\n".join(concept.queries.tables for concept in self.concepts)
 
     def check_kind(self, name: str, version: int, *, ignorable: bool) -> bool:

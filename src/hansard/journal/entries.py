@@ -118,7 +118,6 @@ class Journal:
         self.part_look: FileStat | None = None
 
     def head_row(self, commits: int) -> tuple[Any, ...]:
-        """Return what `update_journal` stores."""
         return (
             self.head_seq,
             self.head_digest,

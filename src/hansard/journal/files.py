@@ -128,7 +128,6 @@ class HomeFolder:
         self._seen = (found.st_dev, found.st_ino)
 
     def is_there(self) -> bool:
-        """Return whether the folder at the path is still the one that was opened."""
         try:
             found = os.stat(self.path)
         except (FileNotFoundError, NotADirectoryError):

@@ -65,7 +65,6 @@ class LockFile:
                 raise
 
     def is_in_place(self) -> bool:
-        """Return whether the file at the path is the one that is open here."""
         held = os.fstat(self.descriptor)
         try:
             named = os.stat(self.path)
@@ -94,7 +93,6 @@ class LockFile:
         fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Close the file, and with it the lock."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
@@ -159,7 +157,6 @@ class OwnerLock:
     """Held by a process for as long as it lives: how others know that its turns are not orphans (rule 10)."""
 
     def __init__(self, folder: Path, owner: str) -> None:
-        """Take the lock of a new, unique owner."""
         self.owner = owner
         self._file = LockFile(folder / owner)
         self._file.acquire()
@@ -420,7 +417,6 @@ class OpeningWatch(threading.Thread):
                 self.moved_at = time.monotonic()
 
     def take_news(self) -> Progress | None:
-        """Return what is new, once."""
         news, self._news = self._news, None
         return news
 

@@ -122,7 +122,6 @@ class WriteQueue:
         return bool(self._waiting) or self._parked_are_due()
 
     def has_ending(self) -> bool:
-        """Return whether something waits that ends something."""
         with self._mutex:
             return (
                 any(item.ending and item.state is ItemState.QUEUED for item in self._waiting) or self._parked_are_due()
@@ -176,7 +175,6 @@ class WriteQueue:
         self._bell.ring()
 
     def empty(self) -> list[Item]:
-        """Give up what is queued, and return it."""
         with self._mutex:
             items = [item for item in (*self._parked, *self._waiting) if item.state is ItemState.QUEUED]
             self._waiting.clear()

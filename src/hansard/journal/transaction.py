@@ -278,7 +278,6 @@ def read_page(reads: Reads, journal_id: str, after: int, limit: int) -> list[tup
 
 
 def _check_contiguous(journal_id: str, seqs: list[int], stretch: Stretch, limit: int) -> None:
-    """Raise when a page lacks entries of a stretch."""
     base = stretch.after >> SEQ_BITS << SEQ_BITS
     count = min(limit, stretch.last - stretch.after)
     for expected, seq in zip(range(stretch.after - base + 1, stretch.after - base + 1 + count), seqs, strict=False):

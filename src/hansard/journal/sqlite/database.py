@@ -311,7 +311,6 @@ class Database:
         return self.heads
 
     def new_transaction(self, connection: apsw.Connection) -> Transaction:
-        """Return a transaction that remembers nothing of others."""
         return Transaction(SqliteGroup(connection.cursor().execute, self.files, self.schema), self.clock)
 
     def commit_nothing(self) -> bool:

@@ -184,7 +184,6 @@ class SqliteGroup:
         return journal.open_end
 
     def stream_end(self, journal: Journal) -> int:
-        """Return how many bytes the open stream has."""
         if journal.open_end < 0:
             last = self.row(SQL.last_chunk, (journal.key,))
             journal.open_end = 0 if last is None else last[0] + len(last[3])

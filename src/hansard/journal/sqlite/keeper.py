@@ -224,7 +224,6 @@ def look_again(tx: Transaction, journal_id: str) -> None:
 
 
 def mark_synced(tx: Transaction, synced: dict[str, int]) -> None:
-    """Note how much of each log is on the disk."""
     group = group_of(tx)
     group.number()  # every commit is stamped
     for journal_id in synced.keys() - group.files.suspect:
@@ -241,7 +240,6 @@ class Watcher:
         self._commits = -1
 
     def step(self) -> None:
-        """Tell who changed since the last look."""
         try:
             version = self._connection.fetch(SQL.data_version)[0][0]
             if version == self._version:

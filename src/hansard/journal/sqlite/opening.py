@@ -283,7 +283,6 @@ def _list_folder(path: str) -> list[os.DirEntry[str]]:
 
 
 def _is_broken_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a link to nowhere in the place of a folder."""
     return entry.is_symlink() and "." not in entry.name and not os.path.exists(entry.path)
 
 

@@ -233,7 +233,6 @@ class ReadConnection:
             return fetch(self._get(), query)
 
     def snapshot(self, read: Callable[[Snapshot], Result]) -> Result:
-        """Run a read in one snapshot and end it."""
         with self._gate.using():
             connection = self._get()
             unguarded = None if self._opens is not open_untouched else look_unguarded(self._path)

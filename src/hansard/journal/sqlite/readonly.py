@@ -235,7 +235,6 @@ def judge(home: Path, files: LogFiles, schema: Schema, since_ns: int | None = No
 def judge_database(
     connection: apsw.Connection, home: Path, files: LogFiles, schema: Schema, since_ns: int | None
 ) -> HomeInspection:
-    """Compare an open database with this version and with the logs."""
     version = check_version(connection, schema)
     if version == 0:
         return HomeInspection(why="state.db is empty", has_database=False)

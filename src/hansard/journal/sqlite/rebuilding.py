@@ -98,7 +98,6 @@ def list_heads(connection: apsw.Connection) -> Iterator[tuple[Journal, int]]:
 
 
 def read_entries(connection: apsw.Connection, journal: Journal) -> Iterator[EntryRow]:
-    """Yield the entries that the database has of a journal."""
     after, last = journal.entry_key(journal.base_seq), ((journal.key + 1) << SEQ_BITS) - 1
     while rows := fetch(connection, SQL.read_full_entries, (after, last, READ_ROWS_MAX)):
         yield from map(EntryRow._make, rows)
@@ -149,7 +148,6 @@ class Merge:
             self.taken_bytes += len(data)
 
     def lines(self, touched: int) -> Iterator[bytes]:
-        """Yield the lines of the whole log."""
         for row, data in self._merged():
             yield data or encode_line(row, touched)
 
