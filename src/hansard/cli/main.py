@@ -38,25 +38,15 @@ class ProcessStart(msgspec.Struct, frozen=True, kw_only=True):
     """It runs this command and nothing else, so it may start itself anew, unless it did already."""
 
 
-def default_home() -> Path:
-    """Return where the record lives when nobody says otherwise."""
-    return Path(os.environ.get("HANSARD_HOME") or "~/.hansard")
-
-
 def usable(home: Path) -> Path:
     """Return the path of a home without `~`, or say why it cannot be used."""
     try:
         home = home.expanduser()
     except RuntimeError:
         raise InvalidInput(f"nobody knows which folder {str(home)!r} is: give the whole path with --home") from None
-    if not is_utf8(str(home)):
+    if str(home).encode(errors="surrogateescape").decode(errors="replace") != str(home):
         raise InvalidInput(f"the path of the home must be UTF-8, and {str(home)!r} is not")
     return home
-
-
-def is_utf8(text: str) -> bool:
-    """Return whether a text has no bytes that UTF-8 does not know."""
-    return text.encode(errors="surrogateescape").decode(errors="replace") == text
 
 
 class Commands(click.Group):
@@ -108,7 +98,7 @@ class Commands(click.Group):
 @click.pass_context
 def cli(ctx: click.Context, /, home: Path | None, **given: Any) -> None:  # noqa: ANN401 - click's values
     """Talk to an agent whose record never loses a word that anyone was shown."""
-    options = Options(home=usable(home or default_home()), **given)
+    options = Options(home=usable(home or Path(os.environ.get("HANSARD_HOME") or "~/.hansard")), **given)
     start = ctx.obj if isinstance(ctx.obj, ProcessStart) else ProcessStart(is_output_closed=False, is_own=False)
     if start.is_output_closed and ctx.invoked_subcommand != NEEDS_NO_OUTPUT:
         raise OutputClosed("standard output is closed, so nothing could be shown")

@@ -418,7 +418,8 @@ class Talk:
                         self.show(item)
                     if isinstance(item, Entry):
                         self._note_question(item)
-                        self._note_end(item)
+                        if isinstance(item.body, TurnEnded) and item.body.turn_id in self._own_turns:
+                            self.failed_turns += item.body.state != TurnState.COMPLETED
                         self._shown_seq = item.seq
                         self._moved.set()
         except Exception as error:  # noqa: BLE001  # boundary: process edge
@@ -446,11 +447,6 @@ class Talk:
         except Exception as error:  # noqa: BLE001  # boundary: process edge
             if not self._failed.done():
                 self._failed.set_exception(error)
-
-    def _note_end(self, entry: Entry) -> None:
-        body = entry.body
-        if isinstance(body, TurnEnded) and body.turn_id in self._own_turns:
-            self.failed_turns += body.state != TurnState.COMPLETED
 
     async def _stop_following(self) -> None:
         if self._following is not None:

@@ -100,18 +100,18 @@ class RecordedChat(msgspec.Struct, frozen=True, kw_only=True):
     """By receipt."""
     unsettled: dict[str, Delivery]
     """By key."""
-    said: dict[str, list[RecordedWords]]
+    said: dict[str, list[RecordedWords]] = {}
     """By the platform's event."""
-    posts: dict[str, tuple[str, int]]
+    posts: dict[str, tuple[str, int]] = {}
     """By delivery: session, and the seq of the entry that created it."""
-    texts: dict[tuple[str, str], str]
+    texts: dict[tuple[str, str], str] = {}
     """By session and message."""
-    files: dict[tuple[str, str], tuple[str, ...]]
+    files: dict[tuple[str, str], tuple[str, ...]] = {}
     """By session and message: the names of its files."""
-    shown: set[tuple[str, str]]
+    shown: set[tuple[str, str]] = set()
     """Messages of which all is said to have been shown."""
-    is_direct: bool
-    expected: set[str]
+    is_direct: bool = False
+    expected: set[str] = set()
     """Events in a room which the record must have: said to the agent, or within its hearing, by who may talk."""
 
 
@@ -148,13 +148,6 @@ async def read_recorded(
     recorded = RecordedChat(
         deliveries={each.receipt: each for each in deliveries if each.receipt},
         unsettled={each.id: each for each in deliveries if each.state in UNSETTLED},
-        said={},
-        posts={},
-        texts={},
-        files={},
-        shown=set(),
-        is_direct=False,
-        expected=set(),
     )
     owners = []
     for session_id in sorted(sessions - {HOME_JOURNAL}):

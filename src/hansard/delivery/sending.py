@@ -42,6 +42,7 @@ from hansard.tasks import HALF, Askers, Bounds, FairQueue, Ticket, backoff_secon
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection
 
+    from hansard.domain.deliveries import OutboxItem
     from hansard.domain.people import People
     from hansard.ports.channel import Channel, Company, Post, Timeline, TimelineEvent
     from hansard.record.api import Record
@@ -103,16 +104,13 @@ class PlatformHealth:
 
     def __init__(self, pace: DeliveryTiming) -> None:
         self._pace = pace
-        self._until = 0.0
+        self.until = 0.0
+        """When there is nothing to wait for any more."""
         self._careful_until = 0.0
         self._scarce_until = 0.0
         self._failures = 0
-        self._trouble = ""
-
-    @property
-    def trouble(self) -> str:
+        self.trouble = ""
         """What is waited for; empty when nothing is."""
-        return self._trouble
 
     @property
     def note(self) -> str:
@@ -126,11 +124,7 @@ class PlatformHealth:
 
     @property
     def is_fine(self) -> bool:
-        return asyncio.get_running_loop().time() >= self._until
-
-    @property
-    def until(self) -> float:
-        return self._until
+        return asyncio.get_running_loop().time() >= self.until
 
     @property
     def is_careful(self) -> bool:
@@ -140,8 +134,8 @@ class PlatformHealth:
     def busy(self, seconds: float, trouble: str) -> None:
         asked = min(max(seconds, 0.0), self._pace.busy_seconds_max)
         self._wait(asked * (1 + random.random() / 10), trouble)  # noqa: S311 - spread, not secrecy
-        self._careful_until = self._until + self._pace.careful_seconds
-        self._scarce_until = self._until + self._pace.scarce_seconds
+        self._careful_until = self.until + self._pace.careful_seconds
+        self._scarce_until = self.until + self._pace.scarce_seconds
 
     def down(self, trouble: str) -> None:
         """The platform cannot be reached: wait longer each time. Many lanes notice it at once; that counts once."""
@@ -151,13 +145,13 @@ class PlatformHealth:
             self._wait(backoff_seconds(self._failures, first, longest, spread=HALF), trouble)
 
     def _wait(self, seconds: float, trouble: str) -> None:
-        self._until = max(self._until, asyncio.get_running_loop().time() + seconds)
-        self._trouble = trouble
+        self.until = max(self.until, asyncio.get_running_loop().time() + seconds)
+        self.trouble = trouble
 
     def fine(self) -> None:
         if self.is_fine:
             self._failures = 0
-            self._trouble = ""
+            self.trouble = ""
 
 
 class Fate(StrEnum):
@@ -201,12 +195,12 @@ class Sender:
         self._report = report
         self.files = asyncio.Semaphore(pace.files_max)
 
-    async def follows(self, session_id: str, chat: str) -> bool | None:
+    async def follows(self, waiting: OutboxItem) -> bool | None:
         """Return whether a chat that only follows a session still does; None: the platform cannot say now."""
         if self.people is None:
             return False
         try:
-            return await may_follow(self.record, self.channel, self.people, session_id, chat)
+            return await may_follow(self.record, self.channel, self.people, waiting.session_id, waiting.chat)
         except ChatGone:
             return False
         except ChannelError as error:

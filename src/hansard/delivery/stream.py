@@ -141,7 +141,7 @@ class Showing:
             return ShowStep(ShowState.GROWS, self._rhythm.edit_at)
         self._listen()
         message = await self._read()
-        if self.waiting.follows and not (follows := await self._sender.follows(*self._place)):
+        if self.waiting.follows and not (follows := await self._sender.follows(self.waiting)):
             return ShowStep(ShowState.BLOCKED) if follows is None else await self._finish("dropped", NOT_FOLLOWED)
         if (step := await self._settle_all(message)) is not None:
             return step
@@ -172,10 +172,6 @@ class Showing:
             self._unsettled.pop(0)
             self._note_tried(tried)
         return None
-
-    @property
-    def _place(self) -> tuple[str, str]:
-        return self.waiting.session_id, self.waiting.chat
 
     def _blocked(self, tried: Tried, others: Sequence[Delivery] = ()) -> ShowStep:
         """Keep what is to be tried again: when the platform is fine, or when this chat may be written to again."""

@@ -249,7 +249,8 @@ class Gateway:
         """Swap what everything goes by. Channels are made before any is closed: what fails then changes nothing."""
         openers = reloading.openers(loaded.settings)
         old = {served.channel.name: served for served in self._served}
-        kept = [name for name in old if name in openers and self._is_connected_alike(name, loaded)]
+        wanted = [name for name in old if name in openers]
+        kept = [name for name in wanted if connection_of(self._loaded, name) == connection_of(loaded, name)]
         made = await self._make({name: opened for name, opened in openers.items() if name not in kept}, loaded)
         app = self._app
         self._loaded = loaded
@@ -286,9 +287,6 @@ class Gateway:
                 await served.close()
             raise
         return made
-
-    def _is_connected_alike(self, name: str, loaded: LoadedConfig) -> bool:
-        return connection_of(self._loaded, name) == connection_of(loaded, name)
 
     # How it does.
 

@@ -363,7 +363,8 @@ class Renderer:
         width = max(1, self.width - lead)
         if live and block.kind is BlockKind.TEXT:
             text = tail(text, LIVE_TEXT_LINES_MAX * width)
-        if block.kind is BlockKind.TABLE and self._is_cramped(text):
+        columns = max(line.count("|") for line in text.split("\n"))
+        if block.kind is BlockKind.TABLE and columns * TABLE_COLUMN_CELLS_MIN > self.width:
             lines = wrap(text, width)
         else:
             lines = self._markdown(text, width, live=live)
@@ -378,9 +379,6 @@ class Renderer:
 
     def styled(self, text: str, style: str) -> str:
         return f"\x1b[{CODES[style]}m{text}\x1b[0m" if style and self.colour else text
-
-    def _is_cramped(self, text: str) -> bool:
-        return max(line.count("|") for line in text.split("\n")) * TABLE_COLUMN_CELLS_MIN > self.width
 
     def _markdown(self, text: str, width: int, *, live: bool) -> list[str]:
         try:

@@ -235,12 +235,13 @@ class ChatCommands:
     ) -> tuple[str, str] | None:
         """Run a command that is recorded already; return the turn (session, id) that it asks for."""
         is_again = received.outcome is ArrivalOutcome.KNOWN
+        quota, may_begin = quota_of(self._settings.limits), self._record.quotas.may_begin_session
         intake = self._record.intake
         if is_again and await intake.is_concluded(origin):
             outcome = CommandReply(text="", session_id=received.session_id)
         elif is_again and parsed.name not in REPEATABLE:
             outcome = CommandReply(text=self._record.words.interrupted, session_id=received.session_id)
-        elif parsed.name == "fork" and not await self._may_begin_session(origin):
+        elif parsed.name == "fork" and not await may_begin(origin.person, quota):
             outcome = CommandReply(text=self._record.words.over_sessions, session_id=received.session_id)
         else:
             outcome = await perform(self._scene(origin, received.session_id, standpoint), parsed)
@@ -249,9 +250,6 @@ class ChatCommands:
         reason = parsed.name if outcome.session_id != received.session_id else ""
         await intake.conclude(origin, outcome.session_id, reply, reason)
         return (outcome.session_id, outcome.wake) if outcome.wake is not None else None
-
-    async def _may_begin_session(self, origin: Origin) -> bool:
-        return await self._record.quotas.may_begin_session(origin.person, quota_of(self._settings.limits))
 
     def _scene(self, origin: Origin, session_id: str, standpoint: Standpoint) -> CommandScene:
         return CommandScene(

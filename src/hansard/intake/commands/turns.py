@@ -87,14 +87,10 @@ async def end_running(scene: CommandScene) -> None:
             aclosing(scene.record.follow(scene.session_id, seq, chunks=False)) as items,
         ):
             async for item in items:
-                if isinstance(item, Entry) and getattr(item.body, "turn_id", "") == running.id and is_end(item):
+                if isinstance(item, Entry) and isinstance(item.body, TurnEnded) and item.body.turn_id == running.id:
                     return
     except TimeoutError:
         raise LeaseHeld(f"the answer that runs was asked to stop and has not yet, in {running.owner}") from None
-
-
-def is_end(entry: Entry) -> bool:
-    return entry.kind == "turn.ended"
 
 
 async def stop(scene: CommandScene, argument: str) -> CommandReply:
