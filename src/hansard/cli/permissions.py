@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from hansard.cli.existing import reading, with_record
 from hansard.cli.printing import examples, stdout_json
@@ -79,4 +80,4 @@ def line_of(each: Permission) -> str:
 
 def fields_of(each: Permission) -> dict[str, object]:
     at = datetime.fromtimestamp(each.granted_at / 1_000_000, UTC)
-    return {**each._asdict(), "granted_at": at.isoformat(), "session_id": each.session_id or None}
+    return {**msgspec.structs.asdict(each), "granted_at": at.isoformat(), "session_id": each.session_id or None}

@@ -7,7 +7,9 @@ answer to a question, in the same commit, and lost when the person is barred.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.permissions import digest_of
@@ -77,7 +79,7 @@ def project_permission_revoked(place: EntryPlace, body: PermissionRevoked) -> No
     place.run(SQL.drop_permission, (body.permission_id,))
 
 
-class Permission(NamedTuple):
+class Permission(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody allowed beyond one call. `session_id`: only there; empty: until it is revoked."""
 
     id: str
@@ -87,6 +89,10 @@ class Permission(NamedTuple):
     session_id: str
     granted_at: int
     by: str
+
+    @classmethod
+    def from_row(cls, row: tuple[Any, ...]) -> Permission:
+        return cls(**dict(zip(cls.__struct_fields__, row, strict=True)))
 
 
 def grant(tx: Transaction, *, tool: str, person: str, place: str, session_id: str, by: str) -> None:
@@ -105,7 +111,7 @@ def revoke(tx: Transaction, permission_id: str, by: str) -> Permission:
     home = home_journal(tx)
     revoked = PermissionRevoked(permission_id=permission_id, by=by)
     tx.add(home, f"~permission-revoked:{home.head_seq + 1}", revoked)
-    return Permission(*row)
+    return Permission.from_row(row)
 
 
 def last_rules(reads: Reads, home: int) -> tuple[int, str]:
@@ -137,7 +143,7 @@ class Permissions:
     async def list(self) -> list[Permission]:
         """Return all that count, the oldest first."""
         rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.list_permissions))
-        return [Permission(*row) for row in rows]
+        return [Permission.from_row(row) for row in rows]
 
     async def granted(
         self, tool: str, session_id: str, places: Iterable[tuple[str, str]]

@@ -12,6 +12,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
+
 from hansard.domain import questions as q
 from hansard.domain.access import HOUR_MICROSECONDS
 from hansard.domain.chats import person_owner
@@ -126,7 +128,7 @@ SINCE_ENTRIES_MAX = 10_000
 """Entries after a question that are looked through; a plain yes after more than that answers nothing."""
 
 
-class Open(NamedTuple):
+class Open(msgspec.Struct, frozen=True, kw_only=True):
     """A question that waits for its answer."""
 
     session_id: str
@@ -150,7 +152,7 @@ def last_question(tx: Transaction, journal: Journal, turn_id: str) -> Open | Non
     while (found := tx.find(journal, question_id(turn_id, number))) is not None:
         body = tx.decode(found)
         if isinstance(body, QuestionAsked):
-            last = Open(journal.id, number, body, found.seq)
+            last = Open(session_id=journal.id, number=number, body=body, seq=found.seq)
         number += 1
     return last
 
@@ -245,7 +247,7 @@ def read_words(text: str, account: str = "") -> Given | None:
     return next((Given(scope=scope) for known, scope in meant if words in known), None)
 
 
-class GivenAnswer(NamedTuple):
+class GivenAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody answers, where. `session_id`: at the terminal, the session that it is said in."""
 
     given: Given
@@ -485,7 +487,7 @@ class Questions:
 
     async def answer(self, session_id: str, given: Given, *, author: str = "", by: str = "") -> str:
         """Answer the question that waits in a session, at the terminal; return what the person is told."""
-        reply = GivenAnswer(given, author, "", by or author, session_id=session_id)
+        reply = GivenAnswer(given=given, author=author, chat="", by=by or author, session_id=session_id)
         return await self._caller.write(lambda tx: reply_at_terminal(tx, reply))
 
     async def scopes(self, message_id: str, chat: str) -> tuple[Scope, ...]:

@@ -7,7 +7,7 @@ Invariants: the first reason of an end stays; creating a session that exists fil
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -169,7 +169,7 @@ def session_value(row: SessionRow) -> Session:
 def read_session_now(tx: Transaction, session_id: str) -> Session:
     journal, row = session_journal(tx, session_id)
     now = {"head_seq": journal.head_seq, "messages": journal.messages, "active_at": journal.active_at}
-    return session_value(row._replace(**now))
+    return session_value(msgspec.structs.replace(row, **now))
 
 
 def check_open(row: SessionRow) -> None:
@@ -265,7 +265,7 @@ def archive_session(tx: Transaction, session_id: str, *, archived: bool) -> Sess
     return read_session_now(tx, session_id)
 
 
-class SessionRow(NamedTuple):
+class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     """A session as its projection stands."""
 
     journal: int
@@ -284,7 +284,11 @@ class SessionRow(NamedTuple):
     messages: int
     active_at: int
     head_seq: int
-    archived: int = 0
+    archived: int
+
+    @classmethod
+    def from_row(cls, row: tuple[Any, ...]) -> SessionRow:
+        return cls(**dict(zip(cls.__struct_fields__, row, strict=True)))
 
 
 class SessionMemo:
@@ -312,7 +316,7 @@ def session_journal(tx: Transaction, session_id: str, *, look: bool = True) -> t
         memo = read_memo(journal)
         if memo.row is None:
             row = tx.row(SQL.read_session, (session_id,))
-            memo.row = SessionRow(*row) if row is not None else None
+            memo.row = SessionRow.from_row(row) if row is not None else None
         if memo.row is not None:
             return journal, memo.row
     raise NotFound(f"there is no session {session_id}")
@@ -340,7 +344,7 @@ def find_session(snapshot: Reads, session_id: str) -> SessionRow:
     row = snapshot.row(SQL.read_session, (session_id,))
     if row is None:
         raise NotFound(f"there is no session {session_id}")
-    return SessionRow(*row)
+    return SessionRow.from_row(row)
 
 
 def owners_of(snapshot: Reads, owner: str | None) -> str | None:
@@ -363,14 +367,14 @@ def list_sessions(
     rows_max = ALL_ROWS if limit is None else max(0, limit)
     flag = None if archived is None else int(archived)
     bindings = (owners_of(snapshot, owner), source, state, before, rows_max, flag)
-    return [session_value(SessionRow(*row)) for row in snapshot.rows(SQL.list_sessions, bindings)]
+    return [session_value(SessionRow.from_row(row)) for row in snapshot.rows(SQL.list_sessions, bindings)]
 
 
 def resolve(snapshot: Reads, text: str, owner: str | None = None) -> Session:
     """Return the session that a text names: an id, a unique beginning of one, or a title."""
     exactly = snapshot.row(SQL.read_session, (text,)) if text else None
     seen = None if owner is None else read_circle(snapshot, owner)
-    if exactly is not None and (seen is None or SessionRow(*exactly).owner in seen):
+    if exactly is not None and (seen is None or SessionRow.from_row(exactly).owner in seen):
         return read_session(snapshot, text)
     owners = owners_of(snapshot, owner)
     by_prefix = (

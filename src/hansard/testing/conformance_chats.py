@@ -112,7 +112,8 @@ async def an_arrival_is_taken_once(backend: RecordUnderTest) -> None:
     async with backend.open_record() as record:
         again = await record.intake.receive(arrival, chat.rules)
         require_equal(again.outcome, ArrivalOutcome.KNOWN, "the second time")
-        require_equal(again[1:4], first[1:4], "session, message and turn that it became")
+        first_ids, ids = ((each.session_id, each.message_id, each.turn_id) for each in (first, again))
+        require_equal(ids, first_ids, "session, message and turn that it became")
         require_equal(await texts(record, first.session_id), ["hello"], "what was said")
         states = [turn.state for turn in await record.turns.list(first.session_id)]
         require_equal(states, [TurnState.QUEUED], "turns")

@@ -10,7 +10,7 @@ On crash: all of it is there, or nothing, and the event comes again.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -102,7 +102,7 @@ Said = tuple[tuple[str, Offered], ...]
 """Messages, each with its session; in a chat the session is empty."""
 
 
-class Receiving(NamedTuple):
+class Receiving(msgspec.Struct, frozen=True, kw_only=True):
     """An arrival in the transaction that receives it, and what decisions go by."""
 
     tx: Transaction
@@ -155,7 +155,7 @@ def refuse(at: Receiving) -> Received:
         and at.arrival.kind not in SILENT
         and ask(tx, origin.channel, origin.identity, origin.chat, at.rules, words=at.words)
     )
-    return Received(ArrivalOutcome.ASKED if asked else ArrivalOutcome.REFUSED)
+    return Received(outcome=ArrivalOutcome.ASKED if asked else ArrivalOutcome.REFUSED)
 
 
 def take_messages(at: Receiving) -> Received:
@@ -164,10 +164,10 @@ def take_messages(at: Receiving) -> Received:
     if arrival.kind is ArrivalKind.ANSWER:
         if arrival.otherwise is None:
             mark_received(tx, origin.event)
-            return Received(ArrivalOutcome.REFUSED)
-        at = at._replace(arrival=msgspec.structs.replace(arrival, kind=arrival.otherwise))
+            return Received(outcome=ArrivalOutcome.REFUSED)
+        at = msgspec.structs.replace(at, arrival=msgspec.structs.replace(arrival, kind=arrival.otherwise))
     if not origin.is_local and not count_session(at):
-        return Received(ArrivalOutcome.REFUSED)
+        return Received(outcome=ArrivalOutcome.REFUSED)
     session_id, moved = choose_session(tx, at.arrival, at.rules.resets, at.fresh[0])
     told, entries = open_sessions(at, session_id, moved), []
     for named, offered in at.said:
@@ -188,9 +188,17 @@ def take_messages(at: Receiving) -> Received:
     if origin.event_id:
         pairs = tuple((entry.session_id, entry.id) for entry in said)
         mark_received(tx, origin.event, pairs, tuple((turn.session_id, turn.id) for turn in turns))
-    message_id, turn_id = said[0].id if said else "", turns[0].id if turns else ""
-    waits = any(runs(at, turn.session_id) for turn in turns)
-    return Received(ArrivalOutcome.TAKEN, session_id, message_id, turn_id, moved, said, turns, waits, tuple(told))
+    return Received(
+        outcome=ArrivalOutcome.TAKEN,
+        session_id=session_id,
+        message_id=said[0].id if said else "",
+        turn_id=turns[0].id if turns else "",
+        moved=moved,
+        entries=said,
+        turns=turns,
+        waits=any(runs(at, turn.session_id) for turn in turns),
+        told=tuple(told),
+    )
 
 
 def open_sessions(at: Receiving, session_id: str, moved: RouteChange | None) -> list[Entry]:
@@ -313,19 +321,24 @@ def take_answer(at: Receiving) -> Received | None:
         tell(tx, session_id, origin.chat, told)
     if origin.event_id:
         mark_received(tx, origin.event, ((session_id, entry.id),))
-    return Received(ArrivalOutcome.TAKEN, session_id, entry.id, entries=(entry,))
+    return Received(outcome=ArrivalOutcome.TAKEN, session_id=session_id, message_id=entry.id, entries=(entry,))
 
 
 def reply_of(at: Receiving, given: Given) -> GivenAnswer:
     """Return an answer with its author and place. At the terminal no platform says when it was given."""
     origin, (session_id, offered) = at.origin, at.said[0]
     if not origin.is_local:
-        said_at = offered.body.said_at
-        who = origin.identity
-        return GivenAnswer(given, who, origin.chat, who, is_direct=origin.is_direct, said_at=said_at)
+        return GivenAnswer(
+            given=given,
+            author=origin.identity,
+            chat=origin.chat,
+            by=origin.identity,
+            is_direct=origin.is_direct,
+            said_at=offered.body.said_at,
+        )
     author = offered.body.author
     owner = session_journal(at.tx, session_id)[1].owner
-    return GivenAnswer(given, author, "", author or owner, session_id=session_id)
+    return GivenAnswer(given=given, author=author, chat="", by=author or owner, session_id=session_id)
 
 
 def judge_arrival(at: Receiving, given: Given) -> Judged | Received:
@@ -337,7 +350,7 @@ def judge_arrival(at: Receiving, given: Given) -> Judged | Received:
         body = at.tx.decode(found) if found is not None else None
         if found is not None and isinstance(body, MessageAdded) and body.role is Role.NOTICE:
             entry = entry_of(session_id, offered.id, found, body)
-            return Received(ArrivalOutcome.TAKEN, session_id, entry.id, entries=(entry,))
+            return Received(outcome=ArrivalOutcome.TAKEN, session_id=session_id, message_id=entry.id, entries=(entry,))
         if found is not None:
             return Judged()
     judged = judge(at.tx, reply_of(at, given))
@@ -360,7 +373,7 @@ def accept(at: Receiving, cursor: Cursor | None) -> Accepted:
     receipt = find_receipt(at.tx, at.origin)
     if receipt is None:
         received = receive(at)
-        accepted = Accepted(received.entries, received.turns, duplicate=False, waits=received.waits)
+        accepted = Accepted(entries=received.entries, turns=received.turns, duplicate=False, waits=received.waits)
     else:
         accepted = read_accepted(at.tx, receipt)
     if cursor is not None:
@@ -418,8 +431,11 @@ class RecordIntake:
         await check_blobs(self._caller, *(offered for _, offered in said))
         store, words = self._caller.store, self._words()
         fresh = arrival.new_ids or (new_session_id(store.clock.now_microseconds()), new_id())
+        receiving = partial(
+            Receiving, arrival=arrival, said=said, rules=rules, is_alive=store.is_alive, words=words, fresh=fresh
+        )
         return await self._caller.write(
-            lambda tx: operation(Receiving(tx, arrival, said, rules, store.is_alive, words, fresh)),
+            lambda tx: operation(receiving(tx=tx)),
             cost=sum(len(offered.data) for _, offered in said),
         )
 

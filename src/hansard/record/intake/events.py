@@ -10,7 +10,7 @@ On crash: an event is there with all that it means, or it comes again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -116,7 +116,7 @@ def project_intake_held(place: EntryPlace, body: IntakeHeld) -> None:
 # Values.
 
 
-class Received(NamedTuple):
+class Received(msgspec.Struct, frozen=True, kw_only=True):
     """What became of an arrival, and the turn that waits to answer it."""
 
     outcome: ArrivalOutcome
@@ -134,7 +134,7 @@ class Received(NamedTuple):
     """What people were told of it."""
 
 
-class Accepted(NamedTuple):
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     """What became of an inbound event. `duplicate`: it was received before, and this is what it became then."""
 
     entries: tuple[Entry, ...]
@@ -162,10 +162,10 @@ def find_receipt(tx: Transaction, origin: Origin) -> IntakeAccepted | None:
 def read_receipt(receipt: IntakeAccepted) -> Received:
     """Return what an event became when it was received before."""
     if not receipt.entries:
-        return Received(ArrivalOutcome.KNOWN)
+        return Received(outcome=ArrivalOutcome.KNOWN)
     session_id, message_id = receipt.entries[0]
     turn_id = receipt.turns[0][1] if receipt.turns else ""
-    return Received(ArrivalOutcome.KNOWN, session_id, message_id, turn_id)
+    return Received(outcome=ArrivalOutcome.KNOWN, session_id=session_id, message_id=message_id, turn_id=turn_id)
 
 
 def read_accepted(tx: Transaction, receipt: IntakeAccepted) -> Accepted:
@@ -180,7 +180,7 @@ def read_accepted(tx: Transaction, receipt: IntakeAccepted) -> Accepted:
     for session_id, turn_id in receipt.turns:
         journal, _ = session_journal(tx, session_id)
         turns.append(turn_value(session_id, tx.row(TURNS.queries.find_turn, (journal.key, turn_id))))
-    return Accepted(tuple(entries), tuple(turns), duplicate=True)
+    return Accepted(entries=tuple(entries), turns=tuple(turns), duplicate=True)
 
 
 def mark_received(
@@ -319,9 +319,9 @@ def change_message(
         entry_id = f"~changed:{journal.head_seq + 1}"
         tx.add(journal, entry_id, msgspec.structs.replace(body, message_id=message_id))
         mark_received(tx, origin.event, ((session_id, entry_id),))
-        received = Received(ArrivalOutcome.TAKEN, session_id, message_id)
+        received = Received(outcome=ArrivalOutcome.TAKEN, session_id=session_id, message_id=message_id)
     else:
-        received = Received(ArrivalOutcome.REFUSED)
+        received = Received(outcome=ArrivalOutcome.REFUSED)
     move_cursor(tx, origin.channel, origin.account, origin.cursor)
     return received
 

@@ -205,7 +205,7 @@ def fold_transcript(entries: Iterable[tuple[str, int, Body]], open_parts: tuple[
     return [fold.now(message) for message in messages if not fold.is_undone(message.id)]
 
 
-class TranscriptPage(NamedTuple):
+class TranscriptPage(msgspec.Struct, frozen=True, kw_only=True):
     """A stretch of a session's entries, and, at its end, what is open."""
 
     rows: list[tuple[int, str, str, int, int, Body]]
@@ -218,9 +218,10 @@ def transcript_page(snapshot: Reads, session_id: str, after: int) -> TranscriptP
     session = find_session(snapshot, session_id)
     rows = read_page(snapshot, session_id, after, READ_ROWS_MAX)
     if len(rows) == READ_ROWS_MAX:
-        return TranscriptPage(rows, [], complete=False)
+        return TranscriptPage(rows=rows, open_pieces=[], complete=False)
     chunks = snapshot.rows(JOURNAL.read_chunks, (session.journal,)) if session.open_message is not None else []
-    return TranscriptPage(rows, [(part, text.decode()) for _, _, part, text in chunks], complete=True)
+    pieces = [(part, text.decode()) for _, _, part, text in chunks]
+    return TranscriptPage(rows=rows, open_pieces=pieces, complete=True)
 
 
 def fold_pages(pages: list[TranscriptPage]) -> list[Message]:

@@ -34,7 +34,6 @@ from hansard.record.turns.operations import (
     PendingFacts,
     ReplyText,
     StreamPiece,
-    TurnEnding,
     append_in_turn,
     claim_turn,
     close_lost,
@@ -192,9 +191,18 @@ class Turn:
         reason = clean_text(reason)[:REASON_CHARACTERS_MAX]
         results = tuple(offer(message) for message in self._results)
         notices = tuple(offer(message) for message in self._notices)
-        ending = TurnEnding(state, reason, self._kept, self._calling_id, results, notices)
+        end = partial(
+            end_turn,
+            lease=self._lease,
+            state=state,
+            reason=reason,
+            kept=self._kept,
+            calling_id=self._calling_id,
+            results=results,
+            notices=notices,
+        )
         cost = len(reason) + sum(len(offered.data) for offered in (*results, *notices))
-        return await self._caller.write(lambda tx: end_turn(tx, self._lease, ending), cost=cost, ending=True)
+        return await self._caller.write(end, cost=cost, ending=True)
 
 
 @contextlib.asynccontextmanager
@@ -330,7 +338,7 @@ class Reply:
         if self._end_bytes + size > REPLY_BYTES_MAX:
             raise TooLarge(f"a reply of more than {REPLY_BYTES_MAX} bytes; what came before is recorded")
         self._hash.update(data)
-        self._pieces.append(StreamPiece(self.id, self._end_bytes, part, text))
+        self._pieces.append(StreamPiece(message_id=self.id, start=self._end_bytes, part=part, text=text))
         self._end_bytes += size
         if self._item is None or self._item.state is not ItemState.QUEUED:
             self._submit(size)
@@ -371,7 +379,9 @@ class Reply:
                 self._arranged = (*(clean_part(part) for part in join_chunks(self._said)), *self._parts)
             if self._error is not None:
                 raise self._error
-            said = ReplyText(self.id, self._hash.digest(), tuple(self._parts), self._arranged)
+            said = ReplyText(
+                message_id=self.id, text_hash=self._hash.digest(), more=tuple(self._parts), arranged=self._arranged
+            )
             await self._caller.write(lambda tx: seal_message(tx, self._lease, said), cost=self._end_bytes)
         except BaseException as wrong:
             self._turn.abandon(self.id)
@@ -388,7 +398,7 @@ def join_pieces(pieces: list[StreamPiece]) -> list[StreamPiece]:
     for part, run in groupby(pieces, key=lambda piece: piece.part):
         first, *others = run
         text = "".join([first.text, *(piece.text for piece in others)])
-        joined.append(StreamPiece(first.message_id, first.start, part, text))
+        joined.append(StreamPiece(message_id=first.message_id, start=first.start, part=part, text=text))
     return joined
 
 

@@ -258,7 +258,7 @@ def _write_kept(tx: Transaction, journal: Journal, kept: PendingFacts) -> None:
             tx.add(journal, entry_id, fact)
 
 
-class StreamPiece(NamedTuple):
+class StreamPiece(msgspec.Struct, frozen=True, kw_only=True):
     """A stretch of an open message."""
 
     message_id: str
@@ -278,7 +278,7 @@ def write_chunk(tx: Transaction, lease: Lease, piece: StreamPiece) -> None:
     tx.add_chunk(journal, piece.message_id, piece.start, piece.part, piece.text)
 
 
-class ReplyText(NamedTuple):
+class ReplyText(msgspec.Struct, frozen=True, kw_only=True):
     """What a reply said, as its writer knows it: compared with what the record has, before it is called complete."""
 
     message_id: str
@@ -314,20 +314,6 @@ def check_said(said: ReplyText, pieces: list[tuple[str, str]]) -> None:
         raise IdConflict(f"message {said.message_id} was recorded before with another text")
 
 
-class TurnEnding(NamedTuple):
-    """How a turn ends, and what is recorded with its end: results for calls that have none, and notices.
-
-    The results belong to the calls of one message; they are recorded if that message was sealed with its calls.
-    """
-
-    state: TurnState
-    reason: str
-    kept: PendingFacts = PendingFacts()
-    calling_id: str = ""
-    results: tuple[Offered, ...] = ()
-    notices: tuple[Offered, ...] = ()
-
-
 def _sealed_calls(tx: Transaction, journal: Journal, message_id: str) -> set[str]:
     sealed = tx.find(journal, f"~seal:{message_id}") if message_id else None
     body = tx.decode(sealed) if sealed is not None else None
@@ -338,24 +324,37 @@ def _answered_calls(offered: Offered) -> set[str]:
     return {part.call_id for part in offered.body.parts if isinstance(part, ToolResult)}
 
 
-def end_turn(tx: Transaction, lease: Lease, ending: TurnEnding) -> TurnInfo:
-    """End a turn, and with it whatever message is open, in one commit. An ended session accepts this too."""
-    if ending.state not in TURN_ENDS:
-        raise InvalidInput(f"a turn does not end as {ending.state}")
+def end_turn(
+    tx: Transaction,
+    lease: Lease,
+    *,
+    state: TurnState,
+    reason: str,
+    kept: PendingFacts,
+    calling_id: str,
+    results: tuple[Offered, ...],
+    notices: tuple[Offered, ...],
+) -> TurnInfo:
+    """End a turn, and with it whatever message is open, in one commit. An ended session accepts this too.
+
+    `results` belong to the calls of the message `calling_id`: they are recorded if it was sealed with these calls.
+    """
+    if state not in TURN_ENDS:
+        raise InvalidInput(f"a turn does not end as {state}")
     journal, _ = session_journal(tx, lease.session_id)
     row = tx.row(SQL.find_turn, (journal.key, lease.turn_id))
-    if row is not None and row[1] == ending.state and row[2] == lease.fence:
+    if row is not None and row[1] == state and row[2] == lease.fence:
         return turn_value(journal.id, row)
     _, session = check_fence(tx, lease)
     if session.open_message is not None:
         seal_stream(tx, journal, session.open_message, Status.INTERRUPTED)
-    _write_kept(tx, journal, ending.kept)
-    calls = _sealed_calls(tx, journal, ending.calling_id)
-    settled = [offered for offered in ending.results if calls & _answered_calls(offered)]
-    for offered in (*settled, *ending.notices):
+    _write_kept(tx, journal, kept)
+    calls = _sealed_calls(tx, journal, calling_id)
+    settled = [offered for offered in results if calls & _answered_calls(offered)]
+    for offered in (*settled, *notices):
         if tx.find(journal, offered.id) is None:
             add_message(tx, journal, offered)
-    ended = TurnEnded(turn_id=lease.turn_id, state=ending.state, reason=ending.reason)
+    ended = TurnEnded(turn_id=lease.turn_id, state=state, reason=reason)
     tx.add(journal, f"~ended:{lease.turn_id}", ended)
     return turn_value(journal.id, tx.row(SQL.find_turn, (journal.key, lease.turn_id)))
 
