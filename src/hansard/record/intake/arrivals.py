@@ -116,7 +116,6 @@ class Receiving(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def origin(self) -> Origin:
-        """Where it comes from."""
         return self.arrival.origin
 
 
@@ -259,18 +258,15 @@ def ask_for_turns(at: Receiving, entries: tuple[Entry, ...]) -> tuple[TurnInfo, 
 
 
 def is_said(entry: Entry) -> bool:
-    """Return whether an entry is what a person said."""
     return isinstance(entry.body, MessageAdded) and entry.body.role == Role.USER
 
 
 def askers_in(entries: tuple[Entry, ...], session_id: str) -> tuple[By, ...]:
-    """Return who asks for a turn of a session by what they said."""
     own = [(entry, entry.body) for entry in entries if entry.session_id == session_id]
     return askers_of([added_message(entry.id, 0, body) for entry, body in own if isinstance(body, MessageAdded)])
 
 
 def runs(at: Receiving, session_id: str) -> bool:
-    """Return whether a turn runs in a session, in a process that lives."""
     running = find_turn(at.tx, session_journal(at.tx, session_id)[0], TurnState.RUNNING)
     return running is not None and at.is_alive(running.owner)
 
@@ -361,7 +357,6 @@ def judge_arrival(at: Receiving, given: Given) -> Judged | Received:
 
 
 def answer_notice(offered: Offered, given: Given, owner: str) -> Offered:
-    """Return an answer as it is recorded."""
     parts = offered.body.parts or (Text(f"({given.scope})"),)
     author = offered.body.author or owner
     body = msgspec.structs.replace(offered.body, role=Role.NOTICE, parts=parts, observed=False, author=author)
@@ -416,7 +411,6 @@ class RecordIntake:
         *,
         asks: bool,
     ) -> Accepted:
-        """See `Record.accept`."""
         if len(said) > UNIT_ENTRIES_MAX:
             raise TooLarge(f"{len(said)} entries in one call; the limit is {UNIT_ENTRIES_MAX}")
         named = clean_struct(intake) if intake is not None else None
@@ -471,7 +465,6 @@ class RecordIntake:
         return [body.raw for body in await self._held(channel, account)]
 
     async def list_held_ids(self, channel: str, account: str) -> list[str]:
-        """Return the ids of those events."""
         return [body.event_id for body in await self._held(channel, account)]
 
     async def _held(self, channel: str, account: str) -> list[IntakeHeld]:
@@ -485,7 +478,6 @@ class RecordIntake:
         await self._caller.write(lambda tx: pass_event(tx, origin, text, at_home=at_home))
 
     async def is_concluded(self, origin: Origin) -> bool:
-        """Return whether the command that came in an event has its reply."""
         return await self._caller.write(lambda tx: is_concluded(tx, origin))
 
     async def conclude(self, origin: Origin, session_id: str, reply: Message, reason: str = "") -> None:

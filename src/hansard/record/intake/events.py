@@ -148,7 +148,6 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_receipt(tx: Transaction, origin: Origin) -> IntakeAccepted | None:
-    """Return what became of an event that was received before."""
     row = tx.row(SQL.find_intake, origin.event) if origin.event_id else None
     if row is None:
         return None
@@ -189,7 +188,6 @@ def mark_received(
     entries: tuple[tuple[str, str], ...] = (),
     turns: tuple[tuple[str, str], ...] = (),
 ) -> None:
-    """Note that an event was received, and what it became."""
     channel, account, event_id = event
     home = home_journal(tx)
     body = IntakeAccepted(channel=channel, account=account, event_id=event_id, entries=entries, turns=turns)
@@ -367,13 +365,11 @@ def conclude(tx: Transaction, origin: Origin, session_id: str, reply: Message, r
 
 
 def find_cursor(snapshot: Reads, channel: str, account: str) -> str | None:
-    """Return how far a platform's stream was received, or None."""
     row = snapshot.row(SQL.find_cursor, (channel, account))
     return None if row is None else row[0]
 
 
 def read_held(snapshot: Reads, channel: str, account: str) -> list[IntakeHeld]:
-    """Return the events that wait to become readable, the oldest first."""
     home = snapshot.row(JOURNAL.read_journal, (HOME_JOURNAL,))
     rows = snapshot.rows(SQL.list_held, (channel, account, home[0], HELD_MAX)) if home is not None else []
     bodies = [snapshot.schema.decode_body("intake.held", 1, data) for (data,) in rows]
@@ -383,7 +379,6 @@ def read_held(snapshot: Reads, channel: str, account: str) -> list[IntakeHeld]:
 def list_received(
     snapshot: Reads, channel: str, account: str, event_ids: list[str]
 ) -> dict[str, list[tuple[str, str]]]:
-    """Return what platform events became, of those that were received: (session, entry) pairs."""
     home = snapshot.row(JOURNAL.read_journal, (HOME_JOURNAL,))
     found = {}
     for event_id in event_ids:
