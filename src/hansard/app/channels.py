@@ -84,5 +84,4 @@ def channel_openers(home: Path, settings: Settings, environment: Mapping[str, st
 
 
 def open_channels(home: Path, settings: Settings, environment: Mapping[str, str]) -> list[Channel]:
-    """Return the channels that are configured."""
     return [opened() for opened in channel_openers(home, settings, environment).values()]

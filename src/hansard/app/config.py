@@ -108,7 +108,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Where in the file each key stands."""
 
     def source(self, key: str) -> SettingSource:
-        """Where a setting comes from."""
         return self.sources.get(SETTINGS[key].key, SettingSource(SourceKind.DEFAULT))
 
     def values(self) -> list[Value]:
@@ -117,7 +116,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def value_at(settings: object, key: str) -> object:
-    """The value of a setting, by its key."""
     for name in key.split("."):
         settings = getattr(settings, name)
     return settings
@@ -185,7 +183,6 @@ class Gathered:
             self.values[setting.key], self.sources[setting.key] = value, source
 
     def find(self, source: SettingSource, what: str) -> None:
-        """Note that something is wrong."""
         if source.kind is SourceKind.FILE:
             where = place(self.path, source.detail)
         else:
@@ -330,7 +327,6 @@ def what_was_wrong(setting: Setting, given: object) -> str:
 
 
 def unknown(key: str) -> str:
-    """What to say about a key that is not in the schema."""
     name = key.rpartition(".")[2]
     if SECRET_NAME.search(name):
         return f"{key} looks like a secret, and {FILE_NAME} is no place for one: {WHERE_KEYS_BELONG}"
@@ -404,7 +400,6 @@ def wrong_zone(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def wrong_rooms(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Rooms of which two different things are said."""
     yield from said_twice("rooms", settings.rooms)
 
 
@@ -459,7 +454,6 @@ def is_address(url: str) -> bool:
 
 
 def is_https(url: str) -> bool:
-    """Whether nobody on the way can read what is sent to an address."""
     return url.lower().startswith("https:")
 
 

@@ -112,7 +112,6 @@ def printable(text: str) -> str:
 
 
 def short(name: str) -> str:
-    """A name as it may be shown."""
     return printable(name if len(name) <= NAME_CHARACTERS_MAX else f"{name[:12]}…")
 
 

@@ -79,7 +79,6 @@ def find_key(provider: str, home: Path, environment: Mapping[str, str]) -> Provi
 
 
 def check_keys(home: Path, environment: Mapping[str, str]) -> list[ConfigFinding]:
-    """Everything that is wrong with keys, wherever they are."""
     unsendable = [
         ConfigFinding(f"environment variable {variable}", UNSENDABLE)
         for variable in VARIABLES.values()

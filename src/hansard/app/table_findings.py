@@ -73,7 +73,6 @@ def allowed_of(kind: type[msgspec.Struct], field: str, before: str = "") -> str:
 
 
 def expected_in(text: str) -> str:
-    """Return what msgspec expected, in words."""
     found = EXPECTED.match(PLACE.sub("", text))
     if found is None:
         return "otherwise: docs/run/configuration.md tells how"
@@ -85,7 +84,6 @@ def expected_in(text: str) -> str:
 
 
 def field_names(kind: type[msgspec.Struct]) -> list[str]:
-    """Return what may stand in a section."""
     return [field.encode_name for field in msgspec.structs.fields(kind)]
 
 

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 
 def loading_user() -> str:
-    """Return the user of this machine as whom the process runs."""
     try:
         return f"user:{pwd.getpwuid(os.geteuid()).pw_name}"
     except KeyError:
@@ -61,7 +60,6 @@ async def declare_settings(record: Record, settings: Settings) -> None:
 
 
 def make_tools(record: Record) -> dict[str, Tool]:
-    """Return Hansard's own tools, by name."""
     tools: list[Tool] = [CurrentTime(SystemClock()), MemoryTool(record.memory), SessionSearch(record)]
     return {tool.spec.name: tool for tool in tools}
 
@@ -132,7 +130,6 @@ class AgentWiring:
         self._transcriber = open_transcriber(self._home, settings, self._environment)
 
     async def close(self) -> None:
-        """Let go of connections and programs."""
         await self._retiring.close()
         await self._servers.close()
         if self._transcriber is not None:
@@ -340,7 +337,6 @@ class Models:
             await models[0].warm()
 
     async def close(self) -> None:
-        """Let go of connections and processes."""
         await self._retiring.close()
         await close_opened([task for task in (self._warming, self._opening) if task is not None], self._chosen)
 

@@ -183,12 +183,10 @@ DEEDS: Final = (*ROWS, *(shell_deed(command) for command in SHELL))
 
 
 def right(standpoint: Standpoint, deed: str) -> Right:
-    """Return whether somebody may do something where they are."""
     return TABLE.get((*standpoint, deed), Right.DENIED)
 
 
 def deed_of(command: str, argument: str) -> str:
-    """Return what a command is in the table."""
     return CHANGES.get(command, command) if argument else command
 
 
@@ -199,7 +197,6 @@ def is_shared(owner: str) -> bool:
 
 
 def is_denied(standpoint: Standpoint, owner: str, deed: str) -> bool:
-    """Return whether somebody may not do something at all in a session of an owner."""
     found = right(standpoint, deed)
     return found is Right.DENIED or (found is Right.OWN and deed in SESSION_DEEDS and is_shared(owner))
 
@@ -272,7 +269,6 @@ MAY: Final = {
 
 
 def rank(standing: Standing, grant: Grant) -> Rank:
-    """Return what somebody is, here."""
     if grant is Grant.REVOKED:
         return Rank.BARRED
     if standing is Standing.LISTED or grant is Grant.ALLOWED:
@@ -287,7 +283,6 @@ def rank_of(standing: Standing, grant: Grant, *, is_admin: bool) -> Rank:
 
 
 def may(action: Action, standing: Standing, grant: Grant) -> bool:
-    """Return whether somebody may do something."""
     return action in MAY[rank(standing, grant)]
 
 
@@ -361,7 +356,6 @@ def may_try_code(tried: Pace, pairing: Pairing, now: int) -> bool:
 
 
 def new_code() -> str:
-    """Return a code that nobody can guess."""
     return "".join(secrets.choice(ALPHABET) for _ in range(CODE_CHARACTERS))
 
 

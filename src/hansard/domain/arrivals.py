@@ -138,7 +138,6 @@ class RouteChange(NamedTuple):
     new: str
 
     def told(self, words: Wording) -> str:
-        """Return what people in the chat are told of it."""
         template: str = getattr(words, f"session_{self.reason}")
         began = template.format(new=self.new)
         return f"{began} {words.session_kept.format(old=self.old)}" if self.old else began

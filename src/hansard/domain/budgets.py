@@ -36,7 +36,6 @@ class Spent(NamedTuple):
     largest_cost_micros: int = 0
 
     def plus(self, other: Spent) -> Spent:
-        """Return both together."""
         return Spent(
             self.turns + other.turns,
             self.tokens + other.tokens,
@@ -98,7 +97,6 @@ def reached(allowance: Allowance, spent: Spent) -> str:
 
 
 def standing(allowance: Allowance, spent: Spent) -> BudgetState:
-    """Return whether another turn may begin now."""
     if reached(allowance, spent):
         return BudgetState.REACHED
     if not spent.running:
@@ -114,7 +112,6 @@ def standing(allowance: Allowance, spent: Spent) -> BudgetState:
 
 
 def day_start(now_microseconds: int, time_zone: str) -> int:
-    """Return when the present day began."""
     midnight = local_midnight(now_microseconds, time_zone)
     return round(midnight.astimezone(UTC).timestamp() * MICROS)
 
@@ -126,13 +123,11 @@ def day_end(now_microseconds: int, time_zone: str) -> datetime:
 
 
 def local_midnight(now_microseconds: int, time_zone: str) -> datetime:
-    """Return the last midnight on a clock."""
     local = datetime.fromtimestamp(now_microseconds / MICROS, UTC).astimezone(ZoneInfo(time_zone))
     return local.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def refusal(what: str, end: datetime, *, together: bool) -> str:
-    """Return what people are told when a limit is reached."""
     whose = "Everybody together has" if together else "You have"
     return (
         f"{whose} reached today's limit ({what}), so I do not answer now. Your message is recorded; "
@@ -174,18 +169,15 @@ class Quota(NamedTuple):
         return None if limit is None else max(0, limit - spent)
 
     def allows(self, brought: Brought, spent: int, more: int = 1) -> bool:
-        """Return whether so much more is within the hour's limit."""
         left = self.left(brought, spent)
         return left is None or more <= left
 
 
 def quota_of(limits: HourLimits) -> Quota:
-    """Return what the settings say."""
     return Quota(limits.person_files_hour_max, limits.person_bytes_hour_max, limits.person_sessions_hour_max)
 
 
 def pace_name(brought: Brought, person: str) -> str:
-    """Return under which name it is counted."""
     return f"{brought} {person}"
 
 

@@ -55,12 +55,10 @@ OWN_NAMES: Final = frozenset({"person", "room", "terminal", "cli"})
 
 
 def is_channel(name: str) -> bool:
-    """Return whether a channel may have this name."""
     return name in GRAMMARS or (re.fullmatch(OTHER_NAME, name) is not None and name not in OWN_NAMES)
 
 
 def grammar_of(channel: str) -> Grammar:
-    """Return what the ids of a channel look like."""
     return GRAMMARS.get(channel, OTHER)
 
 
@@ -104,7 +102,6 @@ class SessionKey(NamedTuple):
 
     @property
     def chat(self) -> str:
-        """The chat in which this conversation is shown."""
         return str(self._replace(person=""))
 
     @property
@@ -119,7 +116,6 @@ class SessionKey(NamedTuple):
 
 
 def parse_key(text: str) -> SessionKey:
-    """Return what a session key, or a chat, says."""
     channel = text.partition(":")[0]
     found = pattern_of(channel).fullmatch(text) if is_channel(channel) else None
     if found is None:
@@ -163,7 +159,6 @@ def make_key(channel: str, place: str, part: str = "", person: str = "") -> str:
 
 
 def key_in_chat(chat: str, person: str = "") -> str:
-    """Return the session key of a chat, or of one person in it."""
     key = parse_key(chat)
     return make_key(key.channel, key.place, key.part, person)
 
@@ -277,6 +272,5 @@ def chats_of(channel: str) -> ChatRange:
 
 
 def parts_of(chat: str) -> ChatRange:
-    """Return the range of a chat's threads, or topics."""
     part = grammar_of(chat.partition(":")[0]).part
     return ChatRange(f"{chat}:{part}:", f"{chat}:{part};")

@@ -55,7 +55,6 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def random_letters(count: int) -> str:
-    """Return random letters of the typeable alphabet."""
     return "".join(secrets.choice(ALPHABET) for _ in range(count))
 
 
@@ -84,7 +83,6 @@ def is_journal_id(text: str) -> bool:
 
 
 def check_entry_id(entry_id: str) -> str:
-    """Return a caller's entry id, or refuse it."""
     if not isinstance(entry_id, str) or not entry_id or not entry_id.isprintable() or clean_text(entry_id) != entry_id:
         message = f"an entry id is printable text, not {str(entry_id)[:80]!r}"
         raise InvalidInput(message)
@@ -111,7 +109,6 @@ DIGITS = 6
 
 
 def delivery_prefix(message_id: str, chat: str) -> str:
-    """Return how the ids of a message's deliveries in a chat begin."""
     names = f"{message_id}\n{chat}".encode()
     return f"d-{hashlib.sha256(names).hexdigest()[:24]}-"
 

@@ -104,12 +104,10 @@ def visible(tokens: Sequence[Token]) -> str:
 
 
 def html_of(tokens: Sequence[Token], dialect: Dialect = PLAIN) -> str:
-    """Return the HTML of a text's tokens."""
     return "".join(block(token, tokens, place, dialect) for place, token in enumerate(tokens)).strip()
 
 
 def block(token: Token, tokens: Sequence[Token], place: int, dialect: Dialect) -> str:
-    """One block of Markdown, or one end of it."""
     if token.type == "inline":
         children = token.children or []
         return "".join(inline(child, children, number, dialect) for number, child in enumerate(children))
@@ -136,17 +134,14 @@ def number_of(token: Token, dialect: Dialect) -> str:
 
 
 def is_heading(token: Token) -> bool:
-    """Whether a token begins or ends a heading."""
     return token.type in {"heading_open", "heading_close"}
 
 
 def more_follows(tokens: Sequence[Token], place: int) -> bool:
-    """Whether something other than an end comes after a token."""
     return place + 1 < len(tokens) and tokens[place + 1].nesting >= 0
 
 
 def inline(token: Token, tokens: Sequence[Token], place: int, dialect: Dialect) -> str:
-    """One piece of a line."""
     if token.type in LINE_TAGS:
         return LINE_TAGS[token.type]
     if token.type == "code_inline":
@@ -167,7 +162,6 @@ def inline(token: Token, tokens: Sequence[Token], place: int, dialect: Dialect) 
 
 
 def opened(address: str, dialect: Dialect) -> str:
-    """The beginning of a link."""
     return f'<a href="{escape(address)}"{dialect.link_attributes}>'
 
 
@@ -177,7 +171,6 @@ def opening_link(tokens: Sequence[Token], place: int) -> Token | None:
 
 
 def is_allowed(address: str) -> bool:
-    """Whether an address may be a link."""
     try:
         return urlsplit(address).scheme.lower() in SCHEMES
     except ValueError:
@@ -185,5 +178,4 @@ def is_allowed(address: str) -> bool:
 
 
 def text(words: str) -> str:
-    """Words that stay words."""
     return escape(words, quote=False)

@@ -166,12 +166,10 @@ def join_own_text(parts: tuple[Part, ...]) -> str:
 
 
 def is_quoted(part: Part) -> bool:
-    """Return whether a part only repeats another message."""
     return isinstance(part, Text) and part.form is TextForm.QUOTED
 
 
 def is_forwarded(part: Part) -> bool:
-    """Return whether a part holds words of somebody else that a person passed on."""
     return isinstance(part, Text) and part.form is TextForm.FORWARDED
 
 
@@ -201,7 +199,6 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The words of this message."""
         return join_text(self.parts)
 
     @property
@@ -212,7 +209,6 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def at(self) -> datetime:
-        """When it was said, as far as anyone's clock knows."""
         return datetime.fromtimestamp(self.at_microseconds / 1_000_000, UTC)
 
     @classmethod
@@ -254,7 +250,6 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         chat: str = "",
         event_id: str = "",
     ) -> Self:
-        """Return what a person said."""
         return cls.make(Role.USER, content, id=id, at=at, author=author, chat=chat, event_id=event_id)
 
     @classmethod
@@ -266,7 +261,6 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         at: datetime | None = None,
         chat: str = "",
     ) -> Self:
-        """Return what the agent said, whole."""
         return cls.make(Role.ASSISTANT, content, id=id, at=at, chat=chat)
 
     @classmethod
@@ -278,7 +272,6 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         id: str | None = None,
         outcome: ToolOutcome = ToolOutcome.OK,
     ) -> Self:
-        """Return the result of one tool call."""
         return cls.make(Role.TOOL, [ToolResult(call_id=call_id, text=text, outcome=outcome)], id=id)
 
     @classmethod

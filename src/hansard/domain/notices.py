@@ -130,7 +130,6 @@ It is yours alone, counts once, and for {minutes} minutes. What you wrote was no
     nothing_runs: str = "Nothing runs."
 
     def tell_file_not_kept(self, name: str, why: str) -> str:
-        """Return what people are told about a file that was not kept."""
         return self.file_not_kept.format(name=name or self.file_unnamed, why=why)
 
 

@@ -72,7 +72,6 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
     """Where it was shown; empty in the terminal."""
 
     def is_good(self, now: int) -> bool:
-        """Return whether it can still be entered."""
         return now < self.expires_at
 
 
@@ -92,7 +91,6 @@ def named(people: Mapping[str, Person]) -> dict[str, tuple[str, ...]]:
 
 
 def owners_of(name: str, person: Person) -> tuple[str, ...]:
-    """Return all the owners that a person of the settings is."""
     elsewhere = [person_owner(*each) for each in person.places()]
     return tuple(dict.fromkeys((person_owner("", "", name), *elsewhere, *((ADMIN,) if person.terminal else ()))))
 
@@ -117,7 +115,6 @@ def read_identity(text: str, forms: str = ACCOUNT_FORMS) -> tuple[str, str]:
 
 
 def is_person(owner: str) -> bool:
-    """Return whether an owner is a person, and not a room."""
     return owner.startswith(PERSON_PREFIX)
 
 
@@ -141,7 +138,6 @@ def called(owner: str) -> str:
 
 
 def begun_in(source: str) -> str:
-    """Return where a session was begun, as people read it."""
     return "in the terminal" if source == "cli" else f"on {PLATFORMS.get(source, source)}"
 
 
@@ -179,14 +175,12 @@ class People:
         return self._names.get(identity, "")
 
     def standing(self, identity: str, chat: str) -> Standing:
-        """Return what the settings say of somebody in a chat."""
         server = identity.partition(":")[2]
         if self.name(identity) in self._listed.names or self._listed.accounts & {identity, f"*:{server}"}:
             return Standing.LISTED
         return Standing.ROOM if parse_key(chat).place in self._listed.accounts else Standing.UNLISTED
 
     def standpoint(self, identity: str, chat: str, grant: Grant, *, is_direct: bool) -> Standpoint:
-        """Return what somebody is in a chat, and what kind of a place that is."""
         found = rank_of(self.standing(identity, chat), grant, is_admin=self.name(identity) in self._admins)
         where = Where.DIRECT if is_direct else Where.THREAD if parse_key(chat).part else Where.ROOM
         return Standpoint(found, where)
@@ -217,7 +211,6 @@ def listed_in(channel: str, allow: Iterable[str], people: Collection[str]) -> Li
 
 
 def terminal_owner(people: Mapping[str, Person]) -> str:
-    """Return whose the terminal is."""
     return next((person_owner("", "", name) for name, person in people.items() if person.terminal), ADMIN)
 
 
@@ -261,7 +254,6 @@ def recovered(by: tuple[By, ...]) -> tuple[By, ...]:
 
 
 def is_terminal_author(author: str) -> bool:
-    """Return whether an author is the terminal's person."""
     return author.startswith(PERSON_PREFIX)
 
 

@@ -123,7 +123,6 @@ NOBODY: Final = Reason(verdict=CallVerdict.DENY, rule="nobody is recorded as hav
 
 
 def fits(rule: ToolRule, tool: str, asker: Asker) -> bool:
-    """Return whether a rule speaks of this tool and this person."""
     return (
         fits_place(rule, tool, asker)
         and (rule.person == "*" or any(fits_person(rule.person, name) for name in asker.names))

@@ -122,7 +122,6 @@ def room_of(owner: str) -> str:
 
 
 def policy_of(settings: Settings) -> Policy:
-    """Return what the settings say."""
     names = {identity: name for name, person in settings.people.items() for identity in person.places()}
     rooms = {SessionKey(*identity).room_owner: room for room in settings.rooms.values() for identity in room.places()}
     return Policy(

@@ -101,7 +101,6 @@ def new_question_code() -> str:
 
 
 def is_code(text: str) -> bool:
-    """Return whether a word may be a question's code."""
     return len(text) == CODE_CHARACTERS and not text.isalpha() and not text.isdigit() and text.isalnum()
 
 
@@ -191,5 +190,4 @@ def escape(sign: str) -> str:
 
 
 def fits_in_post(shown: str) -> bool:
-    """Return whether arguments stand in the question itself."""
     return utf16_units(shown) + 4 * shown.count("\n") <= TEXT_UNITS_MAX

@@ -58,7 +58,6 @@ class AssistantSaid(msgspec.Struct, frozen=True):
 
     @property
     def reasoning(self) -> tuple[Reasoning, ...]:
-        """The reasoning that is given back."""
         return tuple(part for part in self.thought if isinstance(part, Reasoning))
 
 
@@ -144,7 +143,6 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def retryable(self) -> bool:
-        """Whether the same request may succeed later."""
         return self.kind in RETRYABLE
 
 

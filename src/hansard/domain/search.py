@@ -80,7 +80,6 @@ FOLDING = Folding()
 
 
 def tokens(text: str) -> list[str]:
-    """Return a text's tokens, in order."""
     folded = text.translate(FOLDING)
     if folded.isascii():
         return folded.split()
@@ -192,7 +191,6 @@ class Fields(NamedTuple):
 
 
 def fields_of(parts: Iterable[Part]) -> Fields:
-    """Return the fields of a message's parts."""
     said: list[str] = []
     tools: list[str] = []
     for part in parts:
@@ -206,7 +204,6 @@ def fields_of(parts: Iterable[Part]) -> Fields:
 
 
 def is_match(query: Query, fields: list[list[str]]) -> bool:
-    """Return whether a message of these fields, each as tokens, is what a query asks for."""
     joined = [f" {' '.join(field)} " for field in fields]
 
     def has(phrase: Phrase) -> bool:
@@ -288,7 +285,6 @@ def one_line(text: str) -> str:
 
 
 def is_met(clause: Clause, found: dict[Phrase, list[tuple[int, int]]]) -> bool:
-    """Return whether everything required is there, and nothing that is excluded."""
     return all(found[phrase] for phrase in clause.required) and not any(found[phrase] for phrase in clause.excluded)
 
 
@@ -344,7 +340,6 @@ def tokens_of_run(run: list[Letter]) -> list[PlacedToken]:
 
 
 def spans_of(phrase: Phrase, placed: list[PlacedToken]) -> list[tuple[int, int]]:
-    """Return every place where a phrase stands."""
     *first, last = phrase.tokens
     spans = []
     for start in range(len(placed) - len(first)):

@@ -56,7 +56,6 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def created_at(self) -> datetime:
-        """When it was created."""
         return datetime.fromtimestamp(self.created_at_microseconds / 1_000_000, UTC)
 
     @property

@@ -53,7 +53,6 @@ def clean_text(text: str) -> str:
 
 
 def is_clean(text: str) -> bool:
-    """Return whether a text can be recorded as it is."""
     if "\0" in text:
         return False
     if text.isascii():
@@ -125,7 +124,6 @@ def split_pending_surrogate(text: str) -> tuple[str, str]:
 
 
 def clean_value(value: object, depth: int = 0) -> object:
-    """Return a JSON value as it can be recorded."""
     if depth > NESTING_MAX:
         message = f"a JSON value is nested deeper than {NESTING_MAX} levels"
         raise TooLarge(message)

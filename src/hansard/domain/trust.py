@@ -48,7 +48,6 @@ def source_of(message: Message) -> str:
 
 
 def result_sources(result: ToolResult, tool: str) -> tuple[str, ...]:
-    """Return where the result of a tool comes from."""
     if result.outcome is ToolOutcome.NOT_STARTED:
         return ()  # the program itself says so
     if tool not in OWN_TOOLS:
@@ -87,7 +86,6 @@ def untrusted_text(sources: Iterable[str], trusted: Collection[str]) -> str:
 
 
 def describe_source(source: str) -> str:
-    """Return a source for people."""
     if source.startswith(TOOL):
         return f"the result of {source.removeprefix(TOOL)}"
     return WORDS.get(source) or f"words of {called(source)}"

@@ -93,7 +93,6 @@ class Permits:
 
     @property
     def scene(self) -> ToolScene:
-        """Where the calls are made."""
         people = tuple(dict.fromkeys(person for person, _ in self._people))
         return ToolScene(self._turn.session_id, self._owner, people, next((chat for _, chat in self._people), ""))
 

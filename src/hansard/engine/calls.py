@@ -91,7 +91,6 @@ class Calls:
 
 
 def with_more(message: Message, files: tuple[File, ...], sources: tuple[str, ...] | None) -> Message:
-    """Return a result with the files that the call gave, and whose words it quotes."""
     results = (msgspec.structs.replace(part, sources=sources) for part in message.parts if isinstance(part, ToolResult))
     return msgspec.structs.replace(message, parts=(*results, *files))
 
@@ -130,7 +129,6 @@ async def run_call(call: ToolCall, tools: Mapping[str, Tool], limits: TurnLimits
 
 
 def failed(text: str) -> tuple[ToolOutcome, ToolOutput]:
-    """Return the result of a call that did not work."""
     return ToolOutcome.ERROR, ToolOutput(text=text)
 
 

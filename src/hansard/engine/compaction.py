@@ -75,12 +75,10 @@ class CompactionRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
     @property
     def by(self) -> tuple[By, ...]:
-        """Who asked for it."""
         return (By(person=self.person, chat=self.chat, how=How.COMPACT),) if self.person else ()
 
 
 def read_request(text: str) -> CompactionRequest:
-    """Return the request that a setting holds."""
     try:
         return msgspec.json.decode(text, type=CompactionRequest)
     except msgspec.DecodeError:
@@ -99,7 +97,6 @@ class Plan(NamedTuple):
 
     @property
     def source_tokens(self) -> int:
-        """How much it is that a summary stands for."""
         return sum(message_tokens(each.message) for each in self.placed) + estimate_tokens(self.before)
 
     def tokens_after(self, summary: str) -> int:

@@ -149,7 +149,6 @@ class Rendering:
         self._cut = False
 
     def add_message(self, message: Message, turn_id: str, seq: int) -> None:
-        """Add a message."""
         if self._plain is None and seq > self._manner.plain_seq and message.role != Role.TOOL:
             self._close_calls()
             self._plain = len(self.said)
@@ -168,7 +167,6 @@ class Rendering:
         self._turn_id = turn_id
 
     def finish(self) -> list[Said]:
-        """Return all of it."""
         self._close_calls()
         self._answer_to_something()
         plain = len(self.said) if self._plain is None else self._plain
@@ -276,7 +274,6 @@ def tamed(message: Message) -> Message:
 
 
 def unknown_result(call: ToolCall) -> ToolResult:
-    """Return the result of a call of which nothing is known."""
     return ToolResult(call_id=call.id, text=prompts.RESULT_UNKNOWN, outcome=ToolOutcome.UNKNOWN)
 
 
@@ -320,7 +317,6 @@ def is_own(part: Reasoning, family: str) -> bool:
 
 
 def images_of(message: Message) -> tuple[Image, ...]:
-    """Return the pictures among a message's files."""
     return tuple(
         Image(blob=part.blob, media_type=image_type(part), size_bytes=part.size_bytes, name=named(part.name))
         for part in message.parts
@@ -335,7 +331,6 @@ def image_type(part: File) -> str:
 
 
 def file_note(part: File) -> str:
-    """Return what a model is told of a file."""
     gone = prompts.FILE_AWAITED if part.fetch else ", which was not kept"
     kept = "" if part.blob else gone
     name, media_type = named(part.name) or "unnamed", named(part.media_type)
@@ -379,7 +374,6 @@ def words_of(message: Message, *, is_private: bool = False) -> str:
 
 
 def noted(said: Said, note: str) -> Said:
-    """Return what people said with a note before it."""
     return msgspec.structs.replace(said, text=f"{note}\n\n{said.text}") if isinstance(said, UserSaid) else said
 
 

@@ -29,7 +29,6 @@ Key = tuple[str, str]
 
 
 def missing_files(conversation: Conversation) -> dict[Key, str]:
-    """Return the files of the last exchange that are still being fetched, with their names."""
     said = [placed.message for placed in last_exchange(conversation)]
     return {
         (message.id, part.fetch): named(part.name) or "a file without a name"

@@ -84,33 +84,27 @@ HIDDEN = (
 
 
 def image_left_out(name: str, why_not: str) -> str:
-    """Return the note on a picture that a model is not shown."""
     return f"[Hansard: the picture {name or 'above'} is not shown to you: {why_not}.]"
 
 
 def result_files(names: list[str]) -> str:
-    """Return the note before pictures that tools gave."""
     return f"[Hansard: pictures that the tools above gave: {', '.join(names)}]"
 
 
 def left_out(count: int) -> str:
-    """Return the note on what does not fit into a request."""
     return f"[Hansard: {count} earlier messages are left out here, as they do not fit. They are kept in the record.]"
 
 
 def shortened(characters: int) -> str:
-    """Return the note in the middle of a text that does not fit."""
     return f" [… Hansard: the middle of {characters} characters is left out …] "
 
 
 def told_result(call: ToolCall | None, text: str) -> str:
-    """Return a tool call and its result, told in words."""
     what = f"{call.name} was called with {call.arguments or '{}'}" if call is not None else "a tool was called"
     return f"[Hansard: the tool {what} and gave:\n{text}\n]"
 
 
 def summed_up(count: int, summary: str) -> str:
-    """Return the note that stands for what was summed up."""
     return (
         f"[Hansard: the {count} messages before this were summed up, to make room. They are kept in the record. "
         f"The summary:]\n{summary}\n[Hansard: the summary ends here; what follows was said after it.]"
@@ -118,7 +112,6 @@ def summed_up(count: int, summary: str) -> str:
 
 
 def session_began(reason: str) -> str:
-    """Return the note on how a session began that follows another one in the same chat."""
     said = BEGAN.get(reason, "the one before was ended")
     return f"[Hansard: this is a new session, because {said}. What was said before it is kept, but you do not see it.]"
 
@@ -130,12 +123,10 @@ def why(reason: str) -> str:
 
 
 def reply_interrupted(reason: str) -> str:
-    """Return the note on a reply that was not finished."""
     return f"[Hansard: your reply above was interrupted{why(reason)}; the person saw it as far as it goes.]"
 
 
 def turn_without_reply(state: TurnState | None, reason: str) -> str:
-    """Return the note on a turn that ended without an answer."""
     words = {
         TurnState.INTERRUPTED: "was interrupted before you replied",
         TurnState.FAILED: "failed before you replied",
@@ -145,5 +136,4 @@ def turn_without_reply(state: TurnState | None, reason: str) -> str:
 
 
 def orphan_result(text: str) -> str:
-    """Return the note on a tool's result whose call is not in the conversation."""
     return f"[Hansard: a tool's result without its call:\n{text}\n]"

@@ -61,7 +61,6 @@ async def take_up(agent: Agent, turn: Turn) -> bool:
 
 
 def last_calling(conversation: Conversation, turn_id: str) -> Message | None:
-    """Return the last message of a turn, if it called tools."""
     own = [placed.message for placed in conversation.placed if placed.turn_id == turn_id]
     last = next((message for message in reversed(own) if message.role == Role.ASSISTANT), None)
     return last if last is not None and any(isinstance(part, ToolCall) for part in last.parts) else None

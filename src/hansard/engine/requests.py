@@ -160,7 +160,6 @@ class Requests:
         self._marks, self._remedy, self._guessed = {}, None, False
 
     async def build(self, model: Model) -> Request:
-        """Return the request of this moment, as one model takes it."""
         conversation = await self._record.conversation(self._turn.session_id)
         request = build_request(
             conversation,
@@ -277,12 +276,10 @@ TEXT_CHARACTERS_MIN = 200
 
 
 def estimate_tokens(text: str) -> int:
-    """Return about how many tokens a text is."""
     return len(text.encode(errors="replace")) // BYTES_PER_TOKEN + 1 if text else 0
 
 
 def said_tokens(said: Said) -> int:
-    """Return about how many tokens a message is."""
     return MESSAGE_TOKENS + sum(map(estimate_tokens, texts_of(said))) + IMAGE_TOKENS * len(said_images(said))
 
 
@@ -301,7 +298,6 @@ def message_tokens(message: Message) -> int:
 
 
 def texts_of(said: Said) -> list[str]:
-    """Return every text of a message."""
     if isinstance(said, ToolsSaid):
         return [result.text for result in said.results]
     if isinstance(said, UserSaid):
@@ -312,7 +308,6 @@ def texts_of(said: Said) -> list[str]:
 
 
 def said_images(said: Said) -> tuple[Image, ...]:
-    """Return the pictures of a message."""
     return said.images if isinstance(said, UserSaid) else ()
 
 
@@ -421,7 +416,6 @@ def shortened(said: Said, characters_max: int) -> Said:
 
 
 def cut_middle(text: str, characters_max: int) -> str:
-    """Return the beginning and the end of a text that is too long."""
     if len(text) <= characters_max:
         return text
     note = prompts.shortened(len(text))

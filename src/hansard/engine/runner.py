@@ -90,12 +90,10 @@ class Runner:
 
     @property
     def running(self) -> int:
-        """How many turns run."""
         return self._slots.held
 
     @property
     def waiting(self) -> int:
-        """How many turns wait for a place."""
         return self._slots.waiting
 
     async def outlived(self) -> None:
@@ -148,7 +146,6 @@ class Runner:
 
     @property
     def busy(self) -> bool:
-        """Whether anything runs here."""
         return bool(self._tasks)
 
     async def settled(self, session_id: str) -> None:
@@ -272,7 +269,6 @@ class BesideTurns:
         await cancel_all(*others, *self._compacting.values(), *self._titling.values())
 
     async def compacted(self, session_id: str) -> None:
-        """Wait until no compaction runs in a session."""
         while (task := self._compacting.get(session_id)) is not None:
             await asyncio.wait({task})
 
@@ -282,7 +278,6 @@ class BesideTurns:
             await asyncio.wait({titling})
 
     def cancel_compaction(self, session_id: str) -> None:
-        """Stop the compaction of a session, if one runs."""
         if (task := self._compacting.get(session_id)) is not None:
             task.cancel()
 
@@ -346,7 +341,6 @@ class BesideTurns:
 
 
 def bounds_of(agent: Agent) -> Bounds:
-    """Return how many turns may run at once."""
     return Bounds(agent.limits.turns_running_max, agent.limits.person_turns_running_max)
 
 
@@ -381,12 +375,10 @@ class Slots:
 
     @property
     def held(self) -> int:
-        """How many places are held."""
         return self._line.held
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
         return self._line.waiting
 
     def apply_bounds(self, bounds: Bounds) -> None:

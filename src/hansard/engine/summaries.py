@@ -148,7 +148,6 @@ def fault_of(summary: str, reason: FinishReason, anchors: Sequence[str], source_
 
 
 def repeats_itself(text: str) -> bool:
-    """Return whether a text says the same words over and over."""
     words = text.lower().split()
     if len(words) < REPEATED_WORDS_MIN:
         lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -158,7 +157,6 @@ def repeats_itself(text: str) -> bool:
 
 
 def is_garbled(text: str) -> bool:
-    """Return whether a text is made of what nobody writes."""
     odd = sum(not (character.isprintable() or character.isspace()) or character == "\ufffd" for character in text)
     spoken = sum(character.isalpha() for character in text)
     return odd > len(text) * GARBLED_SHARE_MAX or spoken * 4 < len(text)

@@ -44,7 +44,6 @@ PLAYTHINGS = ("demo", "scripted:")
 
 
 def is_asked(titles: bool | None, model: str) -> bool:  # noqa: FBT001 - a setting: yes, no, or not set
-    """Return whether a model is asked for titles."""
     return not model.startswith(PLAYTHINGS) if titles is None else titles
 
 

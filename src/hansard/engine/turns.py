@@ -379,7 +379,6 @@ async def stream_answer(turn: Turn, model: Model, request: Request) -> Answer:
 
 
 def clean_call(call: ToolCall) -> ToolCall:
-    """Return a call with every text as it can be recorded."""
     cleaned = clean_part(ToolCall(id=call.id, name=call.name, arguments=call.arguments))
     assert isinstance(cleaned, ToolCall)
     return cleaned

@@ -22,9 +22,7 @@ class SystemClock:
     """The machine's own clock."""
 
     def now_microseconds(self) -> int:
-        """Return the wall clock's time."""
         return time.time_ns() // 1000
 
     def monotonic_seconds(self) -> float:
-        """Return the monotonic time."""
         return time.monotonic()

@@ -228,7 +228,6 @@ class Channels(msgspec.Struct, frozen=True, kw_only=True):
     ] = {}
 
     def sections(self) -> dict[str, Matrix | Telegram | OtherChannel]:
-        """Return what is set for each channel, by its name."""
         return {**self.other, "matrix": self.matrix, "telegram": self.telegram}
 
     def section(self, channel: str) -> Matrix | Telegram | OtherChannel:
@@ -459,12 +458,10 @@ def bare_type(annotation: Any) -> Any:  # noqa: ANN401 - an annotation may be an
 
 
 def is_section(annotation: object) -> bool:
-    """Whether a field of the schema is a section of the file."""
     return isinstance(annotation, type) and issubclass(annotation, msgspec.Struct)
 
 
 def settings_of(schema: type[msgspec.Struct], prefix: str = "") -> Iterator[Setting]:
-    """Every setting of a schema, those of its sections included."""
     for field in msgspec.structs.fields(schema):
         if is_section(field.type):
             yield from settings_of(field.type, f"{prefix}{field.name}.")
