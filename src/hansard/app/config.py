@@ -423,7 +423,9 @@ def wrong_servers(settings: Settings) -> Iterator[tuple[str, str]]:
                 f"mcp.{name}.url",
                 f"mcp.{name}.url must be an https address without a password in it, or http on this machine",
             )
-        elif server.url is not None and not (server.allow_http or is_loopback(server.url) or is_https(server.url)):
+        elif server.url is not None and not (
+            server.allow_http or is_loopback(server.url) or server.url.lower().startswith("https:")
+        ):
             what = "others on the way could read tokens and words"
             yield f"mcp.{name}.url", f"mcp.{name}.url is http: {what}. Use https, or set mcp.{name}.allow_http = true"
 
@@ -431,15 +433,12 @@ def wrong_servers(settings: Settings) -> Iterator[tuple[str, str]]:
 def missing_programs(config: Config, environment: Mapping[str, str]) -> Iterator[ConfigFinding]:
     """Yield the programs of servers that are not on this machine. Only a check asks: they may be installed later."""
     for name, server in config.settings.mcp.items():
-        if server.enabled and server.command is not None and find_program(server.command, environment) is None:
+        if not server.enabled or server.command is None:
+            continue
+        if shutil.which(server.command, path=environment.get("PATH", os.defpath)) is None:
             line = line_of(config.lines, ("mcp", name, "command"))
             what = f"mcp.{name}.command: there is no program {printable(server.command)} here that may be run"
             yield ConfigFinding(place(config.path, line) if line else str(config.source("mcp")), what)
-
-
-def find_program(command: str, environment: Mapping[str, str]) -> str | None:
-    """Return where a program is, looked for as a shell does."""
-    return shutil.which(command, path=environment.get("PATH", os.defpath))
 
 
 def is_address(url: str) -> bool:
@@ -451,10 +450,6 @@ def is_address(url: str) -> bool:
         return False
     plain = url.isprintable() and not re.search(r"[\s\\@?#]", url)
     return plain and has_host and parts.scheme in {"http", "https"}
-
-
-def is_https(url: str) -> bool:
-    return url.lower().startswith("https:")
 
 
 def is_loopback(url: str) -> bool:

@@ -51,7 +51,7 @@ def explain_error(error: msgspec.ValidationError, kind: type[msgspec.Struct], ke
     if about is not None and about["what"] == "missing required":
         return Wrong(path, f"{name} must have {about['name']}{allowed_of(kind, about['name'], ' = ')}")
     if about is not None:
-        names = field_names(kind) if not path else []
+        names = [field.encode_name for field in msgspec.structs.fields(kind)] if not path else []
         near = close_matches(about["name"], names, 1)
         known = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}" if names else ""
         return Wrong((*path, about["name"]), f"{name}.{short(about['name'])} is not a setting{known}")
@@ -81,10 +81,6 @@ def expected_in(text: str) -> str:
     if "regex" in limit:
         return "in the form that docs/run/configuration.md tells"
     return " ".join([" or ".join(nouns), *([limit] if limit else [])])
-
-
-def field_names(kind: type[msgspec.Struct]) -> list[str]:
-    return [field.encode_name for field in msgspec.structs.fields(kind)]
 
 
 def close_matches(word: str, names: list[str], count_max: int, likeness_min: float = 0.6) -> list[str]:

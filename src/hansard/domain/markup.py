@@ -117,8 +117,10 @@ def block(token: Token, tokens: Sequence[Token], place: int, dialect: Dialect) -
         return f"<pre><code{kind}>{text(token.content)}</code></pre>\n"
     if token.hidden or token.tag not in TAGS:
         # A tight list's paragraphs have no tags of their own; two in one item still need a space between.
-        return "\n" if token.type == "paragraph_close" and more_follows(tokens, place) else text(token.content)
-    tag = f"h{min(int(token.tag[1]) + dialect.headings_below, HEADING_MAX)}" if is_heading(token) else token.tag
+        more_follows = place + 1 < len(tokens) and tokens[place + 1].nesting >= 0
+        return "\n" if token.type == "paragraph_close" and more_follows else text(token.content)
+    is_heading = token.type in {"heading_open", "heading_close"}
+    tag = f"h{min(int(token.tag[1]) + dialect.headings_below, HEADING_MAX)}" if is_heading else token.tag
     if token.nesting < 0:
         return f"</{tag}>\n"
     return "<hr>\n" if tag == "hr" else f"<{tag}{number_of(token, dialect)}>"
@@ -131,14 +133,6 @@ def number_of(token: Token, dialect: Dialect) -> str:
     if token.tag == "li" and dialect.numbers and token.info.isdecimal():
         return f' value="{int(token.info)}"'
     return ""
-
-
-def is_heading(token: Token) -> bool:
-    return token.type in {"heading_open", "heading_close"}
-
-
-def more_follows(tokens: Sequence[Token], place: int) -> bool:
-    return place + 1 < len(tokens) and tokens[place + 1].nesting >= 0
 
 
 def inline(token: Token, tokens: Sequence[Token], place: int, dialect: Dialect) -> str:

@@ -167,7 +167,8 @@ def show_line(text: str) -> str:
     """Return a text in one line, such as a tool's name. Signs that nobody sees, or that hide others, are numbers."""
     shown, marks = [], 0
     for sign in text:
-        marks = marks + 1 if is_mark(sign) else 0
+        is_mark = unicodedata.category(sign) in {"Mn", "Me"}  # drawn over, under or around the sign before it
+        marks = marks + 1 if is_mark else 0
         is_shown = is_plain(sign) and marks <= MARKS_MAX
         shown.append(sign if is_shown else escape(sign))
     return "".join(shown)
@@ -176,11 +177,6 @@ def show_line(text: str) -> str:
 def is_plain(sign: str) -> bool:
     """Return whether people see a sign, and it turns no others."""
     return sign.isprintable() and ord(sign) not in UNSEEN
-
-
-def is_mark(sign: str) -> bool:
-    """Return whether a sign is drawn over, under or around the one before it."""
-    return unicodedata.category(sign) in {"Mn", "Me"}
 
 
 def escape(sign: str) -> str:

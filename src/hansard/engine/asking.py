@@ -96,10 +96,6 @@ class Permits:
         people = tuple(dict.fromkeys(person for person, _ in self._people))
         return ToolScene(self._turn.session_id, self._owner, people, next((chat for _, chat in self._people), ""))
 
-    @property
-    def _is_room(self) -> bool:
-        return parse_owner(self._owner) is not None
-
     async def decide(self, call: ToolCall) -> Decision:
         """Decide what becomes of a call, and record that with its reasons."""
         granted = await self._record.permissions.granted(call.name, self._turn.session_id, self._needed)
@@ -200,7 +196,7 @@ class Permits:
         """
         if await self._untrusted():
             return (Scope.ONCE, Scope.NO)
-        return (Scope.ONCE, Scope.SESSION, *(() if self._is_room else (Scope.ALWAYS,)), Scope.NO)
+        return (Scope.ONCE, Scope.SESSION, *(() if parse_owner(self._owner) else (Scope.ALWAYS,)), Scope.NO)
 
     async def _question(self, call: ToolCall, shown: str, source: str, places: tuple[tuple[str, str], ...]) -> Question:
         """Return what people are asked about a call. What is too long for a post is attached to it, whole."""

@@ -260,7 +260,12 @@ class Rendering:
         if not isinstance(last, AssistantSaid) or not last.calls:
             self._images = []
             return
-        self.said.append(ToolsSaid(tuple(self._results.get(call.id) or unknown_result(call) for call in last.calls)))
+        results = (
+            self._results.get(call.id)
+            or ToolResult(call_id=call.id, text=prompts.RESULT_UNKNOWN, outcome=ToolOutcome.UNKNOWN)
+            for call in last.calls
+        )
+        self.said.append(ToolsSaid(tuple(results)))
         if self._images:
             names = [image.name or "unnamed" for image in self._images]
             self.said.append(UserSaid(prompts.result_files(names), tuple(self._images)))
@@ -271,10 +276,6 @@ def tamed(message: Message) -> Message:
     """Return an answer that was given elsewhere: whoever wrote it, nothing in it passes for a note by the program."""
     parts = tuple(Text(harmless(part.text)) if isinstance(part, Text) else part for part in message.parts)
     return msgspec.structs.replace(message, parts=parts)
-
-
-def unknown_result(call: ToolCall) -> ToolResult:
-    return ToolResult(call_id=call.id, text=prompts.RESULT_UNKNOWN, outcome=ToolOutcome.UNKNOWN)
 
 
 def tool_name(name: str) -> str:

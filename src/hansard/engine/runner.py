@@ -201,7 +201,9 @@ class Runner:
         except (NotFound, SessionEnded, LimitReached):
             return True
         except LeaseHeld:
-            await self._wait_for_end(session_id)
+            # Until the turn that runs elsewhere has ended, or a while.
+            seq = (await self._agent.record.conversation(session_id)).seq
+            await self._next_entry(session_id, seq, "turn.ended", LOOK_SECONDS)
             return False
         if ran is None:
             return True
@@ -224,11 +226,6 @@ class Runner:
                 return await run_turn(self._agent, session_id, turn_id)
         finally:
             self._bells.pop(session_id, None)
-
-    async def _wait_for_end(self, session_id: str) -> None:
-        """Wait until the turn that runs elsewhere has ended, or a while."""
-        seq = (await self._agent.record.conversation(session_id)).seq
-        await self._next_entry(session_id, seq, "turn.ended", LOOK_SECONDS)
 
     async def _gather(self, session_id: str) -> None:
         """Let somebody who is still speaking finish."""

@@ -132,7 +132,9 @@ async def converse(agent: Agent, turn: Turn) -> None:
             await close(turn, answer, agent.asks_again)
             return
         elif reached := await limit_reached(agent, turn, step, tokens):
-            reach_limit(turn, reached)
+            # The calls that it would have run are not started.
+            turn.tell(f"This turn reached its limit ({reached}) and was ended. Say “go on” to let it continue.")
+            turn.fail(f"limit: {reached}")
             return
         else:
             await run_calls(agent, turn, answer)
@@ -218,12 +220,6 @@ def fail(turn: Turn, failure: Failure, asks_again: str, *, said: bool) -> None:
     kept = "What was said is recorded" if said else "Your message is recorded"
     turn.tell(f"The model could not answer: {failure.text.rstrip('.')}. {kept}; {asks_again}.")
     turn.fail(f"{failure.kind}: {failure.text}")
-
-
-def reach_limit(turn: Turn, reached: str) -> None:
-    """End the turn at a limit; the calls that it would have run are not started."""
-    turn.tell(f"This turn reached its limit ({reached}) and was ended. Say “go on” to let it continue.")
-    turn.fail(f"limit: {reached}")
 
 
 async def close(turn: Turn, answer: Answer, asks_again: str) -> None:
@@ -378,12 +374,6 @@ async def stream_answer(turn: Turn, model: Model, request: Request) -> Answer:
     return writer.answer
 
 
-def clean_call(call: ToolCall) -> ToolCall:
-    cleaned = clean_part(ToolCall(id=call.id, name=call.name, arguments=call.arguments))
-    assert isinstance(cleaned, ToolCall)
-    return cleaned
-
-
 class AnswerWriter:
     """Writes one answer into the record."""
 
@@ -427,7 +417,8 @@ class AnswerWriter:
 
     def _own_call(self, call: ToolCall) -> ToolCall:
         """Return a call as it is recorded, with an id of its own: results are found by it."""
-        cleaned = clean_call(call)
+        cleaned = clean_part(ToolCall(id=call.id, name=call.name, arguments=call.arguments))
+        assert isinstance(cleaned, ToolCall)
         taken = {each.id for each in self.answer.calls}
         own, number = cleaned.id, len(taken) + 1
         while not own or own in taken:
