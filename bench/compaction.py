@@ -76,7 +76,9 @@ class Bench:
         self._record = record
         self._model = Model()
         settings = CompactionSettings(automatic=False) if kind == "none" else SETTINGS
-        self.runner = Runner(Agent(record, self._models, {}, TurnLimits(), compaction=settings), self._report)
+        self.runner = Runner(
+            Agent(record=record, models=self._models, tools={}, limits=TurnLimits(), compaction=settings), self._report
+        )
 
     async def _models(self) -> list[Model]:
         return [self._model]

@@ -92,7 +92,7 @@ class HansardReader:
         """Open the record and get ready to run turns."""
         self._stack.push_async_callback(self._model.close)
         self.record = await self._stack.enter_async_context(Record.open(self._home))
-        agent = Agent(self.record, self._models, {}, TurnLimits())
+        agent = Agent(record=self.record, models=self._models, tools={}, limits=TurnLimits())
         self._runner = Runner(agent, lambda session_id, error: self.errors.append(f"{session_id}: {error!r}"))
         self._stack.push_async_callback(self._runner.close)
         self._stack.push_async_callback(self._stop_following)

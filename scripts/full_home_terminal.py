@@ -218,7 +218,16 @@ async def run_scripted(story: Story) -> None:
         async def models() -> list[ScriptedModel]:
             return [model]
 
-        await run_turn(Agent(record, models, tools_by_name(Echo(), Failing()), TurnLimits(), "Speak plainly."), session)
+        await run_turn(
+            Agent(
+                record=record,
+                models=models,
+                tools=tools_by_name(Echo(), Failing()),
+                limits=TurnLimits(),
+                instructions="Speak plainly.",
+            ),
+            session,
+        )
 
 
 async def fork_sessions(story: Story) -> None:

@@ -148,7 +148,13 @@ async def test_each_request_begins_with_the_one_before(home: Path, style: str) -
             return [model]
 
         tools = tools_by_name(Echo(), Failing(), LargeOutput("large"))
-        agent = Agent(record, models, tools, TurnLimits(tool_output_bytes_max=2048), "Be kind.")
+        agent = Agent(
+            record=record,
+            models=models,
+            tools=tools,
+            limits=TurnLimits(tool_output_bytes_max=2048),
+            instructions="Be kind.",
+        )
         reported: list[BaseException] = []
         runner = Runner(agent, lambda _session_id, error: reported.append(error))
         session = await record.create_session(source="cli")
@@ -181,7 +187,7 @@ async def test_anthropic_cache_markers_are_set(home: Path) -> None:
         async def models() -> list[Model]:
             return [model]
 
-        agent = Agent(record, models, tools_by_name(Echo()), TurnLimits())
+        agent = Agent(record=record, models=models, tools=tools_by_name(Echo()), limits=TurnLimits())
         runner = Runner(agent, lambda _session_id, _error: None)
         session = await record.create_session(source="cli")
         scene = Scene(record, provider, runner, session.id)

@@ -24,18 +24,30 @@ SIGNS = st.text(st.sampled_from("ab:!$@.thread:person:"), min_size=1, max_size=1
 @pytest.mark.parametrize(
     ("text", "key"),
     [
-        ("matrix:room:!abc:example.org", SessionKey("matrix", "!abc:example.org")),
-        ("matrix:room:!v12hash", SessionKey("matrix", "!v12hash")),
-        ("matrix:room:!abc:h.org:8448:thread:$e:h.org", SessionKey("matrix", "!abc:h.org:8448", "$e:h.org")),
-        ("matrix:room:!abc:h.org:person:@ann:h.org:8448", SessionKey("matrix", "!abc:h.org", "", "@ann:h.org:8448")),
-        ("matrix:room:!a:h:thread:$e:person:@ann:h", SessionKey("matrix", "!a:h", "$e", "@ann:h")),
-        ("telegram:chat:-100123:topic:7:person:42", SessionKey("telegram", "-100123", "7", "42")),
+        ("matrix:room:!abc:example.org", SessionKey(channel="matrix", place="!abc:example.org")),
+        ("matrix:room:!v12hash", SessionKey(channel="matrix", place="!v12hash")),
+        (
+            "matrix:room:!abc:h.org:8448:thread:$e:h.org",
+            SessionKey(channel="matrix", place="!abc:h.org:8448", part="$e:h.org"),
+        ),
+        (
+            "matrix:room:!abc:h.org:person:@ann:h.org:8448",
+            SessionKey(channel="matrix", place="!abc:h.org", part="", person="@ann:h.org:8448"),
+        ),
+        (
+            "matrix:room:!a:h:thread:$e:person:@ann:h",
+            SessionKey(channel="matrix", place="!a:h", part="$e", person="@ann:h"),
+        ),
+        (
+            "telegram:chat:-100123:topic:7:person:42",
+            SessionKey(channel="telegram", place="-100123", part="7", person="42"),
+        ),
     ],
 )
 def test_the_grammar(text: str, key: SessionKey) -> None:
     """Each form of the design is read as its parts, and its parts make it."""
     assert parse_key(text) == key
-    assert make_key(*key) == text == str(key)
+    assert make_key(key.channel, key.place, key.part, key.person) == text == str(key)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +85,8 @@ def test_whatever_is_made_says_what_it_was_made_of(place: str, part: str, person
         made = make_key("matrix", *given)
     except InvalidInput:
         return
-    assert parse_key(made)[1:] == given
+    found = parse_key(made)
+    assert (found.place, found.part, found.person) == given
 
 
 def test_a_room_cannot_pass_for_a_thread_of_another() -> None:
@@ -92,7 +105,7 @@ def test_channels_from_elsewhere() -> None:
     """A channel that Hansard does not know has chats, threads and people of its own, of ids without colons."""
     made = make_key("irc", "#tea", "42", "ann@example.org")
     assert made == "irc:chat:#tea:thread:42:person:ann@example.org"
-    assert parse_key(made) == ("irc", "#tea", "42", "ann@example.org")
+    assert parse_key(made) == SessionKey(channel="irc", place="#tea", part="42", person="ann@example.org")
     assert (parse_key(made).chat, parse_key(made).room_owner) == ("irc:chat:#tea:thread:42", "room:irc:#tea")
 
 

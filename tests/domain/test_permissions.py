@@ -13,11 +13,11 @@ from hansard.domain.settings.agent import RoomSettings
 
 ALLOW, ASK, DENY = CallVerdict.ALLOW, CallVerdict.ASK, CallVerdict.DENY
 
-ANN = Asker(("ann", "matrix:@ann:x.org"), "", "matrix")
-ANN_IN_ROOM = Asker(("ann", "matrix:@ann:x.org"), "!den:x.org", "matrix")
-BEN_IN_ROOM = Asker(("matrix:@ben:x.org",), "!den:x.org", "matrix")
-BEN_ELSEWHERE = Asker(("matrix:@ben:x.org",), "!hall:x.org", "matrix")
-TERMINAL = Asker(("admin",))
+ANN = Asker(names=("ann", "matrix:@ann:x.org"), room="", channel="matrix")
+ANN_IN_ROOM = Asker(names=("ann", "matrix:@ann:x.org"), room="!den:x.org", channel="matrix")
+BEN_IN_ROOM = Asker(names=("matrix:@ben:x.org",), room="!den:x.org", channel="matrix")
+BEN_ELSEWHERE = Asker(names=("matrix:@ben:x.org",), room="!hall:x.org", channel="matrix")
+TERMINAL = Asker(names=("admin",))
 
 RULES = (
     ToolRule(do=DENY, person="@eve:*"),
@@ -107,9 +107,11 @@ def test_people_and_rooms_on_any_channel() -> None:
     policy = Policy(names={("telegram", "5"): "ann", ("matrix", "@ann:x.org"): "ann"})
     room = "room:telegram:-100"
     chat = "telegram:chat:-100"
-    assert policy.asker(room, "5", chat) == Asker(("ann", "telegram:5"), "-100", "telegram", "5", chat)
+    assert policy.asker(room, "5", chat) == Asker(
+        names=("ann", "telegram:5"), room="-100", channel="telegram", person="5", chat=chat
+    )
     assert policy.asker(room, "@ann:x.org", chat) == Asker(
-        ("telegram:@ann:x.org",), "-100", "telegram", "@ann:x.org", chat
+        names=("telegram:@ann:x.org",), room="-100", channel="telegram", person="@ann:x.org", chat=chat
     )
     assert policy.asker(f"{room}:person:5", "5", chat).room == "-100"
     settings = Settings(
@@ -122,7 +124,7 @@ def test_people_and_rooms_on_any_channel() -> None:
 def test_whoever_is_denied_everything_is_denied_everything() -> None:
     """A rule for a person alone holds for every tool, everywhere."""
     for tool, room, channel in itertools.product(("memory", "mcp__time__now"), ("", "!den:x.org"), "ab"):
-        assert decide(RULES, tool, [Asker(("matrix:@eve:x.org",), room, channel)]).verdict is DENY
+        assert decide(RULES, tool, [Asker(names=("matrix:@eve:x.org",), room=room, channel=channel)]).verdict is DENY
 
 
 def test_of_several_people_the_strictest_counts() -> None:

@@ -23,7 +23,12 @@ def at(text: str, zone: str = "UTC") -> int:
 
 def resting(active_at: int, led_since: int | None = None, *, messages: int = 3, has_turn: bool = False) -> Resting:
     """A session that rests since a moment."""
-    return Resting(messages, active_at, active_at if led_since is None else led_since, has_turn)
+    return Resting(
+        messages=messages,
+        active_at=active_at,
+        led_since=active_at if led_since is None else led_since,
+        has_turn=has_turn,
+    )
 
 
 @pytest.mark.parametrize(("minutes", "reason"), [(0, None), (59, None), (60, Began.IDLE), (61, Began.IDLE)])

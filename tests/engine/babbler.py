@@ -145,7 +145,7 @@ async def babble(home: Path, session_id: str, seed: int) -> None:
     tools = tools_by_name(Echo(), Slow(seconds=0.01), Failing())
     async with Record.open(home) as record:
         await record.create_session(id=session_id, source="test")
-        agent = Agent(record, fixed([Babble(chance)]), tools, LIMITS)
+        agent = Agent(record=record, models=fixed([Babble(chance)]), tools=tools, limits=LIMITS)
         runner = Runner(agent, lambda _id, error: tell("reported", error=repr(error)))
         watching = asyncio.create_task(watch(record, session_id))
         try:

@@ -48,7 +48,9 @@ def die(_: Request) -> str:
 async def run(home: Path, session_id: str, crash: Armed, answer: Answer) -> None:
     """Sum up, as a person asked for before."""
     async with Record.open(home, wiring=Wiring(reach=crash)) as record:
-        agent = Agent(record, fixed([PlayedModel(answer)]), {}, TurnLimits(), compaction=SETTINGS)
+        agent = Agent(
+            record=record, models=fixed([PlayedModel(answer)]), tools={}, limits=TurnLimits(), compaction=SETTINGS
+        )
         await record.conversation(session_id)
         crash.is_armed = True
         await compact_if_due(agent, session_id, 100, after=True)

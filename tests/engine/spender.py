@@ -33,7 +33,9 @@ async def spend(home: Path, limit: str, number: int, sessions: int) -> list[str]
     errors: list[BaseException] = []
     async with Record.open(home) as record:
         model = PlayedModel(["ok", USED])
-        agent = Agent(record, fixed([model]), {}, QUICK, policy=Policy(budget=BUDGETS[limit]))
+        agent = Agent(
+            record=record, models=fixed([model]), tools={}, limits=QUICK, policy=Policy(budget=BUDGETS[limit])
+        )
         runner = Runner(agent, lambda _session_id, error: errors.append(error))
         ids = [f"2026-{number}-{each}" for each in range(sessions)]
         for session_id in ids:

@@ -307,7 +307,9 @@ async def stage(
     At the end the runner is closed, and nobody must have reported what no test expects.
     """
     async with Record.open(home, patience_seconds=patience_seconds) as record:
-        agent = Agent(record, found or fixed(models), tools or {}, limits, compaction=compaction)
+        agent = Agent(
+            record=record, models=found or fixed(models), tools=tools or {}, limits=limits, compaction=compaction
+        )
         session = await record.create_session(id=session_id, source="test")
         ready = Stage(agent, session.id)
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hansard.domain.messages import Message, Role, ToolOutcome
@@ -29,7 +30,7 @@ ROOM = "matrix:room:!den:x.org"
 
 def ask_of(on: Stage, policy: Policy = ASKS) -> None:
     """Let the stage's agent keep these rules."""
-    on.agent = on.agent._replace(policy=policy)
+    on.agent = msgspec.structs.replace(on.agent, policy=policy)
     on.runner._agent = on.agent  # noqa: SLF001 - the stage's own runner
 
 
@@ -80,7 +81,7 @@ async def test_nobody_answers_in_time(home: Path) -> None:
     """Time that is over is a no: recorded, told, and the model goes on without the call."""
     tool = Counting()
     async with stage(home, PlayedModel([call("counting")], ["done"]), tools=tools_by_name(tool)) as on:
-        ask_of(on, ASKS._replace(ask_seconds=0.05))
+        ask_of(on, msgspec.structs.replace(ASKS, ask_seconds=0.05))
         await on.ask("go")
         assert tool.count == 0
         body = (await on.until_body(QuestionAnswered)).body
@@ -95,7 +96,7 @@ async def test_where_nobody_can_be_asked_it_is_a_no(home: Path) -> None:
     """Without time to answer nothing is asked, and nothing is run."""
     tool = Counting()
     async with stage(home, PlayedModel([call("counting")], ["done"]), tools=tools_by_name(tool)) as on:
-        ask_of(on, ASKS._replace(ask_seconds=0))
+        ask_of(on, msgspec.structs.replace(ASKS, ask_seconds=0))
         await on.ask("go")
         assert (tool.count, await on.notices()) == (0, [])
 
@@ -120,7 +121,7 @@ async def test_what_is_asked_in_a_chat_is_answered_nowhere_else(home: Path, auth
     """What somebody says in another chat, or types at the terminal, is no answer to a question of a chat."""
     tool = Counting()
     async with stage(home, PlayedModel([call("counting")], ["done"]), tools=tools_by_name(tool)) as on:
-        ask_of(on, ASKS._replace(ask_seconds=1))
+        ask_of(on, msgspec.structs.replace(ASKS, ask_seconds=1))
         await say(on, "go", "@ann:x.org", ROOM)
         await drawn(on)
         await say(on, "yes", author, chat, Busy.QUEUE)
@@ -205,7 +206,7 @@ async def test_answer_and_time_at_once_agree(home: Path) -> None:
         tool = Counting()
         model = PlayedModel([call("counting")], ["done"])
         async with stage(home / str(attempt), model, tools=tools_by_name(tool)) as on:
-            ask_of(on, ASKS._replace(ask_seconds=0.03))
+            ask_of(on, msgspec.structs.replace(ASKS, ask_seconds=0.03))
             await say(on, "go")
             await drawn(on)
             await asyncio.sleep(0.02 + attempt / 500)

@@ -82,7 +82,9 @@ def agent_of(record: Record, budget: Budget | None, *answers: Answer) -> Agent:
     used = Usage(input_tokens=60, output_tokens=40, cost_micros=10_000)
     played: list[Answer] = [[*answer, used] for answer in answers or (["ok"],)]
     model = PlayedModel(*played)
-    return Agent(record, fixed([model]), tools_by_name(Echo()), QUICK, policy=Policy(budget=budget))
+    return Agent(
+        record=record, models=fixed([model]), tools=tools_by_name(Echo()), limits=QUICK, policy=Policy(budget=budget)
+    )
 
 
 @pytest.mark.parametrize(
@@ -246,7 +248,13 @@ async def test_a_scripted_day_adds_up(home: Path) -> None:
     model = PlayedModel(*answers)
     async with Record.open(home) as record:
         budget = Budget(person=Allowance(turns=1000))
-        agent = Agent(record, fixed([model]), tools_by_name(Echo()), QUICK, policy=Policy(budget=budget))
+        agent = Agent(
+            record=record,
+            models=fixed([model]),
+            tools=tools_by_name(Echo()),
+            limits=QUICK,
+            policy=Policy(budget=budget),
+        )
         day = Day(record, agent)
         sessions = {owner: await day.session(owner) for owner in ("person:ann", "person:ben")}
         turns = 0

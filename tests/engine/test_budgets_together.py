@@ -74,7 +74,7 @@ async def test_a_day_adds_up_to_the_providers_own_figures(home: Path, style: str
     ]
     limits = TurnLimits(retry_seconds_max=0.01)
     async with Provider(style, behaviours) as provider, Record.open(home) as record, asking(provider) as model:
-        agent = Agent(record, fixed([model]), tools_by_name(Echo()), limits)
+        agent = Agent(record=record, models=fixed([model]), tools=tools_by_name(Echo()), limits=limits)
         for owner in ("person:ann", "person:ben", "person:ann"):
             session = await record.create_session(source="test", owner=owner)
             await record.accept([(session.id, Message.user("go"))], queue_turn=True)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hansard.domain.messages import Message, Role, ToolCall, ToolOutcome, ToolResult
@@ -108,7 +109,9 @@ class Walls:
         self.model = model
         self.trap = Trap()
         tools: dict[str, Tool] = tools_by_name(self.trap, MemoryTool(record.memory), SessionSearch(record))
-        self.agent = Agent(record, fixed([model]), tools, QUICK, policy=Policy(ask_seconds=0.1))
+        self.agent = Agent(
+            record=record, models=fixed([model]), tools=tools, limits=QUICK, policy=Policy(ask_seconds=0.1)
+        )
 
     async def ask(self, session_id: str, text: str = "Go on.") -> None:
         """Say something, and let it be answered."""
@@ -233,7 +236,7 @@ async def test_what_a_tool_says_of_itself(home: Path) -> None:
         await demanded_all(here, session.id)
     async with Record.open(home) as record:
         here = Walls(record, obey("none"))
-        here.agent = here.agent._replace(policy=ONLY_ANN)
+        here.agent = msgspec.structs.replace(here.agent, policy=ONLY_ANN)
         session = await record.create_session(source="test")
         await here.ask(session.id, "hello")
         (spec,) = [tool for tool in here.model.requests[0].tools if tool.name == "mcp__bad__delete"]
@@ -281,6 +284,6 @@ def equip(here: Town) -> Trap:
     """Let the town's agent have the tools that are wanted; Ann alone may use one of them."""
     trap = Trap()
     tools: dict[str, Tool] = tools_by_name(trap, MemoryTool(here.record.memory), SessionSearch(here.record))
-    agent = here.runner._agent._replace(tools=tools, policy=ONLY_ANN)  # noqa: SLF001 - the town's own
+    agent = msgspec.structs.replace(here.runner._agent, tools=tools, policy=ONLY_ANN)  # noqa: SLF001 - the town's own
     here.runner = Runner(agent, lambda _id, error: pytest.fail(str(error)))
     return trap

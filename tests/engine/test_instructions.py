@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hansard.domain.messages import Message, ToolOutcome
@@ -27,7 +28,7 @@ MAY_REMEMBER = Policy(rules=(ToolRule(do=CallVerdict.ALLOW, tool="memory"),))
 def equip(on: Stage, policy: Policy = MAY_REMEMBER, instructions: str = "") -> None:
     """Give the stage's agent a memory and a policy."""
     tools = {"memory": MemoryTool(on.record.memory)}
-    on.agent = on.agent._replace(policy=policy, tools=tools, instructions=instructions)
+    on.agent = msgspec.structs.replace(on.agent, policy=policy, tools=tools, instructions=instructions)
 
 
 async def ask_in(on: Stage, owner: str, text: str = "hello") -> str:
@@ -81,7 +82,7 @@ async def test_memory_never_reaches_another_owner(home: Path) -> None:
             call("memory", f'{{"action":"forget","id":"{note.id}"}}', id="b"),
             call("memory", f'{{"action":"edit","id":"{note.id}","text":"x","owner":"person:ann"}}', id="c"),
         ]
-        on.agent = on.agent._replace(models=lambda: found(PlayedModel(grab, ["done"])))
+        on.agent = msgspec.structs.replace(on.agent, models=lambda: found(PlayedModel(grab, ["done"])))
         session_id = await ask_in(on, "person:ben")
         results = [message.text for message in await on.record.load_transcript(session_id) if message.role == "tool"]
         assert sorted(results) == [
@@ -101,12 +102,12 @@ async def test_the_tool_remembers_for_the_owner_of_the_session(home: Path) -> No
     """Add, edit, list and forget work on the owner's notes, and say who had it done; a wrong note is refused."""
     async with stage(home) as on:
         equip(on)
-        on.agent = on.agent._replace(models=lambda: found(PlayedModel([call("memory", ADD)], ["done"])))
+        on.agent = msgspec.structs.replace(on.agent, models=lambda: found(PlayedModel([call("memory", ADD)], ["done"])))
         await ask_in(on, "person:ann")
         (note,) = await on.record.memory.list("person:ann")
         assert note.text == "likes tea"
         long = call("memory", '{"action":"add","text":"' + "x" * 600 + '"}')
-        on.agent = on.agent._replace(models=lambda: found(PlayedModel([long], ["done"])))
+        on.agent = msgspec.structs.replace(on.agent, models=lambda: found(PlayedModel([long], ["done"])))
         session_id = await ask_in(on, "person:ann")
         texts = [message.text for message in await on.record.load_transcript(session_id) if message.role == "tool"]
         assert "the limit is 500" in texts[0]
@@ -184,7 +185,7 @@ async def test_a_persona_is_told_to_the_model_of_its_owner(home: Path) -> None:
 
     async with stage(home, model) as on:
         equip(on, policy_of(SETTINGS), "Be brief.")
-        on.agent = on.agent._replace(choose=choose)
+        on.agent = msgspec.structs.replace(on.agent, choose=choose)
         await ask_in(on, "person:ann")
         await ask_in(on, "room:matrix:!den:x.org")
         await ask_in(on, "person:ben")

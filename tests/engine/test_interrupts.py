@@ -212,7 +212,7 @@ async def test_while_the_seal_of_a_call_is_written(home: Path) -> None:
     async with Record.open(home, wiring=Wiring(reach=reach)) as record:
         session = await record.create_session(source="test")
         model, counting = PlayedModel([call(id="first"), arm]), Counting()
-        agent = Agent(record, fixed([model]), tools_by_name(counting, Echo()), TurnLimits())
+        agent = Agent(record=record, models=fixed([model]), tools=tools_by_name(counting, Echo()), limits=TurnLimits())
         on = Stage(agent, session.id)
         await on.queue("work")
         tasks.append(asyncio.create_task(ignore(on.run_turn())))
@@ -302,7 +302,10 @@ async def test_closing_a_runner_ends_every_session(home: Path) -> None:
         runners = []
         for text, model in by_text.items():
             session = await record.create_session(id=text, source="test")
-            runner = Runner(Agent(record, fixed([model]), {}, TurnLimits()), lambda _id, error: reports.append(error))
+            runner = Runner(
+                Agent(record=record, models=fixed([model]), tools={}, limits=TurnLimits()),
+                lambda _id, error: reports.append(error),
+            )
             await speak(record, session.id, [Message.user(text)], Busy.QUEUE)
             runner.wake(session.id)
             runners.append(runner)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hansard.domain.messages import Message, Role, ToolOutcome, ToolResult
@@ -37,7 +38,9 @@ class Next:
         """Nothing is taken up yet."""
         self.record = record
         self.model = model
-        self.agent = Agent(record, fixed([model]), tools_by_name(tool, Echo()), QUICK, policy=policy)
+        self.agent = Agent(
+            record=record, models=fixed([model]), tools=tools_by_name(tool, Echo()), limits=QUICK, policy=policy
+        )
         self.runner = Runner(self.agent, lambda _session_id, error: pytest.fail(str(error)))
 
     async def start(self) -> int:
@@ -137,7 +140,7 @@ async def test_a_call_that_waited_for_its_yes_asks_again(home: Path) -> None:
     """Paused is not begun: after the restart the question is asked again, and its yes runs the call exactly once."""
     lose_turn(home, words="May I?", calls=(("counting", "{}", "b"),), asked="b")
     tool = Counting()
-    policy = ON._replace(rules=(ToolRule(do=CallVerdict.ASK, tool="counting"),))
+    policy = msgspec.structs.replace(ON, rules=(ToolRule(do=CallVerdict.ASK, tool="counting"),))
     async with after(home, PlayedModel(["done"]), policy, tool) as process:
         await process.start()
         await until_asked(process.record, 2)
@@ -178,7 +181,7 @@ async def test_a_turn_that_takes_its_process_down_is_not_repeated_for_ever(home:
     """One that is lost while it goes on with a lost one is left alone."""
     lose_turn(home, words="Half an ans")
     async with Record.open(home) as record:
-        await queue_lost(Agent(record, fixed([]), {}, QUICK, policy=ON))
+        await queue_lost(Agent(record=record, models=fixed([]), tools={}, limits=QUICK, policy=ON))
     lose_turn(home, words="again", claim_only=True)
     async with after(home, PlayedModel(["never"]), ON) as process:
         assert await process.states() == [TurnState.LOST, TurnState.LOST]

@@ -353,7 +353,7 @@ async def test_the_model_of_a_session(home: Path) -> None:
         return second
 
     async with stage(home, first) as ready:
-        on = Stage(ready.agent._replace(choose=choose), ready.session_id)
+        on = Stage(msgspec.structs.replace(ready.agent, choose=choose), ready.session_id)
         await on.ask("a")
         await on.record.sessions.set_setting(on.session_id, "model", "second")
         await on.ask("b")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hansard.domain.budgets import Usage
@@ -35,7 +36,7 @@ class Titling(PlayedModel):
 
 def with_titles(on: Stage, titles: bool | None = None) -> None:  # noqa: FBT001
     """Let the stage's agent ask for titles."""
-    on.agent = on.agent._replace(policy=Policy(titles=titles))
+    on.agent = msgspec.structs.replace(on.agent, policy=Policy(titles=titles))
     on.runner.use_agent(on.agent)
 
 

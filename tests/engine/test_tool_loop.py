@@ -7,6 +7,7 @@ import itertools
 import random
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hansard.domain.messages import Role, ToolCall, ToolOutcome
@@ -222,7 +223,7 @@ async def test_an_output_is_cut_between_characters(home: Path) -> None:
     model = PlayedModel(*([asked], ["ok"]) * 13)
     async with stage(home, model, tools=tools_by_name(Echo())) as on:
         for bytes_max in range(1024, 1037):
-            on.agent = on.agent._replace(limits=TurnLimits(tool_output_bytes_max=bytes_max))
+            on.agent = msgspec.structs.replace(on.agent, limits=TurnLimits(tool_output_bytes_max=bytes_max))
             await on.run("go")
             shown = (await on.results())[-1].text
             head, tail = shown.split("\n[… ")[0], shown.rsplit("]\n", 1)[1]
@@ -329,7 +330,7 @@ async def test_system_prompt_and_tools_stay_as_they_were_first(home: Path) -> No
     async with stage(home, first, tools=tools_by_name(Echo()), session_id="kept") as on:
         await on.run("go")
     async with stage(home, second, tools=tools_by_name(Counting()), session_id="kept") as on:
-        on.agent = on.agent._replace(instructions="Speak like a pirate.")
+        on.agent = msgspec.structs.replace(on.agent, instructions="Speak like a pirate.")
         await on.run("go on")
     assert second.requests[0].system == first.requests[0].system
     assert second.requests[0].tools == first.requests[0].tools

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hansard.domain.budgets import Allowance, Budget
@@ -46,7 +47,7 @@ async def listening(
     model = PlayedModel(*(answers or (["ok"],)))
     async with stage(home, model, tools=tools_by_name(slow) if slow else {}) as on:
         policy = Policy(budget=budget)
-        on.agent = on.agent._replace(transcriber=transcriber, policy=policy)
+        on.agent = msgspec.structs.replace(on.agent, transcriber=transcriber, policy=policy)
         try:
             async with asyncio.timeout(WAIT_SECONDS_MAX):
                 yield on, model

@@ -97,7 +97,7 @@ async def serve(home: Path, session_id: str, model: str) -> None:
     """Answer every line until there is none."""
     loop = asyncio.get_running_loop()
     async with Record.open(home) as record:
-        on = Stage(Agent(record, fixed([MODELS[model]()]), {}, TurnLimits()), session_id)
+        on = Stage(Agent(record=record, models=fixed([MODELS[model]()]), tools={}, limits=TurnLimits()), session_id)
         try:
             while line := await loop.run_in_executor(None, sys.stdin.readline):
                 os.write(1, json.dumps(await do(on, json.loads(line))).encode() + b"\n")

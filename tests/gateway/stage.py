@@ -126,10 +126,18 @@ async def app_with(record: Record, settings: Settings, model: Model, *others: Mo
 
     errors: list[BaseException] = []
     models = cast("Models", OneModel(model))
-    agent = Agent(record, models, {}, settings.limits, choose=choose, compaction=settings.compaction)
+    agent = Agent(
+        record=record, models=models, tools={}, limits=settings.limits, choose=choose, compaction=settings.compaction
+    )
     runner = Runner(agent, lambda _, error: errors.append(error))
     try:
-        yield App(record, settings, models, runner, AgentWiring(record.home, record, models, settings, {}))
+        yield App(
+            record=record,
+            settings=settings,
+            models=models,
+            runner=runner,
+            wiring=AgentWiring(record.home, record, models, settings, {}),
+        )
     finally:
         await runner.close()
     assert not errors, errors

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hansard.domain.messages import File, Role
@@ -34,7 +35,7 @@ async def chatting(home: Path, model: PlayedModel, base_url: str = "") -> AsyncI
     async with Record.open(home) as record, app_with(record, make_settings(home / "none"), model) as app:
         if base_url:
             heard = OpenAITranscriber(Transcription(model="openai:ear", base_url=base_url), key="k", base_url=None)
-            app.runner._agent = app.runner._agent._replace(transcriber=heard)  # noqa: SLF001 - the test's own
+            app.runner._agent = msgspec.structs.replace(app.runner._agent, transcriber=heard)  # noqa: SLF001 - the test's own
         async with gateway_on(app, platform, RECORDING_CAPABILITIES) as play:
             yield play, chat
             await play.settled()

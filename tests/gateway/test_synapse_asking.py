@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 from hansard.app.wiring import open_app
@@ -101,7 +102,8 @@ class Room(NamedTuple):
     def wait_for(self, seconds: float) -> None:
         """Let questions wait so long from now on."""
         agent = self.runner._agent  # noqa: SLF001 - the test's own
-        self.runner._agent = agent._replace(policy=agent.policy._replace(ask_seconds=seconds))  # noqa: SLF001
+        policy = msgspec.structs.replace(agent.policy, ask_seconds=seconds)
+        self.runner._agent = msgspec.structs.replace(agent, policy=policy)  # noqa: SLF001
 
 
 @asynccontextmanager

@@ -76,7 +76,10 @@ class Places:
         self.errors: list[BaseException] = []
         self.tool = SessionSearch(record)
         self.channels = {"matrix": Caller("matrix", "@hansard:example.org"), "telegram": Caller("telegram", "1000")}
-        self.runner = Runner(Agent(record, fixed([self.model]), {}, QUICK), lambda _, error: self.errors.append(error))
+        self.runner = Runner(
+            Agent(record=record, models=fixed([self.model]), tools={}, limits=QUICK),
+            lambda _, error: self.errors.append(error),
+        )
         self.terminal = ""
         self._events = 0
         self.use(settings)

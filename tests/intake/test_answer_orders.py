@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import permutations
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hansard.domain.access import Grant
@@ -89,7 +90,7 @@ async def test_every_order(home: Path, order: tuple[str, ...], chat: str, way: s
     tool = Counting()
     model = PlayedModel([call("counting")], ["done"])
     async with town(home, settings_of(ANN, BOB, busy=Busy.QUEUE), model) as here:
-        equip(here, tool, ASKS._replace(ask_seconds=30))
+        equip(here, tool, msgspec.structs.replace(ASKS, ask_seconds=30))
         scene = Scene(here, chat)
         if way == "edit":
             await here.take(here.event("hello", ANN, chat, is_for_agent=True, id=scene.first.id))
@@ -114,7 +115,7 @@ async def test_revoked_meanwhile(home: Path, way: str) -> None:
     """Whoever was revoked after the question answers nothing."""
     tool = Counting()
     async with town(home, settings_of(ANN), PlayedModel([call("counting")], ["done"])) as here:
-        equip(here, tool, ASKS._replace(ask_seconds=30))
+        equip(here, tool, msgspec.structs.replace(ASKS, ask_seconds=30))
         scene = Scene(here, HOME_OF_ANN)
         await scene.question()
         await scene.delivery()
@@ -133,7 +134,7 @@ async def test_an_answer_twice_is_once(home: Path, way: str) -> None:
     """The same event again, and a second answer, change nothing; nor does editing a yes that counted."""
     tool = Counting()
     async with town(home, settings_of(ANN), PlayedModel([call("counting")], ["done"])) as here:
-        equip(here, tool, ASKS._replace(ask_seconds=30))
+        equip(here, tool, msgspec.structs.replace(ASKS, ask_seconds=30))
         scene = Scene(here, HOME_OF_ANN)
         await scene.question()
         await scene.delivery()
@@ -155,7 +156,7 @@ async def test_only_the_next_message_is_a_plain_answer(home: Path) -> None:
     """After other words a plain yes is said to the model; a command still answers."""
     tool = Counting()
     async with town(home, settings_of(ANN, busy=Busy.QUEUE), PlayedModel([call("counting")], ["done"])) as here:
-        equip(here, tool, ASKS._replace(ask_seconds=30))
+        equip(here, tool, msgspec.structs.replace(ASKS, ask_seconds=30))
         scene = Scene(here, HOME_OF_ANN)
         await scene.question()
         await scene.delivery()
@@ -174,7 +175,7 @@ async def test_two_open_questions(home: Path) -> None:
     tool = Counting()
     model = PlayedModel([call("counting", id="a")], [call("counting", id="b")], ["done"], ["done"])
     async with town(home, settings_of(ANN), model) as here:
-        equip(here, tool, ASKS._replace(ask_seconds=30))
+        equip(here, tool, msgspec.structs.replace(ASKS, ask_seconds=30))
         scenes = []
         for _ in range(2):
             scene = Scene(here, HOME_OF_ANN)
@@ -204,7 +205,7 @@ async def test_an_early_command_is_told_so(home: Path) -> None:
     """A command before the delivery says that the question was not shown; the same command afterwards counts."""
     tool = Counting()
     async with town(home, settings_of(ANN), PlayedModel([call("counting")], ["done"])) as here:
-        equip(here, tool, ASKS._replace(ask_seconds=30))
+        equip(here, tool, msgspec.structs.replace(ASKS, ask_seconds=30))
         scene = Scene(here, HOME_OF_ANN)
         await here.say("/yes")
         assert NOTHING_WAITS in await here.notices()

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import aclosing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hansard.domain.messages import Role
@@ -26,7 +27,7 @@ ASKS = Policy(rules=(ToolRule(do=CallVerdict.ASK, tool="counting"),))
 
 def equip(here: Town, tool: Counting, policy: Policy = ASKS) -> None:
     """Give the town's agent a tool that asks."""
-    agent = here.runner._agent._replace(tools=tools_by_name(tool), policy=policy)  # noqa: SLF001 - the town's own
+    agent = msgspec.structs.replace(here.runner._agent, tools=tools_by_name(tool), policy=policy)  # noqa: SLF001 - the town's own
     here.runner = Runner(agent, lambda _id, error: pytest.fail(str(error)))
 
 
@@ -104,7 +105,7 @@ async def test_an_edited_no_becomes_no_yes(home: Path) -> None:
     """Changing on the platform what was said answers nothing."""
     tool = Counting()
     async with town(home, settings_of(ANN, BOB, busy=Busy.QUEUE), PlayedModel([call("counting")], ["done"])) as here:
-        equip(here, tool, ASKS._replace(ask_seconds=0.5))
+        equip(here, tool, msgspec.structs.replace(ASKS, ask_seconds=0.5))
         await say(here, "hmm, what?", ANN, ROOM)
         room = await here.session(ROOM)
         await asked(here, room)

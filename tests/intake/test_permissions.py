@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
+
 from hansard.domain.permissions import Asker, CallVerdict, ToolRule, decide
 from hansard.domain.questions import NOT_OFFERED, Scope
 from hansard.domain.settings import Busy
@@ -27,7 +29,7 @@ async def test_always_is_a_rule_until_it_is_revoked(home: Path) -> None:
     """After `always` the tool asks this person here no more, in other sessions too, until the admin revokes it."""
     tool = Counting()
     async with town(home, settings_of(ANN, BOB), PlayedModel(*ROUND * 6)) as here:
-        equip(here, tool, ASKS._replace(ask_seconds=30))
+        equip(here, tool, msgspec.structs.replace(ASKS, ask_seconds=30))
         await say(here, "go", ANN, HOME_OF_ANN)
         first = await here.session()
         assert (await asked(here, first)).scopes == (Scope.ONCE, Scope.SESSION, Scope.ALWAYS, Scope.NO)
@@ -57,7 +59,7 @@ async def test_a_session_is_one_session(home: Path) -> None:
     tool = Counting()
     model = PlayedModel([call("counting")], [call("counting", id="c2")], ["done"], *ROUND)
     async with town(home, settings_of(ANN), model) as here:
-        equip(here, tool, ASKS._replace(ask_seconds=30))
+        equip(here, tool, msgspec.structs.replace(ASKS, ask_seconds=30))
         await say(here, "go", ANN, HOME_OF_ANN)
         first = await here.session()
         code = (await asked(here, first)).code
@@ -78,7 +80,7 @@ async def test_a_session_is_one_session(home: Path) -> None:
 async def test_a_barred_person_keeps_no_permission(home: Path) -> None:
     """Barring somebody revokes what they allowed, and allowing them again does not bring it back."""
     async with town(home, settings_of(ANN), PlayedModel(*ROUND)) as here:
-        equip(here, Counting(), ASKS._replace(ask_seconds=30))
+        equip(here, Counting(), msgspec.structs.replace(ASKS, ask_seconds=30))
         await say(here, "go", ANN, HOME_OF_ANN)
         session_id = await here.session()
         await asked(here, session_id)
@@ -97,7 +99,7 @@ async def test_neither_in_rooms_nor_among_words_of_others(home: Path) -> None:
     tool = Counting()
     settings = settings_of(ANN, BOB, busy=Busy.QUEUE, observe=True)
     async with town(home, settings, PlayedModel(*ROUND)) as here:
-        equip(here, tool, ASKS._replace(ask_seconds=30))
+        equip(here, tool, msgspec.structs.replace(ASKS, ask_seconds=30))
         await here.say("she should always allow that", BOB, ROOM, is_for_agent=False)
         await say(here, "go", ANN, ROOM)
         room = await here.session(ROOM)
@@ -118,7 +120,7 @@ async def test_each_who_asked_is_asked(home: Path) -> None:
     """A turn of two people needs a yes of each of them; one of them cannot give the other's."""
     tool = Counting()
     async with town(home, settings_of(ANN, BOB, busy=Busy.QUEUE), PlayedModel(*ROUND)) as here:
-        equip(here, tool, ASKS._replace(ask_seconds=30))
+        equip(here, tool, msgspec.structs.replace(ASKS, ask_seconds=30))
         await here.say("go", ANN, ROOM, is_for_agent=True)
         wakes = await here.say("do", BOB, ROOM, is_for_agent=True)
         here.runner.wake(wakes[-1].session_id, wakes[-1].turn_id)
@@ -139,11 +141,11 @@ async def test_each_who_asked_is_asked(home: Path) -> None:
 def test_a_permission_never_changes_a_deny() -> None:
     """It turns `ask` into `allow`, for its person in its place; and guards the memory from words of others."""
     rules = (ToolRule(do=CallVerdict.ASK, tool="a"), ToolRule(do=CallVerdict.DENY, tool="b"))
-    asker = Asker((ANN,), "", "matrix", ANN, HOME_OF_ANN)
+    asker = Asker(names=(ANN,), room="", channel="matrix", person=ANN, chat=HOME_OF_ANN)
     granted = {(ANN, HOME_OF_ANN): "p1"}
     assert decide(rules, "a", [asker], "", granted).verdict is CallVerdict.ALLOW
     assert decide(rules, "a", [asker], "an import", granted).verdict is CallVerdict.ALLOW
-    assert decide(rules, "a", [asker._replace(chat=ROOM)], "", granted).verdict is CallVerdict.ASK
+    assert decide(rules, "a", [msgspec.structs.replace(asker, chat=ROOM)], "", granted).verdict is CallVerdict.ASK
     assert decide(rules, "b", [asker], "", granted).verdict is CallVerdict.DENY
     assert decide((), "memory", [asker], "", granted).verdict is CallVerdict.ALLOW
     assert decide((), "memory", [asker], "an import", granted).verdict is CallVerdict.ASK
@@ -153,7 +155,7 @@ def test_a_permission_never_changes_a_deny() -> None:
 async def test_the_command_lists_and_revokes(home: Path) -> None:
     """`hansard permissions` shows what was allowed, and takes it back."""
     async with town(home, settings_of(ANN), PlayedModel(*ROUND)) as here:
-        equip(here, Counting(), ASKS._replace(ask_seconds=30))
+        equip(here, Counting(), msgspec.structs.replace(ASKS, ask_seconds=30))
         await say(here, "go", ANN, HOME_OF_ANN)
         session_id = await here.session()
         await asked(here, session_id)

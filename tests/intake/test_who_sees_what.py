@@ -80,7 +80,7 @@ async def seen(here: Places, chat: str, names: dict[str, str]) -> dict[str, set[
     ways["list"] = named(await ask(here, chat, "/sessions"))
     ways["search"] = named(await ask(here, chat, "/search harbour"))
     session_id = await where(here, chat)
-    tool = here.tool.at(ToolScene(session_id, (await here.record.sessions.read(session_id)).owner))
+    tool = here.tool.at(ToolScene(session_id=session_id, owner=(await here.record.sessions.read(session_id)).owner))
     ways["tool search"] = named((await tool.run({"query": "harbour"})).text)
     ways["tool list"] = named((await tool.run({})).text)
     ways["tool read"], ways["title"] = set(), set()

@@ -94,7 +94,10 @@ class Town:
         self.channel = Doorman()
         self.reports: list[tuple[str, BaseException]] = []
         self.model = model or PlayedModel(["ok"])
-        self.runner = Runner(Agent(record, fixed([self.model]), {}, QUICK), lambda _id, error: self._report("", error))
+        self.runner = Runner(
+            Agent(record=record, models=fixed([self.model]), tools={}, limits=QUICK),
+            lambda _id, error: self._report("", error),
+        )
         self.intake = self.new_intake(settings)
         self._events = 0
 

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise, permutations
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hansard.domain.messages import File, Message, Text
@@ -69,7 +70,7 @@ async def playing(home: Path, behaviours: list[Behaviour]) -> AsyncIterator[tupl
         for style in STYLES:
             await parts.add(style, behaviours)
         ready = await stack.enter_async_context(stage(home, *parts.models.values(), tools=tools_by_name(Echo())))
-        on = Stage(ready.agent._replace(choose=parts.choose), ready.session_id)
+        on = Stage(msgspec.structs.replace(ready.agent, choose=parts.choose), ready.session_id)
         stack.push_async_callback(on.runner.close)
         yield on, parts
 

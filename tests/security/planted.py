@@ -276,7 +276,7 @@ def run_twice(agent: Agent) -> Agent:
         name: Twice(name, tool._witness) if isinstance(tool, WatchedTool) else tool  # noqa: SLF001 - our own
         for name, tool in agent.tools.items()
     }
-    return agent._replace(tools=tools)
+    return msgspec.structs.replace(agent, tools=tools)
 
 
 class Handy(Obedient):
@@ -303,7 +303,7 @@ def run_beside(agent: Agent) -> Agent:
     async def models() -> Sequence[Model]:
         return [model]
 
-    return agent._replace(models=models)
+    return msgspec.structs.replace(agent, models=models)
 
 
 def replaced(old: str, new: str) -> Callable[[str], str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -210,7 +211,7 @@ async def remember(home: Path, person: str) -> str:
 async def allow_for_session(home: Path, *, ends: bool) -> None:
     """Ann allows a tool for the session, in a chat of her own; maybe the chat leads to a new session afterwards."""
     async with town(home, settings_of(ANN), PlayedModel([call("counting")], ["done"])) as here:
-        equip_asking(here, Counting(), ASKS._replace(ask_seconds=60))
+        equip_asking(here, Counting(), msgspec.structs.replace(ASKS, ask_seconds=60))
         await say(here, "go", ANN, HOME_OF_ANN)
         session = await here.session()
         code = (await asked(here, session)).code

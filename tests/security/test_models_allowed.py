@@ -53,7 +53,7 @@ def use(here: Town, *patterns: str, chosen: PlayedModel) -> None:
     async def choose(_name: str) -> Model:
         return chosen
 
-    agent = here.runner._agent._replace(policy=policy_of(settings), choose=choose)  # noqa: SLF001 - the town's own
+    agent = msgspec.structs.replace(here.runner._agent, policy=policy_of(settings), choose=choose)  # noqa: SLF001 - the town's own
     here.runner = Runner(agent, lambda _id, error: pytest.fail(str(error)))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hansard.domain.budgets import budget_of
@@ -33,7 +34,7 @@ PAY = [call("counting", '{"what":"100 euros"}')]
 
 def equip(here: Town, tool: Counting, policy: Policy = PAYS) -> None:
     """Give the town's agent the tool that pays."""
-    agent = here.runner._agent._replace(tools=tools_by_name(tool), policy=policy)  # noqa: SLF001 - the town's own
+    agent = msgspec.structs.replace(here.runner._agent, tools=tools_by_name(tool), policy=policy)  # noqa: SLF001 - the town's own
     here.runner = Runner(agent, lambda _id, error: pytest.fail(str(error)))
 
 
@@ -165,7 +166,7 @@ async def test_a_retry_is_charged_to_whoever_asks_for_it(home: Path) -> None:
     budget = budget_of(TurnLimits(person_turns_day_max=2))
     assert budget is not None
     async with town(home, settings_of(ANN, BOB), PlayedModel(["hello"])) as here:
-        equip(here, Counting(), PAYS._replace(budget=budget))
+        equip(here, Counting(), msgspec.structs.replace(PAYS, budget=budget))
         await here.ask("hello", BOB, ROOM, is_for_agent=True)
         await here.ask("hello", ANN, ROOM, is_for_agent=True)
         await here.ask("/retry", BOB, ROOM, is_for_agent=True)
@@ -184,7 +185,7 @@ async def test_a_turn_of_two_people_is_charged_to_both(home: Path) -> None:
     budget = budget_of(TurnLimits(person_turns_day_max=5))
     assert budget is not None
     async with town(home, settings_of(ANN, BOB, busy=Busy.QUEUE), PlayedModel(["hello"])) as here:
-        equip(here, Counting(), PAYS._replace(budget=budget))
+        equip(here, Counting(), msgspec.structs.replace(PAYS, budget=budget))
         await here.say("hello", ANN, ROOM, is_for_agent=True)
         await here.ask("hello, too", BOB, ROOM, is_for_agent=True)
         spent = [(await here.record.budgets.day(f"person:matrix:{who}", budget)).person.turns for who in (ANN, BOB)]

@@ -8,6 +8,7 @@ import tarfile
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hansard.domain.messages import Message, Role, Text, ToolOutcome
@@ -43,7 +44,7 @@ OWNER = Policy(
 
 def use_rules(on: Stage, policy: Policy = OWNER) -> None:
     """Let the stage's agent keep these rules."""
-    on.agent = on.agent._replace(policy=policy)
+    on.agent = msgspec.structs.replace(on.agent, policy=policy)
     on.runner._agent = on.agent  # noqa: SLF001 - the stage's own runner
 
 

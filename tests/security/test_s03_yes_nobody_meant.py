@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hansard.domain.messages import ToolOutcome
@@ -27,7 +28,7 @@ async def test_an_ok_to_somebody_else_in_the_room(home: Path) -> None:
     """Ann's ok to Bob, in the room where a question of hers waits, runs nothing; nor does one before the question."""
     tool = Counting()
     async with town(home, settings_of(ANN, BOB, busy=Busy.QUEUE), PlayedModel([call("counting")], ["done"])) as here:
-        equip(here, tool, ASKS._replace(ask_seconds=30))
+        equip(here, tool, msgspec.structs.replace(ASKS, ask_seconds=30))
         for wake in await here.say("pay the bill", ANN, ROOM, is_for_agent=True):
             here.runner.wake(wake.session_id, wake.turn_id)
         room = await here.session(ROOM)
@@ -47,7 +48,7 @@ async def test_a_yes_that_comes_late(home: Path, words: str) -> None:
     """A yes that was said before the question was shown, and is received after it, runs nothing; one said then does."""
     tool = Counting()
     async with town(home, settings_of(ANN), PlayedModel([call("counting")], ["done"])) as here:
-        equip(here, tool, ASKS._replace(ask_seconds=30))
+        equip(here, tool, msgspec.structs.replace(ASKS, ask_seconds=30))
         for wake in await here.say("pay the bill"):
             here.runner.wake(wake.session_id, wake.turn_id)
         session = await here.session()
@@ -68,7 +69,7 @@ async def test_a_yes_before_the_question_is_delivered(home: Path) -> None:
     """In a chat, whoever knows the code before the question was shown runs nothing by it; afterwards it counts."""
     tool = Counting()
     async with town(home, settings_of(ANN), PlayedModel([call("counting")], ["done"])) as here:
-        equip(here, tool, ASKS._replace(ask_seconds=30))
+        equip(here, tool, msgspec.structs.replace(ASKS, ask_seconds=30))
         for wake in await here.say("pay the bill"):
             here.runner.wake(wake.session_id, wake.turn_id)
         session = await here.session()
@@ -137,7 +138,7 @@ async def test_guesses_are_counted(home: Path) -> None:
     """Wrong codes are recorded, and after some of them the right one is not looked at either."""
     tool = Counting()
     async with town(home, settings_of(ANN, BOB), PlayedModel([call("counting")], ["done"])) as here:
-        equip(here, tool, ASKS._replace(ask_seconds=30))
+        equip(here, tool, msgspec.structs.replace(ASKS, ask_seconds=30))
         for wake in await here.say("go", ANN, ROOM, is_for_agent=True):
             here.runner.wake(wake.session_id, wake.turn_id)
         room = await here.session(ROOM)

@@ -149,7 +149,11 @@ async def test_new_limits_count_at_once(home: Path) -> None:
         runner = here.play.app.runner
         old = asyncio.create_task(runner.outlived())
         await asyncio.sleep(0)
-        runner.use_agent(Agent(here.record, here.play.app.models, {}, TurnLimits(person_turns_running_max=5)))
+        runner.use_agent(
+            Agent(
+                record=here.record, models=here.play.app.models, tools={}, limits=TurnLimits(person_turns_running_max=5)
+            )
+        )
         await here.until(lambda: len(here.model.begun) == 5)
         here.model.let(2)
         async with asyncio.timeout(120):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hansard.domain.messages import Role
@@ -64,8 +65,8 @@ async def test_a_guest_changes_nothing_for_the_room(home: Path, text: str) -> No
 
 def equip(here: Town, tool: MemoryTool) -> None:
     """Give the town's agent the memory, which the settings let everybody use without asking."""
-    policy = policy_of(here.settings)._replace(rules=(ToolRule(do=CallVerdict.ALLOW, tool="memory"),))
-    agent = here.runner._agent._replace(tools=tools_by_name(tool), policy=policy)  # noqa: SLF001 - the town's own
+    policy = msgspec.structs.replace(policy_of(here.settings), rules=(ToolRule(do=CallVerdict.ALLOW, tool="memory"),))
+    agent = msgspec.structs.replace(here.runner._agent, tools=tools_by_name(tool), policy=policy)  # noqa: SLF001 - the town's own
     here.runner = Runner(agent, lambda _id, error: pytest.fail(str(error)))
 
 

@@ -80,11 +80,14 @@ async def test_older_sessions_stay_the_rooms(home: Path) -> None:
 
 
 OWNERS = (
-    ("room:matrix:!r:h", SessionKey("matrix", "!r:h")),
-    ("room:matrix:!r:h:person:@ann:h", SessionKey("matrix", "!r:h", "", "@ann:h")),
-    ("room:matrix:!r:h:person:@a:person:@b:h", SessionKey("matrix", "!r:h", "", "@a:person:@b:h")),
-    ("room:telegram:-5:person:42", SessionKey("telegram", "-5", "", "42")),
-    ("room:irc:#tea:person:ann", SessionKey("irc", "#tea", "", "ann")),
+    ("room:matrix:!r:h", SessionKey(channel="matrix", place="!r:h")),
+    ("room:matrix:!r:h:person:@ann:h", SessionKey(channel="matrix", place="!r:h", part="", person="@ann:h")),
+    (
+        "room:matrix:!r:h:person:@a:person:@b:h",
+        SessionKey(channel="matrix", place="!r:h", part="", person="@a:person:@b:h"),
+    ),
+    ("room:telegram:-5:person:42", SessionKey(channel="telegram", place="-5", part="", person="42")),
+    ("room:irc:#tea:person:ann", SessionKey(channel="irc", place="#tea", part="", person="ann")),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hansard.delivery.stream import files_of
@@ -30,7 +31,7 @@ async def test_long_arguments_are_attached_whole(home: Path) -> None:
     """In a chat a long call is a file beside the question; the yes counts when both are shown."""
     tool = Counting()
     async with town(home, settings_of(ANN), PlayedModel([call("counting", LONG)], ["done"])) as here:
-        equip(here, tool, ASKS._replace(ask_seconds=30))
+        equip(here, tool, msgspec.structs.replace(ASKS, ask_seconds=30))
         for wake in await here.say("go"):
             here.runner.wake(wake.session_id, wake.turn_id)
         session_id = await here.session()
@@ -51,7 +52,7 @@ async def test_where_no_file_can_be_shown_nothing_is_approved(home: Path) -> Non
     """When the file beside the question is refused, a yes in that chat is told so, and runs nothing."""
     tool = Counting()
     async with town(home, settings_of(ANN), PlayedModel([call("counting", LONG)], ["done"])) as here:
-        equip(here, tool, ASKS._replace(ask_seconds=30))
+        equip(here, tool, msgspec.structs.replace(ASKS, ask_seconds=30))
         for wake in await here.say("go"):
             here.runner.wake(wake.session_id, wake.turn_id)
         session_id = await here.session()

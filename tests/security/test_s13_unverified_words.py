@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hansard.domain.messages import Message, Role
@@ -54,7 +55,7 @@ async def test_they_answer_no_question(home: Path) -> None:
     """A yes that nobody can know to be the person's lets no tool run."""
     tool = Counting()
     async with town(home, model=PlayedModel([call("counting")], ["done"])) as here:
-        equip(here, tool, ASKS._replace(ask_seconds=30))
+        equip(here, tool, msgspec.structs.replace(ASKS, ask_seconds=30))
         for wake in await here.say("go"):
             here.runner.wake(wake.session_id, wake.turn_id)
         session_id = await here.session(HOME_OF_ANN)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 from hansard.domain.messages import Message
@@ -54,7 +55,7 @@ async def bank(home: Path, rules: Policy, *answers: Answer, observe: bool = Fals
     async with town(home, settings_of(ANN, BOB, observe=observe), PlayedModel(*answers)) as here:
         pay = Counting(PAY)
         tools = tools_by_name(pay, Echo(FETCH), SessionSearch(here.record))
-        agent = here.runner._agent._replace(tools=tools, policy=rules)  # noqa: SLF001 - the town's own
+        agent = msgspec.structs.replace(here.runner._agent, tools=tools, policy=rules)  # noqa: SLF001 - the town's own
         here.runner = Runner(agent, lambda _id, error: pytest.fail(str(error)))
         yield Bank(here, pay)
         await here.check()

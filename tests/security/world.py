@@ -16,6 +16,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from hansard.app.config import load_config
 from hansard.app.wiring import App, open_app
 from hansard.cli.talk import Talk
@@ -195,7 +197,7 @@ class World:
         async def models() -> Sequence[Model]:
             return [self.model]
 
-        return self.setup.agent(own._replace(models=models, tools=tools, choose=None, is_named=None))
+        return self.setup.agent(msgspec.structs.replace(own, models=models, tools=tools, choose=None, is_named=None))
 
     def _draw(self, item: Entry | Chunk) -> None:
         """The terminal draws something."""

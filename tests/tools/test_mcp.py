@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import httpx2
+import msgspec
 import pytest
 
 from hansard.domain.limits import MIB
@@ -220,8 +221,8 @@ async def talking(
     tools: dict[str, Tool] = {}
     servers = McpServers({"t": settings}, environment(), tools)
     async with stage(home, PlayedModel(*answers)) as on:
-        on.agent = on.agent._replace(
-            tools=tools, prepare=servers.prepare, policy=policy, limits=limits or on.agent.limits
+        on.agent = msgspec.structs.replace(
+            on.agent, tools=tools, prepare=servers.prepare, policy=policy, limits=limits or on.agent.limits
         )
         try:
             async with asyncio.timeout(300):
@@ -243,7 +244,7 @@ async def test_a_turn_with_a_server(home: Path, tmp_path: Path) -> None:
     answers: list[Answer] = [slow, ["late"], both, [call("mcp__t__die", "{}", id="die")], ["done"]]
     async with talking(home, by_stdio(tmp_path / "ran"), *answers, limits=TurnLimits(tool_seconds_max=1)) as on:
         await long_run(on, "go")
-        on.agent = on.agent._replace(limits=TurnLimits())
+        on.agent = msgspec.structs.replace(on.agent, limits=TurnLimits())
         await long_run(on, "go on")
         outcomes = await on.outcomes()
         assert outcomes == {

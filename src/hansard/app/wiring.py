@@ -13,6 +13,8 @@ import pwd
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from hansard.app.home_files import read_wording
 from hansard.app.keys import UNSENDABLE, VARIABLES, find_key, is_sendable, read_keys
 from hansard.app.secrecy import hidden_paths
@@ -103,11 +105,11 @@ class AgentWiring:
         """Return what turns need that begin now."""
         settings = self._settings
         return Agent(
-            self._record,
-            self.models,
-            self._tools,
-            settings.limits,
-            settings.system_prompt,
+            record=self._record,
+            models=self.models,
+            tools=self._tools,
+            limits=settings.limits,
+            instructions=settings.system_prompt,
             choose=self.models.choose,
             is_named=lambda: self.models.is_named,
             compaction=settings.compaction,
@@ -137,7 +139,7 @@ class AgentWiring:
         await self.models.close()
 
 
-class App(NamedTuple):
+class App(msgspec.Struct, frozen=True, kw_only=True):
     """A process that talks."""
 
     record: Record
@@ -181,7 +183,7 @@ async def open_app(
         runner = Runner(agent, report)
         models.close_after(runner.outlived)
         try:
-            yield App(record, settings, models, runner, wiring)
+            yield App(record=record, settings=settings, models=models, runner=runner, wiring=wiring)
         finally:
             try:
                 await runner.close()

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
+import msgspec
 
 from hansard.app.config import load_config
 from hansard.cli.existing import has_record, reading
@@ -188,7 +189,7 @@ async def is_direct_chat(ahead: PlaceAhead) -> bool:
     """Return whether a chat is with one person. One that the record has not seen is taken for a room."""
     if ahead.key is None or is_private(ahead.key):
         return ahead.key is not None
-    for key in (ahead.key, ahead.key._replace(part="")):
+    for key in (ahead.key, msgspec.structs.replace(ahead.key, part="")):
         found = await find_session(ahead, str(key))
         if found is not None:
             return parse_owner(found.owner) is None
@@ -223,13 +224,13 @@ async def explain_author(ahead: PlaceAhead, author: str, tool: str, *, is_direct
     if ahead.record is not None:
         places = [(author, ahead.chat)]
         granted = await ahead.record.permissions.granted(tool, found.session_id, places)
-    call = JudgedCall(tool, found.owner, (known,), changes_memory=tool == MEMORY)
+    call = JudgedCall(tool=tool, owner=found.owner, people=(known,), changes_memory=tool == MEMORY)
     calm = policy.judge_call(call, granted)
-    mixed = policy.judge_call(call._replace(source=UNTRUSTED), granted)
+    mixed = policy.judge_call(msgspec.structs.replace(call, source=UNTRUSTED), granted)
     lines += tell(tool, calm)
     if mixed.verdict is not calm.verdict:
         lines += tell(f"{tool} while the request holds untrusted text", mixed)
-    listing = policy.judge_call(call._replace(changes_memory=False), granted)
+    listing = policy.judge_call(msgspec.structs.replace(call, changes_memory=False), granted)
     return lines if listing.verdict is calm.verdict else [*lines, *tell(f"{tool}, only to list", listing)]
 
 

@@ -25,7 +25,7 @@ EVERYBODY: Final = ""
 MICROS: Final = 1_000_000
 
 
-class Spent(NamedTuple):
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
     """What was used since a day began. `largest`: what the dearest turn took, of those that are over."""
 
     turns: int = 0
@@ -37,12 +37,12 @@ class Spent(NamedTuple):
 
     def plus(self, other: Spent) -> Spent:
         return Spent(
-            self.turns + other.turns,
-            self.tokens + other.tokens,
-            self.cost_micros + other.cost_micros,
-            self.running + other.running,
-            max(self.largest_tokens, other.largest_tokens),
-            max(self.largest_cost_micros, other.largest_cost_micros),
+            turns=self.turns + other.turns,
+            tokens=self.tokens + other.tokens,
+            cost_micros=self.cost_micros + other.cost_micros,
+            running=self.running + other.running,
+            largest_tokens=max(self.largest_tokens, other.largest_tokens),
+            largest_cost_micros=max(self.largest_cost_micros, other.largest_cost_micros),
         )
 
 
@@ -104,9 +104,9 @@ def standing(allowance: Allowance, spent: Spent) -> BudgetState:
     unknown_dear = allowance.tokens is not None and not spent.largest_tokens
     unknown_dear = unknown_dear or (allowance.cost_micros is not None and not spent.largest_cost_micros)
     foreseen = Spent(
-        spent.turns,
-        spent.tokens + spent.running * spent.largest_tokens,
-        spent.cost_micros + spent.running * spent.largest_cost_micros,
+        turns=spent.turns,
+        tokens=spent.tokens + spent.running * spent.largest_tokens,
+        cost_micros=spent.cost_micros + spent.running * spent.largest_cost_micros,
     )
     return BudgetState.NEAR if unknown_dear or reached(allowance._replace(turns=None), foreseen) else BudgetState.FREE
 

@@ -22,6 +22,8 @@ from functools import cache, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from hansard.domain.limits import NAME_CHARACTERS_MAX
 from hansard.domain.text import clean_name
 from hansard.errors import InvalidInput
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from hansard.domain.settings import Resets
 
 
-class Grammar(NamedTuple):
+class Grammar(msgspec.Struct, frozen=True, kw_only=True):
     """What a platform calls its places, and what the ids there look like."""
 
     place: str
@@ -41,12 +43,12 @@ class Grammar(NamedTuple):
 
 
 GRAMMARS: Final = {
-    "matrix": Grammar("room", "thread", r"!\S+?", r"\$\S+?", r"@\S+"),
-    "telegram": Grammar("chat", "topic", r"-?[0-9]+", r"[0-9]+", r"[0-9]+"),
+    "matrix": Grammar(place="room", part="thread", place_id=r"!\S+?", part_id=r"\$\S+?", person_id=r"@\S+"),
+    "telegram": Grammar(place="chat", part="topic", place_id=r"-?[0-9]+", part_id=r"[0-9]+", person_id=r"[0-9]+"),
 }
 
 
-OTHER: Final = Grammar("chat", "thread", r"[^\s:]+", r"[^\s:]+", r"[^\s:]+")
+OTHER: Final = Grammar(place="chat", part="thread", place_id=r"[^\s:]+", part_id=r"[^\s:]+", person_id=r"[^\s:]+")
 """On channels that Hansard does not bring along. Ids without colons can be told apart whatever they are."""
 
 OTHER_NAME: Final = r"[a-z][a-z0-9_]{0,31}"
@@ -86,7 +88,7 @@ def pattern_of(channel: str) -> re.Pattern[str]:
     )
 
 
-class SessionKey(NamedTuple):
+class SessionKey(msgspec.Struct, frozen=True, kw_only=True):
     """A session key. `place` is the room, `part` a thread of it, `person` whose conversation it is in a room."""
 
     channel: str
@@ -102,7 +104,7 @@ class SessionKey(NamedTuple):
 
     @property
     def chat(self) -> str:
-        return str(self._replace(person=""))
+        return str(msgspec.structs.replace(self, person=""))
 
     @property
     def room_owner(self) -> str:
@@ -121,7 +123,7 @@ def parse_key(text: str) -> SessionKey:
     if found is None:
         message = f"not a chat: {text[:80]!r}"
         raise InvalidInput(message)
-    return SessionKey(channel, found["place"], found["part"] or "", found["person"] or "")
+    return SessionKey(channel=channel, place=found["place"], part=found["part"] or "", person=found["person"] or "")
 
 
 def read_chat(text: str) -> SessionKey:
@@ -141,8 +143,8 @@ def parse_owner(owner: str) -> SessionKey | None:
         return None
     found = owner_pattern_of(channel).fullmatch(owner)
     if found is None:
-        return SessionKey(channel, owner.removeprefix(f"{ROOM_PREFIX}{channel}:"))
-    return SessionKey(channel, found["place"], "", found["person"] or "")
+        return SessionKey(channel=channel, place=owner.removeprefix(f"{ROOM_PREFIX}{channel}:"))
+    return SessionKey(channel=channel, place=found["place"], part="", person=found["person"] or "")
 
 
 def make_key(channel: str, place: str, part: str = "", person: str = "") -> str:
@@ -150,7 +152,7 @@ def make_key(channel: str, place: str, part: str = "", person: str = "") -> str:
     if not is_channel(channel):
         message = f"{channel[:80]!r} is no name of a channel"
         raise InvalidInput(message)
-    key = SessionKey(channel, place, part, person)
+    key = SessionKey(channel=channel, place=place, part=part, person=person)
     text = clean_name(str(key), "a session key", NAME_CHARACTERS_MAX)
     if parse_key(text) != key:
         message = f"these ids make no session key: {text[:200]!r}"
@@ -210,7 +212,7 @@ class Began(StrEnum):
     """The session is another person's: whoever it belongs to is no longer linked with whom the chat is with."""
 
 
-class Resting(NamedTuple):
+class Resting(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the session that a chat is in."""
 
     messages: int

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from functools import cache
 from html import escape
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +53,7 @@ LEAD: Final = "\ue000 "
 """Put before a text that begins in the middle of a line, and taken away again: a sign of no meaning, and a space."""
 
 
-class Dialect(NamedTuple):
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """What differs from one reader of HTML to another."""
 
     link_attributes: str = ""

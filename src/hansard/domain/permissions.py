@@ -75,7 +75,7 @@ nothing that somebody else put into its mouth may get there unseen.
 """
 
 
-class Asker(NamedTuple):
+class Asker(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody who asked for a turn, and where. An asker without names is nobody, and may use no tool.
 
     `names`: that of the settings, which has no colon, and the account, CHANNEL:IDENTITY, which has one. So neither can

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
+import msgspec
+
 from hansard.domain.access import AT_THE_TERMINAL, Grant, Right, Standpoint, is_shared, right
 from hansard.domain.budgets import Budget, budget_of
 from hansard.domain.chats import PERSON_PREFIX, SessionKey, parse_owner
@@ -26,7 +28,7 @@ class KnownAsker(NamedTuple):
     grant: Grant = Grant.NONE
 
 
-class JudgedCall(NamedTuple):
+class JudgedCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call that is judged: in whose session, for whom, and what the request to the model holds."""
 
     tool: str
@@ -38,15 +40,15 @@ class JudgedCall(NamedTuple):
     changes_memory: bool = False
 
 
-class Policy(NamedTuple):
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that depends on who asks, and where."""
 
     rules: tuple[ToolRule, ...] = ()
     ask_seconds: float = 300.0
-    names: dict[tuple[str, str], str] = {}  # noqa: RUF012 - nobody changes it
+    names: dict[tuple[str, str], str] = {}
     """From a channel, and what somebody is called there, to their name."""
-    people: dict[str, AgentChoice] = {}  # noqa: RUF012
-    rooms: dict[str, AgentChoice] = {}  # noqa: RUF012
+    people: dict[str, AgentChoice] = {}
+    rooms: dict[str, AgentChoice] = {}
     """By the owner of a room's sessions."""
     budget: Budget | None = None
     """None: nothing is limited."""
@@ -54,7 +56,7 @@ class Policy(NamedTuple):
     auto_resume: AutoResume = AutoResume.OFF
     models_allowed: tuple[str, ...] = ()
     """Patterns of the models that people may choose; none: every one."""
-    lists: dict[str, People] = {}  # noqa: RUF012
+    lists: dict[str, People] = {}
     """Who may talk, by channel."""
 
     def asker(self, owner: str, author: str, chat: str) -> Asker:
@@ -68,7 +70,9 @@ class Policy(NamedTuple):
             names = () if chat else (author.removeprefix(PERSON_PREFIX),)
         elif author and chat:
             names = (self.names.get((channel, author), ""), f"{channel}:{author}")
-        return Asker(tuple(filter(None, names)), room_of(owner), channel or TERMINAL, author, chat)
+        return Asker(
+            names=tuple(filter(None, names)), room=room_of(owner), channel=channel or TERMINAL, person=author, chat=chat
+        )
 
     def standpoint(self, owner: str, author: str, chat: str, grant: Grant) -> Standpoint:
         """Return the rank of somebody who asked for a turn of an owner's session. On an unknown channel: a stranger."""
@@ -123,7 +127,11 @@ def room_of(owner: str) -> str:
 
 def policy_of(settings: Settings) -> Policy:
     names = {identity: name for name, person in settings.people.items() for identity in person.places()}
-    rooms = {SessionKey(*identity).room_owner: room for room in settings.rooms.values() for identity in room.places()}
+    rooms = {
+        SessionKey(channel=channel, place=place).room_owner: room
+        for room in settings.rooms.values()
+        for channel, place in room.places()
+    }
     return Policy(
         rules=settings.tools.rules,
         ask_seconds=settings.tools.ask_seconds,

@@ -14,6 +14,8 @@ import unicodedata
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from hansard.domain.messages import Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -104,7 +106,7 @@ def pairs(run: str) -> list[str]:
     return [run[index : index + 2] for index in range(len(run))]
 
 
-class Phrase(NamedTuple):
+class Phrase(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens that have to stand one after the other; the last may be the beginning of one."""
 
     tokens: tuple[str, ...]
@@ -135,8 +137,8 @@ def phrase_of(text: str, *, starred: bool = False) -> Phrase | None:
         if len(previous) == 2 and previous[1] == last and is_unspaced(previous):  # noqa: PLR2004 - a pair
             found.pop()
         else:
-            return Phrase(tuple(found), prefix=True)
-    return Phrase(tuple(found), starred)
+            return Phrase(tokens=tuple(found), prefix=True)
+    return Phrase(tokens=tuple(found), prefix=starred)
 
 
 def parse_query(text: str) -> Query:
@@ -166,7 +168,7 @@ def join(elements: list[str | Phrase]) -> Query:
         if isinstance(element, Phrase):
             required.append(element)
         elif not required or not rest or not (isinstance(rest[0], Phrase) or is_and_not(element, rest)):
-            required.append(Phrase((element.lower(),)))
+            required.append(Phrase(tokens=(element.lower(),)))
         elif element == "NOT" and isinstance(rest[0], Phrase):
             excluded.append(rest[0])
             place += 1
@@ -218,7 +220,7 @@ def is_match(query: Query, fields: list[list[str]]) -> bool:
 WHITE_SPACE = re.compile(r"\s+")
 
 
-class PlacedToken(NamedTuple):
+class PlacedToken(msgspec.Struct, frozen=True, kw_only=True):
     """A token and the characters of the text that it came from; `middle` is where the first of a pair ends."""
 
     token: str
@@ -250,7 +252,7 @@ def highlights(query: str, text: str) -> list[tuple[int, int]]:
     return merge([span for phrase in shown for span in found[phrase]])
 
 
-class ExcerptPart(NamedTuple):
+class ExcerptPart(msgspec.Struct, frozen=True, kw_only=True):
     """A stretch of a text, and whether it is what was looked for."""
 
     text: str
@@ -269,13 +271,16 @@ def excerpt(query: str, message: Message, characters_max: int) -> list[ExcerptPa
         text, spans = (text, spans) if spans or not fields.said else (fields.said, [])
     first = max(0, spans[0][0] - characters_max // 3) if spans and len(text) > characters_max else 0
     last = min(len(text), max(first + characters_max, spans[0][1] if spans else 0))
-    pieces = [ExcerptPart("…")] if first else []
+    pieces = [ExcerptPart(text="…")] if first else []
     place = first
     for start, end in spans:
         if end <= last:
-            pieces += [ExcerptPart(one_line(text[place:start])), ExcerptPart(one_line(text[start:end]), found=True)]
+            pieces += [
+                ExcerptPart(text=one_line(text[place:start])),
+                ExcerptPart(text=one_line(text[start:end]), found=True),
+            ]
             place = end
-    pieces += [ExcerptPart(one_line(text[place:last])), ExcerptPart("…" if last < len(text) else "")]
+    pieces += [ExcerptPart(text=one_line(text[place:last])), ExcerptPart(text="…" if last < len(text) else "")]
     return [piece for piece in pieces if piece.text]
 
 
@@ -297,7 +302,7 @@ def place_tokens(text: str) -> list[PlacedToken]:
         if not folded and word:
             word[-1] = word[-1]._replace(end=index + 1)
         elif not folded and placed and placed[-1].end == index:
-            placed[-1] = placed[-1]._replace(end=index + 1)
+            placed[-1] = msgspec.structs.replace(placed[-1], end=index + 1)
         for each in folded:
             if each != " ":
                 word.append(Letter(each, index, index + 1))
@@ -332,10 +337,17 @@ def compose(word: list[Letter]) -> list[Letter]:
 def tokens_of_run(run: list[Letter]) -> list[PlacedToken]:
     """Return the tokens of one run: a word, or each pair of neighbours and the last character alone."""
     if not is_unspaced(run[0].character):
-        return [PlacedToken("".join(piece.character for piece in run), run[0].start, run[0].end, run[-1].end)]
+        return [
+            PlacedToken(
+                token="".join(piece.character for piece in run), start=run[0].start, middle=run[0].end, end=run[-1].end
+            )
+        ]
     pairs = [run[place : place + 2] for place in range(len(run))]
     return [
-        PlacedToken("".join(piece[0] for piece in pair), pair[0].start, pair[0].end, pair[-1].end) for pair in pairs
+        PlacedToken(
+            token="".join(piece[0] for piece in pair), start=pair[0].start, middle=pair[0].end, end=pair[-1].end
+        )
+        for pair in pairs
     ]
 
 

@@ -94,13 +94,20 @@ class Permits:
     @property
     def scene(self) -> ToolScene:
         people = tuple(dict.fromkeys(person for person, _ in self._people))
-        return ToolScene(self._turn.session_id, self._owner, people, next((chat for _, chat in self._people), ""))
+        return ToolScene(
+            session_id=self._turn.session_id,
+            owner=self._owner,
+            people=people,
+            chat=next((chat for _, chat in self._people), ""),
+        )
 
     async def decide(self, call: ToolCall) -> Decision:
         """Decide what becomes of a call, and record that with its reasons."""
         granted = await self._record.permissions.granted(call.name, self._turn.session_id, self._needed)
         source, people = await self._untrusted(), await self._known()
-        judged = JudgedCall(call.name, self._owner, people, source, changes_memory(call))
+        judged = JudgedCall(
+            tool=call.name, owner=self._owner, people=people, source=source, changes_memory=changes_memory(call)
+        )
         decision = self._policy.judge_call(judged, granted)
         decided = ToolDecided(
             turn_id=self._turn.id,

@@ -85,7 +85,7 @@ def read_request(text: str) -> CompactionRequest:
         return CompactionRequest()
 
 
-class Plan(NamedTuple):
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be summed up."""
 
     placed: tuple[Placed, ...]
@@ -155,7 +155,14 @@ def plan(conversation: Conversation, settings: CompactionSettings, window_tokens
     if sum(message_tokens(each.message) for each in taken) < COVERED_TOKENS_MIN:
         return None
     before = conversation.compaction.body.summary if conversation.compaction is not None else ""
-    return Plan(taken, before, placed[0].seq, conversation.seq, total, kept)
+    return Plan(
+        placed=taken,
+        before=before,
+        from_seq=placed[0].seq,
+        read_seq=conversation.seq,
+        tokens_before=total,
+        tokens_kept=kept,
+    )
 
 
 async def compact_if_due(agent: Agent, session_id: str, percent: int, *, after: bool) -> None:
@@ -178,7 +185,7 @@ async def compact_if_due(agent: Agent, session_id: str, percent: int, *, after: 
         await compact(agent, session_id, must=not after)
 
 
-class Compacted(NamedTuple):
+class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     """What became of it, for people; and whether it failed."""
 
     text: str
@@ -212,7 +219,7 @@ async def compact(agent: Agent, session_id: str, asked: CompactionRequest | None
         if not finished and not stop.cancelled():
             interrupt(turn, stop.result(), interruption, chat)
             return
-        outcome = work.result() if finished else Compacted(f"it took longer than {seconds:g} s", failed=True)
+        outcome = work.result() if finished else Compacted(text=f"it took longer than {seconds:g} s", failed=True)
         if outcome.failed:
             turn.fail(outcome.text)
             where = chat if asked is not None else last_chat(await agent.record.conversation(session_id))
@@ -241,21 +248,21 @@ async def summarise(agent: Agent, turn: Turn, asked: CompactionRequest | None) -
     try:
         model = (await models_of(agent, conversation))[0]
     except HansardError as error:
-        return Compacted(str(error), failed=True)
+        return Compacted(text=str(error), failed=True)
     window = window_of(settings, model)
     planned = plan(conversation, settings, window, asked=asked is not None)
     if planned is None:
-        return Compacted(NOTHING if asked is not None else "")
+        return Compacted(text=NOTHING if asked is not None else "")
     count = len(planned.placed) + conversation.covered
     if reached := await limit_reached(agent, turn, step=0, tokens=0):
-        return Compacted(f"a limit is reached ({reached})", failed=True)
+        return Compacted(text=f"a limit is reached ({reached})", failed=True)
     focus = asked.focus if asked is not None else ""
     answered = await ask_for_summary(turn, model, planned, focus, limits_of(settings, window, planned))
     if answered.fault:
-        return Compacted(answered.fault, failed=True)
+        return Compacted(text=answered.fault, failed=True)
     summary, through = answered.text, planned.placed[-1].message.id
     if (await agent.record.conversation(turn.session_id)).is_stale(through, planned.read_seq):
-        return Compacted("what it sums up was changed meanwhile", failed=True)
+        return Compacted(text="what it sums up was changed meanwhile", failed=True)
     tokens_after = planned.tokens_after(summary)
     turn.compact(
         SessionCompacted(
@@ -271,7 +278,7 @@ async def summarise(agent: Agent, turn: Turn, asked: CompactionRequest | None) -
         )
     )
     return Compacted(
-        f"The first {count} messages were summed up for the model: about {planned.tokens_before} tokens are "
+        text=f"The first {count} messages were summed up for the model: about {planned.tokens_before} tokens are "
         f"{tokens_after} now. The record keeps every word."
     )
 

@@ -57,7 +57,7 @@ UNSIGNED, PLAIN, HIDDEN = WATERMARKS = ("view.unsigned", "view.plain", "view.hid
 SEQ_DIGITS_MAX = 18
 
 
-class ContextOpening(NamedTuple):
+class ContextOpening(msgspec.Struct, frozen=True, kw_only=True):
     """What is known from a session's beginning on: a note to begin with, and whether one person alone talks in it."""
 
     note: str = ""
@@ -70,10 +70,10 @@ def opening_of(conversation: Conversation) -> ContextOpening:
     notes = [prompts.session_began(reason)] if reason else []
     if (compaction := conversation.compaction) is not None:
         notes.append(prompts.summed_up(compaction.covered, harmless(compaction.body.summary)))
-    return ContextOpening("\n\n".join(notes), conversation.owner.startswith("person:"))
+    return ContextOpening(note="\n\n".join(notes), is_private=conversation.owner.startswith("person:"))
 
 
-class RequestStyle(NamedTuple):
+class RequestStyle(msgspec.Struct, frozen=True, kw_only=True):
     """How messages are said to one model. Each number is the seq up to which something holds."""
 
     family: str = ""
@@ -93,7 +93,13 @@ def manner_of(
 ) -> RequestStyle:
     """Return how a conversation is said to a model: by its rules, and by what a provider refused before."""
     unsigned, plain, hidden = (max(watermark(conversation, name), marks.get(name, 0)) for name in WATERMARKS)
-    return RequestStyle(rules.family if has_tools else "", unsigned, plain, hidden, has_tools)
+    return RequestStyle(
+        family=rules.family if has_tools else "",
+        unsigned_seq=unsigned,
+        plain_seq=plain,
+        hidden_seq=hidden,
+        has_tools=has_tools,
+    )
 
 
 def watermark(conversation: Conversation, name: str) -> int:

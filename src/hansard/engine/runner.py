@@ -188,7 +188,7 @@ class Runner:
             except Exception as error:  # noqa: BLE001  # boundary: process edge
                 self._report(session_id, error)
                 if not isinstance(error, HansardError):
-                    self._ended(session_id, Ran(turn_id, failed=type(error).__name__))
+                    self._ended(session_id, Ran(turn_id=turn_id, failed=type(error).__name__))
                 if isinstance(error, HansardError) and error.retryable:
                     await asyncio.sleep(HEAL_SECONDS)
                 else:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from contextlib import AsyncExitStack, aclosing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -63,7 +63,7 @@ UNATTRIBUTED = "This was asked before Hansard recorded who asked. Send it again 
 """Told once in a session."""
 
 
-class Agent(NamedTuple):
+class Agent(msgspec.Struct, frozen=True, kw_only=True):
     """What a turn needs. The models are asked for when the first turn runs: they may take a while to be found."""
 
     record: Record
@@ -85,7 +85,7 @@ class Agent(NamedTuple):
     """What a person is told who may want to ask again."""
 
 
-class Ran(NamedTuple):
+class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a turn, as far as its runner has to know."""
 
     turn_id: str
@@ -256,7 +256,7 @@ async def run_turn(agent: Agent, session_id: str, waiting: str = "") -> Ran:
             return ran_of(turn)
         reason = stop.result()
         turn.interrupt(reason)
-        return Ran(turn.id, reason, model=turn.model)
+        return Ran(turn_id=turn.id, stopped=reason, model=turn.model)
 
 
 def ran_of(turn: Turn) -> Ran:
@@ -264,7 +264,7 @@ def ran_of(turn: Turn) -> Ran:
 
     A reason begins with its class. What follows the colon may quote the provider, and so the conversation.
     """
-    return Ran(turn.id, failed=turn.failed.partition(":")[0], model=turn.model)
+    return Ran(turn_id=turn.id, failed=turn.failed.partition(":")[0], model=turn.model)
 
 
 def tell_failure(turn: Turn, work: asyncio.Task[None]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from hansard.domain.requests import ToolSpec
 
 
-class ToolScene(NamedTuple):
+class ToolScene(msgspec.Struct, frozen=True, kw_only=True):
     """Where a call is made: in which session, whose it is, who asked, and in which chat (empty at the terminal)."""
 
     session_id: str

@@ -106,7 +106,8 @@ class BudgetCheck(NamedTuple):
 def spent_by(reading: Transaction | Reads, identities: Iterable[str], since: int) -> Spent:
     total = Spent()
     for identity in identities:
-        total = total.plus(Spent(*reading.row(SQL.spent_since, (identity, since))))
+        row = reading.row(SQL.spent_since, (identity, since))
+        total = total.plus(Spent(**dict(zip(Spent.__struct_fields__, row, strict=True))))
     return total
 
 

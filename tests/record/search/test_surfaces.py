@@ -30,7 +30,9 @@ OWNERS = {"ada1": ADA, "ada2": ADA, "bob": BOB, "room": ROOM}
 
 async def run_in(tool: SessionSearch, session_id: str, arguments: dict[str, object]) -> str:
     """Call the tool as it is called in a session."""
-    return (await tool.at(ToolScene(session_id, OWNERS.get(session_id, "person:admin"))).run(arguments)).text
+    return (
+        await tool.at(ToolScene(session_id=session_id, owner=OWNERS.get(session_id, "person:admin"))).run(arguments)
+    ).text
 
 
 async def fill(record: Record, rng: random.Random) -> None:
@@ -136,7 +138,7 @@ async def test_the_tool_is_wired(home: Path) -> None:
         tool = tools["session_search"]
         assert isinstance(tool, PlacedTool)
         call = ToolCall(id="c", name="session_search", arguments='{"query": "word"}')
-        here = {"session_search": tool.at(ToolScene("s", ADA))}
+        here = {"session_search": tool.at(ToolScene(session_id="s", owner=ADA))}
         outcome, output = await run_call(call, here, TurnLimits())
         assert (outcome, "user: a word" in output.text) == (ToolOutcome.OK, True)
         assert (await run_call(call, tools, TurnLimits()))[0] == ToolOutcome.ERROR
