@@ -12,6 +12,7 @@ import time
 from collections import Counter, deque
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hansard.domain.settings import TurnLimits
@@ -173,6 +174,8 @@ def kept(root: object) -> Counter[str]:
             waiting.extend(each.values())
         elif isinstance(each, (list, tuple, set, frozenset, deque)):
             waiting.extend(each)
+        elif isinstance(each, msgspec.Struct):
+            waiting.extend(getattr(each, name) for name in each.__struct_fields__)
         elif is_part(each):
             for name, value in vars(each).items():
                 waiting.append(value)
