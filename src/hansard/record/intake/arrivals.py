@@ -122,14 +122,15 @@ class Receiving(msgspec.Struct, frozen=True, kw_only=True):
 def receive(at: Receiving) -> Received:
     """Take in what was said, unless it was received before or its author may not."""
     tx, origin = at.tx, at.origin
-    receipt = find_receipt(tx, origin)
+    receipt = find_receipt(tx, origin) if origin.event_id else None
     if receipt is not None:
         received = read_receipt(receipt)
     elif not may_arrive(at):
         received = refuse(at)
     else:
         received = take_answer(at) or take_messages(at)
-    move_cursor(tx, origin.channel, origin.account, origin.cursor)
+    if origin.cursor:
+        move_cursor(tx, origin.channel, origin.account, origin.cursor)
     return received
 
 
