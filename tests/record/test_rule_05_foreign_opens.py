@@ -139,7 +139,7 @@ def test_one_function_opens_connections() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Connection") and "apsw" in ast.unparse(node)
     ]
-    assert set(places) == {"foreign.py: uri", "connection.py: uri", "rebuilding.py: ':memory:'"}
+    assert set(places) == {"foreign.py: uri", "connection.py: uri", "migrations.py: ':memory:'"}
 
 
 @pytest.mark.loss("B9")
