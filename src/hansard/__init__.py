@@ -189,8 +189,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = next((home for home, names in _HOMES.items() if name in names), "hansard.errors")
     value: object = getattr(import_module(home), name)
     globals()[name] = value

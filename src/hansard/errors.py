@@ -45,10 +45,8 @@ Each class says whether repeating the call can help (``retryable``) and what a p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
+from typing import ClassVar
 
 
 class HansardError(Exception):

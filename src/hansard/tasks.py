@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Final, NamedTuple
 
 
 async def cancel_all(*tasks: asyncio.Task[Any]) -> None:

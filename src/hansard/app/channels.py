@@ -47,8 +47,7 @@ def open_other(home: Path, name: str, other: OtherChannel, environment: Mapping[
         message = f"channels.other.{name}: no installed package has a channel of that name (there is {known})"
         raise ConfigInvalid(message)
     if len(found) > 1:
-        message = f"channels.other.{name}: {len(found)} installed packages have a channel of that name"
-        raise ConfigInvalid(message)
+        raise ConfigInvalid(f"channels.other.{name}: {len(found)} installed packages have a channel of that name")
     (entry,) = found
     try:
         opens: Opens = entry.load()
@@ -57,8 +56,7 @@ def open_other(home: Path, name: str, other: OtherChannel, environment: Mapping[
         raise ConfigInvalid(message) from error
     channel = opens(home, other.options, environment)
     if channel.name != name or not is_channel(name):
-        message = f"channels.other.{name}: the package's channel calls itself {channel.name[:80]!r}"
-        raise ConfigInvalid(message)
+        raise ConfigInvalid(f"channels.other.{name}: the package's channel calls itself {channel.name[:80]!r}")
     return channel
 
 

@@ -12,19 +12,16 @@ import re
 import shlex
 import stat
 import tomllib
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from hansard.domain.limits import MIB
 from hansard.domain.notices import ENGLISH, KEYS, Wording, what_is_wrong
 from hansard.errors import ConfigInvalid, HomeUnsafe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 FILE_BYTES_MAX: Final = 1 * MIB
 """More than the longest system prompt takes; what is larger was put there by mistake."""

@@ -54,8 +54,7 @@ class ProviderKey:
         return f"ProviderKey({self.source}{tail})"
 
     def __reduce__(self) -> NoReturn:
-        message = "a key is neither copied nor stored"
-        raise TypeError(message)
+        raise TypeError("a key is neither copied nor stored")
 
 
 def find_key(provider: str, home: Path, environment: Mapping[str, str]) -> ProviderKey | None:

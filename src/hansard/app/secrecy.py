@@ -14,14 +14,12 @@ import fcntl
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
 
 from hansard.app import ENVIRONMENT_PIPE
 from hansard.app.config import read_config
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 STAYS: Final = re.compile(
     rb"(HOME|LANG|LANGUAGE|LOGNAME|OPENSSL_CONF|PATH|SHELL|TERM|TMPDIR|TZ|USER|VIRTUAL_ENV)\Z"

@@ -10,12 +10,10 @@ and its neighbours read one field at a time and return an empty value for a fiel
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600

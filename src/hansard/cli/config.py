@@ -7,7 +7,8 @@ import json
 import os
 import stat
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -24,9 +25,6 @@ from hansard.domain.policy import policy_of
 from hansard.engine.context import system_prompt
 from hansard.errors import ConfigInvalid, NotFound
 from hansard.record.sessions import SessionFrozen
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EXIT_OK, EXIT_FINDINGS = 0, 1
 VALUE_CHARACTERS_MAX = 60

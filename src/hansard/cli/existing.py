@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final, TypeVar
 
 import click
 
@@ -21,11 +23,6 @@ from hansard.domain.limits import PATIENCE_SECONDS
 from hansard.errors import InvalidInput, RecordUnavailable
 from hansard.journal.causes import explain, framed
 from hansard.record.api import Record
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
 
 Result = TypeVar("Result")
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, Self
 
 import click
 import msgspec
@@ -13,11 +15,6 @@ import msgspec
 from hansard.cli.process import PARTS, load
 from hansard.cli.terminal.text import safe, safe_json
 from hansard.domain.settings import Colour
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-
 
 SHOW_SECONDS: Final = 0.5
 """How often progress is shown on a terminal; elsewhere ten times as seldom, as lines of their own."""

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
 from hansard.cli.existing import reading, with_record
 from hansard.cli.printing import stdout_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 EXIT_CLEAN, EXIT_FINDINGS = 0, 1
 

@@ -121,8 +121,7 @@ def parse_key(text: str) -> SessionKey:
     channel = text.partition(":")[0]
     found = pattern_of(channel).fullmatch(text) if is_channel(channel) else None
     if found is None:
-        message = f"not a chat: {text[:80]!r}"
-        raise InvalidInput(message)
+        raise InvalidInput(f"not a chat: {text[:80]!r}")
     return SessionKey(channel=channel, place=found["place"], part=found["part"] or "", person=found["person"] or "")
 
 
@@ -150,13 +149,11 @@ def parse_owner(owner: str) -> SessionKey | None:
 def make_key(channel: str, place: str, part: str = "", person: str = "") -> str:
     """Return a session key, or without a person a chat; refuse ids with which it would say something else."""
     if not is_channel(channel):
-        message = f"{channel[:80]!r} is no name of a channel"
-        raise InvalidInput(message)
+        raise InvalidInput(f"{channel[:80]!r} is no name of a channel")
     key = SessionKey(channel=channel, place=place, part=part, person=person)
     text = clean_name(str(key), "a session key", NAME_CHARACTERS_MAX)
     if parse_key(text) != key:
-        message = f"these ids make no session key: {text[:200]!r}"
-        raise InvalidInput(message)
+        raise InvalidInput(f"these ids make no session key: {text[:200]!r}")
     return text
 
 
@@ -179,8 +176,7 @@ def identity_of(owner: str) -> tuple[str, str] | None:
 def check_sender(identity: str) -> None:
     """Refuse a platform's event whose sender passes for the terminal's person, or for a room."""
     if identity.startswith((PERSON_PREFIX, ROOM_PREFIX)):
-        message = f"a platform calls nobody {identity[:80]!r}"
-        raise InvalidInput(message)
+        raise InvalidInput(f"a platform calls nobody {identity[:80]!r}")
 
 
 def message_id_of(channel: str, account: str, event_id: str) -> str:

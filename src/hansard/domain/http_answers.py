@@ -12,13 +12,11 @@ Reads and writes nothing: adapters ask these rules.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 from urllib.parse import urljoin, urlsplit
 
 from hansard.domain.limits import MIB
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 EVENT_BYTES_MAX: Final = 16 * MIB
 """One event of a stream, or a body that is none: an answer with pictures fits."""

@@ -72,8 +72,7 @@ def new_id() -> str:
 def check_session_id(session_id: str) -> str:
     """Return the id, or refuse it: the file's path is a function of it alone."""
     if not isinstance(session_id, str) or not SESSION_ID.match(session_id):
-        message = f"a session id is 1 to 64 of a-z, 0-9 and '-', not {str(session_id)[:80]!r}"
-        raise InvalidInput(message)
+        raise InvalidInput(f"a session id is 1 to 64 of a-z, 0-9 and '-', not {str(session_id)[:80]!r}")
     return session_id
 
 
@@ -84,14 +83,11 @@ def is_journal_id(text: str) -> bool:
 
 def check_entry_id(entry_id: str) -> str:
     if not isinstance(entry_id, str) or not entry_id or not entry_id.isprintable() or clean_text(entry_id) != entry_id:
-        message = f"an entry id is printable text, not {str(entry_id)[:80]!r}"
-        raise InvalidInput(message)
+        raise InvalidInput(f"an entry id is printable text, not {str(entry_id)[:80]!r}")
     if entry_id.startswith(DERIVED_PREFIX):
-        message = f"an entry id does not begin with {DERIVED_PREFIX!r}: {entry_id[:80]!r}"
-        raise InvalidInput(message)
+        raise InvalidInput(f"an entry id does not begin with {DERIVED_PREFIX!r}: {entry_id[:80]!r}")
     if len(entry_id) > ID_CHARACTERS_MAX:
-        message = f"an entry id has {len(entry_id)} characters; the limit is {ID_CHARACTERS_MAX}"
-        raise TooLarge(message)
+        raise TooLarge(f"an entry id has {len(entry_id)} characters; the limit is {ID_CHARACTERS_MAX}")
     return entry_id
 
 

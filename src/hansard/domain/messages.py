@@ -125,8 +125,7 @@ Part = Text | Reasoning | ToolCall | ToolResult | File
 def clean_part(part: Part) -> Part:
     """Return the part with every text as it can be recorded."""
     if not isinstance(part, Part):
-        message = f"a message consists of parts, not of {type(part).__name__}"
-        raise InvalidInput(message)
+        raise InvalidInput(f"a message consists of parts, not of {type(part).__name__}")
     known = split_escapes(part.escaped) if part.escaped else {}
     changes: dict[str, str] = {}
     escapes: dict[str, str] = {}
@@ -226,8 +225,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     ) -> Self:
         """Return a message; without an id it gets a new one. It is checked and cleaned when it is appended."""
         if not isinstance(content, str | list | tuple):
-            message = f"a message says text or parts, not {type(content).__name__}"
-            raise InvalidInput(message)
+            raise InvalidInput(f"a message says text or parts, not {type(content).__name__}")
         return cls(
             id=new_id() if id is None else id,
             role=role,

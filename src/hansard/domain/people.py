@@ -110,8 +110,7 @@ def read_identity(text: str, forms: str = ACCOUNT_FORMS) -> tuple[str, str]:
     wanted = MATRIX_ID if channel == "matrix" else grammar_of(channel).person_id
     if plain and is_channel(channel) and re.fullmatch(wanted, identity):
         return channel, identity
-    message = f"{text[:80]!r} is no person's name: write {forms}"
-    raise InvalidInput(message)
+    raise InvalidInput(f"{text[:80]!r} is no person's name: write {forms}")
 
 
 def is_person(owner: str) -> bool:

@@ -47,8 +47,7 @@ SHORT_CHARACTERS = 60
 def clean_text(text: str) -> str:
     """Return the text as it can be recorded; nearly always the very same object."""
     if not isinstance(text, str):
-        message = f"text must be str, not {type(text).__name__}"
-        raise InvalidInput(message)
+        raise InvalidInput(f"text must be str, not {type(text).__name__}")
     return text if is_clean(text) else UNCARRIED.sub(REPLACEMENT, join_halves(text))
 
 
@@ -125,8 +124,7 @@ def split_pending_surrogate(text: str) -> tuple[str, str]:
 
 def clean_value(value: object, depth: int = 0) -> object:
     if depth > NESTING_MAX:
-        message = f"a JSON value is nested deeper than {NESTING_MAX} levels"
-        raise TooLarge(message)
+        raise TooLarge(f"a JSON value is nested deeper than {NESTING_MAX} levels")
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -139,16 +137,14 @@ def clean_value(value: object, depth: int = 0) -> object:
         return {clean_text(str(key)): clean_value(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [clean_value(item, depth + 1) for item in value]
-    message = f"a value of type {type(value).__name__} is not JSON"
-    raise InvalidInput(message)
+    raise InvalidInput(f"a value of type {type(value).__name__} is not JSON")
 
 
 def clean_name(text: str, what: str, characters_max: int) -> str:
     """Return a one-line name; refuse what is empty, too long or holds control characters."""
     cleaned = clean_text(text)
     if not cleaned or not cleaned.isprintable():
-        message = f"{what} must be printable text on one line, not {text[:80]!r}"
-        raise InvalidInput(message)
+        raise InvalidInput(f"{what} must be printable text on one line, not {text[:80]!r}")
     if len(cleaned) > characters_max:
         error = TooLarge(f"{what} has {len(cleaned)} characters; the limit is {characters_max}")
         error.hint = "Give a shorter one. Nothing was changed."
@@ -179,8 +175,7 @@ def read_state(states: type[State], text: str | None) -> State | None:
     try:
         return states(text)
     except ValueError:
-        message = f"{text!r} is none of {', '.join(states)}"
-        raise InvalidInput(message) from None
+        raise InvalidInput(f"{text!r} is none of {', '.join(states)}") from None
 
 
 def shorten(text: str, characters_max: int = SHORT_CHARACTERS) -> str:

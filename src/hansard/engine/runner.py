@@ -10,8 +10,9 @@ On crash: the next start finds the turns queued, and runs them at once.
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from typing import NamedTuple
 
 from hansard.engine.compaction import FULL_PERCENT, compact_if_due
 from hansard.engine.titles import first_exchange, give_title, is_asked
@@ -19,11 +20,6 @@ from hansard.engine.turns import Agent, Ran, models_of, run_turn
 from hansard.errors import HansardError, LeaseHeld, LimitReached, NotFound, SessionEnded
 from hansard.record.messages.entries import Entry, MessageAdded
 from hansard.tasks import Askers, Bounds, FairQueue, Ticket, cancel_all
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from contextlib import AbstractAsyncContextManager
-
 
 GATHER_SECONDS = 0.3
 """After an interruption, how long nobody must have spoken before the next turn begins: a burst is answered together."""

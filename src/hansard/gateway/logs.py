@@ -14,14 +14,12 @@ import os
 import sys
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import IO, TYPE_CHECKING, Final
+from pathlib import Path
+from typing import IO, Final
 
 import msgspec
 
 from hansard.errors import ConfigInvalid, HansardError, InvalidInput
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OWN: Final = "hansard"
 FIELDS: Final = "fields"

@@ -8,20 +8,17 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from hansard.domain.limits import ENTRY_BYTES_MAX, NAME_CHARACTERS_MAX, TITLE_CHARACTERS_MAX
 from hansard.domain.messages import File, Message, Part, Reasoning, Role, Status, Text, ToolCall, ToolResult
 from hansard.domain.text import clean_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 ID_SUFFIX: Final = "-hermes"
 """Every imported session's id ends so: it never meets an id that Hansard made."""

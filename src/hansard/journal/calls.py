@@ -339,8 +339,7 @@ class Caller:
         self.check_process()
         if isinstance(self.store, Store) and not self.store.is_read_only:
             return self.store
-        message = "this record was opened for reading only"
-        raise RecordReadOnly(message)
+        raise RecordReadOnly("this record was opened for reading only")
 
     @property
     def queue(self) -> WriteQueue:

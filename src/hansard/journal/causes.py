@@ -12,16 +12,14 @@ import errno
 import os
 import resource
 import stat
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import msgspec
 
 from hansard.errors import HansardError, RecordDamaged, RecordUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 class Cause(StrEnum):

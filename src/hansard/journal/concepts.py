@@ -269,8 +269,7 @@ class Schema:
             return True
         if ignorable:
             return False
-        message = f"the record holds entries of kind {name!r} version {version}, written by a newer Hansard"
-        raise RecordTooNew(message)
+        raise RecordTooNew(f"the record holds entries of kind {name!r} version {version}, written by a newer Hansard")
 
     def decode_body(self, name: str, version: int, data: bytes, *, ignorable: bool = False) -> Body:
         decoder = self._decoders.get(name)
@@ -309,6 +308,5 @@ def encode_body(body: Body) -> bytes:
     """Serialise a body, once; refuse one that is too large."""
     data = ENCODER.encode(body)
     if len(data) > ENTRY_BYTES_MAX:
-        message = f"an entry of {len(data)} bytes; the limit is {ENTRY_BYTES_MAX}"
-        raise TooLarge(message)
+        raise TooLarge(f"an entry of {len(data)} bytes; the limit is {ENTRY_BYTES_MAX}")
     return data

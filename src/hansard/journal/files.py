@@ -18,7 +18,9 @@ import secrets
 import stat
 import sys
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 from hansard.domain.limits import (
     BLOB_BYTES_MAX,
@@ -29,10 +31,6 @@ from hansard.domain.limits import (
 )
 from hansard.errors import HomeMoved, InvalidInput, LogUnwritable, NotFound, RecordDamaged, TooLarge
 from hansard.journal.causes import explain, framed, misplaced
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 logger = logging.getLogger("hansard.record")
 
@@ -137,8 +135,7 @@ class HomeFolder:
     def check(self) -> None:
         """Refuse when the folder at the path is gone or another one."""
         if not self.is_there():
-            message = f"the home {self.path} was moved, removed or replaced while this program had it open"
-            raise HomeMoved(message)
+            raise HomeMoved(f"the home {self.path} was moved, removed or replaced while this program had it open")
 
 
 def write_durably(path: str, pieces: Iterable[bytes], *, temporary: str, below: str) -> int:
@@ -391,15 +388,13 @@ class FileBlobs:
 
     def path(self, digest: str) -> str:
         if not DIGEST.match(digest):
-            message = f"a blob's name is its SHA-256 in hexadecimal, not {digest[:80]!r}"
-            raise InvalidInput(message)
+            raise InvalidInput(f"a blob's name is its SHA-256 in hexadecimal, not {digest[:80]!r}")
         return f"{self._folder}/{digest[:2]}/{digest}"
 
     def put(self, data: bytes) -> str:
         """Store bytes durably and return their digest."""
         if len(data) > BLOB_BYTES_MAX:
-            message = f"a blob of {len(data)} bytes; the limit is {BLOB_BYTES_MAX}"
-            raise TooLarge(message)
+            raise TooLarge(f"a blob of {len(data)} bytes; the limit is {BLOB_BYTES_MAX}")
         digest = hashlib.sha256(data).hexdigest()
         path = self.path(digest)
         try:
@@ -413,8 +408,7 @@ class FileBlobs:
     def require(self, digest: str) -> None:
         """Refuse a reference to a blob that is not there."""
         if not os.path.isfile(self.path(digest)):
-            message = f"there is no blob {digest}; store it with record.blobs.put first"
-            raise NotFound(message)
+            raise NotFound(f"there is no blob {digest}; store it with record.blobs.put first")
 
     def get(self, digest: str) -> bytes:
         """Return a blob's bytes, and make sure that they are the ones that were stored."""

@@ -41,12 +41,10 @@ class Position(msgspec.Struct, frozen=True):
         offset, _, message_id = rest.partition(".")
         numbers = [head, offset] if rest else [head]
         if len(whole) > POSITION_CHARACTERS_MAX or not all(n.isascii() and n.isdigit() for n in numbers):
-            message = f"not a position of this record: {whole[:80]!r}"
-            raise InvalidInput(message)
+            raise InvalidInput(f"not a position of this record: {whole[:80]!r}")
         position = cls(int(head), message_id, int(offset or 0))
         if max(position.seq, position.offset_bytes) > INTEGER_MAX:
-            message = f"not a position of this record: {whole[:80]!r}"
-            raise InvalidInput(message)
+            raise InvalidInput(f"not a position of this record: {whole[:80]!r}")
         return position
 
 
@@ -176,8 +174,7 @@ def follow_page(reads: Reads, shapes: Shapes[Item], wanted: FollowRequest) -> Fo
     journal_id, position, chunks = wanted.journal_id, wanted.position, wanted.chunks
     tip = reads.row(reads.schema.tip or SQL.read_head, (journal_id,))
     if tip is None:
-        message = f"there is no {reads.schema.noun} {journal_id}"
-        raise NotFound(message)
+        raise NotFound(f"there is no {reads.schema.noun} {journal_id}")
     journal, head_seq, stream_id = tip
     items: list[Item] = []
     rows = read_page(reads, journal_id, position.seq, READ_ROWS_MAX) if head_seq > position.seq else []
@@ -222,8 +219,7 @@ def give_piece(  # noqa: PLR0917
         return position
     here = Position(position.seq, position.message_id, start + len(data))
     if data[skip] & 0xC0 == CONTINUATION_BYTE:
-        message = f"byte {position.offset_bytes} of {position.message_id} is inside a character"
-        raise InvalidInput(message)
+        raise InvalidInput(f"byte {position.offset_bytes} of {position.message_id} is inside a character")
     items.append(shapes.chunk(position.message_id, start + skip, data[skip:].decode(), str(here), part))
     return here
 

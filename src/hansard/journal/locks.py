@@ -16,17 +16,14 @@ import socket
 import threading
 import time
 import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
 from hansard.domain.ids import random_letters
 from hansard.errors import HomeMoved
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
@@ -83,8 +80,7 @@ class LockFile:
             folder = os.path.dirname(self.path)
             home = os.path.dirname(folder)
             lost = f"the folder of locks {folder}" if os.path.isdir(home) else f"the home {home}"
-            message = f"{lost} was moved or removed while this program had it open"
-            raise HomeMoved(message) from None
+            raise HomeMoved(f"{lost} was moved or removed while this program had it open") from None
         os.close(self.descriptor)
         self.descriptor = descriptor
         self.replaced = True

@@ -97,8 +97,7 @@ class Transaction:
             return None
         kind = self.schema.by_body[type(body)]
         if found.kind != kind.name or not self.schema.is_same(kind, found.version, found.body, data):
-            message = f"{entry_id!r} in {journal.id} was recorded before with other content (seq {found.seq})"
-            raise IdConflict(message)
+            raise IdConflict(f"{entry_id!r} in {journal.id} was recorded before with other content (seq {found.seq})")
         return found
 
     def find_body(self, journal: Journal, entry_id: str, body: type[B]) -> B | None:
@@ -166,8 +165,7 @@ class Transaction:
         stream_id, pieces = kind.seals(body)
         end = self.group.extend(journal, stream_id, 0, "", "")  # adds nothing: it compares the legs
         if len("".join(text for _, text in pieces).encode()) != end:
-            message = f"the parts that seal {stream_id} are not its chunks"
-            raise WrongState(message)
+            raise WrongState(f"the parts that seal {stream_id} are not its chunks")
         row = self.add(journal, entry_id, body)
         self.group.end_stream(journal)
         return row

@@ -16,11 +16,9 @@ import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 from urllib.parse import urlsplit
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 HOST: Final = "127.0.0.1"
 

@@ -11,15 +11,13 @@ import contextlib
 import ipaddress
 import json
 from asyncio import LimitOverrunError
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from hansard.domain.limits import NAME_CHARACTERS_MAX
 from hansard.models.clients import STYLES
 from hansard.models.demo_files import demo_folder, find_demo
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 OPENAI_DEFAULT: Final = "gpt-6.1-terra"
 """Of OpenAI's current models, the one in the middle of the prices."""

@@ -6,16 +6,13 @@ batch is asked for only when the last one is durable. It sends what it is given,
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from hansard.domain.text import utf16_units
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
-
 
 FILE_MARK = "#"
 """Between a post's key and the number of a file of it."""

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from hansard.domain.budgets import Usage
 from hansard.domain.limits import CONVERSATION_MESSAGES_MAX, CONVERSATIONS_MAX, READ_ROWS_MAX
@@ -49,11 +50,6 @@ from hansard.record.turns.entries import (
     TurnUsed,
     add_usage,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
-    from typing import Any
-
 
 COMPACTION = Concept("compaction")
 

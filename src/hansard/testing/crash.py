@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
 
 CRASH_POINTS = (
     "locked",

@@ -15,16 +15,14 @@ DESIGN.md of the folder above says why it is so.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
 
 from hansard.channels.matrix.account import Account
 from hansard.channels.matrix.channel import MatrixChannel
 from hansard.channels.matrix.identity import Secrets
 from hansard.channels.matrix.receiving import MatrixTiming
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 __all__ = ["MatrixChannel", "MatrixTiming", "open_matrix"]
 

@@ -11,7 +11,8 @@ import logging
 import secrets
 import string
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -22,9 +23,6 @@ from hansard.channels.matrix.keeping import Keeping, Login
 from hansard.channels.matrix.rooms import MatrixRooms
 from hansard.channels.matrix.wire import HTTP_FORBIDDEN, MatrixWire, asking_error_of, path
 from hansard.errors import ChannelDown, ChatGone, PostRefused
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 logger = logging.getLogger(__name__)
 

@@ -10,17 +10,14 @@ import hashlib
 import os
 import secrets
 import stat
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from hansard.channels import FILE_MODE, FOLDER_MODE, OTHERS_BITS, write_whole
 from hansard.errors import ConfigInvalid
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 T = TypeVar("T")
 

@@ -10,16 +10,14 @@ DESIGN.md of the folder above says why it is so.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
 
 from hansard.channels.telegram.channel import TelegramChannel
 from hansard.channels.telegram.keeping import Leaving, Places, read_token
 from hansard.channels.telegram.receiving import TelegramTiming
 from hansard.channels.telegram.wire import TelegramWire
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 __all__ = ["TelegramChannel", "TelegramTiming", "open_telegram"]
 

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import re
 import stat
-from typing import TYPE_CHECKING, Final, TypeVar
+from pathlib import Path
+from typing import Final, TypeVar
 
 import msgspec
 
 from hansard.channels import FOLDER_MODE, OTHERS_BITS, write_whole
 from hansard.errors import ConfigInvalid
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 T = TypeVar("T")
 

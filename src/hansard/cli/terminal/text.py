@@ -26,11 +26,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Final
 
 REPLACEMENT: Final = "\ufffd"
 

@@ -176,8 +176,7 @@ def open_connection(
         for name, value, expected, reason in PRAGMAS + (PRAGMAS_DARWIN if sys.platform == "darwin" else ()):
             connection.pragma(name, value)
             if (found := connection.pragma(name)) != expected:
-                message = f"SQLite did not take {name}={value} (it is {found!r}); it is needed: {reason}"
-                raise RecordUnavailable(message)
+                raise RecordUnavailable(f"SQLite did not take {name}={value} (it is {found!r}); it is needed: {reason}")
         if read_only:
             connection.pragma("query_only", value=True)
         stack.pop_all()
@@ -252,11 +251,9 @@ def check_version(connection: apsw.Connection, schema: Schema) -> int:
     """Return the version; refuse a newer database, or one that is not ours, without touching it."""
     version = schema_version(connection)
     if version > schema.version:
-        message = f"state.db has schema version {version}; this Hansard knows {schema.version}"
-        raise RecordTooNew(message)
+        raise RecordTooNew(f"state.db has schema version {version}; this Hansard knows {schema.version}")
     if version == 0 and connection.execute(SQL.count_tables).get:
-        message = "state.db is another program's database"
-        raise RecordDamaged(message)
+        raise RecordDamaged("state.db is another program's database")
     return version
 
 

@@ -15,13 +15,11 @@ import stat
 import struct
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from hansard.domain.limits import RESERVE_BYTES
 from hansard.errors import UnsafeFilesystem
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 UNSAFE = frozenset(
     {
@@ -113,8 +111,7 @@ def check_behaviour(path: Path) -> None:
         os.close(second)
     if lacks:
         kind = filesystem_type(os.path.realpath(path), read_mounts())
-        message = f"{path.parent.parent} lies on {kind or 'a file system'} that {lacks}"
-        raise UnsafeFilesystem(message)
+        raise UnsafeFilesystem(f"{path.parent.parent} lies on {kind or 'a file system'} that {lacks}")
 
 
 def _find_lack(first: int, second: int) -> str:

@@ -16,18 +16,16 @@ that computes its values.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 from urllib.parse import quote
 
 import apsw
 
 from hansard.errors import InvalidInput, RecordUnavailable
 from hansard.journal.sqlite.connection import check_sqlite_version
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 READS_MAX: Final = 5
 """How often a read is repeated because the files changed under it."""
@@ -76,14 +74,12 @@ class ForeignDatabase:
             except (apsw.Error, UnicodeDecodeError, MemoryError) as error:
                 if self._unchanged():
                     why = "a value in it is too large" if isinstance(error, TOO_LARGE) else str(error)
-                    message = f"{self._path} cannot be read: {why}"
-                    raise InvalidInput(message) from error
+                    raise InvalidInput(f"{self._path} cannot be read: {why}") from error
             else:
                 if self._unchanged():
                     return found
             self.close()
-        message = f"{self._path} changes all the time: stop the program that writes to it, then repeat"
-        raise RecordUnavailable(message)
+        raise RecordUnavailable(f"{self._path} changes all the time: stop the program that writes to it, then repeat")
 
     def _read(self, query: str, bindings: tuple[object, ...]) -> list[Row]:
         if self._connection is None:
@@ -102,8 +98,7 @@ class ForeignDatabase:
         """Refuse to read more than the file can hold: many rows that share the same bytes."""
         self._bytes_left -= sum(len(value) for value in row if isinstance(value, str | bytes))
         if self._bytes_left < 0:
-            message = f"{self._path} cannot be read: it says more than a file of its size can hold"
-            raise InvalidInput(message)
+            raise InvalidInput(f"{self._path} cannot be read: it says more than a file of its size can hold")
 
     def _unchanged(self) -> bool:
         return _look_at(self._path) == self._look
@@ -119,8 +114,7 @@ def open_foreign(path: Path) -> Iterator[ForeignDatabase]:
     """Open another program's database for reading; every row that its WAL holds is seen."""
     check_sqlite_version()
     if not path.is_file():
-        message = f"there is no database at {path}"
-        raise InvalidInput(message)
+        raise InvalidInput(f"there is no database at {path}")
     for side in ("", "-wal", "-journal", "-shm"):
         if os.path.islink(f"{path}{side}"):
             message = f"{path}{side} is a link, and links are not followed: name the folder in which the file itself is"

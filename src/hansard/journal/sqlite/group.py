@@ -171,8 +171,7 @@ class SqliteGroup:
         if start + len(data) <= end:
             return end
         if start > end:
-            message = f"a chunk of {stream_id} begins at byte {start}; the message ends at {end}"
-            raise WrongState(message)
+            raise WrongState(f"a chunk of {stream_id} begins at byte {start}; the message ends at {end}")
         if start < end:
             data = data[end - start :]
             text, start = data.decode(), end

@@ -278,8 +278,7 @@ def _list_folder(path: str) -> list[os.DirEntry[str]]:
     except FileNotFoundError:
         if not os.path.islink(path):
             return []
-        message = f"{path} is a link to a folder that is not there: the logs in it cannot be read"
-        raise RecordDamaged(message) from None
+        raise RecordDamaged(f"{path} is a link to a folder that is not there: the logs in it cannot be read") from None
 
 
 def _is_broken_folder(entry: os.DirEntry[str]) -> bool:

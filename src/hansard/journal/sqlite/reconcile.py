@@ -292,8 +292,7 @@ class Reconciler:
             adopt_row(self.tx, journal, line.row())
             if line.seq == tail.end_seq:
                 return end
-        message = f"{log_name(tail.journal_id)} changed under the lock"
-        raise LogForked(message)
+        raise LogForked(f"{log_name(tail.journal_id)} changed under the lock")
 
     def _new_journal(self, tail: LogTail) -> Journal:
         journal = self.tx.create_journal(tail.journal_id, tail.base)
@@ -398,8 +397,7 @@ def stored_rows(group: SqliteGroup, journal: Journal) -> Iterator[EntryRow]:
             continue
         break
     if after != last:
-        message = f"state.db does not hold all entries of {journal.id}; its log is left as it is"
-        raise RecordDamaged(message)
+        raise RecordDamaged(f"state.db does not hold all entries of {journal.id}; its log is left as it is")
 
 
 def rewrite_log(group: SqliteGroup, journal: Journal) -> None:

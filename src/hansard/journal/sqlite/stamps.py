@@ -32,15 +32,13 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterator
 from enum import Enum, auto
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import apsw
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 RECORD_PAGE = 2
 """The root of the table `record`: it is created first, and no migration and no VACUUM moves it."""
