@@ -24,12 +24,16 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that any thread of this process started."""
+    """The processes that any thread of this process started. Threads, and the process itself, may end meanwhile."""
     found: list[int] = []
-    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return found
+    for thread in threads:
         try:
-            found.extend(int(child) for child in listed.read_text().split())
-        except OSError:  # the thread ended
+            found.extend(int(child) for child in (thread / "children").read_text().split())
+        except OSError:
             continue
     return found
 
