@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,10 +22,12 @@ from hansard.app.keys import UNSENDABLE, VARIABLES, find_key, is_sendable, read_
 from hansard.app.secrecy import hidden_paths
 from hansard.domain.http_answers import origin_of
 from hansard.domain.policy import policy_of
+from hansard.domain.settings import Settings
 from hansard.engine.recovery import queue_lost
 from hansard.engine.runner import Runner
 from hansard.engine.turns import ASKS_AGAIN, Agent
 from hansard.errors import ConfigInvalid, ModelMissing
+from hansard.journal.locks import Progress
 from hansard.models.clients import PLACEHOLDER_KEY, STYLES
 from hansard.models.demo import DemoModel
 from hansard.models.demo_files import demo_folder
@@ -32,19 +36,12 @@ from hansard.models.pydantic import open_provider, preload
 from hansard.models.scripted import ScriptedModel
 from hansard.models.transcription import OpenAITranscriber
 from hansard.ports import SystemClock
+from hansard.ports.model import Model
+from hansard.ports.tool import Tool
 from hansard.record.api import Record
 from hansard.tasks import Retiring, cancel_all
 from hansard.tools.builtin import CurrentTime, MemoryTool, SessionSearch
 from hansard.tools.mcp import McpServers, ServerTrouble
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-    from pathlib import Path
-
-    from hansard.domain.settings import Settings
-    from hansard.journal.locks import Progress
-    from hansard.ports.model import Model
-    from hansard.ports.tool import Tool
 
 
 def loading_user() -> str:

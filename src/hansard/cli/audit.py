@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import click
 import msgspec
@@ -20,13 +20,11 @@ from hansard.delivery.audit import Audit, Hearing, audit_chat
 from hansard.domain.access import Action, may
 from hansard.domain.chats import parse_key, read_chat
 from hansard.domain.people import People
+from hansard.domain.settings import Settings
 from hansard.domain.settings.channels import Answers
 from hansard.errors import ChannelDown, InvalidInput
+from hansard.ports.channel import Timeline
 from hansard.record.api import Record
-
-if TYPE_CHECKING:
-    from hansard.domain.settings import Settings
-    from hansard.ports.channel import Timeline
 
 EXIT_CLEAN, EXIT_DIFFERENCES, EXIT_UNCOMPARED = 0, 1, 3
 NO_PAST = (

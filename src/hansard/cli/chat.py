@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
+from hansard.app.wiring import App
 from hansard.cli.printing import wants_colour
-from hansard.cli.process import EXIT_DONE, run
+from hansard.cli.process import EXIT_DONE, Options, run
 from hansard.cli.talk import Talk, find_session, opened, owner_of
 from hansard.cli.terminal.completion import Completion, SessionChoice, complete
 from hansard.cli.terminal.picker import pick
@@ -20,10 +20,6 @@ from hansard.intake.commands import registry as commands
 from hansard.intake.commands.sessions import first_words
 from hansard.tasks import wait_for_first
 from hansard.tools.mcp import ServerTrouble
-
-if TYPE_CHECKING:
-    from hansard.app.wiring import App
-    from hansard.cli.process import Options
 
 PICKED_MAX = 200
 """Sessions offered by the picker."""

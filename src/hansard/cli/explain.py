@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import click
 import msgspec
@@ -26,18 +27,13 @@ from hansard.domain.chats import (
     read_chat,
 )
 from hansard.domain.people import People, owners_of, read_identity, terminal_owner
-from hansard.domain.policy import JudgedCall, KnownAsker, policy_of
+from hansard.domain.permissions import Decision
+from hansard.domain.policy import JudgedCall, KnownAsker, Policy, policy_of
+from hansard.domain.settings import Settings
 from hansard.domain.settings.channels import RoomSharing
 from hansard.errors import InvalidInput, NotFound
 from hansard.intake.commands.turns import explain_turn, last_turn, read_facts
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hansard.domain.permissions import Decision
-    from hansard.domain.policy import Policy
-    from hansard.domain.settings import Settings
-    from hansard.record.api import Record
+from hansard.record.api import Record
 
 
 @click.command(

@@ -6,9 +6,11 @@ import os
 import stat
 import sys
 import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 import click
 import msgspec
@@ -18,18 +20,13 @@ from hansard.cli.printing import Meter, counted, examples, stdout_json
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.sessions import resolve
 from hansard.cli.terminal.text import safe, safe_json, safe_line
+from hansard.domain.messages import Message
+from hansard.domain.sessions import Session
 from hansard.errors import InvalidInput
 from hansard.interop.exports import ChatExport, HtmlExport, MarkdownExport
 from hansard.interop.jsonl import JsonlExport, home_facts
 from hansard.interop.transcripts import all_sessions, missing_past, parents_first, read_notices
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-    from types import TracebackType
-
-    from hansard.domain.messages import Message
-    from hansard.domain.sessions import Session
-    from hansard.record.api import Record
+from hansard.record.api import Record
 
 FORMATS = ("jsonl", "markdown", "html", "chat")
 JSON_FORMATS = ("jsonl", "chat")

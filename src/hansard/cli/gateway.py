@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -20,13 +19,10 @@ from hansard.cli.process import SIGNAL_EXIT_BASE
 from hansard.cli.terminal.text import safe_line
 from hansard.errors import GatewayRuns, RecordMigrated
 from hansard.gateway.channel import Timing
-from hansard.gateway.health import ask_health
+from hansard.gateway.health import Health, ask_health
 from hansard.gateway.logs import LogFile, error_fields, log, log_as_json
 from hansard.gateway.process import ConfigReload, Gateway, load_gateway_config, prefer_promptness, read_again
 from hansard.tools.mcp import ServerTrouble
-
-if TYPE_CHECKING:
-    from hansard.gateway.health import Health
 
 EXIT_DONE, EXIT_DEGRADED, EXIT_NOT_RUNNING, EXIT_MIGRATED = 0, 1, 2, 3
 EXIT_REFUSED = 1

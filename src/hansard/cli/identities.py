@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from hansard.channels.matrix.keeping import Confirmation, Keeping
+from hansard.channels.matrix.keeping import Confirmation, Keeping, Pin
 from hansard.cli.existing import check_record, with_record
 from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.text import safe_line
 from hansard.domain.people import read_identity
 from hansard.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from hansard.channels.matrix.keeping import Pin
 
 MATRIX = "matrix"
 EXIT_REFUSED = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 import msgspec
@@ -14,13 +14,9 @@ from hansard.cli.existing import opened_record
 from hansard.cli.printing import Meter, counted, stdout_json
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.terminal.text import safe_line
-from hansard.interop.hermes import import_hermes
-from hansard.interop.jsonl_import import import_file
-
-if TYPE_CHECKING:
-    from hansard.interop.hermes import HermesReport, ImportProgress
-    from hansard.interop.hermes_parts import HermesFinding
-    from hansard.interop.jsonl_import import ImportReport
+from hansard.interop.hermes import HermesReport, ImportProgress, import_hermes
+from hansard.interop.hermes_parts import HermesFinding
+from hansard.interop.jsonl_import import ImportReport, import_file
 
 LISTED_MAX: Final = 20
 """Lines of one kind that are listed for people; `--json` has all."""

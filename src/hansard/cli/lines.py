@@ -10,19 +10,15 @@ import contextlib
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING
 
+from hansard.app.wiring import App
 from hansard.cli.once import EXIT_READER_GONE, Output
-from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run, silence_stdout
+from hansard.cli.process import EXIT_DONE, EXIT_FAILED, Options, run, silence_stdout
 from hansard.cli.talk import Talk, find_session, opened
 from hansard.domain.limits import ENTRY_BYTES_MAX
 from hansard.errors import InvalidInput
+from hansard.record.messages.entries import Chunk, Entry
 from hansard.tasks import cancel_all, wait_for_first
-
-if TYPE_CHECKING:
-    from hansard.app.wiring import App
-    from hansard.cli.process import Options
-    from hansard.record.messages.entries import Chunk, Entry
 
 READ_BYTES = 65536
 

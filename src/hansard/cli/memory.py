@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,11 +14,7 @@ from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.text import safe_line
 from hansard.domain.limits import NOTE_CHARACTERS_MAX, NOTES_MAX
 from hansard.domain.people import terminal_owner
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hansard.record.memory import Note
+from hansard.record.memory import Note
 
 
 def owner_of(home: Path, owner: str | None) -> str:

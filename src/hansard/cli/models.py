@@ -5,22 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import click
 
 from hansard.app.config import load_config
 from hansard.app.wiring import with_keys
 from hansard.cli.printing import stdout_json
-from hansard.models.demo_files import demo_folder, find_demo, install_demo
-from hansard.models.discovery import Discovered, discover, find_local, loopback_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from hansard.models.demo_files import DemoFiles
-    from hansard.models.discovery import FoundServer
+from hansard.models.demo_files import DemoFiles, demo_folder, find_demo, install_demo
+from hansard.models.discovery import Discovered, FoundServer, discover, find_local, loopback_of
 
 EXIT_FOUND, EXIT_NONE = 0, 1
 

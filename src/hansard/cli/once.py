@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import aclosing
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run, silence_stdout
+from hansard.app.wiring import App
+from hansard.cli.process import EXIT_DONE, EXIT_FAILED, Options, run, silence_stdout
 from hansard.cli.talk import SOURCE, attach, find_session, opened, owner_of
 from hansard.cli.terminal.text import safe, safe_json
 from hansard.domain.limits import ENTRY_BYTES_MAX
@@ -20,10 +20,6 @@ from hansard.errors import InvalidInput, TooLarge
 from hansard.intake.speak import busy_of, speak
 from hansard.record.messages.entries import Chunk, Entry, MessageAdded, MessageOpened
 from hansard.record.turns.entries import TurnEnded
-
-if TYPE_CHECKING:
-    from hansard.app.wiring import App
-    from hansard.cli.process import Options
 
 DEMO_ANSWERED = (
     "hansard: answered by the small demo model, which knows little. `hansard models` shows how to use another."

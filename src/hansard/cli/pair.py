@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Awaitable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,17 +15,12 @@ from hansard.app.home_files import load_wording
 from hansard.cli.existing import check_record, reading, with_record
 from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.text import safe_line
-from hansard.domain.access import Grant, read_code, written_code
+from hansard.domain.access import Access, Grant, read_code, written_code
 from hansard.domain.chats import PERSON_PREFIX
 from hansard.domain.people import ACCOUNT_FORMS, OR_NAME, read_identity
+from hansard.domain.settings import Person
 from hansard.errors import InvalidInput, NotFound
 from hansard.record.api import Record
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
-    from hansard.domain.access import Access
-    from hansard.domain.settings import Person
 
 EXIT_REFUSED = 1
 

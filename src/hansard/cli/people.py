@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,21 +20,16 @@ from hansard.domain.people import (
     ACCOUNT_FORMS,
     ADMIN,
     OR_NAME,
+    Circle,
     People,
     called,
     is_person,
     read_identity,
     terminal_owner,
 )
+from hansard.domain.settings import Settings
 from hansard.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from hansard.domain.people import Circle
-    from hansard.domain.settings import Settings
-    from hansard.record.api import Record
+from hansard.record.api import Record
 
 TERMINAL = "terminal"
 FORMS = f"{ACCOUNT_FORMS}{OR_NAME}, or {TERMINAL}"

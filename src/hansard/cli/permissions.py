@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -11,9 +11,7 @@ import msgspec
 from hansard.cli.existing import reading, with_record
 from hansard.cli.printing import examples, stdout_json
 from hansard.cli.terminal.text import safe_line
-
-if TYPE_CHECKING:
-    from hansard.record.permissions import Permission
+from hansard.record.permissions import Permission
 
 
 @click.group(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -15,16 +16,11 @@ from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.sessions import resolve, since_when
 from hansard.cli.terminal.text import safe, safe_line
 from hansard.domain.limits import CONTEXT_MESSAGES_MAX, HITS_MAX
-from hansard.domain.messages import Role
+from hansard.domain.messages import Message, Role
 from hansard.domain.search import excerpt, fields_of, highlights
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hansard.domain.messages import Message
-    from hansard.domain.sessions import Session
-    from hansard.record.api import Record
-    from hansard.record.search.asking import Hit
+from hansard.domain.sessions import Session
+from hansard.record.api import Record
+from hansard.record.search.asking import Hit
 
 EXIT_FOUND, EXIT_NOTHING = EXIT_DONE, EXIT_FAILED
 EXCERPT_CHARACTERS = 160

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -15,17 +17,11 @@ from hansard.cli.existing import existing, reading
 from hansard.cli.printing import WholeNumber, counted, examples, faint, stdout_json, stdout_line
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, PARTS, load, run
 from hansard.cli.terminal.text import cells, cut, safe_line
-from hansard.domain.sessions import SessionState
+from hansard.domain.sessions import Session, SessionState
 from hansard.domain.text import shorten
 from hansard.errors import Ambiguous, InvalidInput
 from hansard.record.api import Record
 from hansard.record.conversation import last_exchange, last_undone
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from hansard.domain.sessions import Session
 
 LISTED = 50
 """Sessions in a list, unless more are asked for: a few screens."""

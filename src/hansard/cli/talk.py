@@ -11,9 +11,10 @@ import mimetypes
 import os
 import re
 import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
@@ -22,10 +23,11 @@ from hansard.app.home_files import check_modes
 from hansard.app.wiring import App, open_app
 from hansard.cli.existing import check_place
 from hansard.cli.printing import Meter
+from hansard.cli.process import Options
 from hansard.cli.terminal.text import ID_ENDING_CHARACTERS, safe_line
 from hansard.domain.budgets import Usage
 from hansard.domain.limits import MIB, NAME_CHARACTERS_MAX
-from hansard.domain.messages import File, Message, Text
+from hansard.domain.messages import File, Message, Part, Text
 from hansard.domain.people import terminal_owner
 from hansard.domain.policy import policy_of
 from hansard.domain.sessions import TurnState
@@ -37,21 +39,13 @@ from hansard.intake.commands.scene import CommandScene
 from hansard.intake.commands.sessions import take_up
 from hansard.intake.speak import busy_of, parse, speak, unescaped
 from hansard.journal.causes import explain_delay
-from hansard.record.conversation import last_exchange
-from hansard.record.messages.entries import Entry
+from hansard.journal.locks import Progress
+from hansard.record.api import Record
+from hansard.record.conversation import Conversation, last_exchange
+from hansard.record.messages.entries import Chunk, Entry
 from hansard.record.questions import QuestionAnswered, QuestionAsked
 from hansard.record.turns.entries import TurnEnded, add_usage
 from hansard.tasks import cancel_all
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from hansard.cli.process import Options
-    from hansard.domain.messages import Part
-    from hansard.journal.locks import Progress
-    from hansard.record.api import Record
-    from hansard.record.conversation import Conversation
-    from hansard.record.messages.entries import Chunk
 
 SOURCE = "cli"
 

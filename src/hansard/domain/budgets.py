@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 import msgspec
 
 from hansard.domain.settings import TurnLimits
-
-if TYPE_CHECKING:
-    from hansard.domain.settings.agent import HourLimits
-
+from hansard.domain.settings.agent import HourLimits
 
 EVERYBODY: Final = ""
 """The name under which all that is used is counted, once."""

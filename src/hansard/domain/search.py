@@ -11,18 +11,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from hansard.domain.messages import Text, ToolCall, ToolResult
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from hansard.domain.messages import Message, Part
-
+from hansard.domain.messages import Message, Part, Text, ToolCall, ToolResult
 
 RULE = f"4, Unicode {unicodedata.unidata_version}"
 """Which rule made an index: its number here, which grows with each change, and the tables that Python has."""

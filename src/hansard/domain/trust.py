@@ -8,15 +8,11 @@ A **source** is a short text: the owner of a person's words, or a word and what 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterable
+from typing import Final
 
-from hansard.domain.messages import Role, ToolCall, ToolOutcome, ToolResult, is_forwarded, is_quoted
+from hansard.domain.messages import Message, Role, ToolCall, ToolOutcome, ToolResult, is_forwarded, is_quoted
 from hansard.domain.people import asker_owner, called
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from hansard.domain.messages import Message
 
 IMPORT: Final = "import"
 UNKNOWN: Final = "unknown"

@@ -9,17 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
-from hansard.domain.messages import File, Role, Status, Text, ToolCall, ToolResult, is_quoted
+from hansard.domain.messages import File, Message, Role, Status, Text, ToolCall, ToolResult, is_quoted
 from hansard.domain.requests import FinishReason, Request, UserSaid
 from hansard.engine.requests import BYTES_PER_TOKEN, cut_middle, estimate_tokens
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from hansard.domain.messages import Message
-    from hansard.record.messages.entries import Placed
+from hansard.record.messages.entries import Placed
 
 INSTRUCTIONS = """\
 You sum up a conversation between people and an assistant, so that the assistant can go on with it without having read

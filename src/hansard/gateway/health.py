@@ -12,10 +12,10 @@ import asyncio
 import os
 import resource
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -23,12 +23,7 @@ from hansard import __version__
 from hansard.app.home_files import closed_folder
 from hansard.domain.deliveries import DeliveryState
 from hansard.errors import StatusUnusable
-from hansard.journal.queue import BOUNDS_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from hansard.journal.queue import Latency
+from hansard.journal.queue import BOUNDS_SECONDS, Latency
 
 HOST = "127.0.0.1"
 STATUS_FILE = "gateway.json"

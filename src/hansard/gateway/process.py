@@ -14,18 +14,21 @@ import asyncio
 import logging
 import os
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
 from hansard.app.config import load_config, value_at
 from hansard.app.home_files import check_modes, load_wording
 from hansard.app.keys import check_keys
-from hansard.app.wiring import declare_settings
+from hansard.app.wiring import App, declare_settings
 from hansard.domain.notices import Wording
-from hansard.domain.settings import SETTINGS
+from hansard.domain.settings import SETTINGS, Settings
+from hansard.engine.turns import Ran
 from hansard.errors import MUST_END, ConfigInvalid, HansardError, RecordMigrated
 from hansard.gateway.channel import Served, Timing
 from hansard.gateway.health import (
@@ -39,16 +42,8 @@ from hansard.gateway.health import (
     metrics_text,
 )
 from hansard.gateway.logs import error_fields, log
+from hansard.ports.channel import Channel
 from hansard.tasks import cancel_all
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from hansard.app.wiring import App
-    from hansard.domain.settings import Settings
-    from hansard.engine.turns import Ran
-    from hansard.ports.channel import Channel
 
 logger = logging.getLogger("hansard.gateway")
 

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import Final, NamedTuple
 
-from hansard.interop.hermes_parts import Copy, content_text, key_of
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-
-    from hansard.interop.hermes_parts import Thought
+from hansard.interop.hermes_parts import Copy, Thought, content_text, key_of
 
 PAIRS_MAX: Final = 2_000_000
 """Pairs of equal lines that are weighed against one another; beyond, the n-th copy is paired with the n-th."""

@@ -7,9 +7,11 @@ Invariants: what cannot be read is listed with its place, and the rest is read a
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import resources
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from pathlib import Path
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
@@ -26,13 +28,7 @@ from hansard.interop.hermes_parts import (
     text_of,
 )
 from hansard.journal.concepts import Queries
-from hansard.journal.databases import open_foreign
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from hansard.journal.databases import ForeignDatabase, Row
+from hansard.journal.databases import ForeignDatabase, Row, open_foreign
 
 SQL = Queries(resources.files(__package__).joinpath("hermes.sql").read_text(encoding="utf-8"))
 

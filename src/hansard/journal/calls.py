@@ -7,19 +7,23 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from hansard.domain.limits import PATIENCE_SECONDS, QUEUE_BYTES_MAX, QUEUE_ITEMS_MAX
 from hansard.errors import HansardError, OutcomeUnknown, RecordDamaged, RecordReadOnly, RecordUnavailable, UsedAfterFork
-from hansard.journal.backend import EntriesGoneError, ReplacedError
+from hansard.journal.backend import EntriesGoneError, Reads, ReplacedError
 from hansard.journal.causes import Cause, explain_delay, framed, tell
-from hansard.journal.locks import QUIET_SECONDS, SHOW_SECONDS, OpeningWatch, ProgressLog, ProgressWatch
-from hansard.journal.queue import Item, ItemState
+from hansard.journal.concepts import Schema
+from hansard.journal.locks import QUIET_SECONDS, SHOW_SECONDS, OpeningWatch, Progress, ProgressLog, ProgressWatch
+from hansard.journal.queue import Item, ItemState, WriteQueue
 from hansard.journal.store import (
+    AnyStore,
+    ReadOnlyStore,
     Store,
     StoreOpening,
     Wiring,
@@ -30,16 +34,7 @@ from hansard.journal.store import (
     open_reading,
     open_store,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from hansard.journal.backend import Reads
-    from hansard.journal.concepts import Schema
-    from hansard.journal.locks import Progress
-    from hansard.journal.queue import WriteQueue
-    from hansard.journal.store import AnyStore, ReadOnlyStore
-    from hansard.journal.transaction import Transaction
+from hansard.journal.transaction import Transaction
 
 Result = TypeVar("Result")
 

@@ -12,27 +12,24 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from hansard.errors import HansardError, RecordMigrated, RecordUnavailable, UsedAfterFork
+from hansard.journal.backend import Backend, ReadBackend, Reads
 from hansard.journal.causes import Cause, explain, explain_delay, framed
+from hansard.journal.concepts import Companion, EndLost, Schema
 from hansard.journal.files import make_folder
 from hansard.journal.follow import Followers
 from hansard.journal.queue import Item
 from hansard.journal.sqlite.backend import SqliteBackend
 from hansard.journal.sqlite.readonly import open_read_only, read_in_place
+from hansard.journal.transaction import Transaction
 from hansard.journal.writer import Writer, pass_by
 from hansard.ports import Clock, SystemClock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from hansard.journal.backend import Backend, ReadBackend, Reads
-    from hansard.journal.concepts import Companion, EndLost, Schema
-    from hansard.journal.transaction import Transaction
 
 logger = logging.getLogger("hansard.record")
 

@@ -5,17 +5,12 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode, b64encode
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-from hansard.domain.messages import SIGNS_TEXT, Reasoning, Text, ToolCall, ToolOutcome
-from hansard.domain.requests import AssistantSaid, Request, UserSaid
-
-if TYPE_CHECKING:
-    from hansard.domain.messages import Part, ToolResult
-    from hansard.domain.requests import Image, Request
-
+from hansard.domain.messages import SIGNS_TEXT, Part, Reasoning, Text, ToolCall, ToolOutcome, ToolResult
+from hansard.domain.requests import AssistantSaid, Image, Request, UserSaid
 
 NO_TEXT = "(no text)"
 NO_OUTPUT = "(no output)"

@@ -24,8 +24,9 @@ import asyncio
 import re
 import tomllib
 from collections import Counter
+from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -40,17 +41,13 @@ from hansard.domain.requests import (
     FailureKind,
     Finished,
     FinishReason,
+    ModelEvent,
     ModelRules,
     Request,
     ToolsSaid,
     UserSaid,
 )
 from hansard.errors import ConfigInvalid
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from hansard.domain.requests import ModelEvent
 
 WORDS = re.compile(r"\s*\S+(?:\s+\Z)?|\s+")
 NOTES = re.compile(

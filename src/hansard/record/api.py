@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from hansard.domain.arrivals import Cursor, Intake
 from hansard.domain.budgets import Budget
@@ -16,14 +18,18 @@ from hansard.domain.limits import (
     REASON_CHARACTERS_MAX,
     TITLE_CHARACTERS_MAX,
 )
+from hansard.domain.messages import Message
 from hansard.domain.notices import ENGLISH, Wording
-from hansard.domain.sessions import Link, Parent
+from hansard.domain.people import By
+from hansard.domain.sessions import Link, Parent, Session
 from hansard.domain.settings import Busy
 from hansard.domain.text import clean_name, clean_text
 from hansard.errors import InvalidInput
 from hansard.journal.calls import Caller, open_journals, read_journals
 from hansard.journal.follow import PageReader, Position, notified
-from hansard.journal.store import Wiring
+from hansard.journal.locks import Progress
+from hansard.journal.queue import Latency
+from hansard.journal.store import Store, Wiring
 from hansard.journal.verify import Report, verify_record
 from hansard.record import sessions
 from hansard.record.access import AccessList
@@ -33,39 +39,24 @@ from hansard.record.deliveries import Deliveries
 from hansard.record.fetches import FileFetches
 from hansard.record.forks import fork_session
 from hansard.record.intake.arrivals import RecordIntake
+from hansard.record.intake.events import Accepted
 from hansard.record.invitations import Invitations
 from hansard.record.memory import Memory
 from hansard.record.messages import operations as messages
-from hansard.record.messages.entries import SHAPES
+from hansard.record.messages.entries import SHAPES, Chunk, Entry
 from hansard.record.messages.operations import BlobFiles, Messages, check_blobs
 from hansard.record.people import Circles
 from hansard.record.permissions import Permissions
 from hansard.record.questions import Questions
 from hansard.record.routes import Routes, tell_in_chat
 from hansard.record.schema import SCHEMA
-from hansard.record.search.asking import Hit, describe_search, search
+from hansard.record.search.asking import Filters, Hit, describe_search, search
 from hansard.record.search.index import search_index
 from hansard.record.sessions import Sessions
 from hansard.record.titles import Titles
 from hansard.record.turns.entries import TURNS
-from hansard.record.turns.holding import Turns, hold_session
+from hansard.record.turns.holding import Turn, Turns, hold_session
 from hansard.record.turns.operations import end_lost_turn
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-    from contextlib import AbstractAsyncContextManager, AbstractContextManager
-
-    from hansard.domain.messages import Message
-    from hansard.domain.people import By
-    from hansard.domain.sessions import Session
-    from hansard.journal.locks import Progress
-    from hansard.journal.queue import Latency
-    from hansard.journal.store import Store
-    from hansard.record.intake.events import Accepted
-    from hansard.record.messages.entries import Chunk, Entry
-    from hansard.record.search.asking import Filters
-    from hansard.record.turns.holding import Turn
 
 
 class Record:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hansard.domain.messages import Part, Status
 from hansard.domain.sessions import Link, Session
 from hansard.errors import IdConflict, InvalidInput
 from hansard.journal.concepts import Base
-from hansard.journal.entries import SEQ_BITS, Stretch
+from hansard.journal.entries import SEQ_BITS, Journal, Stretch
 from hansard.journal.transaction import SQL as JOURNAL
-from hansard.journal.transaction import trace_entries
+from hansard.journal.transaction import Transaction, trace_entries
 from hansard.record.messages.entries import MessageSealed, join_chunks
 from hansard.record.sessions import SQL, SessionCreated, choose_id, read_session_now, session_journal
-
-if TYPE_CHECKING:
-    from hansard.journal.entries import Journal
-    from hansard.journal.transaction import Transaction
 
 
 def fork_session(

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import AsyncGenerator, Sequence
+from typing import Protocol
 
 from hansard.errors import ChannelDown, PostRefused
-from hansard.ports.channel import Capabilities
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
-
-    from hansard.ports.channel import Batch, Post, RemoteFile, TimelineEvent
+from hansard.ports.channel import Batch, Capabilities, Post, RemoteFile, TimelineEvent
 
 RECONNECT_SECONDS = 0.05
 

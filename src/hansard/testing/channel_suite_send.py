@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from hansard.errors import ChannelBusy, ChannelDown, ChannelError, ChatGone, PostRefused, PostUnknown
-from hansard.ports.channel import Choice, EventKind, LocalFile, Timeline
+from hansard.ports.channel import Choice, EventKind, LocalFile, Post, Timeline
 from hansard.testing.channel_suite_kit import (
     WAIT_SECONDS_MAX,
     Ability,
@@ -21,10 +21,6 @@ from hansard.testing.channel_suite_kit import (
 )
 from hansard.testing.conformance_kit import ContractBroken, require, require_equal
 from hansard.testing.platform import FaultKind
-
-if TYPE_CHECKING:
-    from hansard.ports.channel import Post
-
 
 MARKDOWN = (
     "Some **bold** words, <script>alert(1)</script> and <b>tags</b>, <a href='javascript:alert(2)'>links</a>, "

@@ -8,15 +8,12 @@ HTML, then the plain copy for clients that know no edits. The words themselves a
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from hansard.channels import Json, canonical
 from hansard.channels.matrix.contents import html_of
 from hansard.channels.matrix.reading import KEY_FIELD, MatrixPlace
-from hansard.ports.channel import file_key
-
-if TYPE_CHECKING:
-    from hansard.ports.channel import LocalFile, Post
+from hansard.ports.channel import LocalFile, Post, file_key
 
 EVENT_BYTES_MAX: Final = 65_536
 ENVELOPE_BYTES: Final = 6_144

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from hansard.domain.budgets import Usage, left_text
 from hansard.domain.chats import person_owner
 from hansard.domain.policy import is_model_allowed
 from hansard.domain.settings.agent import MODEL_FORMS, MODEL_PATTERN
-from hansard.intake.commands.scene import CommandReply
+from hansard.intake.commands.scene import CommandReply, CommandScene
 from hansard.record.turns.entries import add_usage
-
-if TYPE_CHECKING:
-    from hansard.intake.commands.scene import CommandScene
 
 MEMORY_HELP = "/memory lists; /memory add TEXT, /memory edit ID TEXT, /memory forget ID."
 

@@ -7,15 +7,10 @@ whose it is, and says yes, before it counts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hansard.domain.access import written_code
 from hansard.domain.people import ADMIN, CODE_MINUTES, called, is_person
 from hansard.errors import InvalidInput, NotFound
-from hansard.intake.commands.scene import CommandReply
-
-if TYPE_CHECKING:
-    from hansard.intake.commands.scene import CommandScene
+from hansard.intake.commands.scene import CommandReply, CommandScene
 
 YES = "yes"
 

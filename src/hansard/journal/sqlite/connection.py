@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 from urllib.parse import quote
 
 import apsw
@@ -21,13 +23,7 @@ from hansard.errors import (
 )
 from hansard.journal import causes
 from hansard.journal.causes import Cause, find_transaction_holder, framed, look_for_cause, tell
-from hansard.journal.concepts import Queries, read_sql
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from hansard.journal.concepts import Schema
+from hansard.journal.concepts import Queries, Schema, read_sql
 
 SQL = Queries(read_sql("hansard.journal.sqlite", "sqlite.sql") + read_sql("hansard.journal", "journal.sql"))
 """The tables and statements of this backend, and the reads that every backend has."""

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import apsw
 import msgspec
 
 from hansard.domain.limits import READ_ROWS_MAX
-from hansard.journal.concepts import EntryPlace
+from hansard.journal.concepts import EntryPlace, Schema, Table
 from hansard.journal.entries import (
     EntryRow,
     Journal,
 )
 from hansard.journal.files import make_folder, sync_file, sync_folder
-from hansard.journal.locks import MIGRATING
+from hansard.journal.locks import MIGRATING, Work
 from hansard.journal.sqlite.connection import (
     APPLICATION_ID,
     SQL,
@@ -32,13 +34,6 @@ from hansard.journal.sqlite.connection import (
     schema_version,
 )
 from hansard.journal.sqlite.reading import Snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from hansard.journal.concepts import Schema, Table
-    from hansard.journal.locks import Work
 
 logger = logging.getLogger("hansard.record")
 

@@ -10,8 +10,6 @@ On crash: an event is there with all that it means, or it comes again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from hansard.domain.access import DAY_MICROSECONDS, Action, may, may_see
@@ -19,11 +17,13 @@ from hansard.domain.arrivals import ArrivalOutcome, Origin, RouteChange
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import MIB
 from hansard.domain.messages import Message, Role, Text
+from hansard.domain.notices import Wording
 from hansard.domain.sessions import SessionState, TurnInfo
 from hansard.errors import NotFound
+from hansard.journal.backend import Reads
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
-from hansard.journal.transaction import home_journal
+from hansard.journal.transaction import Transaction, home_journal
 from hansard.record.access import grant_of
 from hansard.record.budgets import count_used
 from hansard.record.messages.entries import Entry, MessageAdded, MessageEdited, MessageRetracted
@@ -32,11 +32,6 @@ from hansard.record.people import read_circle
 from hansard.record.routes import find_route, move_chat, tell_at_home, tell_in_chat
 from hansard.record.sessions import reopen_session, session_journal
 from hansard.record.turns.entries import TURNS, turn_value
-
-if TYPE_CHECKING:
-    from hansard.domain.notices import Wording
-    from hansard.journal.backend import Reads
-    from hansard.journal.transaction import Transaction
 
 INTAKE = Concept(
     "intake",

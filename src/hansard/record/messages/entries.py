@@ -5,10 +5,11 @@ The order of fields is hashed: it never changes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,15 +26,11 @@ from hansard.domain.messages import (
     ToolResult,
     join_text,
 )
+from hansard.journal.backend import Reads
 from hansard.journal.concepts import Body, Concept, Seal
+from hansard.journal.entries import Stretch
 from hansard.journal.follow import Shapes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from hansard.journal.backend import Reads
-    from hansard.journal.entries import Stretch
-    from hansard.journal.transaction import Transaction
+from hansard.journal.transaction import Transaction
 
 MESSAGES = Concept("messages", "hansard.record")
 

@@ -7,20 +7,22 @@ Invariants: the pages of a scan are of one history, as their digests prove.
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.messages import Message, Role, ToolCall, ToolResult
 from hansard.domain.search import RULE, fields_of, tokens
-from hansard.journal.backend import ReplacedError
+from hansard.journal.backend import Reads, ReplacedError, Snapshots
 from hansard.journal.concepts import Concept, load_queries
-from hansard.journal.databases import fetch, immediate
+from hansard.journal.databases import Connection, fetch, immediate
 from hansard.journal.entries import SEQ_BITS
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import known_lineage
 from hansard.record.messages.entries import (
+    ChatChange,
     MessageAdded,
     MessageEdited,
     MessageOpened,
@@ -33,13 +35,6 @@ from hansard.record.messages.entries import (
     sealed_message,
 )
 from hansard.record.messages.operations import find_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hansard.journal.backend import Reads, Snapshots
-    from hansard.journal.databases import Connection
-    from hansard.record.messages.entries import ChatChange
 
 SEARCHES = Concept("search", "hansard.record.search")
 SEARCH = load_queries("hansard.record.search", "index.sql")

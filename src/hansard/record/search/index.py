@@ -13,13 +13,16 @@ import logging
 import secrets
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from hansard.domain.limits import INDEX_BATCH_BYTES, INDEX_BATCH_ENTRIES
 from hansard.domain.search import RULE
 from hansard.errors import HansardError
-from hansard.journal.backend import ReplacedError
+from hansard.journal.backend import Reads, ReplacedError, Snapshots
 from hansard.journal.databases import (
+    Connection,
     DatabaseBusy,
     DatabaseError,
     DatabaseFull,
@@ -32,7 +35,7 @@ from hansard.journal.databases import (
 )
 from hansard.journal.entries import SEQ_BITS, Stretch
 from hansard.journal.locks import TryLock
-from hansard.journal.store import ReadOnlyStore
+from hansard.journal.store import AnyStore, ReadOnlyStore
 from hansard.record.messages.entries import read_fold
 from hansard.record.search.docs import (
     DELETED,
@@ -48,14 +51,6 @@ from hansard.record.search.docs import (
     remove_journal,
 )
 from hansard.record.search.docs import SEARCHES as SEARCHES  # noqa: PLC0414 - whoever has it has the index, too
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from hansard.journal.backend import Reads, Snapshots
-    from hansard.journal.databases import Connection
-    from hansard.journal.store import AnyStore
 
 Result = TypeVar("Result")
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import Any
 
 from hansard.domain.budgets import Usage
 from hansard.domain.people import By, How, asker_owner, joined, recovered
 from hansard.domain.permissions import CallVerdict, Reason
 from hansard.domain.sessions import TurnInfo, TurnState
+from hansard.journal.backend import Reads
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
+from hansard.journal.entries import Journal
+from hansard.journal.transaction import Transaction
 from hansard.record.messages.entries import MessageAdded, is_spoken
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from hansard.journal.backend import Reads
-    from hansard.journal.entries import Journal
-    from hansard.journal.transaction import Transaction
-
 
 TURNS = Concept(
     "turns",

@@ -6,8 +6,9 @@ What people do to a conversation: stop and steer its turns, take messages back, 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,9 +19,10 @@ from hansard.domain.people import By, How, joined
 from hansard.domain.sessions import RESUMED_SUFFIX, TURN_ENDS, SessionState, TurnInfo, TurnState
 from hansard.domain.settings import Busy
 from hansard.errors import IdConflict, InvalidInput, LeaseHeld, NotFound, StaleLease
-from hansard.journal.concepts import ENCODER, Body
-from hansard.journal.entries import SEQ_BITS, Stretch
-from hansard.journal.transaction import open_stream
+from hansard.journal.backend import Reads
+from hansard.journal.concepts import ENCODER, Body, IsAlive
+from hansard.journal.entries import SEQ_BITS, Journal, Stretch
+from hansard.journal.transaction import Transaction, open_stream
 from hansard.record.budgets import BudgetCheck, judge
 from hansard.record.messages.entries import (
     Entry,
@@ -39,6 +41,7 @@ from hansard.record.sessions import SessionRow, check_open, read_memo, session_j
 from hansard.record.turns.entries import (
     SQL,
     TURNS,
+    ToolDecided,
     TurnEnded,
     TurnQueued,
     TurnStarted,
@@ -55,15 +58,6 @@ from hansard.record.turns.entries import (
     turn_askers,
     turn_value,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
-    from hansard.journal.backend import Reads
-    from hansard.journal.concepts import IsAlive
-    from hansard.journal.entries import Journal
-    from hansard.journal.transaction import Transaction
-    from hansard.record.turns.entries import ToolDecided
 
 
 class Lease(NamedTuple):
