@@ -11,10 +11,11 @@ import msgspec
 
 from hansard.cli.printing import faint, heading, stdout_json, stdout_json_line
 from hansard.cli.terminal.text import safe, safe_line
-from hansard.domain.deliveries import Operation
-from hansard.domain.sessions import Link
+from hansard.domain.deliveries import Delivery, Operation
+from hansard.domain.sessions import Link, Session
 from hansard.interop.transcripts import (
     Happened,
+    Item,
     TranscriptItem,
     Used,
     earlier_of,
@@ -36,10 +37,7 @@ from hansard.interop.transcripts import (
 from hansard.record.deliveries import MessageDelivered
 
 if TYPE_CHECKING:
-    from hansard.domain.deliveries import Delivery
     from hansard.domain.messages import File, Message
-    from hansard.domain.sessions import Session
-    from hansard.interop.transcripts import Item
     from hansard.record.api import Record
 
 FOLDED_CHARACTERS = 72

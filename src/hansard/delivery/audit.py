@@ -18,14 +18,13 @@ from hansard.delivery.split import show_bytes, with_mark
 from hansard.domain.deliveries import Delivery, DeliveryState, Operation
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.messages import File, Part, Text, TextForm, join_text
-from hansard.ports.channel import FILE_MARK
+from hansard.ports.channel import FILE_MARK, Timeline, TimelineEvent
 from hansard.record.deliveries import DeliveryCreated, MessageDelivered
 from hansard.record.messages.entries import Entry, MessageAdded, MessageSealed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from hansard.ports.channel import Timeline, TimelineEvent
     from hansard.record.api import Record
 
 EVENTS_MAX = 100_000

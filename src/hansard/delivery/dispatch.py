@@ -18,20 +18,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hansard.delivery.sending import DeliveryTiming, Sender
+from hansard.delivery.sending import DeliveryTiming, Report, Sender
 from hansard.delivery.stream import Rhythm, Showing, ShowState
 from hansard.errors import HansardError
-from hansard.tasks import cancel_all
+from hansard.tasks import Askers, cancel_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hansard.delivery.sending import Report
     from hansard.domain.deliveries import OutboxItem
     from hansard.domain.people import People
     from hansard.ports.channel import Channel, Timeline
     from hansard.record.api import Record
-    from hansard.tasks import Askers
 
 Name = tuple[str, str, str]
 """Session, message, chat."""

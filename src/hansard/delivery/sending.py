@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import aclosing, asynccontextmanager, suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, cast
@@ -23,7 +24,7 @@ import msgspec
 
 from hansard.delivery.split import MARK, MARKS_MAX, is_recognised, marked_reading, with_mark, without_mark
 from hansard.domain.access import Action, may
-from hansard.domain.deliveries import Delivery, DeliveryState, Operation
+from hansard.domain.deliveries import Delivery, DeliveryState, Operation, OutboxItem
 from hansard.errors import (
     ChannelBusy,
     ChannelDown,
@@ -36,21 +37,17 @@ from hansard.errors import (
     RecordUnavailable,
     WrongState,
 )
-from hansard.ports.channel import file_key
+from hansard.ports.channel import Channel, Company, Post, Timeline, TimelineEvent, file_key
 from hansard.tasks import HALF, Askers, Bounds, FairQueue, Ticket, backoff_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection
-
-    from hansard.domain.deliveries import OutboxItem
     from hansard.domain.people import People
-    from hansard.ports.channel import Channel, Company, Post, Timeline, TimelineEvent
     from hansard.record.api import Record
 
-    Report = Callable[[str, BaseException], None]
-    """Hears where something went wrong, and what."""
-
 logger = logging.getLogger(__name__)
+
+Report = Callable[[str, BaseException], None]
+"""Hears where something went wrong, and what."""
 
 SCARCE = (
     "the server limits how often this account may post, so answers are shown by their first words and, once complete, "

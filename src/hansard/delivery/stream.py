@@ -18,9 +18,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from hansard.delivery.sending import Fate, Tried, settle_unknown
-from hansard.delivery.split import PostStretch, marked_reading, next_post, read_as, room_of, show_bytes, with_mark
-from hansard.domain.deliveries import Delivery, DeliveryState, Operation
+from hansard.delivery.sending import Fate, Sender, Tried, settle_unknown
+from hansard.delivery.split import (
+    PostSpace,
+    PostStretch,
+    marked_reading,
+    next_post,
+    read_as,
+    room_of,
+    show_bytes,
+    with_mark,
+)
+from hansard.domain.deliveries import Delivery, DeliveryState, Operation, OutboxItem
 from hansard.domain.ids import delivery_id
 from hansard.domain.messages import File, Message, Role, Status
 from hansard.domain.questions import CHOICES, LABELS
@@ -30,9 +39,6 @@ from hansard.ports.channel import Choice, LocalFile, Post
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hansard.delivery.sending import Sender
-    from hansard.delivery.split import PostSpace
-    from hansard.domain.deliveries import OutboxItem
     from hansard.record.api import Record
 
 

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from hansard.domain.access import HOUR_MICROSECONDS, Pace, Standing, Standpoint, Where, rank_of
+from hansard.domain.access import HOUR_MICROSECONDS, Grant, Pace, Standing, Standpoint, Where, rank_of
 from hansard.domain.chats import PERSON_PREFIX, grammar_of, is_channel, parse_key, person_owner
 from hansard.domain.text import shorten
 from hansard.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from hansard.domain.access import Grant
     from hansard.domain.notices import Wording
     from hansard.domain.settings import Person, Settings
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from hansard.domain.chats import parse_owner
-from hansard.domain.messages import File, Message, Part, Role, Text
+from hansard.domain.messages import File, Message, Part, Role, Text, ToolCall
 from hansard.domain.people import asker_owner
 from hansard.domain.permissions import CallVerdict, Decision
-from hansard.domain.policy import BARRED, GUESTS_DENIED, JudgedCall, KnownAsker, denied_barred
+from hansard.domain.policy import BARRED, GUESTS_DENIED, JudgedCall, KnownAsker, Policy, denied_barred
 from hansard.domain.questions import (
     CHOOSING,
     CHOOSING_ELSEWHERE,
@@ -35,16 +35,13 @@ from hansard.domain.questions import (
 )
 from hansard.domain.trust import sources_of, untrusted_text
 from hansard.ports.tool import ToolScene
-from hansard.record.conversation import needed_of
+from hansard.record.conversation import Conversation, needed_of
 from hansard.record.messages.entries import Entry
 from hansard.record.questions import QuestionAnswered, QuestionAsked, answered_value
 from hansard.record.turns.entries import ToolDecided
 
 if TYPE_CHECKING:
-    from hansard.domain.messages import ToolCall
-    from hansard.domain.policy import Policy
     from hansard.record.api import Record
-    from hansard.record.conversation import Conversation
     from hansard.record.turns.holding import Turn
 
 FILE_NAME = "arguments.txt"

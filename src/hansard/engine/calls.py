@@ -18,7 +18,7 @@ from hansard.domain.limits import BLOB_BYTES_MAX, NAME_CHARACTERS_MAX
 from hansard.domain.messages import File, Message, Role, ToolCall, ToolOutcome, ToolResult
 from hansard.domain.text import clean_text
 from hansard.engine import prompts
-from hansard.ports.tool import PlacedTool, ToolOutput
+from hansard.ports.tool import Attachment, PlacedTool, Tool, ToolOutput
 from hansard.tasks import run_all
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from hansard.domain.settings import TurnLimits
     from hansard.engine.asking import Permits
-    from hansard.ports.tool import Attachment, Tool
     from hansard.record.api import Record
     from hansard.record.turns.holding import Turn
 

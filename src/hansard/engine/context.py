@@ -30,14 +30,13 @@ from hansard.domain.messages import (
     ToolOutcome,
     ToolResult,
 )
-from hansard.domain.requests import AssistantSaid, Image, ModelRules, Said, ToolsSaid, UserSaid, family_of
+from hansard.domain.requests import AssistantSaid, Image, ModelRules, Said, ToolSpec, ToolsSaid, UserSaid, family_of
 from hansard.engine import prompts
 from hansard.engine.calls import result_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hansard.domain.requests import ToolSpec
     from hansard.record.conversation import Conversation, End
     from hansard.record.memory import Note
     from hansard.record.messages.entries import Placed

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from hansard.domain.messages import File, Message, Role
 from hansard.engine.context import named
 from hansard.errors import HansardError
-from hansard.ports.model import TranscribedText, Voice
-from hansard.record.conversation import last_exchange
+from hansard.ports.model import TranscribedText, Transcriber, Voice
+from hansard.record.conversation import Conversation, last_exchange
 from hansard.record.messages.entries import Entry, FileFetched, FileTranscribed
 
 if TYPE_CHECKING:
     from hansard.engine.turns import Agent
-    from hansard.ports.model import Transcriber
-    from hansard.record.conversation import Conversation
     from hansard.record.turns.holding import Turn
 
 

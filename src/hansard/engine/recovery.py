@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hansard.domain.messages import Message, Role, ToolCall, ToolOutcome, ToolResult
-from hansard.domain.sessions import RESUMED_SUFFIX
+from hansard.domain.sessions import RESUMED_SUFFIX, TurnInfo
 from hansard.domain.settings.agent import AutoResume
 from hansard.engine import prompts
 from hansard.engine.asking import Permits
@@ -19,7 +19,6 @@ from hansard.engine.calls import Calls, result_id
 from hansard.record.questions import QuestionAnswered, QuestionAsked
 
 if TYPE_CHECKING:
-    from hansard.domain.sessions import TurnInfo
     from hansard.engine.turns import Agent
     from hansard.record.conversation import Conversation
     from hansard.record.turns.holding import Turn

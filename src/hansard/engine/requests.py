@@ -26,6 +26,7 @@ from hansard.domain.messages import (
 )
 from hansard.domain.requests import (
     AssistantSaid,
+    Failure,
     FailureKind,
     Image,
     ModelRules,
@@ -50,15 +51,13 @@ from hansard.engine.context import (
     watermark,
 )
 from hansard.errors import InvalidInput, NotFound
-from hansard.record.conversation import exchange_starts
+from hansard.record.conversation import Conversation, exchange_starts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hansard.domain.requests import Failure
     from hansard.ports.model import Model
     from hansard.record.api import Record
-    from hansard.record.conversation import Conversation
     from hansard.record.sessions import SessionFrozen
     from hansard.record.turns.holding import Turn
 

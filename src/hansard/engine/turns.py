@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hansard.domain.budgets import Usage
-from hansard.domain.messages import Message, ToolCall, clean_part
+from hansard.domain.messages import Message, Part, ToolCall, clean_part
 from hansard.domain.permissions import may_be_offered
 from hansard.domain.policy import Policy, is_model_allowed
-from hansard.domain.requests import Called, Delta, Failure, FailureKind, Finished, FinishReason
+from hansard.domain.requests import Called, Delta, Failure, FailureKind, Finished, FinishReason, ModelEvent, Request
 from hansard.domain.sessions import RESUMED_SUFFIX
 from hansard.domain.settings.agent import CompactionSettings
 from hansard.engine.asking import Permits
@@ -29,7 +29,7 @@ from hansard.engine.files import Key, await_files, write_down
 from hansard.engine.recovery import take_up
 from hansard.engine.requests import Requests
 from hansard.errors import HansardError, ModelMissing, OutcomeUnknown, RecordRefused, RecordUnavailable, StaleLease
-from hansard.record.conversation import is_unattributed
+from hansard.record.conversation import Conversation, is_unattributed
 from hansard.record.messages.entries import Entry
 from hansard.record.sessions import SessionFrozen
 from hansard.record.turns.entries import TurnStopping
@@ -38,13 +38,10 @@ from hansard.tasks import backoff_seconds, cancel_all
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
-    from hansard.domain.messages import Part
-    from hansard.domain.requests import ModelEvent, Request
     from hansard.domain.settings import TurnLimits
     from hansard.ports.model import Model, Transcriber
     from hansard.ports.tool import Tool
     from hansard.record.api import Record
-    from hansard.record.conversation import Conversation
     from hansard.record.turns.holding import Reply, Turn
 
 

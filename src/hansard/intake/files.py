@@ -16,14 +16,13 @@ from hansard.domain.arrivals import Awaited
 from hansard.domain.messages import File
 from hansard.errors import ChannelBusy, ChannelError, NotFound, TooLarge
 from hansard.intake.beside import Beside
-from hansard.ports.channel import RemoteFile
+from hansard.ports.channel import Channel, Fetches, RemoteFile
 from hansard.tasks import backoff_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hansard.domain.budgets import Quota
-    from hansard.ports.channel import Channel, Fetches
     from hansard.record.api import Record
     from hansard.record.fetches import FileAwaited
 

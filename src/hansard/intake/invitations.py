@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hansard.errors import ChannelBusy, ChannelError
 from hansard.intake.beside import Beside
-from hansard.record.invitations import InvitationAnswered
+from hansard.record.invitations import InvitationAnswered, InvitationReceived
 from hansard.tasks import backoff_seconds
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from hansard.domain.arrivals import IntakeRules, Origin
     from hansard.ports.channel import Channel, Event
     from hansard.record.api import Record
-    from hansard.record.invitations import InvitationReceived
 
 ANSWER_ATTEMPTS_MAX = 3
 ANSWER_PAUSE_SECONDS = 1.0

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from hansard.domain.access import MAY, Action, is_denied
+from hansard.domain.access import MAY, Action, Standpoint, is_denied
 from hansard.domain.arrivals import Arrival, ArrivalKind, ArrivalOutcome, IntakeRules, Origin
 from hansard.domain.budgets import quota_of
 from hansard.domain.chats import check_sender, key_in_chat, message_id_of, parse_key
@@ -25,7 +25,7 @@ from hansard.domain.limits import TITLE_CHARACTERS_MAX
 from hansard.domain.messages import Message, Part, Role, Text, TextForm
 from hansard.domain.people import People
 from hansard.domain.questions import CHOICES, Given
-from hansard.domain.settings import Busy
+from hansard.domain.settings import Busy, Settings
 from hansard.domain.settings.channels import Answers, RoomSharing
 from hansard.errors import (
     MUST_END,
@@ -35,21 +35,17 @@ from hansard.errors import (
     RecordRefused,
     RecordUnavailable,
 )
-from hansard.intake.beside import HEAL_SECONDS
+from hansard.intake.beside import HEAL_SECONDS, Beside
 from hansard.intake.commands.registry import ChatCommands, names
 from hansard.intake.commands.turns import read_command
 from hansard.intake.files import Files, Named
 from hansard.intake.invitations import ChatInvitations
 from hansard.intake.speak import CommandLine, busy_of, parse, unescaped
-from hansard.ports.channel import EventKind, ReplyKind
+from hansard.ports.channel import Batch, Channel, Event, EventKind, Fetches, ReplyKind
 from hansard.record.questions import read_words
 
 if TYPE_CHECKING:
-    from hansard.domain.access import Standpoint
-    from hansard.domain.settings import Settings
-    from hansard.intake.beside import Beside
     from hansard.ports import Clock
-    from hansard.ports.channel import Batch, Channel, Event, Fetches
     from hansard.record.api import Record
 
 UNWRITABLE = "this conversation's log cannot be written; the admin is told why"

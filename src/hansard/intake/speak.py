@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from hansard.domain.arrivals import Arrival
-from hansard.domain.messages import join_own_text
+from hansard.domain.messages import Message, join_own_text
 from hansard.domain.settings import Busy
 from hansard.errors import OutcomeUnknown
 from hansard.record.questions import read_words
@@ -25,7 +25,6 @@ from hansard.record.questions import read_words
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hansard.domain.messages import Message
     from hansard.record.api import Record
     from hansard.record.intake.events import Received
 

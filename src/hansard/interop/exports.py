@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from hansard.domain import markup
-from hansard.domain.messages import Role, Status
+from hansard.domain.messages import File, Message, Role, Status
 from hansard.interop.transcripts import (
     NO_CHAT,
     TOLD_AT_HOME,
     Happened,
+    Item,
     TranscriptItem,
     Used,
     earlier_of,
@@ -37,9 +38,7 @@ from hansard.interop.transcripts import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from hansard.domain.messages import File, Message
     from hansard.domain.sessions import Session
-    from hansard.interop.transcripts import Item
     from hansard.record.api import Record
 
 

@@ -18,7 +18,11 @@ from hansard.domain.messages import clean_part
 from hansard.domain.sessions import Link, Parent, SessionState
 from hansard.errors import InvalidInput
 from hansard.interop.hermes_parts import (
+    Carried,
+    Copy,
+    Facts,
     HermesFinding,
+    HermesSource,
     carry,
     owner_of,
     session_id_of,
@@ -35,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from hansard.interop.hermes_parts import Carried, Copy, Facts, HermesSource
     from hansard.record.api import Record
 
 

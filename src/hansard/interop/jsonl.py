@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from hansard.domain.limits import LINE_BYTES_MAX, MIB
-from hansard.domain.messages import File, Part, Role, Status, ToolResult
-from hansard.domain.sessions import Link, SessionState
+from hansard.domain.messages import File, Message, Part, Role, Status, ToolResult
+from hansard.domain.sessions import Link, Session, SessionState
 from hansard.errors import InvalidInput, NotFound, RecordDamaged
 from hansard.interop.transcripts import (
     TranscriptItem,
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
-    from hansard.domain.messages import Message
-    from hansard.domain.sessions import Session
     from hansard.record.api import Record
     from hansard.record.messages.entries import Entry
 

@@ -20,7 +20,7 @@ import msgspec
 
 from hansard.domain.limits import BLOB_BYTES_MAX, MIB, UNIT_ENTRIES_MAX
 from hansard.domain.messages import Message, Status
-from hansard.domain.sessions import Link, Parent, SessionState
+from hansard.domain.sessions import Link, Parent, Session, SessionState
 from hansard.errors import IdConflict, InvalidInput, NotFound
 from hansard.interop.jsonl import (
     BlobLine,
@@ -37,16 +37,14 @@ from hansard.interop.jsonl import (
     read_lines,
 )
 from hansard.interop.transcripts import TranscriptItem, fingerprint, read_items, shared_beginning, survey
-from hansard.record.messages.entries import MessageEdited, MessageRetracted
+from hansard.record.messages.entries import ChatChange, MessageEdited, MessageRetracted, Version
 from hansard.record.messages.operations import ImportedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from hansard.domain.sessions import Session
     from hansard.record.api import Record
-    from hansard.record.messages.entries import ChatChange, Version
 
 BATCH_BYTES_MAX = 4 * MIB
 """What may wait for one commit."""

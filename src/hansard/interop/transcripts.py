@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from hansard.domain.messages import File, Message, Part, Reasoning, Role, Status, Text, ToolCall, ToolResult
-from hansard.domain.sessions import Link, TurnState
+from hansard.domain.sessions import Link, Session, TurnState
 from hansard.errors import PastMissing
 from hansard.journal.concepts import Body
 from hansard.record.messages.entries import (
@@ -35,7 +35,6 @@ from hansard.record.sessions import SessionArchived, SessionCreated, SessionEnd,
 from hansard.record.turns.entries import TurnEnded
 
 if TYPE_CHECKING:
-    from hansard.domain.sessions import Session
     from hansard.record.api import Record
 
 PAGE_ENTRIES = 250

@@ -7,7 +7,7 @@ beside its module. A **schema** merges all concepts of a record, once, before a 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict, TypeVar, Unpack
@@ -19,8 +19,6 @@ from hansard.errors import RecordTooNew, TooLarge
 from hansard.journal.backend import Reads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hansard.journal.entries import Journal
     from hansard.journal.store import AnyStore
     from hansard.journal.transaction import Transaction

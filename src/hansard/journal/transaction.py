@@ -20,8 +20,8 @@ import msgspec
 
 from hansard.domain.ids import HOME_JOURNAL, random_bytes
 from hansard.errors import IdConflict, PastMissing, WrongState
-from hansard.journal.backend import EntriesGoneError, IdTakenError
-from hansard.journal.concepts import Base, Body, Concept, EntryPlace, encode_body, load_queries
+from hansard.journal.backend import EntriesGoneError, Group, IdTakenError, Reads, Unit
+from hansard.journal.concepts import Base, Body, Concept, EntryPlace, Schema, encode_body, load_queries
 from hansard.journal.entries import (
     DIGEST_FORMAT,
     SEQ_BITS,
@@ -35,8 +35,6 @@ from hansard.journal.entries import (
 )
 
 if TYPE_CHECKING:
-    from hansard.journal.backend import Group, Reads, Unit
-    from hansard.journal.concepts import Schema
     from hansard.ports import Clock
 
 SQL = load_queries("hansard.journal", "journal.sql")

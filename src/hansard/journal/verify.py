@@ -15,9 +15,9 @@ import msgspec
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.errors import HansardError, LogUnwritable, PastMissing, RecordDamaged
-from hansard.journal.backend import ReplacedError
+from hansard.journal.backend import Fold, Leg, Reads, ReplacedError
 from hansard.journal.causes import Cause, framed, tell
-from hansard.journal.concepts import EntryPlace
+from hansard.journal.concepts import Body, EntryPlace
 from hansard.journal.entries import (
     SEQ_BITS,
     EntryRow,
@@ -35,8 +35,6 @@ from hansard.journal.transaction import SQL, open_stream, trace_entries
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hansard.journal.backend import Fold, Leg, Reads
-    from hansard.journal.concepts import Body
     from hansard.journal.store import AnyStore
 
 RECHECKS_MAX = 3

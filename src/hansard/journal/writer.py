@@ -25,7 +25,15 @@ from hansard.errors import (
     RecordRefused,
     RecordUnavailable,
 )
-from hansard.journal.backend import BlockedError, CommitError, MismatchError
+from hansard.journal.backend import (
+    Backend,
+    BlockedError,
+    CommitError,
+    Group,
+    GroupCommit,
+    MismatchError,
+    TouchedJournal,
+)
 from hansard.journal.causes import Cause, explain_waiting, framed, tell
 from hansard.journal.entries import log_name
 from hansard.journal.queue import Item, ItemState, Latency, WriteQueue
@@ -34,7 +42,6 @@ from hansard.journal.transaction import Transaction
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from hansard.journal.backend import Backend, Group, GroupCommit, TouchedJournal
     from hansard.journal.follow import Followers
     from hansard.ports import Clock
 

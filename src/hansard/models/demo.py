@@ -25,12 +25,14 @@ from hansard.domain.requests import (
     Failed,
     Failure,
     FailureKind,
+    ModelEvent,
     ModelRules,
     Request,
+    Said,
     ToolsSaid,
     UserSaid,
 )
-from hansard.models.demo_files import find_demo
+from hansard.models.demo_files import DemoFiles, find_demo
 from hansard.models.demo_server import CONTEXT_TOKENS, HOST, MODEL_ALIAS
 from hansard.models.pydantic import open_provider
 
@@ -38,8 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
 
-    from hansard.domain.requests import ModelEvent, Said
-    from hansard.models.demo_files import DemoFiles
     from hansard.ports.model import Model
 
 START_SECONDS_MAX: Final = 30.0

@@ -17,7 +17,7 @@ import msgspec
 
 from hansard.domain.http_answers import ANSWER_CHARACTERS_MAX, AnswerRefused
 from hansard.domain.limits import MIB
-from hansard.domain.requests import Called, Delta, Failed, Failure, Finished
+from hansard.domain.requests import Called, Delta, Failed, Failure, Finished, ModelEvent, Request, ToolSpec
 from hansard.domain.text import clean_text, split_pending_surrogate
 from hansard.errors import InvalidInput
 from hansard.models.bodies import ASKED, NO_TEXT, anthropic_messages, chat_messages, responses_input
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
     from pydantic_ai.settings import ModelSettings
     from pydantic_ai.tools import ToolDefinition
-
-    from hansard.domain.requests import ModelEvent, Request, ToolSpec
 
 
 def open_provider(

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 from hansard.domain.budgets import Usage
 from hansard.models.clients import STYLES, find_access, http_client, openai_client
 from hansard.models.failures import said
-from hansard.ports.model import TranscribedText
+from hansard.ports.model import TranscribedText, Voice
 
 if TYPE_CHECKING:
     import httpx2
 
     from hansard.domain.settings.agent import Transcription
-    from hansard.ports.model import Voice
 
 TEXT_CHARACTERS_MAX: Final = 100_000
 """What is taken of one note: hours of talk."""

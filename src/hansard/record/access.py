@@ -7,7 +7,7 @@ Invariant: what the admin revoked stays revoked, whatever the settings say.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -33,8 +33,8 @@ from hansard.domain.messages import join_text
 from hansard.domain.settings import Pairing
 from hansard.domain.text import clean_name
 from hansard.errors import NotFound
-from hansard.journal.concepts import Body, Concept, EntryPlace, Table
-from hansard.journal.transaction import home_journal
+from hansard.journal.concepts import Body, Concept, EntryPlace, IsAlive, Table
+from hansard.journal.transaction import Transaction, home_journal
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.people import PACE, read_circle, read_pace
 from hansard.record.routes import tell_at_home, tell_in_chat
@@ -44,14 +44,11 @@ from hansard.record.turns.operations import stop_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any
 
     from hansard.domain.arrivals import IntakeRules, Origin
     from hansard.domain.notices import Wording
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.concepts import IsAlive
-    from hansard.journal.transaction import Transaction
 
 ACCESS = Concept("access", "hansard.record", tables=(Table(name="access", order="channel, identity", of_home=True),))
 SQL = ACCESS.queries

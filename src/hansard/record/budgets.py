@@ -27,11 +27,11 @@ from hansard.domain.budgets import (
     standing,
 )
 from hansard.domain.chats import person_owner
-from hansard.domain.people import asker_owner
+from hansard.domain.people import By, asker_owner
 from hansard.domain.sessions import TurnState
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
-from hansard.journal.transaction import home_journal
+from hansard.journal.transaction import Transaction, home_journal
 from hansard.record.messages.entries import MessageAdded, is_spoken
 from hansard.record.people import PACE, read_circle, read_pace
 from hansard.record.routes import tell_at_home
@@ -42,10 +42,8 @@ if TYPE_CHECKING:
 
     from hansard.domain.arrivals import IntakeRules
     from hansard.domain.notices import Wording
-    from hansard.domain.people import By
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.transaction import Transaction
 
 BUDGETS = Concept("budgets", "hansard.record", tables=(Table(name="turn_person", order="turn_id, person"),))
 SQL = BUDGETS.queries

@@ -25,6 +25,7 @@ from hansard.domain.text import INTEGER_MAX, clean_name, clean_struct, clean_tex
 from hansard.errors import IdConflict, InvalidInput, NotFound, WrongState
 from hansard.journal.concepts import ENCODER, Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
+from hansard.journal.transaction import Transaction
 from hansard.record.messages.entries import SHOWN_ROLES, MessageAdded, MessageOpened
 from hansard.record.messages.operations import read_message
 from hansard.record.sessions import find_session, session_journal
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
     from hansard.journal.entries import Journal
-    from hansard.journal.transaction import Transaction
 
 DELIVERIES = Concept(
     "deliveries",

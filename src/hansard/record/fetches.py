@@ -12,7 +12,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from hansard.domain.access import HOUR_MICROSECONDS
-from hansard.domain.arrivals import ArrivalKind
+from hansard.domain.arrivals import Arrival, ArrivalKind, Awaited, IntakeRules
 from hansard.domain.budgets import Brought, pace_name
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import REASON_CHARACTERS_MAX
@@ -21,7 +21,7 @@ from hansard.domain.sessions import SessionState
 from hansard.domain.text import clean_text
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
-from hansard.journal.transaction import home_journal
+from hansard.journal.transaction import Transaction, home_journal
 from hansard.record.budgets import allows, count_used, tell_over
 from hansard.record.messages.entries import FileFetched
 from hansard.record.messages.operations import append, offer
@@ -30,11 +30,9 @@ from hansard.record.routes import tell_at_home
 from hansard.record.sessions import session_journal
 
 if TYPE_CHECKING:
-    from hansard.domain.arrivals import Arrival, Awaited, IntakeRules
     from hansard.domain.notices import Wording
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.transaction import Transaction
 
 FETCHES = Concept(
     "fetches", "hansard.record", tables=(Table(name="fetch", order="session_id, message_id, file", of_home=True),)

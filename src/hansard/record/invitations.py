@@ -17,7 +17,7 @@ from hansard.domain.people import is_person
 from hansard.domain.text import clean_name, clean_text
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
-from hansard.journal.transaction import home_journal
+from hansard.journal.transaction import Transaction, home_journal
 from hansard.record.access import decline, grant_of
 from hansard.record.intake.events import INTAKE, mark_received, move_cursor
 from hansard.record.people import PACE, read_pace
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from hansard.domain.notices import Wording
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.transaction import Transaction
 
 INVITATIONS = Concept(
     "invitations",

@@ -16,7 +16,7 @@ from hansard.domain.limits import NAME_CHARACTERS_MAX, NOTE_CHARACTERS_MAX, NOTE
 from hansard.domain.text import clean_name, clean_text
 from hansard.errors import InvalidInput, NotFound, TooLarge
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
-from hansard.journal.transaction import home_journal
+from hansard.journal.transaction import Transaction, home_journal
 from hansard.record.people import owners_text, read_circle
 from hansard.record.sessions import ALL_ROWS, owners_of
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
     from hansard.journal.entries import Journal
-    from hansard.journal.transaction import Transaction
 
 
 MEMORY = Concept("memory", "hansard.record", tables=(Table(name="note", order="id", of_home=True),))

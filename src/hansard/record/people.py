@@ -19,7 +19,7 @@ from hansard.domain.people import CIRCLE_MAX, CODE_MINUTES, Circle, Code, is_per
 from hansard.domain.text import clean_name
 from hansard.errors import InvalidInput, NotFound
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
-from hansard.journal.transaction import home_journal
+from hansard.journal.transaction import Transaction, home_journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from hansard.domain.settings import Person
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.transaction import Transaction
 
 PEOPLE = Concept(
     "people",

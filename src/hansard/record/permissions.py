@@ -12,20 +12,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hansard.domain.ids import HOME_JOURNAL
-from hansard.domain.permissions import digest_of
+from hansard.domain.permissions import ToolRule, digest_of
 from hansard.errors import NotFound
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
-from hansard.journal.transaction import home_journal
+from hansard.journal.transaction import Transaction, home_journal
 from hansard.record.access import AccessChanged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hansard.domain.permissions import ToolRule
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.transaction import Transaction
 
 PERMISSIONS = Concept("permissions", "hansard.record", tables=(Table(name="permission", order="id", of_home=True),))
 SQL = PERMISSIONS.queries

@@ -17,14 +17,14 @@ import msgspec
 from hansard.domain import questions as q
 from hansard.domain.access import HOUR_MICROSECONDS
 from hansard.domain.chats import person_owner
-from hansard.domain.deliveries import DeliveryState
+from hansard.domain.deliveries import Delivery, DeliveryState
 from hansard.domain.ids import delivery_prefix
 from hansard.domain.messages import File, Role, join_text
 from hansard.domain.questions import Answered, Given, Scope
 from hansard.domain.sessions import TurnState
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
-from hansard.journal.transaction import home_journal
+from hansard.journal.transaction import Transaction, home_journal
 from hansard.record.deliveries import DELIVERIES, DeliveryMoved, delivery_value
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.messages.operations import Offered, add_message
@@ -35,10 +35,8 @@ from hansard.record.turns.entries import TurnEnded, find_turn
 from hansard.record.turns.operations import Lease, check_fence
 
 if TYPE_CHECKING:
-    from hansard.domain.deliveries import Delivery
     from hansard.journal.calls import Caller
     from hansard.journal.entries import Journal
-    from hansard.journal.transaction import Transaction
 
 
 QUESTIONS = Concept("questions", "hansard.record", tables=(Table(name="question", order="turn_id, author, chat"),))

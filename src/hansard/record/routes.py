@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.access import Grant, is_same_owner, is_shared
-from hansard.domain.arrivals import ArrivalKind, RouteChange
+from hansard.domain.arrivals import Arrival, ArrivalKind, Origin, RouteChange
 from hansard.domain.chats import Began, Resting, due
 from hansard.domain.ids import check_session_id, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX
@@ -22,7 +22,7 @@ from hansard.domain.sessions import Link, Parent, Route, SessionState, TurnState
 from hansard.domain.text import clean_name, clean_text
 from hansard.errors import WrongState
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
-from hansard.journal.transaction import home_journal
+from hansard.journal.transaction import Transaction, home_journal
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.messages.operations import append, offer
 from hansard.record.people import read_circle
@@ -32,12 +32,10 @@ from hansard.record.turns.entries import TURNS, answers_nobody, find_turn
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from hansard.domain.arrivals import Arrival, Origin
     from hansard.domain.notices import Wording
     from hansard.domain.settings import Resets
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.transaction import Transaction
 
 ROUTES = Concept("routes", "hansard.record", tables=(Table(name="route", order="key", of_home=True),))
 SQL = ROUTES.queries

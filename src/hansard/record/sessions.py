@@ -18,7 +18,7 @@ from hansard.domain.sessions import Link, Parent, Session, SessionState
 from hansard.domain.text import clean_name, clean_text, read_state
 from hansard.errors import Ambiguous, NotFound, SessionEnded
 from hansard.journal.concepts import Base, Body, Concept, EntryPlace, Table
-from hansard.journal.transaction import read_page
+from hansard.journal.transaction import Transaction, read_page
 from hansard.record.messages.entries import Entry, MessageOpened, MessageSealed, entry_value
 from hansard.record.people import owners_text, read_circle
 from hansard.record.turns.entries import end_queued
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
     from hansard.journal.entries import Journal
-    from hansard.journal.transaction import Transaction
 
 SESSIONS = Concept("sessions", "hansard.record", tables=(Table(name="session", order="journal"),))
 

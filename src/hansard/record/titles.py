@@ -11,7 +11,7 @@ from hansard.domain.messages import Role
 from hansard.domain.text import clean_name, clean_text
 from hansard.errors import PastMissing
 from hansard.journal.transaction import SQL as JOURNAL
-from hansard.journal.transaction import known_lineage, read_page
+from hansard.journal.transaction import Transaction, known_lineage, read_page
 from hansard.record.messages.entries import MessageAdded, MessageFold, added_message, read_fold
 from hansard.record.sessions import SessionTitled, session_journal
 from hansard.record.turns.entries import TurnUsed
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from hansard.domain.budgets import Usage
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.transaction import Transaction
 
 FIRST_ENTRIES = (4, 36)
 """Where to look for the first words of a session: at its very beginning, then somewhat further."""

@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from hansard.errors import ChannelError, HansardError
-from hansard.ports.channel import Batch, EventKind, Post
+from hansard.ports.channel import Batch, Capabilities, Channel, Event, EventKind, Post
 from hansard.testing.conformance_kit import ContractBroken, require, require_equal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 
-    from hansard.ports.channel import Capabilities, Channel, Event
     from hansard.testing.platform import FaultKind
 
     Check = Callable[["Scene"], Awaitable[None]]

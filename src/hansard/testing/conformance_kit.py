@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from contextlib import aclosing, contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from inspect import cleandoc
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from hansard.domain.access import Standing
 from hansard.domain.arrivals import Arrival, ArrivalKind, Origin
 from hansard.domain.messages import Message, Role
+from hansard.errors import HansardError
+from hansard.record.api import Record
 from hansard.record.messages.entries import Chunk, Entry
+from hansard.testing.fakes import FakeClock
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-    from contextlib import AbstractAsyncContextManager
-
-    from hansard.errors import HansardError
-    from hansard.record.api import Record
-    from hansard.testing.fakes import FakeClock
-
-    OpenRecord = Callable[[], AbstractAsyncContextManager[Record]]
-    Elsewhere = Callable[..., Awaitable[list[str]]]
-    Check = Callable[["RecordUnderTest"], Awaitable[None]]
-    RecordCheck = Callable[[Record], Awaitable[None]]
-    SessionCheck = Callable[[Record, str], Awaitable[None]]
-
+OpenRecord = Callable[[], AbstractAsyncContextManager[Record]]
+Elsewhere = Callable[..., Awaitable[list[str]]]
+Check = Callable[["RecordUnderTest"], Awaitable[None]]
+RecordCheck = Callable[[Record], Awaitable[None]]
+SessionCheck = Callable[[Record, str], Awaitable[None]]
 Item = Entry | Chunk
 Found = TypeVar("Found")
 

@@ -17,6 +17,8 @@ from hansard.errors import LeaseHeld
 from hansard.record.messages.entries import Chunk
 from hansard.testing.conformance_kit import (
     ContractBroken,
+    Elsewhere,
+    OpenRecord,
     RecordUnderTest,
     all_entries,
     contract,
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from hansard.record.api import Record
-    from hansard.testing.conformance_kit import Elsewhere, OpenRecord
 
 
 TASKS = 16

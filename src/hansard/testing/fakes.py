@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hansard.domain.requests import ToolSpec
+from hansard.domain.requests import ModelEvent, Request, ToolSpec
 from hansard.models.scripted import ScriptedModel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from hansard.domain.requests import ModelEvent, Request
     from hansard.ports.model import Model
     from hansard.ports.tool import Tool
 

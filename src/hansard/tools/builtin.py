@@ -7,20 +7,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from hansard.domain.limits import NOTE_CHARACTERS_MAX, NOTES_MAX
-from hansard.domain.messages import Role
+from hansard.domain.messages import Message, Role
 from hansard.domain.requests import ToolSpec
 from hansard.domain.search import excerpt, fields_of
 from hansard.domain.text import shorten
 from hansard.domain.trust import sources_of
 from hansard.errors import HansardError
-from hansard.ports.tool import ToolOutput
+from hansard.ports.tool import ToolOutput, ToolScene
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hansard.domain.messages import Message
     from hansard.ports import Clock
-    from hansard.ports.tool import ToolScene
     from hansard.record.api import Record
     from hansard.record.memory import Memory
     from hansard.record.messages.entries import Placed

@@ -22,7 +22,7 @@ from hansard.domain.permissions import FOREIGN_PREFIX
 from hansard.domain.requests import ToolSpec
 from hansard.domain.text import clean_text, clean_value
 from hansard.errors import HansardError
-from hansard.ports.tool import Attachment, ToolOutput
+from hansard.ports.tool import Attachment, Tool, ToolOutput
 from hansard.tasks import backoff_seconds, cancel_all
 from hansard.tools.confined import NOT_CONFINED
 from hansard.tools.mcp_ways import STDERR_CHARACTERS, LastWords, address_streams, program_streams
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from mcp import ClientSession
 
     from hansard.domain.settings.agent import McpServer
-    from hansard.ports.tool import Tool
 
 
 PAUSE_SECONDS = 0.5

@@ -15,24 +15,17 @@ import logging
 import secrets
 import time
 from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from hansard.channels import Json, list_of, object_of, text_of
-from hansard.channels.matrix.keeping import DeviceStamp
+from hansard.channels.matrix.keeping import DeviceStamp, Keeping, Login
 from hansard.channels.matrix.machine import new_fallback_keys, new_machine, queue_key_request, read_event
 from hansard.channels.matrix.pins import Device, Pins, Trust
 from hansard.channels.matrix.reading import ENCRYPTED
-from hansard.channels.matrix.wire import path
+from hansard.channels.matrix.wire import MatrixWire, path
 from hansard.errors import ChannelDown, ChannelError, HansardError, PostRefused
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
-
-    from hansard.channels import Json
-    from hansard.channels.matrix.keeping import Keeping, Login
-    from hansard.channels.matrix.wire import MatrixWire
-
 
 logger = logging.getLogger(__name__)
 

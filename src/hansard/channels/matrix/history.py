@@ -20,7 +20,7 @@ from hansard.channels.matrix.reading import (
     relation,
     reply_of,
 )
-from hansard.channels.matrix.wire import path
+from hansard.channels.matrix.wire import MatrixWire, path
 from hansard.errors import ChatGone, PostRefused
 from hansard.ports.channel import TimelineEvent
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from hansard.channels.matrix.account import MatrixLogin
-    from hansard.channels.matrix.wire import MatrixWire
 
 logger = logging.getLogger(__name__)
 

@@ -19,15 +19,13 @@ import msgspec
 
 from hansard.channels import Json, canonical, list_of, object_of, objects_of, text_of
 from hansard.channels.matrix import secret_storage
-from hansard.channels.matrix.keeping import CrossSigningSeeds
+from hansard.channels.matrix.keeping import CrossSigningSeeds, Keeping
 from hansard.channels.matrix.secret_storage import decode, encode
-from hansard.channels.matrix.wire import HTTP_NOT_FOUND, HTTP_UNAUTHORISED, error_of, path
+from hansard.channels.matrix.wire import HTTP_NOT_FOUND, HTTP_UNAUTHORISED, MatrixWire, error_of, path
 from hansard.errors import ChannelDown, ConfigInvalid, InvalidInput
 
 if TYPE_CHECKING:
     from hansard.channels.matrix.crypto import Crypto
-    from hansard.channels.matrix.keeping import Keeping
-    from hansard.channels.matrix.wire import MatrixWire
 
 logger = logging.getLogger(__name__)
 

@@ -6,15 +6,11 @@ account's own devices. The device that made a key could have sent it in the firs
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from hansard.channels.matrix.pins import Device
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from hansard.channels import Json
-    from hansard.channels.matrix.pins import Pins
+from hansard.channels import Json
+from hansard.channels.matrix.pins import Device, Pins
 
 
 def only_allowed(devices: dict[str, list[str]], is_allowed: Callable[[str, str], bool]) -> dict[str, list[str]]:

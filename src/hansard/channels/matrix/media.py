@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
 
 from hansard.channels import Json, text_of
-from hansard.channels.matrix.wire import HTTP_NOT_FOUND, MatrixResponse, asking_error_of
+from hansard.channels.matrix.wire import HTTP_NOT_FOUND, MatrixResponse, MatrixWire, asking_error_of
 from hansard.errors import ChannelError, ChatGone, NotFound
-
-if TYPE_CHECKING:
-    from hansard.channels.matrix.wire import MatrixWire
-    from hansard.ports.channel import LocalFile, RemoteFile
+from hansard.ports.channel import LocalFile, RemoteFile
 
 ADDRESS: Final = re.compile(
     r"mxc://(?P<server>(?:[A-Za-z0-9][A-Za-z0-9.-]{0,254}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?)"

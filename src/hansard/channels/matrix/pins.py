@@ -18,20 +18,16 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Collection
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from hansard.channels import Json, list_of, object_of, text_of
 from hansard.channels.matrix.identity import Identity, is_signed
-from hansard.channels.matrix.keeping import Pin
+from hansard.channels.matrix.keeping import Keeping, Pin
 from hansard.errors import ConfigInvalid
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from hansard.channels.matrix.keeping import Keeping
 
 logger = logging.getLogger(__name__)
 

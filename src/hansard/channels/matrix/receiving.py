@@ -32,7 +32,7 @@ from hansard.channels.matrix.reading import (
     reply_of,
     unreadable,
 )
-from hansard.channels.matrix.rooms import PRESENT, STATE_KINDS, is_opening
+from hansard.channels.matrix.rooms import PRESENT, STATE_KINDS, MatrixRoom, is_opening
 from hansard.channels.matrix.wire import path
 from hansard.errors import ChannelBusy, ChannelError, ChatGone, PostRefused
 from hansard.ports.channel import Batch, Event, EventKind, Keeps
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Sequence
 
     from hansard.channels.matrix.account import Account, MatrixLogin
-    from hansard.channels.matrix.rooms import MatrixRoom
 
 logger = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from hansard.channels.telegram.html import html_of, mentions, text_of
-from hansard.channels.telegram.reading import NAME, event_id_of, message_of, place_of
+from hansard.channels.telegram.reading import NAME, TelegramPlace, event_id_of, message_of, place_of
 from hansard.channels.telegram.receiving import TelegramReceiver, TelegramTiming
-from hansard.channels.telegram.wire import GroupMoved, NotModified, NotParsed
+from hansard.channels.telegram.wire import GroupMoved, NotModified, NotParsed, TelegramWire
 from hansard.domain.text import utf16_units
 from hansard.errors import ChannelBusy, ChannelDown, ChatGone, HansardError, PostRefused, PostUnknown
 from hansard.ports.channel import Batch, Capabilities, LocalFile, Post, Reading, RemoteFile, TextUnit
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from telegram import Bot
 
     from hansard.channels.telegram.keeping import Leaving, Places, Token
-    from hansard.channels.telegram.reading import TelegramPlace
-    from hansard.channels.telegram.wire import TelegramWire
 
 TEXT_UNITS_MAX: Final = 4096
 CAPTION_UNITS_MAX: Final = 1024

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -21,18 +22,13 @@ from pygments.token import _TokenType
 from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 from rich import markdown as rich_markdown
 from rich.color import ColorSystem
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 from rich.theme import Theme
 
 from hansard.cli.terminal.blocks import CODE_INDENT, CODE_MARGIN, Block, BlockKind, dedent
 from hansard.cli.terminal.text import TAB_COLUMNS, breaks, wrap
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from rich.console import ConsoleOptions, RenderResult
 
 TABLE_COLUMN_CELLS_MIN: Final = 6
 """A table with less room for each column is shown as it was written."""

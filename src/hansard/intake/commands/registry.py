@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hansard.domain.access import Right, deed_of, is_denied, refusal, right
-from hansard.domain.arrivals import ArrivalOutcome
+from hansard.domain.access import Right, Standpoint, deed_of, is_denied, refusal, right
+from hansard.domain.arrivals import ArrivalOutcome, Origin
 from hansard.domain.budgets import quota_of
 from hansard.domain.chats import reply_id_of
 from hansard.domain.messages import Message
@@ -27,8 +27,6 @@ from hansard.intake.commands.scene import CommandReply, CommandScene
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hansard.domain.access import Standpoint
-    from hansard.domain.arrivals import Origin
     from hansard.domain.settings import Settings
     from hansard.intake.speak import CommandLine
     from hansard.record.api import Record

@@ -15,11 +15,10 @@ from hansard.domain.budgets import Budget
 from hansard.domain.messages import Message
 from hansard.domain.notices import ENGLISH, Wording
 from hansard.domain.settings import Busy, LeftSessions
-from hansard.record.conversation import is_said
+from hansard.record.conversation import Conversation, is_said
 
 if TYPE_CHECKING:
     from hansard.record.api import Record
-    from hansard.record.conversation import Conversation
     from hansard.record.messages.entries import Placed
 
 

@@ -10,16 +10,14 @@ from hansard.domain.limits import TITLE_CHARACTERS_MAX
 from hansard.domain.messages import Message, Role
 from hansard.domain.people import begun_in, called
 from hansard.domain.search import excerpt
-from hansard.domain.sessions import SessionState, TurnState
+from hansard.domain.sessions import Session, SessionState, TurnState
 from hansard.domain.settings import LeftSessions
 from hansard.domain.text import clean_name, shorten
-from hansard.intake.commands.scene import CommandReply
+from hansard.intake.commands.scene import CommandReply, CommandScene
 from hansard.intake.speak import busy_of, receive_once
 
 if TYPE_CHECKING:
-    from hansard.domain.sessions import Session
     from hansard.errors import Ambiguous
-    from hansard.intake.commands.scene import CommandScene
     from hansard.record.api import Record
 
 LISTED_MAX = 20

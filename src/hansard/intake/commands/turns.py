@@ -16,11 +16,11 @@ from hansard.domain.chats import person_owner
 from hansard.domain.messages import Message, Role
 from hansard.domain.people import By, How, joined
 from hansard.domain.questions import NOTHING_WAITS, Given, Scope, is_code
-from hansard.domain.sessions import TurnState
+from hansard.domain.sessions import TurnInfo, TurnState
 from hansard.domain.settings import Busy
 from hansard.domain.text import shorten
 from hansard.errors import LeaseHeld, NotFound
-from hansard.intake.commands.scene import CommandReply, is_running_own, may_repeat, own_messages
+from hansard.intake.commands.scene import CommandReply, CommandScene, is_running_own, may_repeat, own_messages
 from hansard.intake.commands.sessions import count_of
 from hansard.intake.speak import busy_of, speak
 from hansard.record.conversation import last_answer, last_exchange
@@ -29,8 +29,6 @@ from hansard.record.questions import ALWAYS, REASON_CHARACTERS_MAX, SESSION, Que
 from hansard.record.turns.entries import ToolDecided, TurnAsked, TurnEnded, TurnStarted
 
 if TYPE_CHECKING:
-    from hansard.domain.sessions import TurnInfo
-    from hansard.intake.commands.scene import CommandScene
     from hansard.record.api import Record
 
 

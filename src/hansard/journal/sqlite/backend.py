@@ -7,11 +7,11 @@ On crash: the kernel drops the locks, and the next opening recovers.
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from hansard.journal.files import FileBlobs, LogFiles, make_folder
+from hansard.journal.files import FileBlobs, HomeFolder, LogFiles, make_folder
 from hansard.journal.locks import FairLock, HostOwners
 from hansard.journal.sqlite.connection import BROKEN, SQL, DatabaseError, explain, fetch
 from hansard.journal.sqlite.database import Database
@@ -20,18 +20,15 @@ from hansard.journal.sqlite.group import SqliteGroupCommit
 from hansard.journal.sqlite.keeper import Keeper, watch_others
 from hansard.journal.sqlite.migrations import MemoryFold
 from hansard.journal.sqlite.opening import list_logs
-from hansard.journal.sqlite.reading import Readers, Snapshot
+from hansard.journal.sqlite.reading import ReadConnection, Readers, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
 
     from hansard.errors import HansardError
     from hansard.journal.backend import Blobs, Leg, LogSeen, Owners, Reads, Room, Upkeep
     from hansard.journal.concepts import Schema
-    from hansard.journal.files import HomeFolder
     from hansard.journal.follow import Followers
-    from hansard.journal.sqlite.reading import ReadConnection
     from hansard.ports import Clock
 
 Result = TypeVar("Result")

@@ -9,7 +9,7 @@ On crash: SQLite's recovery, then ours in `reconcile`.
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from hansard.domain.ids import HOME_JOURNAL
 from hansard.errors import HansardError, LogForked, LogUnwritable, RecordDamaged, RecordTooNew
 from hansard.journal.backend import IdTakenError, MismatchError
 from hansard.journal.entries import log_name
-from hansard.journal.files import HomeFolder, sync_filesystem, sync_folder
+from hansard.journal.files import HomeFolder, LogFiles, sync_filesystem, sync_folder
 from hansard.journal.locks import COMPARING, REBUILDING, Work
 from hansard.journal.sqlite.connection import (
     SQL,
@@ -46,11 +46,9 @@ from hansard.journal.transaction import Transaction, home_journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from hansard.journal.concepts import Schema
-    from hansard.journal.files import LogFiles
     from hansard.ports import Clock
 
 logger = logging.getLogger("hansard.record")

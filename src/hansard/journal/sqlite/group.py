@@ -18,17 +18,32 @@ import apsw
 from hansard.domain.ids import is_journal_id
 from hansard.domain.limits import JOURNALS_KEPT_MAX
 from hansard.errors import HansardError, LogUnwritable, OutcomeUnknown, RecordDamaged, WrongState
-from hansard.journal.backend import BlockedError, CommitError, IdTakenError, MismatchError, TouchedJournal
+from hansard.journal.backend import (
+    BlockedError,
+    CommitError,
+    GroupCommit,
+    IdTakenError,
+    MismatchError,
+    TouchedJournal,
+    Unit,
+)
 from hansard.journal.causes import Cause, explain, framed, tell
-from hansard.journal.entries import Journal, chain_start, encode_line, encode_part, log_name, part_name, place_mark
+from hansard.journal.entries import (
+    EntryRow,
+    Journal,
+    chain_start,
+    encode_line,
+    encode_part,
+    log_name,
+    part_name,
+    place_mark,
+)
 from hansard.journal.sqlite.connection import SQL, IdTaken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hansard.journal.backend import GroupCommit, Unit
     from hansard.journal.concepts import Base, Schema
-    from hansard.journal.entries import EntryRow
     from hansard.journal.files import LogFiles
     from hansard.journal.locks import FairLock
     from hansard.journal.sqlite.database import Database

@@ -31,7 +31,7 @@ from hansard.journal.files import sync_descriptor, sync_folder
 from hansard.journal.queue import Item
 from hansard.journal.sqlite.connection import SQL, check_not_migrated, open_connection
 from hansard.journal.sqlite.group import group_of
-from hansard.journal.sqlite.reading import ReadConnection
+from hansard.journal.sqlite.reading import ReadConnection, Readers, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from hansard.journal.follow import Followers
     from hansard.journal.locks import FairLock
     from hansard.journal.sqlite.database import Database
-    from hansard.journal.sqlite.reading import Readers, Snapshot
     from hansard.journal.transaction import Transaction
     from hansard.journal.writer import Writer
 

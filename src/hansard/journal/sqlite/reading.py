@@ -16,7 +16,7 @@ import stat
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -40,8 +40,6 @@ from hansard.journal.sqlite.connection import (
 from hansard.journal.sqlite.stamps import does_fit, read_database_file, read_wal_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hansard.journal.concepts import Schema
     from hansard.journal.files import HomeFolder
 

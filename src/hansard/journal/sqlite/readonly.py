@@ -17,7 +17,7 @@ import os
 import shutil
 import tempfile
 import time
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -26,7 +26,7 @@ import apsw
 import msgspec
 
 from hansard.errors import HansardError, RecordDamaged
-from hansard.journal.backend import ReplacedError
+from hansard.journal.backend import Blobs, Owners, ReplacedError
 from hansard.journal.causes import SAFE, Cause, explain_delay, find_hindrance, framed, tell
 from hansard.journal.files import FileBlobs, HomeFolder, LogFiles
 from hansard.journal.locks import HostOwners, Work, find_owners, is_locked
@@ -41,18 +41,22 @@ from hansard.journal.sqlite.connection import (
     open_untouched,
 )
 from hansard.journal.sqlite.keeper import watch_others
-from hansard.journal.sqlite.opening import DamagedDatabaseError, check_heads, find_differences, judge_place, list_logs
+from hansard.journal.sqlite.opening import (
+    DamagedDatabaseError,
+    JournalDifference,
+    check_heads,
+    find_differences,
+    judge_place,
+    list_logs,
+)
 from hansard.journal.sqlite.reading import ReaderPool, Readers, files_fit, last_written_ns, look_at
 from hansard.journal.sqlite.stamps import DatabaseVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from contextlib import AbstractContextManager
 
-    from hansard.journal.backend import Blobs, Owners
     from hansard.journal.concepts import Schema
     from hansard.journal.follow import Followers
-    from hansard.journal.sqlite.opening import JournalDifference
     from hansard.ports import Clock
 
 logger = logging.getLogger("hansard.record")

@@ -25,6 +25,7 @@ from hansard.journal.entries import (
     SEQ_BITS,
     EntryRow,
     Journal,
+    LogLine,
     decode_line,
     encode_line,
     log_name,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from hansard.journal.entries import LogLine
     from hansard.journal.files import LogFiles
     from hansard.journal.sqlite.opening import DamagedDatabaseError, JournalDifference
 

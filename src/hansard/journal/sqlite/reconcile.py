@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hansard.domain.limits import MIB, READ_ROWS_MAX
 from hansard.errors import LogForked, LogUnwritable, RecordDamaged
 from hansard.journal.causes import Cause
-from hansard.journal.concepts import Base
+from hansard.journal.concepts import Base, Schema
 from hansard.journal.entries import (
     MARK_BYTES,
     EntryRow,
@@ -34,16 +34,13 @@ from hansard.journal.entries import (
     tail_name,
 )
 from hansard.journal.sqlite.connection import SQL
-from hansard.journal.sqlite.group import group_of
-from hansard.journal.transaction import open_stream
+from hansard.journal.sqlite.group import SqliteGroup, group_of
+from hansard.journal.transaction import Transaction, open_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hansard.journal.concepts import Schema
     from hansard.journal.files import LogFiles
-    from hansard.journal.sqlite.group import SqliteGroup
-    from hansard.journal.transaction import Transaction
 
 logger = logging.getLogger("hansard.record")
 

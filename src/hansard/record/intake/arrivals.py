@@ -22,6 +22,8 @@ from hansard.domain.arrivals import (
     Arrival,
     ArrivalKind,
     ArrivalOutcome,
+    Cursor,
+    Intake,
     IntakeRules,
     Origin,
     RouteChange,
@@ -31,13 +33,13 @@ from hansard.domain.chats import Began, check_sender, parse_key
 from hansard.domain.ids import new_id, new_session_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, TITLE_CHARACTERS_MAX, UNIT_ENTRIES_MAX
 from hansard.domain.messages import Message, Role, Text, join_own_text
-from hansard.domain.notices import ENGLISH
-from hansard.domain.questions import NOTHING_WAITS
-from hansard.domain.sessions import SessionState, TurnState
+from hansard.domain.notices import ENGLISH, Wording
+from hansard.domain.questions import NOTHING_WAITS, Given
+from hansard.domain.sessions import SessionState, TurnInfo, TurnState
 from hansard.domain.settings import Busy
 from hansard.domain.text import clean_name, clean_struct, clean_text
 from hansard.errors import TooLarge
-from hansard.journal.concepts import ENCODER
+from hansard.journal.concepts import ENCODER, IsAlive
 from hansard.record.access import ask, grant_of
 from hansard.record.budgets import allows, count_used, tell_over
 from hansard.record.conversation import askers_of
@@ -65,7 +67,7 @@ from hansard.record.intake.events import (
     tell,
     tell_once,
 )
-from hansard.record.messages.entries import MessageAdded, MessageEdited, MessageRetracted, added_message
+from hansard.record.messages.entries import Entry, MessageAdded, MessageEdited, MessageRetracted, added_message
 from hansard.record.messages.operations import Offered, add_message, append, check_blobs, entry_of, offer
 from hansard.record.people import read_circle
 from hansard.record.questions import GivenAnswer, Judged, judge, record_answer
@@ -85,16 +87,10 @@ from hansard.record.turns.operations import meet_running_turn, queue_turn, stop_
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hansard.domain.arrivals import Cursor, Intake
-    from hansard.domain.notices import Wording
     from hansard.domain.people import By
-    from hansard.domain.questions import Given
-    from hansard.domain.sessions import TurnInfo
     from hansard.journal.calls import Caller
-    from hansard.journal.concepts import IsAlive
     from hansard.journal.entries import Journal
     from hansard.journal.transaction import Transaction
-    from hansard.record.messages.entries import Entry
 
 Result = TypeVar("Result")
 

@@ -14,15 +14,16 @@ import msgspec
 
 from hansard.domain.ids import HOME_JOURNAL, check_entry_id, check_session_id, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, READ_ROWS_MAX
-from hansard.domain.messages import Message, Role, Status, clean_part
+from hansard.domain.messages import Message, Part, Role, Status, clean_part
 from hansard.domain.sessions import SessionState, TurnState
 from hansard.domain.text import clean_name
 from hansard.errors import InvalidInput, LeaseHeld, NotFound
 from hansard.journal.concepts import Body, encode_body
-from hansard.journal.entries import SEQ_BITS, Stretch
+from hansard.journal.entries import SEQ_BITS, EntryRow, Journal, KnownEntry, Stretch
 from hansard.journal.transaction import SQL as JOURNAL
-from hansard.journal.transaction import inherited_entries, known_lineage, read_lineage, read_page
+from hansard.journal.transaction import Transaction, inherited_entries, known_lineage, read_lineage, read_page
 from hansard.record.messages.entries import (
+    ChatChange,
     Entry,
     FileFetched,
     MessageAdded,
@@ -46,12 +47,8 @@ from hansard.record.turns.entries import find_turn
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hansard.domain.messages import Part
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
-    from hansard.journal.entries import EntryRow, Journal, KnownEntry
-    from hansard.journal.transaction import Transaction
-    from hansard.record.messages.entries import ChatChange
 
 
 class Offered(NamedTuple):

@@ -21,12 +21,13 @@ from hansard.domain.limits import CONTEXT_MESSAGES_MAX, HITS_MAX, INDEX_BATCH_EN
 from hansard.domain.messages import Message, Role
 from hansard.domain.search import Query, is_match, parse_query, tokens
 from hansard.domain.text import clean_text, read_state
-from hansard.journal.backend import ReplacedError
+from hansard.journal.backend import Reads, ReplacedError, Snapshots
 from hansard.journal.entries import SEQ_BITS, Stretch
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import known_lineage
 from hansard.record.messages.entries import (
     MessageAdded,
+    MessageFold,
     MessageOpened,
     MessageSealed,
     added_message,
@@ -50,8 +51,6 @@ from hansard.record.sessions import owners_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from hansard.journal.backend import Reads, Snapshots
-    from hansard.record.messages.entries import MessageFold
     from hansard.record.search.index import Behind, Comparison, SearchIndex
 
     Row = tuple[int, str, str, int, int, int, bytes]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from hansard.domain.budgets import Usage
+from hansard.domain.budgets import Budget, Usage
 from hansard.domain.chats import chats_of
 from hansard.domain.ids import check_entry_id, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX, REPLY_BYTES_MAX
@@ -23,12 +23,12 @@ from hansard.errors import HansardError, IdConflict, InvalidInput, LeaseHeld, Li
 from hansard.journal.queue import Item, ItemState
 from hansard.record import questions
 from hansard.record.conversation import SessionCompacted
-from hansard.record.messages.entries import PART_KINDS, join_chunks
+from hansard.record.messages.entries import PART_KINDS, Entry, FileTranscribed, join_chunks
 from hansard.record.messages.operations import check_blobs, offer
 from hansard.record.people import read_circle
 from hansard.record.questions import QuestionAsked
 from hansard.record.sessions import find_session
-from hansard.record.turns.entries import SQL, TurnContinued, TurnUsed, last_askers, next_askers, turn_value
+from hansard.record.turns.entries import SQL, ToolDecided, TurnContinued, TurnUsed, last_askers, next_askers, turn_value
 from hansard.record.turns.operations import (
     Lease,
     PendingFacts,
@@ -52,15 +52,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from types import TracebackType
 
-    from hansard.domain.budgets import Budget
     from hansard.domain.notices import Wording
     from hansard.domain.people import By
     from hansard.domain.questions import Answered
     from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
     from hansard.journal.transaction import Transaction
-    from hansard.record.messages.entries import Entry, FileTranscribed
-    from hansard.record.turns.entries import ToolDecided
 
 WAIT_POLL_SECONDS = 0.02
 """How often a caller that waits for a running turn looks again."""
