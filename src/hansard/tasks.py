@@ -115,7 +115,6 @@ class Ticket:
     """A place in the line, and later the place itself."""
 
     def __init__(self, number: int, people: Askers) -> None:
-        """It waits."""
         self.number = number
         self.people = people
 
@@ -132,7 +131,6 @@ class FairQueue:
     """
 
     def __init__(self) -> None:
-        """Nobody waits."""
         self._waiting: dict[Askers, dict[Ticket, None]] = {}
         """By who asks: people are compared, not tickets, of which one person may have a thousand."""
         self._held: dict[Ticket, Askers] = {}

@@ -40,7 +40,6 @@ class Opens(Protocol):
 
 
 def open_other(home: Path, name: str, other: OtherChannel, environment: Mapping[str, str]) -> Channel:
-    """Make the channel of a package, as `[channels.other.NAME]` asks for it."""
     found = entry_points(group=GROUP, name=name)
     if not found:
         known = ", ".join(sorted(each.name for each in entry_points(group=GROUP))) or "none"

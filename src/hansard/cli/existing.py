@@ -34,7 +34,6 @@ READING_PATIENCE_SECONDS: Final = 1.0
 
 
 def has_record(home: Path) -> bool:
-    """Return whether there is a record in a home."""
     return any((home / name).exists() for name in LEGS)
 
 
@@ -50,7 +49,6 @@ def check_place(home: Path) -> None:
 
 
 def check_record(home: Path) -> None:
-    """Refuse a home in which there is no record."""
     check_place(home)
     if not has_record(home):
         error = InvalidInput(f"there is no record at {home}: nobody has talked there yet, or it is elsewhere")

@@ -154,7 +154,6 @@ PARTS: Final = {
 
 
 def load(module: str) -> Any:  # noqa: ANN401 - a module
-    """Import a module of the tables."""
     return import_module(module)
 
 

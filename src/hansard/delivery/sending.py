@@ -298,7 +298,6 @@ async def may_follow(record: Record, channel: Channel, people: People, session_i
 
 
 async def is_follower(record: Record, people: People, session_id: str, chat: str) -> bool:
-    """Return whether record and settings say that a chat follows a session."""
     follower = await record.routes.find_follower(session_id, chat)
     return follower is not None and may(Action.TALK, people.standing(follower.identity, chat), follower.grant)
 

@@ -78,7 +78,6 @@ def budget_of(limits: TurnLimits) -> Budget | None:
 
 
 def micros(dollars: float | None) -> int | None:
-    """Return an amount in millionths of a dollar."""
     return None if dollars is None else round(dollars * MICROS)
 
 

@@ -186,7 +186,6 @@ def message_id_of(channel: str, account: str, event_id: str) -> str:
 
 
 def reply_id_of(message_id: str) -> str:
-    """Return the id of the reply to a command: there is at most one."""
     return f"{message_id}-reply"
 
 

@@ -239,7 +239,6 @@ class By(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def joined(before: tuple[By, ...], more: tuple[By, ...]) -> tuple[By, ...]:
-    """Return all who asked, each once."""
     return tuple(dict.fromkeys((*before, *more)))
 
 

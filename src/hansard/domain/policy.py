@@ -101,7 +101,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def choice(self, owner: str) -> AgentChoice:
-        """Return what the agent is for the owner of a session."""
         room = parse_owner(owner)
         if room is not None:
             return self.rooms.get(room.room_owner, AgentChoice())

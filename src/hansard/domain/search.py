@@ -364,7 +364,6 @@ def end_of(found: PlacedToken, sought: str) -> int:
 
 
 def merge(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return spans in order, those that overlap as one."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if merged and start < merged[-1][1]:

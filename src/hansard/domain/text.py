@@ -169,7 +169,6 @@ def clean_struct(value: Struct) -> Struct:
 
 
 def read_state(states: type[State], text: str | None) -> State | None:
-    """Return a state by its name; None for None."""
     if text is None:
         return None
     try:
@@ -179,7 +178,6 @@ def read_state(states: type[State], text: str | None) -> State | None:
 
 
 def shorten(text: str, characters_max: int = SHORT_CHARACTERS) -> str:
-    """Return the beginning of a text, on one line."""
     words = " ".join(text.split())
     return words if len(words) <= characters_max else f"{words[: characters_max - 1]}…"
 

@@ -96,7 +96,6 @@ def blocks_of(placed: Iterable[Placed], tokens_max: int) -> list[str]:
 
 
 def summary_request(before: str, block: str, focus: str, anchors: Sequence[str], tokens_max: int) -> Request:
-    """Return the request for a summary of a block, and of the summary of what came before it."""
     pieces = []
     if before:
         pieces.append(f"A summary of what was said earlier, which yours is to take in:\n{before}")

@@ -59,7 +59,6 @@ def first_exchange(conversation: Conversation) -> str:
 
 
 def clean_title(answer: str) -> str:
-    """Return the title that an answer is; empty when it is none."""
     if len(answer) > ANSWER_CHARACTERS_MAX:
         return ""
     line = next((line for line in answer.splitlines() if line.strip()), "")

@@ -378,7 +378,6 @@ def belongs(message: Message) -> bool:
 
 
 async def joined(messages: AsyncIterator[tuple[Role, str]]) -> AsyncIterator[tuple[Role, str]]:
-    """Yield the same with neighbours of one role as one."""
     last: Role | None = None
     pieces: list[str] = []
     async for role, content in messages:

@@ -83,7 +83,6 @@ class HermesReport(msgspec.Struct, kw_only=True):
 
     @property
     def complete(self) -> bool:
-        """Whether everything is in the record."""
         return not any(finding.kind in NOT_CARRIED for finding in self.findings)
 
 

@@ -81,7 +81,6 @@ def title_of(facts: Facts) -> str | None:
 
 
 def clean_line(text: str, characters_max: int) -> str:
-    """Return printable text on one line."""
     printable = "".join(each if each.isprintable() else " " for each in clean_text(text))
     return " ".join(printable.split())[:characters_max].strip()
 
@@ -401,7 +400,6 @@ def _read_thoughts(fields: dict[str, Any]) -> tuple[Thought, ...]:
 
 
 def parse_json(text: str) -> Any:  # noqa: ANN401 - JSON
-    """Return the value of a JSON text, or None."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -409,7 +407,6 @@ def parse_json(text: str) -> Any:  # noqa: ANN401 - JSON
 
 
 def text_of(value: object) -> str:
-    """Return a value as text; nothing as empty text."""
     if value is None:
         return ""
     if isinstance(value, bytes):

@@ -153,7 +153,6 @@ DECODER = msgspec.json.Decoder(AnyLine)
 
 
 def encode(line: AnyLine) -> bytes:
-    """Return a line with its end."""
     return json_line(line) + b"\n"
 
 

@@ -245,7 +245,6 @@ async def with_open_text(
 
 
 def item_of(entry: Entry, known: Survey) -> TranscriptItem | Happened | None:
-    """Return what an entry means to a reader, or None."""
     body, undone = entry.body, known.fold.is_undone(entry.id)
     if isinstance(body, MessageAdded):
         said = added_message(entry.id, entry.at_microseconds, body)

@@ -298,7 +298,6 @@ def tail_name(journal_id: str) -> str:
 
 
 def log_size(files: LogFiles, journal_id: str) -> int:
-    """Return the size of a journal's log; 0 when it has none."""
     look = files.stat_file(log_name(journal_id))
     return look.size if look is not None else 0
 

@@ -186,7 +186,6 @@ class Transaction:
 
 
 def open_stream(reads: Reads, journal_id: str) -> str | None:
-    """Return the id of a journal's open stream; None when none is open."""
     tip = reads.row(reads.schema.tip, (journal_id,)) if reads.schema.tip else None
     return None if tip is None else tip[2]
 

@@ -29,7 +29,6 @@ def arguments_object(arguments: str) -> dict[str, Any]:
 
 
 def decode_object(text: str) -> dict[str, Any] | None:
-    """Return the JSON object that a text is; None when it is none."""
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -37,7 +36,6 @@ def decode_object(text: str) -> dict[str, Any] | None:
 
 
 def filled(text: str, otherwise: str) -> str:
-    """Return the text, or what stands for a blank one."""
     return text if text.strip() else otherwise
 
 
@@ -126,7 +124,6 @@ def responses_words(text: str) -> Json:
 
 
 def add_reasoning(items: list[Json], part: Reasoning) -> None:
-    """Add a stretch of reasoning, to the item that it belongs to."""
     if not items or items[-1].get("type") != "reasoning" or items[-1]["id"] != part.id:
         items.append({"type": "reasoning", "id": part.id, "summary": [], "encrypted_content": part.signature})
     if part.text:
@@ -242,7 +239,6 @@ def signed(signature: bytes) -> Json:
 
 
 def decoded(signature: str) -> bytes:
-    """Return the bytes of a signature; none when it is not what it should be."""
     try:
         return b64decode(signature, validate=True)
     except (binascii.Error, ValueError):

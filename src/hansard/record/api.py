@@ -174,7 +174,6 @@ class Record:
         return await self._caller.write(create)
 
     def _new_id(self) -> str:
-        """Return an id for a session, by the time."""
         return new_session_id(self._caller.store.clock.now_microseconds())
 
     async def resolve(self, text: str, *, owner: str | None = None) -> Session:

@@ -159,7 +159,6 @@ def _read(tx: Transaction, note_id: str, owner: str) -> Note:
 
 
 def _recall(tx: Transaction, home: Journal, note_id: str) -> Note:
-    """Return a forgotten note as it was, from its entries."""
     note: Note | None = None
     for kind, version, at, data in tx.rows(SQL.memory_entries, (home.entry_key(0), home.entry_key(home.head_seq))):
         body = tx.schema.decode_body(kind, version, data)

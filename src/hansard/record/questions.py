@@ -140,7 +140,6 @@ def question_id(turn_id: str, number: int) -> str:
 
 
 def answer_id(turn_id: str, number: int) -> str:
-    """Return the id of the answer: there is one."""
     return f"~answer:{turn_id}:{number}"
 
 

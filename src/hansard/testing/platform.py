@@ -89,7 +89,6 @@ class Platform:
         return f"matrix:room:{room_id}"
 
     def room(self, chat: str) -> PlatformRoom:
-        """Return the room of a chat or of a thread in it."""
         room_id = chat.partition(":room:")[2].partition(THREAD)[0]
         if room_id not in self.rooms:
             raise ChatGone(f"there is no room {room_id}")

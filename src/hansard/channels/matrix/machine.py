@@ -72,7 +72,6 @@ def new_machine(user_id: str, device_id: str, store: Any, pins: Pins) -> Any:  #
         """The machine with these rules."""
 
         def may_have_keys(self, device: Any) -> bool:  # noqa: ANN401
-            """Whether a device may have the keys of rooms."""
             return pins.may_have_keys(device.user_id, device.id, Device(device.ed25519, device.curve25519))
 
         def is_device_blacklisted(self, device: Any) -> bool:  # noqa: ANN401
@@ -85,7 +84,6 @@ def new_machine(user_id: str, device_id: str, store: Any, pins: Pins) -> Any:  #
             return only_allowed(missing, lambda user, device_id: self.may_have_keys(self.device_store[user][device_id]))
 
         def other_devices(self, user: str) -> Iterable[Any]:
-            """The devices of a person but for this one."""
             own = (self.user_id, self.device_id)
             return (each for each in self.device_store.active_user_devices(user) if (user, each.id) != own)
 

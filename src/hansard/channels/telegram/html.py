@@ -46,7 +46,6 @@ def html_of(markdown: str, reading: Reading = Reading.MARKDOWN) -> str:
 
 
 def text_of(html: str) -> str:
-    """Return what is read of HTML that was made here."""
     return unescape(TAG.sub("", html))
 
 

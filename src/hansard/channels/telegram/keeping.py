@@ -43,7 +43,6 @@ class Token(msgspec.Struct, frozen=True):
 
 
 def read_token(home: Path, given: str) -> Token:
-    """Return the token: the one that is given, or that of the file."""
     path = home / FOLDER / "token"
     where, text = "HANSARD_TELEGRAM_TOKEN", given.strip()
     if not text:

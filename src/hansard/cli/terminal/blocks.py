@@ -183,7 +183,6 @@ class Splitter:
         self._emit(blocks, indent=fence.indent, continued=inside)
 
     def _start(self, line: str, blocks: list[Block]) -> None:
-        """Begin a block with this line, or wait for one."""
         if is_blank(line):
             self._hold_line(line, None)
             return

@@ -88,7 +88,6 @@ COMMANDS: dict[str, Command] = {
 
 
 def names() -> list[str]:
-    """Return every command's name, for completion."""
     return sorted([*COMMANDS, "help"])
 
 

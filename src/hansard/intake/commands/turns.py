@@ -193,7 +193,6 @@ class TurnFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def last_turn(record: Record, session_id: str) -> TurnInfo:
-    """Return the last turn of a session that began."""
     begun = [turn for turn in await record.turns.list(session_id) if turn.fence and turn.state != "queued"]
     if not begun:
         raise NotFound(f"no turn of session {session_id} has begun")
@@ -201,7 +200,6 @@ async def last_turn(record: Record, session_id: str) -> TurnInfo:
 
 
 async def find_turn(record: Record, session_id: str, name: str) -> TurnInfo:
-    """Return the turn of a session that an id, or the beginning of one, names."""
     found = [turn for turn in await record.turns.list(session_id) if turn.id.startswith(name)]
     exact = [turn for turn in found if turn.id == name] or found
     if len(exact) != 1:

@@ -221,7 +221,6 @@ class DatabaseVerdict(Enum):
 
     @property
     def opens(self) -> bool:
-        """Whether the files are opened as they are."""
         return self in {DatabaseVerdict.OPEN, DatabaseVerdict.OPEN_AND_COMPARE}
 
 

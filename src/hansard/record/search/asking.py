@@ -131,7 +131,6 @@ class SearchPlan(NamedTuple):
     now: int
 
     def allows(self, journal: int) -> bool:
-        """Return whether a journal is looked into."""
         return self.journals is None or journal in self.journals
 
 
@@ -151,7 +150,6 @@ def search(index: SearchIndex, readers: Snapshots, wanted: Search, now: int) -> 
 
 
 def find_journals(readers: Snapshots, wanted: Search) -> frozenset[int] | None:
-    """Return the journals of the sessions that are looked into; None for all."""
     filters = (wanted.source, wanted.session_id, wanted.title)
     if wanted.owner is None and all(each is None for each in filters):
         return None
@@ -234,7 +232,6 @@ def scan_journal(readers: Snapshots, behind: Behind, plan: SearchPlan) -> list[C
 
 
 def tokens_of(doc: Doc, *, tools: bool) -> list[list[str]]:
-    """Return the tokens of the fields that are looked into."""
     return [tokens(doc.said), tokens(doc.tools)] if tools else [tokens(doc.said)]
 
 
@@ -275,7 +272,6 @@ def ask(
 
 
 def match_text(query: Query, *, tools: bool) -> str:
-    """Return a query as the index is asked for it."""
     clauses = []
     for clause in query:
         required = " AND ".join(quoted(phrase.tokens, prefix=phrase.prefix) for phrase in clause.required)
@@ -285,7 +281,6 @@ def match_text(query: Query, *, tools: bool) -> str:
 
 
 def quoted(parts: tuple[str, ...], *, prefix: bool) -> str:
-    """Return a phrase for the index."""
     return f'"{" ".join(parts)}"{" *" if prefix else ""}'
 
 
@@ -305,7 +300,6 @@ class Filters(TypedDict, total=False):
 
 
 def describe_search(query: str, limit: int, context: int, filters: Filters) -> Search:
-    """Check what a caller searches for."""
     role = read_state(Role, filters.get("role"))
     since, until = filters.get("since"), filters.get("until")
     return Search(
@@ -454,7 +448,6 @@ class Loader:
         yield from self._pages(JOURNAL.read_entries, key, past.stretches[-1].last)
 
     def _pages(self, query: str, key: int, end: int) -> Iterator[Message]:
-        """Yield the messages between two keys."""
         journal = key >> SEQ_BITS
 
         def find_opened(message_id: str) -> Message | None:

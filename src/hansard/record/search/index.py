@@ -108,7 +108,6 @@ class JournalHead(NamedTuple):
         return self.head_seq > self.base_seq
 
     def all_behind(self, *, is_wrong: bool = False) -> Behind:
-        """Return that nothing of it is indexed."""
         return Behind(self.journal, self.base_seq, b"", self.head_seq, self.touched, is_wrong)
 
 
@@ -192,7 +191,6 @@ SEARCHES.accompanies(SearchCompanion)
 
 
 def search_index(store: AnyStore) -> SearchIndex:
-    """Return the index of an open store."""
     companion = store.companions[SEARCHES.name]
     assert isinstance(companion, SearchCompanion)
     return companion.index
@@ -452,7 +450,6 @@ class SearchIndex:
         return True
 
     def close(self) -> None:
-        """Close everything."""
         with self._mutex, self._reading:
             self._is_closed = True
             self._file.close()
