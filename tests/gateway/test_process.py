@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hansard.cli.main import cli
-from hansard.errors import RecordTooNew
+from hansard.errors import RecordTooNew, StatusUnusable
 from hansard.gateway.health import ask_health
 from hansard.record.api import Record
 from hansard.record.schema import SCHEMA
@@ -66,6 +66,20 @@ def migrate_further(home: Path) -> None:
     connection.set_busy_timeout(10_000)
     connection.pragma("user_version", SCHEMA.version + 1)
     connection.close()
+
+
+async def test_a_gateway_that_does_not_answer_is_not_told_as_gone(tmp_path: Path) -> None:
+    """One that is stopped, or too busy to answer, is named; "no gateway runs" is said only when none does."""
+    home = tmp_path / "home"
+    write_config(home, write_script(tmp_path / "script"))
+    async with running(home) as process:
+        process.send_signal(signal.SIGSTOP)
+        try:
+            with pytest.raises(StatusUnusable, match=f"process {process.pid}, which .* did not answer"):
+                await ask_health(home, seconds_max=0.2)
+        finally:
+            process.send_signal(signal.SIGCONT)
+        assert await ask_health(home) is not None
 
 
 async def test_a_gateway_is_reloaded_and_looked_at(home: Path, tmp_path: Path) -> None:

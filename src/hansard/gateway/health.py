@@ -28,7 +28,9 @@ from hansard.journal.queue import BOUNDS_SECONDS, Latency
 HOST = "127.0.0.1"
 STATUS_FILE = "gateway.json"
 REQUEST_BYTES_MAX = 8192
-REQUEST_SECONDS_MAX = 5.0
+REQUEST_SECONDS_MAX = 30.0
+"""A gateway on a busy machine takes seconds to answer."""
+
 KIB: Final = 1024
 
 
@@ -194,13 +196,13 @@ async def respond(head: bytes, pages: Pages) -> bytes:
     return head if method == b"HEAD" else head + page.body
 
 
-async def ask_health(home: Path) -> Health | None:
-    """Return how the gateway of a home does; None when none runs."""
+async def ask_health(home: Path, seconds_max: float = REQUEST_SECONDS_MAX) -> Health | None:
+    """Return how the gateway of a home does; None when none runs, StatusUnusable when one may and does not answer."""
     running = read_status(home)
     if running is None:
         return None
     try:
-        async with asyncio.timeout(REQUEST_SECONDS_MAX):
+        async with asyncio.timeout(seconds_max):
             reader, writer = await asyncio.open_connection(HOST, running.port)
             try:
                 writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -210,7 +212,10 @@ async def ask_health(home: Path) -> Health | None:
                 found = msgspec.json.decode(await reader.read(), type=Health)
             finally:
                 writer.close()
-    except (OSError, TimeoutError, asyncio.IncompleteReadError, msgspec.MsgspecError):
+    except TimeoutError as error:
+        silent = f"process {running.pid}, which {home / STATUS_FILE} names, did not answer within {seconds_max:g} s"
+        raise StatusUnusable(silent, "Ask again in a moment: the gateway or the machine is busy.") from error
+    except (OSError, asyncio.IncompleteReadError, msgspec.MsgspecError):
         return None
     return found if found.pid == running.pid else None
 
@@ -273,12 +278,10 @@ def line_of(name: str, sample: Sample) -> str:
 
 
 def escaped(value: str) -> str:
-    """Return a label's value as it is written between quotes."""
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 def of_turns(health: Health, readings: Readings) -> Iterator[Family]:
-    """Yield what runs, what waits, and how turns ended."""
     turns, queued = health.turns, readings.queued_turns
     waiting = () if queued is None else (Sample(queued),)
     failed = [Sample(count, (("reason", reason),)) for reason, count in sorted(turns.failed.items())]
