@@ -181,7 +181,11 @@ class FairQueue:
         if self.held >= bounds.together:
             return None
         able = [
-            (*self._rank(people), next(iter(tickets)).number, people)
+            (
+                min((self._places[each], self._served.get(each, 0)) for each in people),
+                next(iter(tickets)).number,
+                people,
+            )
             for people, tickets in self._waiting.items()
             if any(self._places[person] < bounds.person for person in people)
         ]
@@ -193,9 +197,6 @@ class FairQueue:
         self._places.update(ticket.people)
         self._note_served(ticket.people)
         return ticket
-
-    def _rank(self, people: Askers) -> tuple[int, int]:
-        return min((self._places[person], self._served.get(person, 0)) for person in people)
 
     def _drop(self, ticket: Ticket) -> bool:
         tickets = self._waiting.get(ticket.people, {})

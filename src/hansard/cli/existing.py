@@ -71,7 +71,6 @@ async def opened_record(home: Path, *, patience_seconds: float = PATIENCE_SECOND
 
 @asynccontextmanager
 async def existing(home: Path) -> AsyncIterator[Record]:
-    """Open a record that is there, to change something."""
     check_record(home)
     async with opened_record(home) as record:
         yield record

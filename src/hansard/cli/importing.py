@@ -14,20 +14,12 @@ from hansard.cli.existing import opened_record
 from hansard.cli.printing import Meter, counted, stdout_json
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.terminal.text import safe_line
-from hansard.interop.hermes import HermesReport, ImportProgress, import_hermes
+from hansard.interop.hermes import HermesReport, import_hermes
 from hansard.interop.hermes_parts import HermesFinding
 from hansard.interop.jsonl_import import ImportReport, import_file
 
 LISTED_MAX: Final = 20
 """Lines of one kind that are listed for people; `--json` has all."""
-
-
-def sessions_done(done: ImportProgress) -> str:
-    return f"{done.sessions:,} of {done.sessions_all:,} sessions, {done.messages:,} messages"
-
-
-def bytes_done(done: int, of: int) -> str:
-    return f"{done * 100 // max(of, 1)} % of {of:,} bytes"
 
 
 @click.group("import")
@@ -71,9 +63,7 @@ async def _hermes(home: Path, path: Path, owner: str | None, *, dry_run: bool, a
     with Meter() as meter:
         async with AsyncExitStack() as stack:
             record = None if dry_run else await stack.enter_async_context(opened_record(home))
-            report = await import_hermes(
-                record, path, owner=owner, progress=lambda done: meter.show(sessions_done(done))
-            )
+            report = await import_hermes(record, path, owner=owner, progress=lambda done: meter.show(done.describe()))
     if as_json:
         fields = {"complete": report.complete, **msgspec.structs.asdict(report)}
         stdout_json(fields)
@@ -125,7 +115,9 @@ def hansard(options: dict[str, Path], path: Path, *, as_json: bool) -> None:
 async def _hansard(home: Path, path: Path, *, as_json: bool) -> int:
     with Meter() as meter:
         async with opened_record(home) as record:
-            report = await import_file(record, path, lambda done, of: meter.show(bytes_done(done, of)))
+            report = await import_file(
+                record, path, lambda done, of: meter.show(f"{done * 100 // max(of, 1)} % of {of:,} bytes")
+            )
     if as_json:
         fields = {"ok": report.ok, **msgspec.structs.asdict(report)}
         stdout_json(fields)

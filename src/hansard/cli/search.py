@@ -40,7 +40,6 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def find(record: Record, query: str, session_name: str | None, filters: dict[str, Any]) -> SearchResult:
-    """Search, within one session where that is asked for."""
     if session_name is not None:
         filters["session_id"] = (await resolve(record, session_name)).id
     hits = await record.search(query, **filters)

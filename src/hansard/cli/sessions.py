@@ -291,6 +291,19 @@ def change(home: Path, name: str, act: Callable[[Record, Session], Awaitable[int
     sys.exit(run(main))
 
 
+def change_state(
+    options: dict[str, Any], name: str, text: str, act: Callable[[Record, str], Awaitable[Session]], *, as_json: bool
+) -> None:
+    """Change a session and print what it is now; `text` names its fields in braces."""
+
+    async def act_and_tell(record: Record, session: Session) -> int:
+        changed = await act(record, session.id)
+        tell(changed, text.format(session=changed), as_json=as_json)
+        return EXIT_DONE
+
+    change(options["home"], name, act_and_tell)
+
+
 @command.command("title", epilog=examples('hansard sessions title 20261115-20 "Trip to Rome"'))
 @SESSION
 @click.argument("title")
@@ -298,13 +311,8 @@ def change(home: Path, name: str, act: Callable[[Record, Session], Awaitable[int
 @click.pass_obj
 def title_command(options: dict[str, Any], *, name: str, title: str, as_json: bool) -> None:
     """Give a session a title."""
-
-    async def act(record: Record, session: Session) -> int:
-        titled = await record.set_title(session.id, title)
-        tell(titled, f"{titled.id} is titled “{titled.title}”.", as_json=as_json)
-        return EXIT_DONE
-
-    change(options["home"], name, act)
+    text = "{session.id} is titled “{session.title}”."
+    change_state(options, name, text, lambda record, known: record.set_title(known, title), as_json=as_json)
 
 
 @command.command(
@@ -316,13 +324,8 @@ def title_command(options: dict[str, Any], *, name: str, title: str, as_json: bo
 @click.pass_obj
 def end(options: dict[str, Any], *, name: str, reason: str, as_json: bool) -> None:
     """End a session: it takes no new words until it is reopened. The first reason stays."""
-
-    async def act(record: Record, session: Session) -> int:
-        ended = await record.end_session(session.id, reason)
-        tell(ended, f"{ended.id} has ended: {ended.end_reason}", as_json=as_json)
-        return EXIT_DONE
-
-    change(options["home"], name, act)
+    text = "{session.id} has ended: {session.end_reason}"
+    change_state(options, name, text, lambda record, known: record.end_session(known, reason), as_json=as_json)
 
 
 @command.command("reopen", epilog=examples('hansard sessions reopen "Trip to Rome"'))
@@ -331,13 +334,7 @@ def end(options: dict[str, Any], *, name: str, reason: str, as_json: bool) -> No
 @click.pass_obj
 def reopen(options: dict[str, Any], *, name: str, as_json: bool) -> None:
     """Let an ended session take new words."""
-
-    async def act(record: Record, session: Session) -> int:
-        opened = await record.reopen_session(session.id)
-        tell(opened, f"{opened.id} is open.", as_json=as_json)
-        return EXIT_DONE
-
-    change(options["home"], name, act)
+    change_state(options, name, "{session.id} is open.", Record.reopen_session, as_json=as_json)
 
 
 @command.command(
@@ -411,13 +408,8 @@ def undo(options: dict[str, Any], *, name: str, count: int, restore: bool, as_js
 @click.pass_obj
 def archive(options: dict[str, Any], *, name: str, as_json: bool) -> None:
     """Keep a session out of lists. It is still found by name, by search and by --archived."""
-
-    async def act(record: Record, session: Session) -> int:
-        archived = await record.sessions.archive(session.id)
-        tell(archived, f"{archived.id} is archived.", as_json=as_json)
-        return EXIT_DONE
-
-    change(options["home"], name, act)
+    text = "{session.id} is archived."
+    change_state(options, name, text, lambda record, known: record.sessions.archive(known), as_json=as_json)
 
 
 @command.command("unarchive", epilog=examples('hansard sessions unarchive "Trip to Rome"'))
@@ -426,10 +418,5 @@ def archive(options: dict[str, Any], *, name: str, as_json: bool) -> None:
 @click.pass_obj
 def unarchive(options: dict[str, Any], *, name: str, as_json: bool) -> None:
     """Let a session that was archived appear in lists again."""
-
-    async def act(record: Record, session: Session) -> int:
-        listed = await record.sessions.unarchive(session.id)
-        tell(listed, f"{listed.id} is listed again.", as_json=as_json)
-        return EXIT_DONE
-
-    change(options["home"], name, act)
+    text = "{session.id} is listed again."
+    change_state(options, name, text, lambda record, known: record.sessions.unarchive(known), as_json=as_json)

@@ -156,7 +156,6 @@ def read_file(path: Path) -> bytes:
 
 
 async def attach(record: Record, name: str) -> File:
-    """Keep a file, and return it as a part of a message."""
     path = Path(name)
     data = await asyncio.to_thread(read_file, path)
     blob = await record.blobs.put(data)

@@ -68,7 +68,6 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it could be compared."""
         return not self.uncompared and not self.is_unknown
 
 

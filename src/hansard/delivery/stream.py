@@ -371,7 +371,6 @@ class Showing:
         )
 
     async def _finish(self, outcome: str, reason: str = "") -> ShowStep:
-        """Nothing is left to do for this message."""
         waiting = self.waiting
         await self._sender.record.deliveries.finish_message(
             waiting.session_id, waiting.message_id, waiting.chat, outcome, reason

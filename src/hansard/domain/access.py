@@ -314,7 +314,6 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     """Codes that they were shown since then, within a day."""
 
     def is_waiting(self, now: int) -> bool:
-        """Return whether the code can be approved."""
         return self.state is Grant.ASKED and bool(self.code) and now < self.expires_at
 
 

@@ -113,7 +113,6 @@ def day_start(now_microseconds: int, time_zone: str) -> int:
 
 
 def day_end(now_microseconds: int, time_zone: str) -> datetime:
-    """Return when the present day ends, on that clock."""
     midnight = local_midnight(now_microseconds, time_zone)
     return (midnight + timedelta(days=1)).replace(hour=0)
 

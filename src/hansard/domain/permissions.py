@@ -136,7 +136,6 @@ def fits_person(pattern: str, name: str) -> bool:
 
 
 def fits_place(rule: ToolRule, tool: str, asker: Asker) -> bool:
-    """Return whether a rule speaks of this tool here, for whomever."""
     return (
         fnmatchcase(tool, rule.tool)
         and (rule.room == "*" or (bool(asker.room) and fnmatchcase(asker.room, rule.room)))

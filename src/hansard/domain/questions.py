@@ -69,7 +69,6 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def yes(self) -> bool:
-        """Whether the call may be run."""
         return self.scope is not Scope.NO
 
 

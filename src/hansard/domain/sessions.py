@@ -60,7 +60,6 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def active_at(self) -> datetime:
-        """When something was last recorded in it."""
         return datetime.fromtimestamp(self.active_at_microseconds / 1_000_000, UTC)
 
 

@@ -273,7 +273,8 @@ class Rendering:
         self.said.append(ToolsSaid(tuple(results)))
         if self._images:
             names = [image.name or "unnamed" for image in self._images]
-            self.said.append(UserSaid(prompts.result_files(names), tuple(self._images)))
+            text = f"[Hansard: pictures that the tools above gave: {', '.join(names)}]"
+            self.said.append(UserSaid(text, tuple(self._images)))
         self._open, self._results, self._images = [], {}, []
 
 

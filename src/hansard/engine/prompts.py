@@ -87,10 +87,6 @@ def image_left_out(name: str, why_not: str) -> str:
     return f"[Hansard: the picture {name or 'above'} is not shown to you: {why_not}.]"
 
 
-def result_files(names: list[str]) -> str:
-    return f"[Hansard: pictures that the tools above gave: {', '.join(names)}]"
-
-
 def left_out(count: int) -> str:
     return f"[Hansard: {count} earlier messages are left out here, as they do not fit. They are kept in the record.]"
 

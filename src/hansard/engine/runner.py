@@ -417,7 +417,6 @@ class Slots:
             self._call()
 
     def _call(self) -> None:
-        """Give the places that are free to those who are to have them."""
         while (ticket := self._line.call(self._bounds)) is not None:
             self._over[ticket] = asyncio.Event()
             self._bells.pop(ticket).set()

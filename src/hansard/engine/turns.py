@@ -213,7 +213,6 @@ async def models_of(agent: Agent, conversation: Conversation) -> list[Model]:
 
 
 def fail(turn: Turn, failure: Failure, asks_again: str, *, said: bool) -> None:
-    """End the turn as failed, and tell the person."""
     kept = "What was said is recorded" if said else "Your message is recorded"
     turn.tell(f"The model could not answer: {failure.text.rstrip('.')}. {kept}; {asks_again}.")
     turn.fail(f"{failure.kind}: {failure.text}")

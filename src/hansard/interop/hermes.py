@@ -59,6 +59,9 @@ class ImportProgress(NamedTuple):
     sessions_all: int
     messages: int
 
+    def describe(self) -> str:
+        return f"{self.sessions:,} of {self.sessions_all:,} sessions, {self.messages:,} messages"
+
 
 class HermesImported(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one of Hermes' sessions."""

@@ -12,7 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple
 
-from hansard.interop.hermes_parts import Copy, Thought, content_text, key_of
+from hansard.interop.hermes_parts import Copy, content_text, key_of
 
 PAIRS_MAX: Final = 2_000_000
 """Pairs of equal lines that are weighed against one another; beyond, the n-th copy is paired with the n-th."""
@@ -178,7 +178,9 @@ def enrich(one: Copy, other: Copy) -> Copy:
         tool_call_id=one.tool_call_id or other.tool_call_id,
         tool_name=one.tool_name or other.tool_name,
         calls=max(one.calls, other.calls, key=lambda calls: sum(len(call.arguments) + 1 for call in calls)),
-        thoughts=max(one.thoughts, other.thoughts, key=_weigh_thoughts),
+        thoughts=max(
+            one.thoughts, other.thoughts, key=lambda all_: sum(len(each.text) + len(each.signature) for each in all_)
+        ),
         at_microseconds=one.at_microseconds or other.at_microseconds,
         finish_reason=one.finish_reason or other.finish_reason,
         platform_id=one.platform_id or other.platform_id,
@@ -191,10 +193,6 @@ def _richer_content(one: object, other: object) -> object:
     if isinstance(one, list) != isinstance(other, list):
         return one if isinstance(one, list) else other
     return other if len(content_text(other)) > len(content_text(one)) else one
-
-
-def _weigh_thoughts(thoughts: tuple[Thought, ...]) -> int:
-    return sum(len(thought.text) + len(thought.signature) for thought in thoughts)
 
 
 def _show(copy: Copy) -> str:

@@ -3,8 +3,6 @@
 Whoever has one opens it with these names, so that only the journal knows a database driver.
 """
 
-from __future__ import annotations
-
 from hansard.journal.sqlite.connection import (
     SQL,
     Connection,

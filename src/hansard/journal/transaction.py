@@ -14,7 +14,7 @@ On crash: the backend rolls back; what was logged is found by the next writer, w
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 SQL = load_queries("hansard.journal", "journal.sql")
 
 SALT_BYTES = 16
-B = TypeVar("B", bound="Body")
 
 
 class Transaction:
@@ -97,12 +96,6 @@ class Transaction:
         if found.kind != kind.name or not self.schema.is_same(kind, found.version, found.body, data):
             raise IdConflict(f"{entry_id!r} in {journal.id} was recorded before with other content (seq {found.seq})")
         return found
-
-    def find_body(self, journal: Journal, entry_id: str, body: type[B]) -> B | None:
-        """Return what an earlier entry with this id says, if it is of that kind."""
-        found = self.find(journal, entry_id)
-        said = None if found is None else self.decode(found)
-        return said if isinstance(said, body) else None
 
     def decode(self, found: KnownEntry) -> Body:
         return self.schema.decode_body(found.kind, found.version, found.body)
@@ -223,10 +216,6 @@ def inherited_entries(reads: Reads, journal: Journal) -> list[Stretch]:
     return journal.past
 
 
-def own_entries(journal: Journal) -> list[Stretch]:
-    return [Stretch(journal.entry_key(journal.base_seq), journal.entry_key(journal.head_seq))]
-
-
 def _check_entry(reads: Reads, journal: Journal, fork: Journal, parent: Journal) -> None:
     """Raise when a journal does not hold the entry that a fork continues."""
     found = reads.row(SQL.read_digest, (parent.entry_key(fork.base_seq),))
@@ -248,7 +237,8 @@ def known_lineage(reads: Reads, journal_id: str) -> list[Stretch]:
     try:
         return read_lineage(reads, journal_id)
     except PastMissing:
-        return own_entries(Journal(reads.row(SQL.read_journal, (journal_id,))))
+        own = Journal(reads.row(SQL.read_journal, (journal_id,)))
+        return [Stretch(own.entry_key(own.base_seq), own.entry_key(own.head_seq))]
 
 
 def read_page(reads: Reads, journal_id: str, after: int, limit: int) -> list[tuple[int, str, str, int, int, Body]]:

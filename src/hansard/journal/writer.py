@@ -76,7 +76,6 @@ class UnwritableLogs:
             logger.error("%s; nothing is recorded in that session until it can be", error)
 
     def forget(self, journal_ids: Iterable[str]) -> None:
-        """Note that these journals were written."""
         for journal_id in journal_ids if self._files else ():
             if self._files.pop(log_name(journal_id).rpartition(".")[0], None) is not None:
                 logger.warning("%s/%s can be written again", self._home, log_name(journal_id))
@@ -309,7 +308,7 @@ class Writer:
             self._standing.note(None)
         self._pause_seconds = FULL_SECONDS if self._is_full else 0.0
         self.unwritable.forget(change.journal_id for change in touched)
-        return self._park(batch, lambda item: is_of_one_log(item.error)), touched
+        return self._park(batch, lambda item: isinstance(item.error, LogUnwritable | OutcomeUnknown)), touched
 
     def _commit(self, commit: GroupCommit, group: Group, batch: list[Item]) -> list[TouchedJournal]:
         """Run a batch and commit it. A log that cannot be written fails the items of its journal alone."""
@@ -388,8 +387,3 @@ class Writer:
         if problem is not None and problem.cause == Cause.LOCKED_BY_STRANGER:
             self._pause_seconds = RETRY_SECONDS_MIN
         return [], []
-
-
-def is_of_one_log(error: BaseException | None) -> bool:
-    """Return whether an item failed only because its journal's log cannot be written."""
-    return isinstance(error, LogUnwritable | OutcomeUnknown)

@@ -90,7 +90,6 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> RequestTarget:
-        """What failures may say of it."""
         parts = urlsplit(self.base_url)
         secrets = (self.key, *self.headers.values(), parts.password or "", parts.username or "")
         return RequestTarget(

@@ -152,8 +152,8 @@ class ScriptedModel:
         """Give the answer whose turn it is in this conversation."""
         number = sum(isinstance(said, AssistantSaid) for said in request.messages)
         answer = self._script.answers[min(number, len(self._script.answers) - 1)]
-        self._attempts[number] += 1
-        failure = failure_at(answer, self._attempts[number])
+        attempt = self._attempts[number] = self._attempts[number] + 1
+        failure = next((each for each in answer.failures if not each.attempts or attempt in each.attempts), None)
         given = 0
         pieces = split(answer, request)
         for position in range(len(pieces) + 1):
@@ -177,11 +177,6 @@ class ScriptedModel:
 
     async def close(self) -> None:
         """Nothing is held."""
-
-
-def failure_at(answer: ScriptedAnswer, attempt: int) -> ScriptedFailure | None:
-    """Return the failure that an attempt meets: the first that is meant for it."""
-    return next((failure for failure in answer.failures if not failure.attempts or attempt in failure.attempts), None)
 
 
 def failed(failure: ScriptedFailure, usage: Usage) -> Failed:

@@ -87,7 +87,6 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def changed_at(self) -> datetime:
-        """When it was noted, or last changed."""
         return datetime.fromtimestamp(self.changed_at_microseconds / 1_000_000, UTC)
 
 

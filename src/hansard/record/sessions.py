@@ -453,7 +453,6 @@ class Sessions:
         return await self._caller.write(lambda tx: archive_session(tx, session_id, archived=True))
 
     async def unarchive(self, session_id: str) -> Session:
-        """Have a session in lists again."""
         return await self._caller.write(lambda tx: archive_session(tx, session_id, archived=False))
 
     async def freeze(self, session_id: str, frozen: SessionFrozen) -> SessionFrozen:

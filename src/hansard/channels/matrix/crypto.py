@@ -350,7 +350,7 @@ class Crypto:
         for room_id in idle[: max(0, len(self._shared_with) - ROOM_KEYS_MAX)]:
             self._olm.outbound_group_sessions.pop(room_id, None)
             del self._shared_with[room_id]
-            self._withholding.forget_room(room_id)
+            self._withholding.told.pop(room_id, None)
             del self._room_locks[room_id]
 
     async def learn_devices(self, users: Iterable[str]) -> None:
@@ -390,7 +390,7 @@ class Withholding:
 
     def __init__(self, pins: Pins) -> None:
         self._pins = pins
-        self._told: dict[str, tuple[str, set[tuple[str, str]]]] = {}
+        self.told: dict[str, tuple[str, set[tuple[str, str]]]] = {}
 
     async def tell(
         self,
@@ -408,15 +408,12 @@ class Withholding:
             except ChannelError as error:
                 logger.warning("devices could not be told why they get no key: %s", error)
 
-    def forget_room(self, room_id: str) -> None:
-        self._told.pop(room_id, None)
-
     def _messages(self, room_id: str, session: Any, sender_key: str, refused: Iterable[Any]) -> Json:  # noqa: ANN401
         """Return what devices are to be told that were not told before, by user and device."""
-        session_id, told = self._told.get(room_id, ("", set()))
+        session_id, told = self.told.get(room_id, ("", set()))
         if session_id != session.id:
             told = set()
-        self._told[room_id] = (session.id, told)
+        self.told[room_id] = (session.id, told)
         withheld = {
             "algorithm": "m.megolm.v1.aes-sha2",
             "room_id": room_id,

@@ -75,7 +75,6 @@ def new_machine(user_id: str, device_id: str, store: Any, pins: Pins) -> Any:  #
             return pins.may_have_keys(device.user_id, device.id, Device(device.ed25519, device.curve25519))
 
         def is_device_blacklisted(self, device: Any) -> bool:  # noqa: ANN401
-            """Whether a device gets no room key."""
             return not self.may_have_keys(device) or bool(super().is_device_blacklisted(device))
 
         def get_missing_sessions(self, users: list[str]) -> dict[str, list[str]]:

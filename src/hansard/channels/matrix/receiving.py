@@ -242,7 +242,8 @@ class MatrixReceiver:
         seconds += ANSWER_SECONDS if seconds else GATHERED_SECONDS
         body = await self._account.wire.ask("GET", path("sync"), what="syncing", seconds=seconds, query=query)
         self._came |= session.crypto.take_sync(self._new_to_device(body))
-        self._remember_to_device(body)
+        for raw in list_of(body, "to_device", "events"):
+            remember(self._taken, digest_of(raw), None, SENDERS_MAX)
         events: list[Event] = []
         cut: list[str] = []
         for room_id, info in object_of(body, "rooms", "join").items():
@@ -271,10 +272,6 @@ class MatrixReceiver:
         """The sync without to-device messages that this process has taken before, when a sync had to be repeated."""
         fresh = [raw for raw in list_of(body, "to_device", "events") if digest_of(raw) not in self._taken]
         return body | {"to_device": {"events": fresh}}
-
-    def _remember_to_device(self, body: Json) -> None:
-        for raw in list_of(body, "to_device", "events"):
-            remember(self._taken, digest_of(raw), None, SENDERS_MAX)
 
     # -------------------------------------------------------------------------------------------------------- events
 

@@ -163,13 +163,10 @@ class MatrixWire:
 
     async def upload(self, data: bytes, *, name: str, media_type: str) -> str:
         """Store a file on the homeserver; return its mxc address."""
-        what = "storing a file"
-        target, headers = "/_matrix/media/v3/upload", {"Content-Type": media_type}
-        query = {"filename": name} if name else {}
+        what, headers, query = "storing a file", {"Content-Type": media_type}, {"filename": name} if name else {}
+        options: RequestOptions = {"what": what, "seconds": MEDIA_SECONDS_MAX, "query": query}
         try:
-            answer = await self._request(
-                "POST", target, data, headers, what=what, seconds=MEDIA_SECONDS_MAX, query=query
-            )
+            answer = await self._request("POST", "/_matrix/media/v3/upload", data, headers, **options)
         except PostUnknown as error:
             raise ChannelDown(str(error)) from error
         if not answer.is_good:

@@ -305,14 +305,6 @@ def files_of(message: Json) -> tuple[RemoteFile, ...]:
     return ()
 
 
-def tell_place(place: Json) -> str:
-    return f"[location: {place.get('latitude')}, {place.get('longitude')}]"
-
-
-def tell_venue(venue: Json) -> str:
-    return f"[place: {text_of(venue, 'title')}, {text_of(venue, 'address')}]"
-
-
 def tell_contact(contact: Json) -> str:
     names = " ".join(filter(None, (text_of(contact, "first_name"), text_of(contact, "last_name"))))
     return f"[contact: {names}, {text_of(contact, 'phone_number')}]"
@@ -323,16 +315,12 @@ def tell_poll(poll: Json) -> str:
     return f"[poll: {text_of(poll, 'question')} {options}]"
 
 
-def tell_dice(dice: Json) -> str:
-    return f"{text_of(dice, 'emoji')} {number_of(dice, 'value')}"
-
-
 TOLD: Final[dict[str, Callable[[Json], str]]] = {
-    "venue": tell_venue,
-    "location": tell_place,
+    "venue": lambda venue: f"[place: {text_of(venue, 'title')}, {text_of(venue, 'address')}]",
+    "location": lambda place: f"[location: {place.get('latitude')}, {place.get('longitude')}]",
     "contact": tell_contact,
     "poll": tell_poll,
-    "dice": tell_dice,
+    "dice": lambda dice: f"{text_of(dice, 'emoji')} {number_of(dice, 'value')}",
     "sticker": lambda sticker: text_of(sticker, "emoji"),
 }
 """What can be sent without a word, in words: else nobody would know that something was said."""

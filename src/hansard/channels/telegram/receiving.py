@@ -152,12 +152,9 @@ class TelegramReceiver:
         chat_id = number_of(about, "chat", "id") or number_of(about, "message", "chat", "id")
         if not chat_id:
             return None
-        if "message" in update or is_back(update):
+        # A person who had blocked the agent talks to it again, or a group has it back.
+        status = text_of(update, "my_chat_member", "new_chat_member", "status")
+        if "message" in update or status in {"member", "administrator"}:
             self._gone.discard(chat_id)
         continues = "message" in update and self._parts.continues(about, me)
         return event_of(update, TelegramUpdateFacts(chat_id=self._places.first(chat_id), continues=continues), me)
-
-
-def is_back(update: Json) -> bool:
-    """Whether a person who had blocked the agent talks to it again, or a group has it back."""
-    return text_of(update, "my_chat_member", "new_chat_member", "status") in {"member", "administrator"}

@@ -130,7 +130,6 @@ class TelegramWire:
         return f"TelegramWire({self._token.account})"
 
     async def me(self) -> Me:
-        """Return who the bot is; asked for once."""
         if self._me is None:
             found = await self.ask(lambda bot: bot.get_me(), "asking who the bot is")
             self._me = Me(int(found.id), str(found.username or ""))

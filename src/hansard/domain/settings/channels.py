@@ -46,6 +46,18 @@ class Answers(StrEnum):
     """Whatever an allowed person says."""
 
 
+AnswerAge = Annotated[
+    int,
+    Meta(
+        ge=1,
+        le=366 * DAY_SECONDS,
+        description="How old a message may be that is answered. Older ones, sent while the gateway was down, "
+        "are recorded, and the person is told.",
+    ),
+]
+AttachmentSize = Annotated[
+    int, Meta(ge=0, le=256 * MIB, description="The largest file that is kept. Of larger ones the name is recorded.")
+]
 TelegramAllowName = Annotated[
     str,
     Meta(
@@ -93,19 +105,8 @@ class Telegram(msgspec.Struct, frozen=True, kw_only=True):
             "`everything`: whatever allowed people say there."
         ),
     ] = Answers.MENTIONS
-    answer_age_seconds_max: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=366 * DAY_SECONDS,
-            description="How old a message may be that is answered. Older ones, sent while the gateway was down, "
-            "are recorded, and the person is told.",
-        ),
-    ] = DAY_SECONDS
-    attachment_bytes_max: Annotated[
-        int,
-        Meta(ge=0, le=256 * MIB, description="The largest file that is kept. Of larger ones the name is recorded."),
-    ] = 20 * MIB
+    answer_age_seconds_max: AnswerAge = DAY_SECONDS
+    attachment_bytes_max: AttachmentSize = 20 * MIB
 
 
 MATRIX_PERSON: Final = r"@[^\s:]{1,200}:[^\s]{1,200}"
@@ -174,19 +175,8 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
             "`everything`: whatever allowed people say there."
         ),
     ] = Answers.MENTIONS
-    answer_age_seconds_max: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=366 * DAY_SECONDS,
-            description="How old a message may be that is answered. Older ones, sent while the gateway was down, "
-            "are recorded, and the person is told.",
-        ),
-    ] = DAY_SECONDS
-    attachment_bytes_max: Annotated[
-        int,
-        Meta(ge=0, le=256 * MIB, description="The largest file that is kept. Of larger ones the name is recorded."),
-    ] = 20 * MIB
+    answer_age_seconds_max: AnswerAge = DAY_SECONDS
+    attachment_bytes_max: AttachmentSize = 20 * MIB
 
 
 OTHER_ALLOWED: Final = (
@@ -211,7 +201,7 @@ class OtherChannel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     observe: bool = False
     rooms: RoomSharing = RoomSharing.SHARED
     answer: Answers = Answers.MENTIONS
-    answer_age_seconds_max: Annotated[int, Meta(ge=1, le=366 * DAY_SECONDS)] = DAY_SECONDS
-    attachment_bytes_max: Annotated[int, Meta(ge=0, le=256 * MIB)] = 20 * MIB
+    answer_age_seconds_max: AnswerAge = DAY_SECONDS
+    attachment_bytes_max: AttachmentSize = 20 * MIB
     options: dict[OptionName, str | int | float | bool] = {}
     """What the channel itself is told. Secrets are not among them: they stand in the environment or in files."""

@@ -174,7 +174,7 @@ class Keeper:
         if journal_id not in self._mending:
             self._mending.add(journal_id)
             self._submit(
-                lambda tx: look_again(tx, journal_id),
+                lambda tx: tx.find_journal(journal_id),  # a look at the log makes it be written anew
                 lambda _item: self._mending.discard(journal_id),
                 ending=False,
             )
@@ -215,11 +215,6 @@ class Keeper:
 
     def close(self) -> None:
         self._connection.close()
-
-
-def look_again(tx: Transaction, journal_id: str) -> None:
-    """Look at a log that failed to reach the disk: that alone makes it be written anew."""
-    tx.find_journal(journal_id)
 
 
 def mark_synced(tx: Transaction, synced: dict[str, int]) -> None:

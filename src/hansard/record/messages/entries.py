@@ -61,10 +61,6 @@ def streamed_pieces(parts: Sequence[Part]) -> list[tuple[str, str]]:
     ]
 
 
-def read_seal(body: MessageSealed) -> Seal:
-    return Seal(body.message_id, streamed_pieces(body.parts))
-
-
 @MESSAGES.entry(
     "message.added",
     labels={"said_at": 0, "imported": False, "follows": False},
@@ -99,7 +95,9 @@ class MessageOpened(Body, frozen=True):
     role: Role = Role.ASSISTANT
 
 
-@MESSAGES.entry("message.sealed", seals=read_seal, blobs=list_blobs)
+@MESSAGES.entry(
+    "message.sealed", seals=lambda body: Seal(body.message_id, streamed_pieces(body.parts)), blobs=list_blobs
+)
 class MessageSealed(Body, frozen=True):
     """An open message is finished: its parts are the concatenation of its chunks, byte for byte."""
 

@@ -112,10 +112,6 @@ class ImportedMessage(NamedTuple):
     known: int = 0
 
 
-def clean_changes(imported: ImportedMessage) -> tuple[ChatChange, ...]:
-    return tuple(clean_change(each, imported.message.id) for each in imported.changes)
-
-
 def clean_change(change: ChatChange, message_id: str) -> ChatChange:
     event_id = clean_name(change.event_id, "an event id", NAME_CHARACTERS_MAX) if change.event_id else ""
     if isinstance(change, MessageRetracted):
@@ -287,7 +283,11 @@ class Messages:
         """Record messages, each followed by what was changed of it, in one commit; what is there already stays."""
         checked = check_session_id(session_id)
         offered = [
-            (offer(msgspec.structs.replace(each.message, is_imported=True)), clean_changes(each), each.known)
+            (
+                offer(msgspec.structs.replace(each.message, is_imported=True)),
+                tuple(clean_change(change, each.message.id) for change in each.changes),
+                each.known,
+            )
             for each in said
         ]
         await check_blobs(self._caller, *(each for each, _, _ in offered))

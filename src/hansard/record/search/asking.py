@@ -405,7 +405,8 @@ class Loader:
         if near is None or past is None:
             return None
         before = self._nearest(past, self._back(past, key)) if near.before is None else near.before
-        after = self._nearest(past, self._onward(past, key)) if near.after is None else near.after
+        onward = self._pages(JOURNAL.read_entries, key, past.stretches[-1].last)
+        after = self._nearest(past, onward) if near.after is None else near.after
         assert before is not None
         assert after is not None
         undone_ids = tuple(each.id for each in (*before[::-1], *after) if past.fold.is_undone(each.id))
@@ -442,10 +443,6 @@ class Loader:
         for stretch in reversed(past.stretches):
             is_own = stretch.last >> SEQ_BITS == key >> SEQ_BITS
             yield from self._pages(JOURNAL.entries_before, key if is_own else stretch.last + 1, stretch.after)
-
-    def _onward(self, past: Past, key: int) -> Iterator[Message]:
-        """Yield the messages after one, the nearest first."""
-        yield from self._pages(JOURNAL.read_entries, key, past.stretches[-1].last)
 
     def _pages(self, query: str, key: int, end: int) -> Iterator[Message]:
         journal = key >> SEQ_BITS
