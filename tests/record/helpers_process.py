@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Self
 
@@ -70,11 +70,12 @@ class Worker:
         return self.process.pid
 
     def send(self, do: str, **order: object) -> None:
-        """Ask for something without waiting for the answer."""
+        """Ask for something without waiting for the answer. Of a process that is dead, `receive` tells it."""
         stdin: IO[str] | None = self.process.stdin
         assert stdin is not None
-        stdin.write(json.dumps({"do": do, **order}) + "\n")
-        stdin.flush()
+        with suppress(BrokenPipeError):
+            stdin.write(json.dumps({"do": do, **order}) + "\n")
+            stdin.flush()
 
     def receive(self) -> Any:  # noqa: ANN401 - whatever the command gives
         """Wait for the next answer; an error is raised."""
