@@ -287,10 +287,12 @@ async def test_an_answer_goes_to_its_chat_after_a_reset(home: Path) -> None:
         await stage.record.routes.move(chat, session_id)
         async with stage.record.turn(session_id) as turn, turn.reply() as reply:
             await reply.write("before ")
-            await begin_new(stage.record, chat)
+            new_id = await begin_new(stage.record, chat)
             await reply.write("and after")
         await stage.drained()
-        assert stage.texts(chat)[0] == "before and after"
+        answer, notice = stage.texts(chat)
+        assert answer == "before and after"
+        assert notice.startswith(f"A new session: {new_id}.")
 
 
 async def test_storms_of_faults_lose_and_double_nothing(home: Path, seed: int) -> None:
