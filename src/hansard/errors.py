@@ -17,7 +17,7 @@
     ├── LimitReached             a limit of the day ended a turn before it began; people were told
     ├── OutputClosed             standard output is closed: nothing could be shown
     ├── GatewayRuns              another gateway serves this account already
-    ├── StatusUnusable           the file that tells where a gateway answers is damaged
+    ├── StatusUnusable           a gateway may run, and cannot be asked: its file is damaged, or it is silent
     ├── ChannelError             a platform did not do what it was asked
     │   ├── ChannelBusy          it asks to wait; surely nothing was shown
     │   ├── ChannelDown          it cannot be reached; surely nothing was shown
@@ -182,7 +182,7 @@ class GatewayRuns(HansardError):
 
 
 class StatusUnusable(HansardError):
-    """The file that tells where a gateway answers cannot be read or written; whether one runs is not known."""
+    """The file that says where a gateway answers cannot be used, or nothing answers there; one may run."""
 
     hint = "Move that file away, and start the gateway again: it writes a new one."
 
