@@ -344,6 +344,7 @@ class Lock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_lock_holder(path: str) -> Holder | None:
+    """Return the other process that holds a lock file; None when none does or it cannot be known."""
     return _first_other(lock.pid for lock in _locks_of(path) if lock.kind == "FLOCK" and lock.mode == "WRITE")
 
 

@@ -27,5 +27,5 @@ Rules that are looked for first:
     where an event goes         `routes.choose_session`
     what /new and resets do     `routes.start_next_session`
     when a title is cut         never by the record, which refuses one that is too long; `/new TITLE` is cut in
-                                intake/receive.py, and a suggested one that is too long is dropped in engine/titles.py
+                                hansard/intake/receive.py, and a suggested one is dropped in engine/titles.py
 """

@@ -150,6 +150,7 @@ class Turn:
         self._kept = PendingFacts(self._kept.abandoned, self._kept.facts[len(kept.facts) :])
 
     async def note_decision(self, decided: ToolDecided) -> None:
+        """Record what becomes of a call and why, before anything does."""
         token = new_id()
         await self._caller.write(lambda tx: note_decision(tx, self._lease, decided, token))
 
