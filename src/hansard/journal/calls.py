@@ -428,7 +428,7 @@ class Caller:
             return await self._run(read, executor=executor)
         except EntriesGoneError as error:
             why = (
-                "opening the home for writing rebuilds state.db from the logs"
+                "its log may hold it: without state.db, the next opening rebuilds it"
                 if self.store.is_read_only
                 else "its log does not hold it either"
             )

@@ -230,7 +230,7 @@ def _agree(connection: apsw.Connection, files: LogFiles, journal_id: str) -> boo
     return bool(stored[0][0].hex() == line.digest)
 
 
-# What only a database holds that is set aside.
+# Logs whose names or sizes are not as the database says.
 
 
 class JournalDifference(NamedTuple):
