@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
 from hansard import Message, Record
@@ -151,6 +153,20 @@ async def test_a_log_of_another_history_and_the_same_size_is_noticed(home: Path)
     before = stamp_of(home)
     run_forked("--home", home, "sessions", variables=os.environ)
     assert stamp_of(home) != before
+
+
+@pytest.mark.parametrize("command", [f"sessions show {SESSION}", f"export {SESSION} --format markdown"])
+async def test_an_entry_that_only_the_log_holds_is_read_from_there(home: Path, command: str) -> None:
+    """A database that lacks an entry below a head is repaired once a read misses it, and everything is shown."""
+    await make_home(home, *(f"said-{number}" for number in range(300)))
+    async with Record.open(home):
+        pass  # the commits since the last opening are compared at the next one: that entry is older
+    with closing(apsw.Connection(str(home / "state.db"))) as connection:
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.execute("DELETE FROM entry WHERE id = 'said-20'")
+    shown = run_forked("--home", home, *command.split(), variables=os.environ)
+    assert (shown.returncode, "text of said-20" in shown.stdout, "text of said-299" in shown.stdout) == (0, True, True)
+    assert raw_rows(home, "SELECT count(*) FROM entry WHERE id = 'said-20'") == [(1,)]
 
 
 async def test_an_older_schema_is_migrated(home: Path) -> None:

@@ -41,7 +41,6 @@ class Wrong(NamedTuple):
 
 
 def explain_error(error: msgspec.ValidationError, kind: type[msgspec.Struct], key: str) -> Wrong:
-    """Return what a section of this kind, which stands under a key, has wrong."""
     text = str(error)
     place = PLACE.search(text)
     steps = list(STEP.finditer(place["path"] if place else ""))

@@ -115,7 +115,6 @@ class TerminalChat:
 
 
 async def session_lines(app: App, limit: int) -> list[SessionChoice]:
-    """Return the latest sessions as lines of a list, with their first words."""
     return [
         SessionChoice(
             id=session.id,

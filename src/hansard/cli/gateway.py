@@ -170,8 +170,8 @@ async def have_renewed(home: Path) -> Health | None:
         return None
     os.kill(before.pid, signal.SIGHUP)
     deadline = asyncio.get_running_loop().time() + RELOAD_SECONDS_MAX
-    while asyncio.get_running_loop().time() < deadline:
-        after = await ask_health(home)
+    while (left := deadline - asyncio.get_running_loop().time()) > 0:
+        after = await ask_health(home, left)
         if after is None or after.pid != before.pid:
             return None
         if after.config.readings > before.config.readings:

@@ -138,7 +138,6 @@ async def expected_of(hearing: Hearing, account: str, shown: Sequence[TimelineEv
 async def read_recorded(
     record: Record, channel: str, account: str, chat: str, shown: Sequence[TimelineEvent]
 ) -> RecordedChat:
-    """Read what the record knows of a chat and of its timeline's events."""
     deliveries = await record.deliveries.list_of_chat(chat)
     by_people = [each.id for each in shown if each.sender != account]
     received = await record.intake.list_received(channel, account, by_people)

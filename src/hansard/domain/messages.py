@@ -123,7 +123,6 @@ Part = Text | Reasoning | ToolCall | ToolResult | File
 
 
 def clean_part(part: Part) -> Part:
-    """Return the part with every text as it can be recorded."""
     if not isinstance(part, Part):
         raise InvalidInput(f"a message consists of parts, not of {type(part).__name__}")
     known = split_escapes(part.escaped) if part.escaped else {}

@@ -115,7 +115,6 @@ def is_person(owner: str) -> bool:
 
 
 def may_be_shown(shown: Pace, now: int) -> bool:
-    """Return whether a person is shown another code."""
     return shown.within(now, HOUR_MICROSECONDS) < CODES_PER_HOUR_MAX
 
 

@@ -229,6 +229,9 @@ class ReadBackend(Snapshots, Protocol):
     def leg(self) -> Leg:
         """The log files, and what a verification compares them with."""
 
+    def emptied(self) -> AbstractContextManager[None]:
+        """Close every connection of readers, and let nobody read meanwhile."""
+
     def watch(self, followers: Followers) -> Callable[[], None]:
         """Ring, within 50 ms, for journals that other processes changed, until the returned function is called."""
 
@@ -252,6 +255,9 @@ class Backend(ReadBackend, Protocol):
 
     def begin(self) -> GroupCommit:
         """Wait for the write lock in a fair line. Nothing is decided before."""
+
+    def doubt(self) -> None:
+        """Let the next write compare the whole database with the logs first."""
 
 
 class ReplacedError(Exception):

@@ -420,6 +420,8 @@ class Caller:
             # The file is gone or another one: a write, even of nothing, makes the writer open or rebuild it.
             if not self.store.is_read_only:
                 await self.write(lambda _tx: None)
+            elif isinstance(self.store, ReadOnlyStore) and self.store.companions_may_write:
+                await self._run(self.store.heal, PATIENCE_SECONDS)
         try:
             return await self._run(read, executor=executor)
         except ReplacedError:

@@ -69,19 +69,19 @@ def ring_all(signals: list[Signal]) -> None:
 class Followers:
     """The bells of one process, by journal."""
 
-    def __init__(self, first: Callable[[], None], last: Callable[[], None]) -> None:
-        """`first` and `last` hear when following begins and ends, so that nothing is watched for nobody."""
+    def __init__(self, watch: Callable[[Followers], Callable[[], None]] | None) -> None:
+        """`watch` begins to ring for other processes, and returns what ends it: only while somebody follows."""
         self._signals: dict[str, set[Signal]] = {}
         self._mutex = threading.Lock()
-        self._first = first
-        self._last = last
+        self._watch = watch
+        self._stop: Callable[[], None] | None = None
 
     def add(self, journal_id: str, event: asyncio.Event | None = None) -> Signal:
         """Hang up a bell for a journal, or for `ANY`."""
         signal = Signal(asyncio.get_running_loop(), event)
         with self._mutex:
-            if not self._signals:
-                self._first()
+            if not self._signals and self._watch is not None:
+                self._stop = self._watch(self)
             self._signals.setdefault(journal_id, set()).add(signal)
         return signal
 
@@ -92,7 +92,12 @@ class Followers:
             if not signals:
                 self._signals.pop(journal_id, None)
             if not self._signals:
-                self._last()
+                self.stop_watching()
+
+    def stop_watching(self) -> None:
+        stop, self._stop = self._stop, None
+        if stop is not None:
+            stop()
 
     def followed(self) -> list[str]:
         with self._mutex:

@@ -77,11 +77,10 @@ class Store:
         self.is_alive = backend.owners.is_alive
         self.blobs = backend.blobs
         self.work = backend.work
-        self.followers = Followers(self._start_watching, self._stop_watching)
+        self.followers = Followers(backend.watch if wiring.threads else None)
         self.writer = Writer(backend, wiring.clock, reach=wiring.reach, followers=self.followers)
         backend.upkeep.attach(self.writer)
         self._writer_thread = threading.Thread(target=self._write, name="hansard-writer", daemon=True)
-        self._stop_watch: Callable[[], None] | None = None
         self.users = 0
         self.companions: dict[str, Companion] = {}
 
@@ -133,7 +132,7 @@ class Store:
 
     def close(self, patience_seconds: float) -> None:
         """Write what is queued, put the logs on the disk, let go of the locks. Blocking."""
-        self._stop_watching()
+        self.followers.stop_watching()
         finish_companions(self, wrote=self.writer.wrote)
         self.backend.upkeep.stop()
         self.backend.upkeep.step()
@@ -155,7 +154,7 @@ class Store:
             self._writer_thread.join()
         self.backend.upkeep.stop()
         finish_companions(self, wrote=False)
-        self._stop_watching()
+        self.followers.stop_watching()
         self.backend.close(killed=True)
 
     # The writer's thread and what follows a commit.
@@ -179,17 +178,6 @@ class Store:
             raise RecordMigrated(self.writer.migrated)
         self.backend.folder.check()
 
-    # Watching other processes, only while somebody follows.
-
-    def _start_watching(self) -> None:
-        if self.wiring.threads:
-            self._stop_watch = self.backend.watch(self.followers)
-
-    def _stop_watching(self) -> None:
-        stop, self._stop_watch = self._stop_watch, None
-        if stop is not None:
-            stop()
-
 
 class ReadOnlyStore:
     """A record that is read where it lies. It has what a `Store` has for those who read."""
@@ -211,22 +199,22 @@ class ReadOnlyStore:
         self.is_alive = backend.owners.is_alive
         self.companions = start_companions(self)
         self.work = backend.work
-        self._stop_watch: Callable[[], None] | None = None
 
     @cached_property
     def followers(self) -> Followers:
-        return Followers(self._start_watching, self._stop_watching)
+        return Followers(self.backend.watch)
 
-    def _start_watching(self) -> None:
-        self._stop_watch = self.backend.watch(self.followers)
-
-    def _stop_watching(self) -> None:
-        stop, self._stop_watch = self._stop_watch, None
-        if stop is not None:
-            stop()
+    def heal(self, patience_seconds: float) -> None:
+        """Repair what a read found wrong, as an opening for writing does. Reads wait meanwhile. Blocking."""
+        with self.backend.emptied():
+            store, ended = open_store(self.home, self.schema, self.wiring, patience_seconds), threading.Event()
+            store.backend.doubt()
+            store.writer.queue.submit(Item(lambda _tx: None, lambda _item: ended.set()))
+            ended.wait(patience_seconds)
+            close_store(store, patience_seconds)
 
     def close(self) -> None:
-        self._stop_watching()
+        self.followers.stop_watching()
         finish_companions(self, wrote=False)
         self.backend.close()
 

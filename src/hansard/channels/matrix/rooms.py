@@ -73,7 +73,6 @@ class MatrixRooms:
         """Rooms that are asked for now."""
 
     async def get(self, room_id: str) -> MatrixRoom:
-        """Return a room, asked for when it is not known yet."""
         while (room := self._known.pop(room_id, None)) is None:
             load = Load()
             self._loading.setdefault(room_id, []).append(load)

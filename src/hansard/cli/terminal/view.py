@@ -268,7 +268,6 @@ def call_lines(entry: Entry) -> list[str]:
 
 
 def result_lines(parts: Iterable[Part]) -> list[str]:
-    """Return the outcome of each tool's result, and its first line."""
     lines = []
     for part in parts:
         if isinstance(part, ToolResult):

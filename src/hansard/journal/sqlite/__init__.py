@@ -2,9 +2,9 @@
 
 backend       a home that is open for writing, behind the port
 readonly      a home that is only read: where it lies, or in a private copy
-database      `state.db`: opened, made durable, watched; reads logs into it
-opening       which files fit together, whether heads have their entries, where both legs differ
-rebuilding    a damaged `state.db` is set aside, and what only it holds is saved
+database      `state.db`: opened, or rebuilt when it is damaged; made durable, watched
+opening       whether it is damaged: which files fit, whether heads have their entries, where both legs differ
+rebuilding    how a damaged one is set aside, and what only it holds is saved
 migrations    make the tables: new, from an older schema, or folded again
 reconcile     what a log means that is not as the database says
 group         one group commit: the database and its log lines

@@ -114,6 +114,7 @@ class SqliteBackend:
         self.work = self.database.work
         self.folder = self.database.folder
         self.blobs: Blobs = blobs or FileBlobs(self.database.folder)
+        self.emptied = self.database.gate.emptied
         self.readers = Readers(self.database.path, self.database.gate)
         self.read = self.readers.read
         self.place = self.database.path
@@ -132,6 +133,9 @@ class SqliteBackend:
         finally:
             self._lock.release()
         return result
+
+    def doubt(self) -> None:
+        self.database.gate.is_doubted = True
 
     def watch(self, followers: Followers) -> Callable[[], None]:
         return watch_others(self.readers, followers)

@@ -86,7 +86,9 @@ class ReadOnlyBackend:
         self.folder = HomeFolder(home)
         self.blobs: Blobs = FileBlobs(self.folder)
         self.owners: Owners = HostOwners(home)
-        self.readers = Readers(self.place, ReaderPool(self.folder, schema), open_untouched)
+        pool = ReaderPool(self.folder, schema)
+        self.emptied = pool.emptied
+        self.readers = Readers(self.place, pool, open_untouched)
         self.read = self.readers.read
         self.work = Work(home)
 
