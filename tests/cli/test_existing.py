@@ -169,6 +169,27 @@ async def test_an_entry_that_only_the_log_holds_is_read_from_there(home: Path, c
     assert raw_rows(home, "SELECT count(*) FROM entry WHERE id = 'said-20'") == [(1,)]
 
 
+@pytest.mark.parametrize("command", [*READING, "verify"])
+async def test_an_index_that_cannot_be_locked_hides_nothing(home: Path, command: str) -> None:
+    """Where `locks/search` cannot be opened, commands answer all the same, and a search reads the entries."""
+    await make_home(home)
+    (home / "search.db").unlink(missing_ok=True)
+    (home / "locks" / "search").unlink(missing_ok=True)
+    (home / "locks" / "search").mkdir()
+    answered = run_forked("--home", home, *command.split(), variables=os.environ)
+    assert (answered.returncode, "Traceback" in answered.stderr) == (0, False)
+    assert command != "search text" or "text of b" in answered.stdout
+
+
+async def test_a_pipe_in_place_of_the_database_is_no_traceback(home: Path) -> None:
+    """What cannot be read as a database is left to an opening for writing, which says what is wrong or repairs it."""
+    await make_home(home)
+    for side in ("", "-wal", "-shm"):
+        (home / f"state.db{side}").unlink(missing_ok=True)
+    os.mkfifo(home / "state.db", 0o600)
+    assert "Traceback" not in run_forked("--home", home, "sessions", variables=os.environ).stderr
+
+
 async def test_an_older_schema_is_migrated(home: Path) -> None:
     """Whatever command meets it first."""
     unpack(ARCHIVES[-1], home)

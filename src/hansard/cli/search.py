@@ -49,7 +49,6 @@ async def find(record: Record, query: str, session_name: str | None, filters: di
 
 
 def by_session(hits: list[Hit]) -> list[Hit]:
-    """Return hits with those of a session together, the session of the best one first."""
     order = {session_id: place for place, session_id in enumerate(dict.fromkeys(hit.session_id for hit in hits))}
     return sorted(hits, key=lambda hit: order[hit.session_id])
 
@@ -80,7 +79,6 @@ def neighbour(hit: Hit, message: Message) -> str:
 
 
 def marks_of(message: Message, *, undone: bool) -> list[str]:
-    """Return what has to be said of a message beside its words."""
     marks = (
         ("undone", undone),
         ("deleted", message.is_retracted),

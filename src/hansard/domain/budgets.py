@@ -131,7 +131,6 @@ def refusal(what: str, end: datetime, *, together: bool) -> str:
 
 
 def left_text(allowance: Allowance, spent: Spent) -> str:
-    """Return what is left of an allowance, for people; empty when there is no limit."""
     left = []
     if allowance.turns is not None:
         left.append(f"{max(0, allowance.turns - spent.turns)} of {allowance.turns} turns")

@@ -179,7 +179,6 @@ def is_plain(sign: str) -> bool:
 
 
 def escape(sign: str) -> str:
-    """Return a sign as its number, as JSON writes it."""
     data = sign.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{data[place]:02x}{data[place + 1]:02x}" for place in range(0, len(data), 2))
 

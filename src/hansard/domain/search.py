@@ -289,7 +289,6 @@ def is_met(clause: Clause, found: dict[Phrase, list[tuple[int, int]]]) -> bool:
 
 
 def place_tokens(text: str) -> list[PlacedToken]:
-    """Return a text's tokens, the same as the rule's, each with its place."""
     placed: list[PlacedToken] = []
     word: list[Letter] = []
     for index, character in enumerate(text):

@@ -127,14 +127,17 @@ class FairLock:
 
 
 class TryLock:
-    """A lock that is taken when nobody has it, and not waited for."""
+    """A lock that is taken when nobody has it, and not waited for. Its file is made when it is first taken."""
 
     def __init__(self, path: Path) -> None:
-        self._file = LockFile(path)
+        self._path = path
+        self._file: LockFile | None = None
 
     def take_lock(self) -> bool:
         """Return whether this process has it now, on the file that lies at the path."""
-        if not self._file.is_in_place():
+        if self._file is None:
+            self._file = LockFile(self._path)
+        elif not self._file.is_in_place():
             self._file.reopen()
         try:
             fcntl.flock(self._file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -143,10 +146,12 @@ class TryLock:
         return True
 
     def release(self) -> None:
-        self._file.release()
+        if self._file is not None:
+            self._file.release()
 
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
 
 class OwnerLock:

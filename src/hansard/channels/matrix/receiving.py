@@ -101,7 +101,6 @@ class UnreadableEvents:
                 logger.warning("an unreadable event of before is not JSON; it is left where it is")
 
     def _add(self, raw: Json) -> bool:
-        """Wait for an event's key; return whether this is new."""
         event_id = text_of(raw, "event_id")
         waiting = self._by_key.get(text_of(raw, "content", "session_id"), {})
         if self._count >= HELD_MAX or event_id in waiting:

@@ -57,7 +57,6 @@ class PickerState:
         return self.found[self.index] if self.found else None
 
     def rows(self, count: int) -> list[tuple[SessionChoice, bool]]:
-        """Return the rows that are visible, the chosen one among them."""
         first = max(0, min(self.index - count // 2, len(self.found) - count))
         return [(line, first + offset == self.index) for offset, line in enumerate(self.found[first : first + count])]
 

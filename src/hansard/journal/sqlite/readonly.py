@@ -209,7 +209,7 @@ def read_in_place(home: Path, schema: Schema) -> ReadOnlyBackend | None:
         if backend.read(lambda reads: next(schema.find_lost(reads, backend.owners.is_alive), None)) is None:
             return backend
         backend.close()
-    except (HansardError, ReplacedError, OSError):
+    except (HansardError, ReplacedError, OSError, apsw.Error):
         return None
     return None
 

@@ -14,6 +14,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -436,18 +437,18 @@ class SearchIndex:
         return look(None)
 
     def begin_anew(self) -> bool:
-        """Empty the index, unless another process holds it; return whether that was done.
+        """Empty the index, unless another process holds it or it cannot be written; return whether that was done.
 
         The next search fills it again.
         """
-        with self._mutex:
-            if self._lock is None or not self._lock.take_lock():
-                return False
-            try:
-                self._file.discard()
-            finally:
-                self._lock.release()
-        return True
+        with self._mutex, suppress(OSError):
+            if self._lock is not None and self._lock.take_lock():
+                try:
+                    self._file.discard()
+                finally:
+                    self._lock.release()
+                return True
+        return False
 
     def close(self) -> None:
         with self._mutex, self._reading:
