@@ -207,7 +207,7 @@ async def serve(home: Path, patience_seconds: float, crash: str) -> None:
     name, _, occurrence = crash.partition(":")
     wiring = Wiring(threads=False)
     if crash != STILL:
-        wiring = wiring._replace(reach=CrashPoint(name, int(occurrence or 1)))
+        wiring = Wiring(threads=False, reach=CrashPoint(name, int(occurrence or 1)))
     servant = Servant(home, patience_seconds, wiring)
     driver = asyncio.create_task(servant.drive())
     await serve_lines(servant)

@@ -149,6 +149,21 @@ def test_class_names_are_unique(sources: list[Source]) -> None:
     assert list(tidy_rules.repeated_classes(modules)) == []
 
 
+def test_values_name_their_fields(sources: list[Source]) -> None:
+    """A NamedTuple with more than three fields, or with a flag, is made of a row or by keyword."""
+    flag = "class F(NamedTuple):\n    a: int\n    b: bool\n"
+    four = "class R(NamedTuple):\n" + "".join(f"    {name}: int\n" for name in "abcd")
+    used = "F(1, b=True)\nR(*row)\nR._make(row)\nR(a=1, b=2, c=3, d=4)\n"
+    samples = [Source(path=PurePosixPath(f"src/{text[6]}.py"), text=text) for text in (flag, four)]
+    samples.append(Source(path=PurePosixPath("src/u.py"), text=used))
+    assert list(tidy_rules.positional_values(samples)) == [
+        "src/u.py:1: F() is filled by place: name the fields",
+        "src/u.py:2: R() is filled by place: name the fields",
+    ]
+    modules = [source for source in sources if source.in_folder("src") and source.path.suffix == ".py"]
+    assert list(tidy_rules.positional_values(modules)) == []
+
+
 def test_verbs_have_objects(sources: list[Source]) -> None:
     """No function of src is named settle, take, look, use or hold alone."""
     assert violations(tidy_rules.bare_verbs, sources, r"src/.*\.py$") == []

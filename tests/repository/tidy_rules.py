@@ -16,6 +16,7 @@ MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 CLASS_METHODS_MAX = 25
 PROTOCOL_METHODS_MAX = 5
+VALUE_FIELDS_MAX = 3
 
 BARE_VERBS = frozenset({"settle", "take", "look", "use", "hold"})
 
@@ -83,6 +84,20 @@ def repeated_classes(sources: Iterable[Source]) -> Iterator[str]:
                 place = f"{source.path}:{node.lineno}"
                 if first.setdefault(node.name, place) != place:
                     yield source.at(node.lineno, f"a second class {node.name}; the first is at {first[node.name]}")
+
+
+def positional_values(sources: list[Source]) -> Iterator[str]:
+    """Calls that fill a NamedTuple by place although it has many fields or a flag. `_make`, for a row, is none."""
+    large: set[str] = set()
+    for node in (node for source in sources for node in source.nodes):
+        if isinstance(node, ast.ClassDef) and any("NamedTuple" in ast.unparse(base) for base in node.bases):
+            types = [ast.unparse(each.annotation) for each in node.body if isinstance(each, ast.AnnAssign)]
+            if len(types) > VALUE_FIELDS_MAX or "bool" in types:
+                large.add(node.name)
+    for source in sources:
+        for node in source.nodes:
+            if isinstance(node, ast.Call) and node.args and dotted(node.func).rpartition(".")[2] in large:
+                yield source.at(node.lineno, f"{ast.unparse(node.func)}() is filled by place: name the fields")
 
 
 def bare_verbs(source: Source) -> Iterator[str]:

@@ -192,16 +192,16 @@ class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
     def row(self) -> EntryRow:
         """Return the entry as it is stored; ValueError when the line is not whole."""
         return EntryRow(
-            self.seq,
-            self.id,
-            self.kind,
-            self.version,
-            self.ignorable,
-            self.at,
-            self.digest_format,
-            bytes.fromhex(self.salt),
-            bytes.fromhex(self.digest),
-            bytes(self.body),
+            seq=self.seq,
+            id=self.id,
+            kind=self.kind,
+            version=self.version,
+            ignorable=self.ignorable,
+            at=self.at,
+            digest_format=self.digest_format,
+            salt=bytes.fromhex(self.salt),
+            digest=bytes.fromhex(self.digest),
+            body=bytes(self.body),
         )
 
 

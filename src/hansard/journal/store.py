@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from hansard.errors import HansardError, RecordMigrated, RecordUnavailable, UsedAfterFork
 from hansard.journal.backend import Backend, ReadBackend, Reads
@@ -45,7 +47,7 @@ def cannot_open(home: Path, problem: HansardError) -> HansardError:
     return framed(problem, f"the record at {home} could not be opened for writing")
 
 
-class Wiring(NamedTuple):
+class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     """What a test or a simulator may put in place of the machine's own."""
 
     clock: Clock = SystemClock()

@@ -85,7 +85,7 @@ class Transaction:
                     if row is not None and (key << SEQ_BITS) + row[0] <= stretch.last:
                         break
                     row = None
-        return None if row is None else KnownEntry(*row)
+        return None if row is None else KnownEntry._make(row)
 
     def find_same(self, journal: Journal, entry_id: str, body: Body, data: bytes) -> KnownEntry | None:
         """Return an earlier entry with this id and the same body; another body is an error (L3)."""
@@ -118,7 +118,18 @@ class Transaction:
         salt = random_bytes(SALT_BYTES)
         header = Header(journal.id, seq, entry_id, kind.name, kind.version, ignorable, at)
         digest = chain_digest(journal.head_digest, header, salt, data)
-        row = EntryRow(seq, entry_id, kind.name, kind.version, ignorable, at, DIGEST_FORMAT, salt, digest, data)
+        row = EntryRow(
+            seq=seq,
+            id=entry_id,
+            kind=kind.name,
+            version=kind.version,
+            ignorable=ignorable,
+            at=at,
+            digest_format=DIGEST_FORMAT,
+            salt=salt,
+            digest=digest,
+            body=data,
+        )
         self.insert(journal, row, body)
         self._unit.append((journal, row))
         return row

@@ -9,6 +9,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Unpack
 
+import msgspec
+
 from hansard.domain.arrivals import Cursor, Intake
 from hansard.domain.budgets import Budget
 from hansard.domain.ids import check_session_id, new_id, new_session_id
@@ -107,7 +109,9 @@ class Record:
 
         With `read_only`, nothing in the home is written or waited for, and writing calls raise `RecordReadOnly`.
         """
-        wired = (wiring or Wiring())._replace(recoveries={TURNS.name: partial(end_lost_turn, words=words)})
+        wired = msgspec.structs.replace(
+            wiring or Wiring(), recoveries={TURNS.name: partial(end_lost_turn, words=words)}
+        )
         async with open_journals(
             path, SCHEMA, wiring=wired, patience_seconds=patience_seconds, progress=progress, read_only=read_only
         ) as caller:

@@ -146,7 +146,7 @@ async def test_a_search_waits_for_the_process_that_indexes(home: Path) -> None:
         with index_held(home):
             drop_index(home)
             searching = asyncio.create_task(
-                asyncio.to_thread(search, index, record.store.backend, Search("number 7"), 0)
+                asyncio.to_thread(search, index, record.store.backend, Search(query="number 7"), 0)
             )
             await record.append("s0", Message.notice("said meanwhile"))
             assert not searching.done()
@@ -164,7 +164,7 @@ async def test_a_search_beside_another_that_indexes(home: Path) -> None:
         indexes = [SearchIndex(home, readers, stuck_seconds=HANG_SECONDS) for _ in range(2)]
         with index_held(home):
             drop_index(home)
-            plan = Search("number 7", limit=1000)
+            plan = Search(query="number 7", limit=1000)
             searching = [asyncio.create_task(asyncio.to_thread(search, index, readers, plan, 0)) for index in indexes]
         counts = [len(hits) for hits in await asyncio.gather(*searching)]
         assert counts == [await check(record, [Asked("number 7")], said)] * 2

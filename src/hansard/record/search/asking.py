@@ -77,7 +77,7 @@ ENTRIES_FOR_ONE = 3
 """Entries that are read at first for each neighbour wanted: a turn has some that hold no words."""
 
 
-class Search(NamedTuple):
+class Search(msgspec.Struct, frozen=True, kw_only=True):
     """What is looked for, and where."""
 
     query: str
@@ -112,7 +112,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     score: float = 0.0
 
 
-class Candidate(NamedTuple):
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A message that matches."""
 
     key: int
@@ -122,7 +122,7 @@ class Candidate(NamedTuple):
     deleted: bool = False
 
 
-class SearchPlan(NamedTuple):
+class SearchPlan(msgspec.Struct, frozen=True, kw_only=True):
     """One search, as everything below needs it."""
 
     wanted: Search
@@ -139,11 +139,12 @@ def search(index: SearchIndex, readers: Snapshots, wanted: Search, now: int) -> 
     query = parse_query(wanted.query)
     if not query or wanted.limit <= 0:
         return []
-    database_id, candidates = gather(index, readers, SearchPlan(wanted, query, find_journals(readers, wanted), now))
+    plan = SearchPlan(wanted=wanted, query=query, journals=find_journals(readers, wanted), now=now)
+    database_id, candidates = gather(index, readers, plan)
     ranked = sorted(candidates, key=lambda each: (-score(each, now), -each.key))[: wanted.limit]
     loader = Loader(readers, database_id, wanted.context, undone=wanted.undone)
     return [
-        Hit(**found._asdict(), undone=each.undone, score=score(each, now))
+        Hit(**msgspec.structs.asdict(found), undone=each.undone, score=score(each, now))
         for each, found in zip(ranked, loader.load([each.key for each in ranked]), strict=True)
         if found is not None and (wanted.undone or not found.message.is_retracted)
     ]
@@ -176,7 +177,7 @@ def gather(index: SearchIndex, readers: Snapshots, plan: SearchPlan) -> tuple[st
         comparison, found, weights = index.read(lambda snapshot: ask_rest(index, snapshot, plan, comparison))
         best = max((each.weight for each in found), default=max(weights.values(), default=1.0))
         scanned = [each for behind in comparison.behind for each in scan_journal(readers, behind, plan)]
-        found += [each._replace(weight=weights.get(each.key, best)) for each in scanned]
+        found += [msgspec.structs.replace(each, weight=weights.get(each.key, best)) for each in scanned]
     return comparison.record.database_id, found
 
 
@@ -209,7 +210,7 @@ def ask_rest(
     if snapshot is None or not comparison.made:
         return comparison, [], {}
     behind = [each.journal for each in comparison.behind if plan.allows(each.journal)]
-    known = ask(snapshot, plan._replace(journals=frozenset(behind)), limit=MATCHES_WEIGHED_MAX)
+    known = ask(snapshot, msgspec.structs.replace(plan, journals=frozenset(behind)), limit=MATCHES_WEIGHED_MAX)
     return comparison, ask(snapshot, plan, left_out=behind), {each.key: each.weight for each in known}
 
 
@@ -225,7 +226,7 @@ def scan_journal(readers: Snapshots, behind: Behind, plan: SearchPlan) -> list[C
         if is_wanted(doc, plan.wanted) and is_match(plan.query, tokens_of(doc, tools=plan.wanted.tools))
     }
     found = [
-        Candidate(key, 1.0, at, undone=scanner.undone.get(key, False), deleted=key in scanner.deleted)
+        Candidate(key=key, weight=1.0, at=at, undone=scanner.undone.get(key, False), deleted=key in scanner.deleted)
         for key, at in matches.items()
     ]
     return [each for each in found if plan.wanted.undone or not (each.undone or each.deleted)]
@@ -268,7 +269,10 @@ def ask(
         if many
         else snapshot.rows(SEARCH.by_weight, (*filters, plan.now, HALF_LIFE_MICROSECONDS))
     )
-    return [Candidate(key, weight, at, bool(marks & UNDONE), bool(marks & DELETED)) for key, weight, at, marks in rows]
+    return [
+        Candidate(key=key, weight=weight, at=at, undone=bool(marks & UNDONE), deleted=bool(marks & DELETED))
+        for key, weight, at, marks in rows
+    ]
 
 
 def match_text(query: Query, *, tools: bool) -> str:
@@ -303,23 +307,23 @@ def describe_search(query: str, limit: int, context: int, filters: Filters) -> S
     role = read_state(Role, filters.get("role"))
     since, until = filters.get("since"), filters.get("until")
     return Search(
-        clean_text(query),
-        max(0, min(limit, HITS_MAX)),
-        max(0, min(context, CONTEXT_MESSAGES_MAX)),
-        (role,) if role is not None else SAID_ROLES,
-        filters.get("owner"),
-        filters.get("source"),
-        filters.get("session_id"),
-        filters.get("title"),
-        AT_MIN if since is None else round(since.timestamp() * 1_000_000),
-        AT_MAX if until is None else round(until.timestamp() * 1_000_000),
-        filters.get("tool", ""),
-        filters.get("tools", False) or bool(filters.get("tool")) or role is Role.TOOL,
-        filters.get("everything", False),
+        query=clean_text(query),
+        limit=max(0, min(limit, HITS_MAX)),
+        context=max(0, min(context, CONTEXT_MESSAGES_MAX)),
+        roles=(role,) if role is not None else SAID_ROLES,
+        owner=filters.get("owner"),
+        source=filters.get("source"),
+        session_id=filters.get("session_id"),
+        title=filters.get("title"),
+        since=AT_MIN if since is None else round(since.timestamp() * 1_000_000),
+        until=AT_MAX if until is None else round(until.timestamp() * 1_000_000),
+        tool=filters.get("tool", ""),
+        tools=filters.get("tools", False) or bool(filters.get("tool")) or role is Role.TOOL,
+        undone=filters.get("everything", False),
     )
 
 
-class Loaded(NamedTuple):
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """A message and its neighbours."""
 
     session_id: str
@@ -338,7 +342,7 @@ class Past(NamedTuple):
     fold: MessageFold
 
 
-class Near(NamedTuple):
+class Near(msgspec.Struct, frozen=True, kw_only=True):
     """A message and the nearest around it, the nearest first; None where those that were read were not enough."""
 
     seq: int
@@ -397,7 +401,7 @@ class Loader:
         message = name_awaited(past.fold.last_words(message))
         before = self._nearest(past, chain(filter(None, map(decode, rows[:place][::-1])), more_before))
         after = self._nearest(past, chain(filter(None, map(decode, rows[place + 1 :])), more_after))
-        return Near(row[0], message, before, after)
+        return Near(seq=row[0], message=message, before=before, after=after)
 
     def _complete(self, key: int, near: Near | None) -> Loaded | None:
         """Read on where what lay near was not enough."""
@@ -410,7 +414,14 @@ class Loader:
         assert before is not None
         assert after is not None
         undone_ids = tuple(each.id for each in (*before[::-1], *after) if past.fold.is_undone(each.id))
-        return Loaded(past.session_id, near.seq, near.message, tuple(before[::-1]), tuple(after), undone_ids)
+        return Loaded(
+            session_id=past.session_id,
+            seq=near.seq,
+            message=near.message,
+            before=tuple(before[::-1]),
+            after=tuple(after),
+            undone_ids=undone_ids,
+        )
 
     def _past(self, snapshot: Reads, journal: int) -> Past | None:
         row = snapshot.row(SEARCHES.queries.session_of_journal, (journal,))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -49,7 +49,7 @@ UNDONE, DELETED = 1, 2
 """Marks of a message that is found on request only."""
 
 
-class Doc(NamedTuple):
+class Doc(msgspec.Struct, frozen=True, kw_only=True):
     """A version of a message as search sees it: the key of the entry that holds its words, and its fields.
 
     `first` is the key of the entry with the message's first words: versions of one message have it in common.
@@ -93,7 +93,8 @@ def doc_of(key: int, first: int, message: Message, names: dict[str, str]) -> Doc
         elif isinstance(part, ToolResult):
             called.append(names.get(part.call_id, ""))
     tool = "".join(f"\n{name}\n" for name in dict.fromkeys(called) if name)
-    return Doc(key, first, message, *fields_of(message.parts), tool)
+    said, tools = fields_of(message.parts)
+    return Doc(key=key, first=first, message=message, said=said, tools=tools, tool=tool)
 
 
 def joined(text: str) -> str:

@@ -18,6 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+import msgspec
+
 from hansard.domain.limits import INDEX_BATCH_BYTES, INDEX_BATCH_ENTRIES
 from hansard.domain.search import RULE
 from hansard.errors import HansardError
@@ -109,30 +111,36 @@ class JournalHead(NamedTuple):
         return self.head_seq > self.base_seq
 
     def all_behind(self, *, is_wrong: bool = False) -> Behind:
-        return Behind(self.journal, self.base_seq, b"", self.head_seq, self.touched, is_wrong)
+        return Behind(
+            journal=self.journal,
+            after=self.base_seq,
+            head_seq=self.head_seq,
+            touched=self.touched,
+            is_wrong=is_wrong,
+        )
 
 
-class Behind(NamedTuple):
+class Behind(msgspec.Struct, frozen=True, kw_only=True):
     """A journal that is not indexed whole: the index has its entries up to `after`, where `digest` is theirs.
 
     `is_wrong`: the index has entries of this journal that the record does not hold.
     """
 
     journal: int
-    after: int
-    digest: bytes
-    head_seq: int
-    touched: int
-    is_wrong: bool
+    after: int = 0
+    digest: bytes = b""
+    head_seq: int = 0
+    touched: int = 0
+    is_wrong: bool = False
 
 
-class Comparison(NamedTuple):
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The record as it was looked at, and what the index lacks of it. `made` is empty when there is no index."""
 
     record: RecordState
     heads: list[JournalHead]
     behind: list[Behind]
-    made: str
+    made: str = ""
     state: IndexState | None
 
 
@@ -144,7 +152,7 @@ class ComparedRecord(NamedTuple):
     record: RecordState
 
 
-class StepOutcome(NamedTuple):
+class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a batch was indexed, and whether more waits."""
 
     moved: bool
@@ -302,7 +310,7 @@ class SearchIndex:
         record, behind = found.record, found.behind
         if not found.made:
             clear(connection, record.database_id)
-        elif not behind and IndexState(*snapshot.row(SEARCH.read_state)).stamp == record.stamp:
+        elif not behind and IndexState._make(snapshot.row(SEARCH.read_state)).stamp == record.stamp:
             return StepOutcome(moved=False, more=False)
         with immediate(connection):
             if any(each.is_wrong for each in behind):
@@ -310,7 +318,7 @@ class SearchIndex:
             left = self._take_batch(connection, behind)
             stand = (left[0].touched - 1, b"") if left else (record.commits, record.stamp)
             connection.execute(SEARCH.set_commits, stand)
-        self._note_trust(IndexState(*snapshot.row(SEARCH.read_state)).made, record)
+        self._note_trust(IndexState._make(snapshot.row(SEARCH.read_state)).made, record)
         self._file.shrink()
         return StepOutcome(moved=left != behind, more=bool(left))
 
@@ -332,7 +340,7 @@ class SearchIndex:
                 connection.execute(SEARCH.put_done, (each.journal, seq, scanner.digest))
             mark_docs(connection, scanner)
             if seq < each.head_seq:
-                return [each._replace(after=seq), *behind[place + 1 :]]
+                return [msgspec.structs.replace(each, after=seq), *behind[place + 1 :]]
             if entries_left <= 0 or bytes_left <= 0:
                 return behind[place + 1 :]
         return []
@@ -346,19 +354,20 @@ class SearchIndex:
         is compared, whatever this process knows of them.
         """
         row = index.row(SEARCH.read_state) if index is not None else None
-        state = IndexState(*row) if row is not None else None
+        state = IndexState._make(row) if row is not None else None
         record, heads, start = self._readers.read(
             lambda snapshot: self._read_heads(snapshot, state, since, whole=whole)
         )
         if index is None or state is None or (state.database_id, state.rule) != (record.database_id, RULE):
-            return Comparison(record, heads, [each.all_behind() for each in heads if each.has_entries], "", state)
+            behind = [each.all_behind() for each in heads if each.has_entries]
+            return Comparison(record=record, heads=heads, behind=behind, state=state)
         done = read_done(index, None if start == 0 else heads)
         behind = self._readers.read(lambda snapshot: compare_some(snapshot, heads, done)) if heads else []
         if start == 0:
             behind = [*gone_journals(heads, done), *behind]
         if start is not None and all(each.touched > state.commits for each in behind):
             self._note_trust(state.made, record)
-        return Comparison(record, heads, behind, state.made, state)
+        return Comparison(record=record, heads=heads, behind=behind, made=state.made, state=state)
 
     def _read_heads(
         self, snapshot: Reads, state: IndexState | None, since: Comparison | None, *, whole: bool
@@ -460,7 +469,7 @@ class SearchIndex:
 
 def list_heads(snapshot: Reads, after: int) -> list[JournalHead]:
     """Return the heads of journals that changed after a commit, in the order in which they did."""
-    return [JournalHead(*row) for row in snapshot.rows(SEARCHES.queries.list_heads, (after,))]
+    return list(map(JournalHead._make, snapshot.rows(SEARCHES.queries.list_heads, (after,))))
 
 
 def read_done(index: Reads, heads: list[JournalHead] | None = None) -> dict[int, tuple[int, bytes]]:
@@ -482,11 +491,11 @@ def compare_some(snapshot: Reads, heads: list[JournalHead], done: dict[int, tupl
         elif digest != (head.digest if seq == head.head_seq else read_digest(snapshot, head.journal, seq)):
             behind.append(head.all_behind(is_wrong=True))
         elif seq < head.head_seq:
-            behind.append(Behind(head.journal, seq, digest, head.head_seq, head.touched, is_wrong=False))
+            behind.append(msgspec.structs.replace(head.all_behind(), after=seq, digest=digest))
     return behind
 
 
 def gone_journals(heads: list[JournalHead], done: dict[int, tuple[int, bytes]]) -> list[Behind]:
     """Return the journals that the index has and the record does not."""
     gone = sorted(done.keys() - {head.journal for head in heads})
-    return [Behind(journal, 0, b"", 0, 0, is_wrong=True) for journal in gone]
+    return [Behind(journal=journal, is_wrong=True) for journal in gone]
