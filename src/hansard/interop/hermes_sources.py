@@ -28,7 +28,7 @@ from hansard.interop.hermes_parts import (
     text_of,
 )
 from hansard.journal.concepts import Queries
-from hansard.journal.databases import ForeignDatabase, Row, open_foreign
+from hansard.journal.sqlite.foreign import ForeignDatabase, Row, open_foreign
 
 SQL = Queries(resources.files(__package__).joinpath("hermes.sql").read_text(encoding="utf-8"))
 

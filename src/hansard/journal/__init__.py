@@ -12,5 +12,4 @@ files         log files and attachments
 locks         locks between processes, owners of a home, progress of long work
 causes        sentences about rights, disks and locks
 backend       the port: what the journal asks of a database; `sqlite` is one
-databases     SQLite files that are no record: the search index, and those of other programs
 """

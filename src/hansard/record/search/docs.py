@@ -17,8 +17,8 @@ from hansard.domain.messages import Message, Role, ToolCall, ToolResult
 from hansard.domain.search import RULE, fields_of, tokens
 from hansard.journal.backend import Reads, ReplacedError, Snapshots
 from hansard.journal.concepts import Concept, load_queries
-from hansard.journal.databases import Connection, fetch, immediate
 from hansard.journal.entries import SEQ_BITS
+from hansard.journal.sqlite.connection import Connection, fetch, immediate
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import known_lineage
 from hansard.record.messages.entries import (

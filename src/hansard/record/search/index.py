@@ -24,20 +24,18 @@ from hansard.domain.limits import INDEX_BATCH_BYTES, INDEX_BATCH_ENTRIES
 from hansard.domain.search import RULE
 from hansard.errors import HansardError
 from hansard.journal.backend import Reads, ReplacedError, Snapshots
-from hansard.journal.databases import (
+from hansard.journal.entries import SEQ_BITS, Stretch
+from hansard.journal.locks import TryLock
+from hansard.journal.sqlite.connection import (
     Connection,
     DatabaseBusy,
     DatabaseError,
     DatabaseFull,
-    SideFile,
-    Snapshot,
-    Ticker,
     immediate,
-    look_at,
     map_error,
 )
-from hansard.journal.entries import SEQ_BITS, Stretch
-from hansard.journal.locks import TryLock
+from hansard.journal.sqlite.keeper import Ticker
+from hansard.journal.sqlite.reading import SideFile, Snapshot, look_at
 from hansard.journal.store import AnyStore, ReadOnlyStore
 from hansard.record.messages.entries import read_fold
 from hansard.record.search.docs import (
