@@ -24,12 +24,14 @@ from hansard.record.api import Record
 from hansard.record.messages.entries import Entry
 from hansard.testing import RECORDING_CAPABILITIES, Platform, RecordingChannel
 from hansard.testing.channel import Remembers
+from tests.counts import times
 
 if TYPE_CHECKING:
     from hansard.app.wiring import Models
 
 ANN, BOB, AGENT = "@ann:example.org", "@bob:example.org", "@agent:example.org"
-WAIT_SECONDS_MAX = 120.0
+WAIT_SECONDS_MAX = times(test=120, long=300, prove=1200)
+"""Against hanging. The larger counts of the longer runs take longer."""
 PACE = DeliveryTiming(down_seconds_min=0.02, down_seconds_max=0.2, heal_seconds=0.05, full_look_seconds=0.5)
 TIMING = Timing(drain_seconds=5, flush_seconds=2, pace=PACE)
 

@@ -17,7 +17,7 @@ from hansard.domain.settings.channels import Matrix
 from hansard.journal.store import Wiring
 from hansard.record.api import Record
 from hansard.testing import RECORDING_CAPABILITIES, Platform
-from tests.gateway.stage import AGENT, Playing, app_with, gateway_on, until
+from tests.gateway.stage import AGENT, WAIT_SECONDS_MAX, Playing, app_with, gateway_on, until
 
 OWNER, GUEST, OTHER = "@owner:example.org", "@guest:example.org", "@other:example.org"
 
@@ -87,14 +87,14 @@ class Crowd:
 
     async def until_taken(self) -> None:
         """Wait until everything that was said is in the record."""
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
             while await self.record.intake.cursor("matrix", AGENT) != self.platform.cursor:  # noqa: ASYNC110 - no bell
                 await asyncio.sleep(0.01)
 
     async def until_queued(self, count: int) -> None:
         """Wait until so many turns wait, in the record and in the gateway's line."""
         await self.until_taken()
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
             while len(await self.record.turns.list_queued()) != count:  # noqa: ASYNC110 - no bell
                 await asyncio.sleep(0.01)
         await self.until(lambda: self.play.app.runner.waiting == count)

@@ -28,6 +28,8 @@ FILES = times(test=10, long=50, prove=200)
 EVENTS = times(test=25, long=200, prove=1000)
 INVITATIONS = times(test=20, long=100, prove=500)
 FOREIGN = ("hansard.record", "hansard.testing")
+LIMITS = TurnLimits(person_sessions_hour_max=10_000, person_files_hour_max=10_000)
+"""The flood comes through: it is not stopped by what one person may bring in an hour."""
 MEMORY_BYTES_MAX = 256 * 1024 * 1024
 """What a thousand threads may take, with everything that is kept for later turns."""
 
@@ -95,7 +97,7 @@ def flood(here: Crowd) -> None:
 async def test_an_owner_is_answered_during_a_flood(home: Path) -> None:
     """While all that the guest did hangs, the owner's turn begins, is answered, and what it says is shown."""
     platform = Unwilling()
-    async with crowd(home, platform=platform) as here:
+    async with crowd(home, crowd_settings(LIMITS), platform) as here:
         owner = here.chat(OWNER)
         flood(here)
         await here.until(lambda: len(here.model.begun) == 2)
@@ -118,7 +120,7 @@ async def test_an_owner_is_answered_during_a_flood(home: Path) -> None:
 async def test_with_every_place_taken_an_owner_comes_next(home: Path) -> None:
     """The guest has every place there is; the owner's turn begins when the first of them is free."""
     platform = Unwilling()
-    async with crowd(home, crowd_settings(TurnLimits(turns_running_max=2)), platform) as here:
+    async with crowd(home, crowd_settings(msgspec.structs.replace(LIMITS, turns_running_max=2)), platform) as here:
         owner = here.chat(OWNER)
         flood(here)
         await here.until(lambda: len(here.model.begun) == 2)
@@ -144,7 +146,7 @@ async def ask_between(here: Crowd, chat: str, words: str) -> None:
 async def test_what_is_kept_does_not_grow_with_the_flood(home: Path) -> None:
     """When the flood is over, the gateway holds what it held before, but for what is kept by a number."""
     platform = Unwilling()
-    async with crowd(home, platform=platform) as here:
+    async with crowd(home, crowd_settings(LIMITS), platform) as here:
         platform.say(here.chat(GUEST), GUEST, "guest before")
         await here.until(lambda: len(here.model.begun) == 1)
         here.model.let()
