@@ -26,7 +26,7 @@ from hansard.record.questions import QuestionAnswered, QuestionAsked
 from tests.channels.matrix.people import Peer, channel_of, new_account, peer
 from tests.channels.matrix.synapse import SERVER_NAME, Synapse
 from tests.gateway.matrix_stage import Bot, Offspring, joined, kill, read_timeline, rest, running, write_config
-from tests.gateway.stage import TIMING, entries_of
+from tests.gateway.stage import TIMING, WAIT_SECONDS_MAX, entries_of
 
 pytestmark = pytest.mark.slow
 
@@ -130,6 +130,10 @@ async def room_of_two(synapse: Synapse, home: Path, folder: Path, *, encrypted: 
             await joined(ann, room_id, account.user_id)
             await joined(bob, room_id, account.user_id)
             yield Room(ann, bob, room_id, account.user_id, app.record, app.runner)
+            # People read a post before the record has its receipt.
+            async with asyncio.timeout(WAIT_SECONDS_MAX):
+                while await app.record.deliveries.list_waiting("matrix"):  # noqa: ASYNC110 - no bell
+                    await asyncio.sleep(0.02)
             audit = await audit_chat(app.record, channel, "matrix", account.user_id, f"matrix:room:{room_id}")
             assert audit.ok, audit.differences
         finally:
