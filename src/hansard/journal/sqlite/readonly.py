@@ -289,7 +289,8 @@ def open_copy(
     home: Path, schema: Schema, clock: Clock, reach: Callable[[str], None], judged: HomeInspection
 ) -> SqliteBackend:
     """Make a private copy of a home's database, or none; opening it repairs it from the logs."""
-    if not judged.has_database and next(list_logs(LogFiles(home)), None) is None:
+    has_logs = next(list_logs(LogFiles(home)), None) is not None
+    if not judged.has_database and not has_logs:
         raise cannot_read(home, RecordDamaged(f"{judged.why}, and there are no logs to read instead"))
     try:
         folder = Path(tempfile.mkdtemp(prefix="hansard-read-"))
@@ -304,7 +305,10 @@ def open_copy(
             except apsw.FullError as error:
                 raise cannot_copy(home, judged.why, explain(error, folder)) from error
             except apsw.Error as error:
-                raise cannot_read(home, explain(error, home / "state.db", writes=False)) from error
+                problem = explain(error, home / "state.db", writes=False)
+                if problem.cause != Cause.DAMAGED or not has_logs:
+                    raise cannot_read(home, problem) from error
+                (folder / "state.db").unlink(missing_ok=True)  # it is made from the logs
         files, blobs = CopiedFiles(home, folder), FileBlobs(HomeFolder(home))
         backend = SqliteBackend(folder, schema, clock, reach, files, blobs)
         stack.pop_all()
