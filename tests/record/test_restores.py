@@ -16,7 +16,7 @@ from typing import NamedTuple
 import apsw
 import pytest
 
-from hansard import HansardError, Message, Record
+from hansard import Cursor, HansardError, Intake, Message, Record
 from hansard.errors import LegsMixed, LogForked, PastMissing
 from tests.counts import times
 from tests.record.helpers_facts import ids_of, new_session, raw_rows, say
@@ -30,10 +30,14 @@ WHAT = {
     "WAL": ("state.db-wal",),
     "logs": ("home.jsonl", "sessions"),
     "home log": ("home.jsonl",),
+    "database and home log": ("state.db", "state.db-wal", "state.db-shm", "home.jsonl"),
+    "database and one log": ("state.db", "state.db-wal", "state.db-shm", "sessions/other/one.jsonl"),
     "session logs": ("sessions",),
     "home": ("state.db", "state.db-wal", "state.db-shm", "home.jsonl", "sessions"),
     "database and logs": ("state.db", "home.jsonl", "sessions"),
 }
+UNITS_SHARE = 0.4
+"""How often something is said that stands in several logs at once."""
 DIRECTIONS = ("older", "newer", "diverged", "other home")
 
 Words = set[tuple[str, str]]
@@ -73,6 +77,16 @@ class Forked(NamedTuple):
     own: list[str]
 
 
+async def hear(record: Record, message_id: str, session_ids: list[str]) -> None:
+    """Record what came from a platform: one unit of the sessions' logs and the home's."""
+    await record.accept(
+        [(session_id, Message.user("heard", id=message_id)) for session_id in session_ids],
+        Intake(channel="matrix", account="@bot:server", event_id=message_id),
+        Cursor(channel="matrix", account="@bot:server", value=message_id),
+        queue_turn=False,
+    )
+
+
 async def live(home: Path, dice: random.Random, name: str, shape: Shape) -> Forked:
     """Let a process say something in the home, and leave the WAL in one of its states."""
     async with Record.open(home) as record:
@@ -84,7 +98,10 @@ async def live(home: Path, dice: random.Random, name: str, shape: Shape) -> Fork
         await record.fork(parent_id, id=fork.id)
         await say(record, *fork.own, session_id=fork.id)
         for number in range(dice.randrange(4, 24)):
-            await say(record, f"{name}-{number:02}", session_id=dice.choice(SESSIONS))
+            if dice.random() < UNITS_SHARE:
+                await hear(record, f"{name}-{number:02}", dice.sample(SESSIONS, dice.randrange(1, 3)))
+            else:
+                await say(record, f"{name}-{number:02}", session_id=dice.choice(SESSIONS))
             if shape.restart and number == 3:
                 raw_rows(home, "PRAGMA wal_checkpoint(PASSIVE)")
     if shape.checkpoint != "none":
@@ -108,7 +125,8 @@ def restore(tool: str, source: Path, target: Path, names: tuple[str, ...]) -> No
         subprocess.run(["tar", "-C", target, "-xf", archive], check=True)
         return
     flags = {"cp": ["cp", "-r"], "cp -a": ["cp", "-a"], "rsync": ["rsync", "-a", "--ignore-times"]}[tool]
-    subprocess.run([*flags, *(source / name for name in there), f"{target}/"], check=True)
+    for name in there:
+        subprocess.run([*flags, source / name, f"{(target / name).parent}/"], check=True)
 
 
 def logged_words(home: Path) -> Words:
@@ -227,3 +245,24 @@ async def test_a_restore_loses_nothing_that_either_leg_holds(tmp_path: Path, see
             await play(tmp_path, number, seed)
         except HansardError as error:
             raise AssertionError((f"HANSARD_SEED={seed}", number, error)) from error
+
+
+@pytest.mark.parametrize("log", ["home.jsonl", "sessions/other/one.jsonl"])
+async def test_a_unit_whose_other_log_was_put_back_is_kept(tmp_path: Path, log: str) -> None:
+    """The database and one log are older. What another log says of the last unit is in the record all the same."""
+    home, backup = tmp_path / "home", tmp_path / "backup"
+    async with Record.open(home) as record:
+        for session_id in SESSIONS:
+            await new_session(record, session_id)
+        await hear(record, "e1", ["one", "two"])
+    shutil.copytree(home, backup)
+    async with Record.open(home) as record:
+        await hear(record, "e2", ["one", "two"])
+    for path in (home / "state.db", home / "state.db-wal", home / "state.db-shm"):
+        path.unlink(missing_ok=True)
+    restore("cp", backup, home, ("state.db", "state.db-wal", "state.db-shm", log))
+    async with Record.open(home) as record:
+        assert await ids_of(record, "two") == ["e1", "e2"]
+        report = await record.verify()
+        assert report.ok
+        assert not [note for note in report.notes if ".tail" in note]

@@ -26,6 +26,7 @@ from hansard.journal.entries import (
     SEQ_BITS,
     Journal,
     decode_line,
+    last_line,
     log_continues,
     log_name,
     log_size,
@@ -52,7 +53,7 @@ from hansard.journal.sqlite.stamps import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from hansard.journal.concepts import Schema
@@ -322,6 +323,20 @@ def find_differences(
         if _has_first_line(files, journal_id):
             different.append(JournalDifference(journal_id, logs[journal_id].size_bytes))
     return different
+
+
+def is_behind(connection: apsw.Connection, files: LogFiles, differences: Iterable[JournalDifference]) -> bool:
+    """Return whether a log holds a transaction that came after the next one: the database was put back.
+
+    A crash leaves at most one transaction that only logs hold, whose number is the next one.
+    """
+    ((_, commits),) = fetch(connection, SQL.read_record)
+    for each in differences:
+        with suppress(LogUnwritable, RecordDamaged):  # whoever writes to it is told
+            line = last_line(files, each.journal_id, log_size(files, each.journal_id))
+            if line is not None and line.tx > commits + 1:
+                return True
+    return False
 
 
 NO_LOG = LogSeen(suffix="jsonl", journal_id="", size_bytes=0, changed_ns=0)
