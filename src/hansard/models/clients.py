@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 CONNECT_SECONDS_MAX: Final = 10.0
 """A provider that does not take the connection by then is not there."""
 
+KEPT_SECONDS_MAX = 2.0
+"""How long an idle connection is kept. Some servers close theirs after five seconds: a request must not meet that."""
+
 CONNECTIONS_KEPT_MAX: Final = 20
 """Idle connections kept for the next turn. Connections in use are not limited here: turns are."""
 
@@ -127,7 +130,9 @@ def http_client(access: ModelAccess) -> httpx2.AsyncClient:
     stall = access.stall_seconds
     return httpx2.AsyncClient(
         timeout=httpx2.Timeout(stall, connect=min(stall, CONNECT_SECONDS_MAX), pool=None),
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=CONNECTIONS_KEPT_MAX),
+        limits=httpx2.Limits(
+            max_connections=None, max_keepalive_connections=CONNECTIONS_KEPT_MAX, keepalive_expiry=KEPT_SECONDS_MAX
+        ),
         # On the same host: `observe` refuses others.
         follow_redirects=True,
         # Packed bytes would be held back until there are enough of them, and could not be observed.
