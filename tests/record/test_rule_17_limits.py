@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hansard import Message, Record, RecordUnavailable, Session, TooLarge, ToolCall, TurnState
+from hansard import Message, OutcomeUnknown, Record, RecordUnavailable, Session, TooLarge, ToolCall, TurnState
 from hansard.domain.limits import (
     BLOB_BYTES_MAX,
     ENTRY_BYTES_MAX,
@@ -226,6 +226,27 @@ async def test_a_home_cannot_be_made_on_a_full_disk_and_can_be_later(tmp_path: P
             await new_session(record)
             await say(record, "a")
             await assert_clean(record)
+
+
+@pytest.mark.loss("B19", "B24")
+@pytest.mark.parametrize("size", ["5600k", "6000k"])
+async def test_a_commit_in_doubt_on_a_full_disk_is_no_progress(tmp_path: Path, size: str) -> None:
+    """Recovering the same lines again and again, in vain, does not prolong the patience of whoever waits."""
+    with small_disk(tmp_path / "disk", size) as disk:
+        async with Record.open(disk / "home", patience_seconds=2) as record:
+            await new_session(record)
+            async with asyncio.timeout(120):
+                with pytest.raises((RecordUnavailable, OutcomeUnknown)):
+                    await talk_endlessly(record)
+
+
+async def talk_endlessly(record: Record) -> None:
+    """Say long things, and let the agent say some."""
+    while True:
+        async with record.turn(SESSION) as turn, turn.reply() as reply:
+            for _ in range(5):
+                await reply.write("x" * 3_000)
+        await record.append(SESSION, Message.user("y" * 20_000))
 
 
 @pytest.mark.loss("B22", "B24")

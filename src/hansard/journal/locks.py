@@ -330,8 +330,10 @@ class Work:
         self._path = str(progress_path(home))
         self.is_active = False
         self.moved_at = 0.0
-        """When a part of it was last done, by the monotonic clock."""
+        """When it was last further than ever before, by the monotonic clock."""
         self._shown_at = 0.0
+        self._left: dict[str, int] = {}
+        """By what is done, the least that was left of it since it last succeeded."""
         self._progress = IDLE
 
     @contextmanager
@@ -341,6 +343,7 @@ class Work:
         self._shown_at = time.monotonic()
         try:
             yield
+            self._left.clear()
         finally:
             with suppress(OSError):
                 os.unlink(self._path)
@@ -354,9 +357,13 @@ class Work:
         )
 
     def advance(self, *, sessions: int = 0, done: int = 0) -> None:
-        now = self._progress
-        self._progress = msgspec.structs.replace(now, sessions=now.sessions + sessions, done=now.done + done)
-        self.moved_at = time.monotonic()
+        was = self._progress
+        now = msgspec.structs.replace(was, sessions=was.sessions + sessions, done=was.done + done)
+        self._progress = now
+        left = now.sessions_total + now.total - now.sessions - now.done
+        if left < self._left.get(now.doing, left + 1):  # what fails again and again is no progress
+            self._left[now.doing] = left
+            self.moved_at = time.monotonic()
         self.show_life()
 
     def show_life(self) -> bool:
