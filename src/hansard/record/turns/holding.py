@@ -334,7 +334,8 @@ class Reply:
         if not size:
             return
         if self._end_bytes + size > REPLY_BYTES_MAX:
-            raise TooLarge(f"a reply of more than {REPLY_BYTES_MAX} bytes; what came before is recorded")
+            why = f"a reply of more than {REPLY_BYTES_MAX} bytes; what came before is recorded"
+            raise TooLarge(why, "Ask for a shorter answer, or for the rest of it in a new message.")
         self._hash.update(data)
         self._pieces.append(StreamPiece(message_id=self.id, start=self._end_bytes, part=part, text=text))
         self._end_bytes += size
