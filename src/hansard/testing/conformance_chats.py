@@ -19,16 +19,7 @@ from hansard.domain.people import ADMIN, CODE_MINUTES
 from hansard.domain.sessions import SessionState, TurnState
 from hansard.domain.settings import Busy, Pairing, Resets
 from hansard.errors import InvalidInput, NotFound
-from hansard.testing.conformance_kit import (
-    RecordUnderTest,
-    contract,
-    fresh,
-    record_contract,
-    require,
-    require_equal,
-    require_error,
-    texts,
-)
+from hansard.testing import conformance_kit as kit
 
 if TYPE_CHECKING:
     from hansard.record.api import Record
@@ -44,8 +35,8 @@ class ContractChat:
     def __init__(self, record: Record, rules: IntakeRules | None = None) -> None:
         self.record = record
         self.rules = rules or IntakeRules()
-        self.account = f"@{fresh('agent')}:example.org"
-        self.key = f"matrix:room:!{fresh('room')}:example.org"
+        self.account = f"@{kit.fresh('agent')}:example.org"
+        self.key = f"matrix:room:!{kit.fresh('room')}:example.org"
         self._events = 0
 
     def arrival(
@@ -100,79 +91,81 @@ class ContractChat:
         return route.session_id if route is not None else ""
 
 
-@contract("chats")
-async def an_arrival_is_taken_once(backend: RecordUnderTest) -> None:
+@kit.contract("chats")
+async def an_arrival_is_taken_once(backend: kit.RecordUnderTest) -> None:
     """Message, session, route, turn and cursor come with the first; repeats, after reopening too, return the same."""
     async with backend.open_record() as record:
         chat = ContractChat(record)
         arrival = chat.arrival("hello", cursor="c1")
         first = await record.intake.receive(arrival, chat.rules)
-        require_equal(first.outcome, ArrivalOutcome.TAKEN, "the first time")
-        require_equal(await record.intake.cursor("matrix", chat.account), "c1", "the cursor")
+        kit.require_equal(first.outcome, ArrivalOutcome.TAKEN, "the first time")
+        kit.require_equal(await record.intake.cursor("matrix", chat.account), "c1", "the cursor")
     async with backend.open_record() as record:
         again = await record.intake.receive(arrival, chat.rules)
-        require_equal(again.outcome, ArrivalOutcome.KNOWN, "the second time")
+        kit.require_equal(again.outcome, ArrivalOutcome.KNOWN, "the second time")
         first_ids, ids = ((each.session_id, each.message_id, each.turn_id) for each in (first, again))
-        require_equal(ids, first_ids, "session, message and turn that it became")
-        require_equal(await texts(record, first.session_id), ["hello"], "what was said")
+        kit.require_equal(ids, first_ids, "session, message and turn that it became")
+        kit.require_equal(await kit.texts(record, first.session_id), ["hello"], "what was said")
         states = [turn.state for turn in await record.turns.list(first.session_id)]
-        require_equal(states, [TurnState.QUEUED], "turns")
+        kit.require_equal(states, [TurnState.QUEUED], "turns")
         session = await record.sessions.read(first.session_id)
-        require_equal((session.owner, session.source), (OWNER, "matrix"), "owner and source")
+        kit.require_equal((session.owner, session.source), (OWNER, "matrix"), "owner and source")
 
 
-@record_contract("chats")
+@kit.record_contract("chats")
 async def who_may_not_leaves_nothing(record: Record) -> None:
     """A stranger's words are not recorded; the one code that they are shown counts once, and only for them."""
     pairing = Pairing(codes_per_hour_max=1000, source_codes_per_hour_max=1000, tries_per_hour_max=1000)
     chat = ContractChat(record, IntakeRules(pairing=pairing))
-    eve = f"@{fresh('eve')}:elsewhere.net"
+    eve = f"@{kit.fresh('eve')}:elsewhere.net"
     outcomes = [
         (await record.intake.receive(chat.arrival("hi", identity=eve, standing=Standing.UNLISTED), chat.rules)).outcome
         for _ in range(3)
     ]
-    require_equal(outcomes, [ArrivalOutcome.ASKED, ArrivalOutcome.REFUSED, ArrivalOutcome.REFUSED], "what became of it")
-    require_equal(await chat.leads_to(), "", "the chat's session")
+    kit.require_equal(
+        outcomes, [ArrivalOutcome.ASKED, ArrivalOutcome.REFUSED, ArrivalOutcome.REFUSED], "what became of it"
+    )
+    kit.require_equal(await chat.leads_to(), "", "the chat's session")
     asked = await record.access.find("matrix", eve)
-    require_equal(asked.state, Grant.ASKED, "the stranger's standing")
+    kit.require_equal(asked.state, Grant.ASKED, "the stranger's standing")
     approved = await record.access.approve(asked.code, pairing=pairing)
-    require_equal((approved.identity, approved.state), (eve, Grant.ALLOWED), "who may talk")
-    with require_error(NotFound, "the code, again"):
+    kit.require_equal((approved.identity, approved.state), (eve, Grant.ALLOWED), "who may talk")
+    with kit.require_error(NotFound, "the code, again"):
         await record.access.approve(asked.code, pairing=pairing)
     taken = await record.intake.receive(chat.arrival("hi", identity=eve, standing=Standing.UNLISTED), chat.rules)
-    require_equal(taken.outcome, ArrivalOutcome.TAKEN, "after the approval")
+    kit.require_equal(taken.outcome, ArrivalOutcome.TAKEN, "after the approval")
     await record.access.revoke("matrix", eve)
     barred = await record.intake.receive(chat.arrival("hi", identity=eve), chat.rules)
-    require_equal(barred.outcome, ArrivalOutcome.REFUSED, "after the revocation, although listed")
+    kit.require_equal(barred.outcome, ArrivalOutcome.REFUSED, "after the revocation, although listed")
 
 
-@contract("chats", "clock")
-async def a_due_reset_moves_the_chat(backend: RecordUnderTest) -> None:
+@kit.contract("chats", "clock")
+async def a_due_reset_moves_the_chat(backend: kit.RecordUnderTest) -> None:
     """The route moves, the old session ends with its reason, parent and child are linked; never while a turn waits."""
     async with backend.open_record() as record:
         chat = ContractChat(record, IntakeRules(Resets(idle_minutes=60)))
         old = await chat.say("old")
         await record.turns.queue(old)
-        require(backend.clock is not None, "a clock")
+        kit.require(backend.clock is not None, "a clock")
         if backend.clock is not None:
             backend.clock.advance(DAY_SECONDS)
-            require_equal(await chat.say("still old"), old, "the session while a turn waited")
+            kit.require_equal(await chat.say("still old"), old, "the session while a turn waited")
             backend.clock.advance(DAY_SECONDS)
         new = await chat.say("new")
-        require(new != old, "another session afterwards")
+        kit.require(new != old, "another session afterwards")
         ended, child = await record.sessions.read(old), await record.sessions.read(new)
-        require_equal((ended.state, ended.end_reason), (SessionState.ENDED, Began.IDLE), "the old session")
-        require_equal(child.parent.session_id if child.parent else "", old, "the parent")
-        require_equal(await chat.leads_to(), new, "the route")
+        kit.require_equal((ended.state, ended.end_reason), (SessionState.ENDED, Began.IDLE), "the old session")
+        kit.require_equal(child.parent.session_id if child.parent else "", old, "the parent")
+        kit.require_equal(await chat.leads_to(), new, "the route")
         began = RouteChange(Began.IDLE, old, new).told(record.words)
-        require_equal(await texts(record, new), [began, "new"], "what is in the new session")
+        kit.require_equal(await kit.texts(record, new), [began, "new"], "what is in the new session")
         newest = await chat.say("/new", ArrivalKind.NEW)
         began = RouteChange(Began.NEW, new, newest).told(record.words)
-        require_equal(await texts(record, newest), [began], "what is in the newest session")
-        require_equal((await record.sessions.read(new)).end_reason, Began.NEW, "the reason of the end")
+        kit.require_equal(await kit.texts(record, newest), [began], "what is in the newest session")
+        kit.require_equal((await record.sessions.read(new)).end_reason, Began.NEW, "the reason of the end")
 
 
-@record_contract("chats")
+@kit.record_contract("chats")
 async def changes_are_kept_beside_the_first_words(record: Record) -> None:
     """An edit by its author shows the latest words, one by another nothing; a deletion leaves a fixed sentence."""
     chat = ContractChat(record)
@@ -183,89 +176,89 @@ async def changes_are_kept_beside_the_first_words(record: Record) -> None:
         await record.intake.edit_message(edit, about, "second")
     await record.intake.edit_message(chat.change("@bob:example.org"), about, "stolen")
     (message,) = await record.load_transcript(session_id)
-    require_equal((message.text, message.is_edited), ("second", True), "the edited message")
+    kit.require_equal((message.text, message.is_edited), ("second", True), "the edited message")
     placed = (await record.conversation(session_id)).waiting
-    require_equal([each.message.text for each in placed], ["second"], "what the model would be told")
+    kit.require_equal([each.message.text for each in placed], ["second"], "what the model would be told")
     await record.end_session(session_id, "over")
     await record.intake.retract_message(chat.change(), about)
     (message,) = await record.load_transcript(session_id)
-    require_equal((message.text, message.is_retracted), (RETRACTED, True), "the deleted message")
+    kit.require_equal((message.text, message.is_retracted), (RETRACTED, True), "the deleted message")
     unknown = await record.intake.edit_message(chat.change(), "$never-received", "x")
-    require_equal(unknown, None, "an edit of what is not known")
+    kit.require_equal(unknown, None, "an edit of what is not known")
 
 
-@contract("chats")
-async def what_cannot_be_read_is_held(backend: RecordUnderTest) -> None:
+@kit.contract("chats")
+async def what_cannot_be_read_is_held(backend: kit.RecordUnderTest) -> None:
     """It is kept whole until it is received, over reopening, and not held again afterwards."""
     async with backend.open_record() as record:
         chat = ContractChat(record)
         arrival = chat.arrival("readable now")
         for _ in range(2):
-            require(await record.intake.hold_event(arrival.origin, '{"sealed":1}'), "that it is kept")
+            kit.require(await record.intake.hold_event(arrival.origin, '{"sealed":1}'), "that it is kept")
     async with backend.open_record() as record:
-        require_equal(await record.intake.list_held("matrix", chat.account), ['{"sealed":1}'], "what is held")
+        kit.require_equal(await record.intake.list_held("matrix", chat.account), ['{"sealed":1}'], "what is held")
         received = await record.intake.receive(arrival, chat.rules)
-        require_equal(received.outcome, ArrivalOutcome.TAKEN, "once it can be read")
+        kit.require_equal(received.outcome, ArrivalOutcome.TAKEN, "once it can be read")
         await record.intake.hold_event(arrival.origin, '{"sealed":1}')
-        require_equal(await record.intake.list_held("matrix", chat.account), [], "what is held then")
+        kit.require_equal(await record.intake.list_held("matrix", chat.account), [], "what is held then")
 
 
-@record_contract("chats")
+@kit.record_contract("chats")
 async def a_command_leads_only_to_sessions_of_its_owner(record: Record) -> None:
     """Its end moves the route, records the reply there, once; a session of somebody else does not exist for it."""
     chat = ContractChat(record)
     here = await chat.say("hello")
-    other = await record.create_session(id=fresh("other"), source="matrix", owner=OWNER)
-    foreign = await record.create_session(id=fresh("foreign"), source="matrix", owner="person:bob")
+    other = await record.create_session(id=kit.fresh("other"), source="matrix", owner=OWNER)
+    foreign = await record.create_session(id=kit.fresh("foreign"), source="matrix", owner="person:bob")
     command = chat.arrival("/resume", ArrivalKind.COMMAND)
     asked = await record.intake.receive(command, chat.rules)
 
     reply = Message.notice("done", id=reply_id_of(asked.message_id), chat=chat.key)
 
-    with require_error(NotFound, "a session of somebody else"):
+    with kit.require_error(NotFound, "a session of somebody else"):
         await record.intake.conclude(command.origin, foreign.id, reply, "resume")
-    require_equal(await chat.leads_to(), here, "the route after that")
+    kit.require_equal(await chat.leads_to(), here, "the route after that")
     for _ in range(2):
         await record.intake.conclude(command.origin, other.id, reply, "resume")
-    require_equal(await chat.leads_to(), other.id, "the route")
-    require_equal(await texts(record, other.id), ["done"], "the reply")
-    require(await record.intake.is_concluded(command.origin), "that the command has ended")
+    kit.require_equal(await chat.leads_to(), other.id, "the route")
+    kit.require_equal(await kit.texts(record, other.id), ["done"], "the reply")
+    kit.require(await record.intake.is_concluded(command.origin), "that the command has ended")
 
 
 def new_person() -> str:
-    return f"person:matrix:@{fresh('person')}:example.org"
+    return f"person:matrix:@{kit.fresh('person')}:example.org"
 
 
 async def seen(record: Record, owner: str) -> list[str]:
     return sorted(session.title or "" for session in await record.sessions(owner=owner))
 
 
-@contract("people")
-async def linked_people_see_both_and_parted_ones_their_own(backend: RecordUnderTest) -> None:
+@kit.contract("people")
+async def linked_people_see_both_and_parted_ones_their_own(backend: kit.RecordUnderTest) -> None:
     """Lists, names and search follow the circle of an owner, also after reopening; no session changes its owner."""
     one, other = new_person(), new_person()
-    word = fresh("word")
+    word = kit.fresh("word")
     async with backend.open_record() as record:
         for owner, title in ((one, "first"), (other, "second")):
             session = await record.create_session(source="cli", owner=owner, title=f"{word} {title}")
             await record.append(session.id, Message.user(f"{word} said by the {title}"))
-        require_equal(await seen(record, one), [f"{word} first"], "before")
-        require(await record.people.link(one, other), "linking is news")
+        kit.require_equal(await seen(record, one), [f"{word} first"], "before")
+        kit.require(await record.people.link(one, other), "linking is news")
     async with backend.open_record() as record:
         for owner in (one, other):
-            require_equal(await seen(record, owner), [f"{word} first", f"{word} second"], "while linked")
+            kit.require_equal(await seen(record, owner), [f"{word} first", f"{word} second"], "while linked")
             found = await record.resolve(f"{word} second", owner=owner)
-            require_equal(found.owner, other, "whose it is")
-            require_equal(len(await record.search(word, owner=owner)), 2, "what is found")
+            kit.require_equal(found.owner, other, "whose it is")
+            kit.require_equal(len(await record.search(word, owner=owner)), 2, "what is found")
         parted = await record.people.unlink(one)
-        require_equal(parted.left, (other,), "from whom")
-        require_equal(await seen(record, one), [f"{word} first"], "afterwards")
-        require_equal(len(await record.search(word, owner=other)), 1, "what is found afterwards")
-        with require_error(NotFound, "another's session"):
+        kit.require_equal(parted.left, (other,), "from whom")
+        kit.require_equal(await seen(record, one), [f"{word} first"], "afterwards")
+        kit.require_equal(len(await record.search(word, owner=other)), 1, "what is found afterwards")
+        with kit.require_error(NotFound, "another's session"):
             await record.resolve(f"{word} second", owner=one)
 
 
-@record_contract("people")
+@kit.record_contract("people")
 async def a_circle_is_joined_and_left_as_a_whole(record: Record) -> None:
     """Whoever is linked to either is one person with both; whoever leaves is alone, and the others stay together."""
     people = [new_person() for _ in range(4)]
@@ -273,41 +266,41 @@ async def a_circle_is_joined_and_left_as_a_whole(record: Record) -> None:
     await record.people.link(people[2], people[3])
     await record.people.link(people[1], people[2])
     for each in people:
-        require_equal(await record.people.circle(each), tuple(sorted(people)), "the circle")
+        kit.require_equal(await record.people.circle(each), tuple(sorted(people)), "the circle")
     await record.people.unlink(people[1])
-    require_equal(await record.people.circle(people[1]), (people[1],), "who left")
+    kit.require_equal(await record.people.circle(people[1]), (people[1],), "who left")
     rest = tuple(sorted({*people} - {people[1]}))
-    require_equal(await record.people.circle(people[3]), rest, "who stayed")
-    with require_error(InvalidInput, "a room"):
-        await record.people.link(people[0], f"room:matrix:!{fresh('room')}:example.org")
+    kit.require_equal(await record.people.circle(people[3]), rest, "who stayed")
+    with kit.require_error(InvalidInput, "a room"):
+        await record.people.link(people[0], f"room:matrix:!{kit.fresh('room')}:example.org")
 
 
-@record_contract("people")
+@kit.record_contract("people")
 async def a_code_joins_one_pair_once(record: Record) -> None:
     """Of several who enter one code at the same time one is linked; afterwards it counts for nobody."""
     shown_to = new_person()
     tried = [new_person() for _ in range(4)]
     code = (await record.people.show_code(shown_to)).code
     entered = await asyncio.gather(*(record.people.enter_code(code, each) for each in tried), return_exceptions=True)
-    require_equal(sum(not isinstance(each, BaseException) for each in entered), 1, "how many were linked")
-    require_equal(len(await record.people.circle(shown_to)), 2, "the circle")
-    with require_error(NotFound, "a used code"):
+    kit.require_equal(sum(not isinstance(each, BaseException) for each in entered), 1, "how many were linked")
+    kit.require_equal(len(await record.people.circle(shown_to)), 2, "the circle")
+    with kit.require_error(NotFound, "a used code"):
         await record.people.enter_code(code, new_person())
 
 
-@contract("people", "clock")
-async def a_code_counts_for_a_while(backend: RecordUnderTest) -> None:
+@kit.contract("people", "clock")
+async def a_code_counts_for_a_while(backend: kit.RecordUnderTest) -> None:
     """When its minutes are over, a code is as good as none."""
     if backend.clock is None:
         raise TypeError(backend)
     async with backend.open_record() as record:
         code = (await record.people.show_code(new_person())).code
         backend.clock.advance(CODE_MINUTES * 60)
-        with require_error(NotFound, "an old code"):
+        with kit.require_error(NotFound, "an old code"):
             await record.people.enter_code(code, new_person())
 
 
-@record_contract("people")
+@kit.record_contract("people")
 async def what_is_said_elsewhere_waits_where_the_same_person_is(record: Record) -> None:
     """A second chat of the same person that leads to the session is to be shown words and answer; a stranger's is not.
 
@@ -324,7 +317,7 @@ async def what_is_said_elsewhere_waits_where_the_same_person_is(record: Record) 
     session_id = await chat.leads_to()
     await record.people.link(owner, other)
     await record.people.link(owner, ADMIN)
-    command = second.origin(fresh("event"), identity=other.removeprefix("person:matrix:"))
+    command = second.origin(kit.fresh("event"), identity=other.removeprefix("person:matrix:"))
     command = msgspec.structs.replace(command, owner=other)
     await record.intake.conclude(command, session_id, Message.notice(""), "resume")
     await record.accept([(session_id, Message.user("typed"))], queue_turn=True, busy=Busy.QUEUE)
@@ -332,10 +325,10 @@ async def what_is_said_elsewhere_waits_where_the_same_person_is(record: Record) 
         await reply.write("answered")
     waiting = [each for each in await record.deliveries.list_waiting("matrix") if each.chat in {chat.key, second.key}]
     follows = [each for each in waiting if each.follows]
-    require_equal({each.chat for each in follows}, {chat.key, second.key}, "who follows")
-    require_equal(len(follows), 4, "words and answer, in both chats")
-    require(await record.routes.find_follower(session_id, second.key), "it follows")
+    kit.require_equal({each.chat for each in follows}, {chat.key, second.key}, "who follows")
+    kit.require_equal(len(follows), 4, "words and answer, in both chats")
+    kit.require(await record.routes.find_follower(session_id, second.key), "it follows")
     await record.people.unlink(other)
     await record.people.unlink(ADMIN)
-    require_equal(await record.routes.find_follower(session_id, second.key), None, "who follows after parting")
-    require(await record.routes.find_follower(session_id, chat.key), "the other still does")
+    kit.require_equal(await record.routes.find_follower(session_id, second.key), None, "who follows after parting")
+    kit.require(await record.routes.find_follower(session_id, chat.key), "the other still does")

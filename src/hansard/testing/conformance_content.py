@@ -8,17 +8,7 @@ from hansard.domain import limits
 from hansard.domain.deliveries import DELIVERY_MOVES, Delivery, DeliveryState, Operation
 from hansard.domain.messages import File, Message, Reasoning, Text, ToolCall, ToolOutcome, ToolResult
 from hansard.errors import IdConflict, InvalidInput, NotFound, TooLarge, WrongState
-from hansard.testing.conformance_kit import (
-    RecordUnderTest,
-    contract,
-    fresh,
-    new_session,
-    record_contract,
-    require_equal,
-    require_error,
-    session_contract,
-    texts,
-)
+from hansard.testing import conformance_kit as kit
 
 if TYPE_CHECKING:
     from hansard.record.api import Record
@@ -44,58 +34,58 @@ BROKEN_TEXTS = [
 """Text that cannot be recorded as it is, and what becomes of it (the table of hansard.domain.text)."""
 
 
-@session_contract("deliveries")
+@kit.session_contract("deliveries")
 async def states_move_by_the_table(record: Record, session_id: str) -> None:
     """From every state, every move that the table allows is made and every other one is WrongState."""
     await record.append(session_id, Message.assistant("x", id="m1"))
     for before, path in PATHS.items():
         for after in DeliveryState:
-            name = fresh("delivery")
+            name = kit.fresh("delivery")
             delivery = Delivery(id=name, session_id=session_id, channel="c", target="t", message_id="m1")
             await record.deliveries.create(delivery)
             for state in path:
                 await record.deliveries.move(session_id, name, state)
             if after in DELIVERY_MOVES[before]:
                 moved = await record.deliveries.move(session_id, name, after)
-                require_equal(moved.state, after, f"{before} → {after}")
+                kit.require_equal(moved.state, after, f"{before} → {after}")
             else:
-                with require_error(WrongState, f"{before} → {after}"):
+                with kit.require_error(WrongState, f"{before} → {after}"):
                     await record.deliveries.move(session_id, name, after)
-    with require_error(InvalidInput, "a state that does not exist"):
+    with kit.require_error(InvalidInput, "a state that does not exist"):
         await record.deliveries.move(session_id, name, "posted")
 
 
-@session_contract("deliveries")
+@kit.session_contract("deliveries")
 async def a_delivery_is_created_once(record: Record, session_id: str) -> None:
     """The same delivery again changes nothing, wherever it stands by now; another one of the same id is IdConflict."""
-    name = fresh("delivery")
+    name = kit.fresh("delivery")
     await record.append(session_id, Message.assistant("hello", id="m1"))
     delivery = Delivery(id=name, session_id=session_id, channel="matrix", target="!room", message_id="m1", end_bytes=5)
     created = await record.deliveries.create(delivery)
-    require_equal((created.state, created.attempts, created.end_bytes), (PENDING, 0, 5), "the delivery")
+    kit.require_equal((created.state, created.attempts, created.end_bytes), (PENDING, 0, 5), "the delivery")
     await record.deliveries.move(session_id, name, SENDING)
     again = await record.deliveries.create(delivery)
-    require_equal((again.state, again.attempts), (SENDING, 1), "created again")
+    kit.require_equal((again.state, again.attempts), (SENDING, 1), "created again")
     other = Delivery(
         id=name, session_id=session_id, channel="matrix", target="!x", message_id="m1", operation=Operation.EDIT
     )
-    with require_error(IdConflict, "another delivery of the same id"):
+    with kit.require_error(IdConflict, "another delivery of the same id"):
         await record.deliveries.create(other)
     for start, end in ((-1, 5), (5, 4), (0, 2**70)):
         wrong = Delivery(
-            id=fresh("d"), session_id=session_id, channel="c", target="t", message_id="m1", start_bytes=start,
+            id=kit.fresh("d"), session_id=session_id, channel="c", target="t", message_id="m1", start_bytes=start,
             end_bytes=end,
         )  # fmt: skip
-        with require_error(InvalidInput, f"a stretch from {start} to {end}"):
+        with kit.require_error(InvalidInput, f"a stretch from {start} to {end}"):
             await record.deliveries.create(wrong)
 
 
-@contract("deliveries")
-async def receipts_and_attempts_are_kept(backend: RecordUnderTest) -> None:
+@kit.contract("deliveries")
+async def receipts_and_attempts_are_kept(backend: kit.RecordUnderTest) -> None:
     """Attempts count; a receipt once known stays; an ended session still settles; lists filter (E3, E5)."""
-    name, channel = fresh("delivery"), fresh("channel")
+    name, channel = kit.fresh("delivery"), kit.fresh("channel")
     async with backend.open_record() as record:
-        session_id = await new_session(record)
+        session_id = await kit.new_session(record)
         await record.append(session_id, Message.assistant("hello", id="m1"))
         await record.deliveries.create(
             Delivery(id=name, session_id=session_id, channel=channel, target="t", message_id="m1")
@@ -105,21 +95,21 @@ async def receipts_and_attempts_are_kept(backend: RecordUnderTest) -> None:
         await record.deliveries.move(session_id, name, PENDING, reason="rate limit")
         await record.deliveries.move(session_id, name, SENDING)
         sent = await record.deliveries.move(session_id, name, SENT, receipt="$event")
-        require_equal((sent.attempts, sent.receipt), (2, "$event"), "attempts and receipt")
-        with require_error(InvalidInput, "a list of a state that does not exist"):
+        kit.require_equal((sent.attempts, sent.receipt), (2, "$event"), "attempts and receipt")
+        with kit.require_error(InvalidInput, "a list of a state that does not exist"):
             await record.deliveries.list(state="posted")
     async with backend.open_record() as record:
         found = await record.deliveries.list(session_id=session_id, state=SENT, channel=channel)
-        require_equal([(each.id, each.receipt) for each in found], [(name, "$event")], "the list after reopening")
-        require_equal(await record.deliveries.list(channel=channel, state=PENDING), [], "what is pending")
+        kit.require_equal([(each.id, each.receipt) for each in found], [(name, "$event")], "the list after reopening")
+        kit.require_equal(await record.deliveries.list(channel=channel, state=PENDING), [], "what is pending")
 
 
-@record_contract("deliveries")
+@kit.record_contract("deliveries")
 async def deliveries_come_in_pages(record: Record) -> None:
     """Page after page gives each delivery once, in the order of the whole list; of one session, or of all."""
-    channel, whole = fresh("channel"), []
+    channel, whole = kit.fresh("channel"), []
     for _ in range(2):
-        session_id = await new_session(record)
+        session_id = await kit.new_session(record)
         said = await record.append(session_id, Message.assistant("words"))
         for number in range(5):
             delivery = Delivery(
@@ -132,41 +122,41 @@ async def deliveries_come_in_pages(record: Record) -> None:
             session_id=wanted, channel=channel, limit=2, after=found[-1] if found else None
         ):
             found += page
-        require_equal(found, expected, "the pages together")
+        kit.require_equal(found, expected, "the pages together")
 
 
-@contract("blobs")
-async def a_blob_is_its_bytes(backend: RecordUnderTest) -> None:
+@kit.contract("blobs")
+async def a_blob_is_its_bytes(backend: kit.RecordUnderTest) -> None:
     """Bytes are stored once, under their digest, and come back as they were, also after reopening."""
-    data = b"\0\xff" * 5000 + fresh("blob").encode()
+    data = b"\0\xff" * 5000 + kit.fresh("blob").encode()
     async with backend.open_record() as record:
         digest = await record.blobs.put(data)
-        require_equal(await record.blobs.put(data), digest, "the digest of the same bytes")
-        session_id = await new_session(record)
+        kit.require_equal(await record.blobs.put(data), digest, "the digest of the same bytes")
+        session_id = await kit.new_session(record)
         parts: list[Text | Reasoning | ToolCall | ToolResult | File] = [
             Text("see"),
             File(blob=digest, name="a.bin", size_bytes=len(data)),
         ]
         await record.append(session_id, Message.user(parts, id="m1"))
     async with backend.open_record() as record:
-        require_equal(await record.blobs.read(digest), data, "the bytes")
+        kit.require_equal(await record.blobs.read(digest), data, "the bytes")
         (message,) = await record.load_transcript(session_id)
-        require_equal(message.parts, tuple(parts), "the parts")
+        kit.require_equal(message.parts, tuple(parts), "the parts")
 
 
-@session_contract("blobs")
+@kit.session_contract("blobs")
 async def a_blob_must_be_there_before_it_is_named(record: Record, session_id: str) -> None:
     """A message that names a blob that is not there is NotFound, and is not recorded."""
-    with require_error(NotFound, "a file without its blob"):
+    with kit.require_error(NotFound, "a file without its blob"):
         await record.append(session_id, Message.user([File(blob="0" * 64)]))
-    with require_error(InvalidInput, "a blob's name that is none"):
+    with kit.require_error(InvalidInput, "a blob's name that is none"):
         await record.append(session_id, Message.user([File(blob="../../etc/passwd")]))
-    with require_error(InvalidInput, "reading a name that is none"):
+    with kit.require_error(InvalidInput, "reading a name that is none"):
         await record.blobs.read("../../etc/passwd")
-    require_equal((await record.sessions.read(session_id)).head_seq, 1, "the head")
+    kit.require_equal((await record.sessions.read(session_id)).head_seq, 1, "the head")
 
 
-@session_contract("content")
+@kit.session_contract("content")
 async def every_kind_of_part_comes_back(record: Record, session_id: str) -> None:
     """Reasoning with its signature, tool calls as they were written, results with their outcome: all as given (N3)."""
     call = ToolCall(id="c1", name="search", arguments='{"q": not json')
@@ -184,57 +174,57 @@ async def every_kind_of_part_comes_back(record: Record, session_id: str) -> None
     found = [message.parts for message in await record.load_transcript(session_id)]
     result = ToolResult(call_id="c1", text="nothing found", outcome=ToolOutcome.ERROR)
     streamed = (Reasoning("thinking"), Text("saying"), call)
-    require_equal(found, [tuple(parts), (result,), streamed], "the parts")
+    kit.require_equal(found, [tuple(parts), (result,), streamed], "the parts")
 
 
-@session_contract("limits")
+@kit.session_contract("limits")
 async def too_large_is_refused_before_anything_is_written(record: Record, session_id: str) -> None:
     """Content over a limit is TooLarge, nothing of it is written, and the next append works."""
-    with require_error(TooLarge, "an entry"):
+    with kit.require_error(TooLarge, "an entry"):
         await record.append(session_id, Message.user("x" * (limits.ENTRY_BYTES_MAX + 1)))
-    with require_error(TooLarge, "an entry that grows by escapes"):
+    with kit.require_error(TooLarge, "an entry that grows by escapes"):
         await record.append(session_id, Message.user("\n" * (limits.ENTRY_BYTES_MAX // 2 + 1)))
-    with require_error(TooLarge, "an entry id"):
+    with kit.require_error(TooLarge, "an entry id"):
         await record.append(session_id, Message.user("x", id="x" * (limits.ID_CHARACTERS_MAX + 1)))
-    with require_error(TooLarge, "a title"):
+    with kit.require_error(TooLarge, "a title"):
         await record.set_title(session_id, "x" * (limits.TITLE_CHARACTERS_MAX + 1))
-    with require_error(TooLarge, "an owner"):
+    with kit.require_error(TooLarge, "an owner"):
         await record.create_session(source="x", owner="x" * (limits.NAME_CHARACTERS_MAX + 1))
     many = [(session_id, Message.user("x"))] * (limits.UNIT_ENTRIES_MAX + 1)
-    with require_error(TooLarge, "entries of one call"):
+    with kit.require_error(TooLarge, "entries of one call"):
         await record.accept(many)
-    require_equal((await record.sessions.read(session_id)).head_seq, 1, "the head")
+    kit.require_equal((await record.sessions.read(session_id)).head_seq, 1, "the head")
     await record.append(session_id, Message.user("next"))
 
 
-@session_contract("limits")
+@kit.session_contract("limits")
 async def a_reply_that_grows_too_long_is_kept_up_to_there(record: Record, session_id: str) -> None:
     """A reply over its limit is refused at the write that exceeds it; what came before is recorded."""
     most = "\x01" * (limits.REPLY_BYTES_MAX - 10)
-    with require_error(TooLarge, "a reply"):
+    with kit.require_error(TooLarge, "a reply"):
         async with record.turn(session_id) as turn, turn.reply() as reply:
             await reply.write(most)
             await reply.write("x" * 11)
-    require_equal(await texts(record, session_id), [most], "what came before")
+    kit.require_equal(await kit.texts(record, session_id), [most], "what came before")
 
 
-@contract("text")
-async def broken_text_is_replaced_by_the_table(backend: RecordUnderTest) -> None:
+@kit.contract("text")
+async def broken_text_is_replaced_by_the_table(backend: kit.RecordUnderTest) -> None:
     """Lone surrogates and NUL become U+FFFD and split pairs their character, whole, streamed and cut in two (C11)."""
     async with backend.open_record() as record:
-        session_id = await new_session(record)
+        session_id = await kit.new_session(record)
         for given, _ in BROKEN_TEXTS:
             await record.append(session_id, Message.user(given))
             async with record.turn(session_id) as turn, turn.reply() as reply:
                 for character in given:
                     await reply.write(character)
         expected = [kept for _, kept in BROKEN_TEXTS for _ in range(2)]
-        require_equal(await texts(record, session_id), expected, "the texts")
+        kit.require_equal(await kit.texts(record, session_id), expected, "the texts")
     async with backend.open_record() as record:
-        require_equal(await texts(record, session_id), expected, "the texts after reopening")
+        kit.require_equal(await kit.texts(record, session_id), expected, "the texts after reopening")
 
 
-@session_contract("text")
+@kit.session_contract("text")
 async def any_other_text_is_kept_byte_for_byte(record: Record, session_id: str) -> None:
     """Scripts, joiners, line separators, escapes, quotes and empty text come back as they were."""
     given = [
@@ -251,7 +241,7 @@ async def any_other_text_is_kept_byte_for_byte(record: Record, session_id: str) 
     ]
     for text in given:
         await record.append(session_id, Message.user(text))
-    require_equal(await texts(record, session_id), given, "the texts")
+    kit.require_equal(await kit.texts(record, session_id), given, "the texts")
     for wrong in ("", "two\nlines", "\x1b[31m"):
-        with require_error(InvalidInput, f"the title {wrong!r}"):
+        with kit.require_error(InvalidInput, f"the title {wrong!r}"):
             await record.set_title(session_id, wrong)

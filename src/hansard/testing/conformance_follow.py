@@ -9,21 +9,7 @@ from typing import TYPE_CHECKING
 from hansard.domain.messages import Message, Status
 from hansard.errors import InvalidInput
 from hansard.record.messages.entries import Chunk, Entry, MessageSealed
-from hansard.testing.conformance_kit import (
-    Item,
-    RecordUnderTest,
-    contract,
-    follow_until,
-    new_session,
-    reached,
-    require,
-    require_equal,
-    require_error,
-    said,
-    session_contract,
-    streamed,
-    summary,
-)
+from hansard.testing import conformance_kit as kit
 
 if TYPE_CHECKING:
     from hansard.record.api import Record
@@ -49,21 +35,21 @@ async def converse(record: Record, session_id: str, replies: int = 2) -> None:
             raise RuntimeError
 
 
-def remaining(items: list[Item], start: int) -> tuple[list[int], dict[str, str]]:
+def remaining(items: list[kit.Item], start: int) -> tuple[list[int], dict[str, str]]:
     """Return what a follower that stopped after `start` items has yet to be given."""
-    return summary(items[start:])
+    return kit.summary(items[start:])
 
 
-@session_contract("follow")
+@kit.session_contract("follow")
 async def everything_is_given_once_and_in_order(record: Record, session_id: str) -> None:
     """From the start: every entry, each message's bytes, the opening before and the seal after its chunks."""
     await converse(record, session_id)
     head = (await record.sessions.read(session_id)).head_seq
-    items = await follow_until(record, session_id, reached(head))
-    seqs, spoken = summary(items)
-    require_equal(seqs, list(range(1, head + 1)), "the seqs")
-    require_equal(spoken["r0"], "hm… " + "".join(WORDS), "the chunks of a reply")
-    require_equal(spoken["broken"], "cut sho", "the chunks of an interrupted reply")
+    items = await kit.follow_until(record, session_id, kit.reached(head))
+    seqs, spoken = kit.summary(items)
+    kit.require_equal(seqs, list(range(1, head + 1)), "the seqs")
+    kit.require_equal(spoken["r0"], "hm… " + "".join(WORDS), "the chunks of a reply")
+    kit.require_equal(spoken["broken"], "cut sho", "the chunks of an interrupted reply")
     opened: set[str] = set()
     for item in items:
         if isinstance(item, Entry) and item.kind == "message.opened":
@@ -71,46 +57,46 @@ async def everything_is_given_once_and_in_order(record: Record, session_id: str)
         elif isinstance(item, Entry) and isinstance(item.body, MessageSealed):
             opened.discard(item.body.message_id)
         elif isinstance(item, Chunk):
-            require(item.message_id in opened, "chunks come between the opening and the seal")
+            kit.require(item.message_id in opened, "chunks come between the opening and the seal")
 
 
-@session_contract("follow")
+@kit.session_contract("follow")
 async def openings_and_seals_have_no_text(record: Record, session_id: str) -> None:
     """The text of an opening and of a seal is empty: their words come as chunks. A whole message has its own."""
     await converse(record, session_id, replies=1)
-    items = await follow_until(record, session_id, reached((await record.sessions.read(session_id)).head_seq))
+    items = await kit.follow_until(record, session_id, kit.reached((await record.sessions.read(session_id)).head_seq))
     found = {item.kind: item.text for item in items if isinstance(item, Entry)}
-    require_equal((found["message.opened"], found["message.sealed"]), ("", ""), "opening and seal")
-    require_equal([i.text for i in items if isinstance(i, Entry) and i.text], ["question 0", "result 0"], "texts")
+    kit.require_equal((found["message.opened"], found["message.sealed"]), ("", ""), "opening and seal")
+    kit.require_equal([i.text for i in items if isinstance(i, Entry) and i.text], ["question 0", "result 0"], "texts")
 
 
-@session_contract("follow")
+@kit.session_contract("follow")
 async def reconnecting_loses_and_repeats_nothing(record: Record, session_id: str) -> None:
     """A follower that comes back at any position it was given gets exactly what it had not been given yet."""
     await converse(record, session_id)
     head = (await record.sessions.read(session_id)).head_seq
-    items = await follow_until(record, session_id, reached(head))
+    items = await kit.follow_until(record, session_id, kit.reached(head))
     for number, item in enumerate(items[:-1], start=1):
-        require(isinstance(item.position, str), "a position is text")
-        rest = await follow_until(record, session_id, reached(head), after=item.position)
-        require_equal(summary(rest), remaining(items, number), f"the rest after {item.position!r}")
-    require_equal(items[-1].position, str(head), "the position of the last entry")
+        kit.require(isinstance(item.position, str), "a position is text")
+        rest = await kit.follow_until(record, session_id, kit.reached(head), after=item.position)
+        kit.require_equal(kit.summary(rest), remaining(items, number), f"the rest after {item.position!r}")
+    kit.require_equal(items[-1].position, str(head), "the position of the last entry")
 
 
-@session_contract("follow")
+@kit.session_contract("follow")
 async def offsets_count_bytes(record: Record, session_id: str) -> None:
     """A chunk begins where the one before it ended, counted in UTF-8 bytes of all the message's chunks."""
     await converse(record, session_id)
-    items = await follow_until(record, session_id, reached((await record.sessions.read(session_id)).head_seq))
+    items = await kit.follow_until(record, session_id, kit.reached((await record.sessions.read(session_id)).head_seq))
     ends: dict[str, int] = {}
     for item in items:
         if isinstance(item, Chunk):
-            require_equal(item.offset, ends.get(item.message_id, 0), "the offset")
+            kit.require_equal(item.offset, ends.get(item.message_id, 0), "the offset")
             ends[item.message_id] = item.offset + len(item.text.encode())
-    require_equal({item.part for item in items if isinstance(item, Chunk)}, {"text", "reasoning"}, "parts")
+    kit.require_equal({item.part for item in items if isinstance(item, Chunk)}, {"text", "reasoning"}, "parts")
 
 
-@session_contract("follow")
+@kit.session_contract("follow")
 async def live_followers_miss_nothing(record: Record, session_id: str) -> None:
     """Followers that watch while it is said, each from another moment on, are given every byte once."""
     watchers = []
@@ -119,16 +105,16 @@ async def live_followers_miss_nothing(record: Record, session_id: str) -> None:
         for number in range(60):
             if number % 15 == 0:
                 ended = lambda items: getattr(items[-1], "kind", "") == "turn.ended"  # noqa: E731
-                watchers.append(asyncio.create_task(follow_until(record, session_id, ended)))
+                watchers.append(asyncio.create_task(kit.follow_until(record, session_id, ended)))
             await reply.write(f"{number} ")
             await asyncio.sleep(0.001)
     for items in await asyncio.gather(*watchers):
-        seqs, spoken = summary(items)
-        require_equal(seqs, list(range(1, len(seqs) + 1)), "the seqs")
-        require_equal(spoken, {"r1": text}, "the text")
+        seqs, spoken = kit.summary(items)
+        kit.require_equal(seqs, list(range(1, len(seqs) + 1)), "the seqs")
+        kit.require_equal(spoken, {"r1": text}, "the text")
 
 
-@session_contract("follow")
+@kit.session_contract("follow")
 async def kept_positions_of_an_open_message_hold(record: Record, session_id: str) -> None:
     """Positions that were kept while a message was open still give its remainder, and then its seal, afterwards."""
     kept: list[tuple[str, int]] = []
@@ -137,76 +123,76 @@ async def kept_positions_of_an_open_message_hold(record: Record, session_id: str
         for word in WORDS:
             text += word
             await reply.write(word)
-            items = await follow_until(record, session_id, said("r1", text))
-            require_equal(streamed(items), {"r1": text}, "the text so far")
+            items = await kit.follow_until(record, session_id, kit.said("r1", text))
+            kit.require_equal(kit.streamed(items), {"r1": text}, "the text so far")
             kept.append((items[-1].position, len(text)))
             first, length = kept[0]
             if text[length:]:
-                rest = await follow_until(record, session_id, said("r1", text[length:]), first)
-                require_equal(streamed(rest), {"r1": text[length:]}, "the text since")
+                rest = await kit.follow_until(record, session_id, kit.said("r1", text[length:]), first)
+                kit.require_equal(kit.streamed(rest), {"r1": text[length:]}, "the text since")
         await record.append(session_id, Message.user("meanwhile"))
     for position, length in kept:
         sealed = lambda items: getattr(items[-1], "kind", "") == "message.sealed"  # noqa: E731
-        items = await follow_until(record, session_id, sealed, position)
-        require_equal(streamed(items).get("r1", ""), text[length:], f"the remainder after {position!r}")
-        require_equal([i.text for i in items if isinstance(i, Entry)], ["meanwhile", ""], "the entries")
+        items = await kit.follow_until(record, session_id, sealed, position)
+        kit.require_equal(kit.streamed(items).get("r1", ""), text[length:], f"the remainder after {position!r}")
+        kit.require_equal([i.text for i in items if isinstance(i, Entry)], ["meanwhile", ""], "the entries")
 
 
-@session_contract("follow")
+@kit.session_contract("follow")
 async def an_open_message_is_in_the_transcript(record: Record, session_id: str) -> None:
     """While a message is open, the transcript has its text so far; the seal changes its status, not its place."""
     async with record.turn(session_id) as turn, turn.reply(id="r1") as reply:
         await reply.write("so far")
-        await follow_until(record, session_id, said("r1", "so far"))
+        await kit.follow_until(record, session_id, kit.said("r1", "so far"))
         await record.append(session_id, Message.user("meanwhile", id="m1"))
         found = await record.load_transcript(session_id)
-        require_equal([message.id for message in found], ["r1", "m1"], "the order")
-        require_equal((found[0].text, found[0].status), ("so far", Status.OPEN), "the open message")
+        kit.require_equal([message.id for message in found], ["r1", "m1"], "the order")
+        kit.require_equal((found[0].text, found[0].status), ("so far", Status.OPEN), "the open message")
     found = await record.load_transcript(session_id)
-    require_equal([message.id for message in found], ["r1", "m1"], "the order afterwards")
-    require_equal(found[0].status, Status.COMPLETE, "the status afterwards")
+    kit.require_equal([message.id for message in found], ["r1", "m1"], "the order afterwards")
+    kit.require_equal(found[0].status, Status.COMPLETE, "the status afterwards")
 
 
-@session_contract("follow")
+@kit.session_contract("follow")
 async def a_fork_is_followed_from_its_beginning(record: Record, parent: str) -> None:
     """Following a fork gives the inherited prefix first, under the fork's own name, and then its own entries."""
     await converse(record, parent, replies=1)
     child = await record.fork(parent)
     await record.append(child.id, Message.user("of the child"))
     head = (await record.sessions.read(child.id)).head_seq
-    items = await follow_until(record, child.id, reached(head))
-    require_equal(summary(items)[0], list(range(1, head + 1)), "the seqs")
-    require_equal({item.session_id for item in items if isinstance(item, Entry)}, {child.id}, "the session")
+    items = await kit.follow_until(record, child.id, kit.reached(head))
+    kit.require_equal(kit.summary(items)[0], list(range(1, head + 1)), "the seqs")
+    kit.require_equal({item.session_id for item in items if isinstance(item, Entry)}, {child.id}, "the session")
     for number, item in enumerate(items[:-1], start=1):
-        rest = await follow_until(record, child.id, reached(head), after=item.position)
-        require_equal(summary(rest), remaining(items, number), f"the rest after {item.position!r}")
+        rest = await kit.follow_until(record, child.id, kit.reached(head), after=item.position)
+        kit.require_equal(kit.summary(rest), remaining(items, number), f"the rest after {item.position!r}")
 
 
-@session_contract("follow")
+@kit.session_contract("follow")
 async def nonsense_is_no_position(record: Record, session_id: str) -> None:
     """A position that this record never gave is InvalidInput: no crash, no silent start from elsewhere."""
     async with record.turn(session_id) as turn, turn.reply(id="r1") as reply:
         await reply.write("ééé")
-        items = await follow_until(record, session_id, said("r1", "ééé"))
+        items = await kit.follow_until(record, session_id, kit.said("r1", "ééé"))
         inside = items[-1].position.replace(".6.", ".3.")
         for wrong in ("x", "", "-1", "1.x.r1", "1" * 500, "3." + "9" * 40 + ".r1", inside):
-            with require_error(InvalidInput, f"position {wrong!r}"):
-                await follow_until(record, session_id, lambda _: True, wrong)
+            with kit.require_error(InvalidInput, f"position {wrong!r}"):
+                await kit.follow_until(record, session_id, lambda _: True, wrong)
 
 
-@contract("follow", "elsewhere")
-async def other_processes_are_followed_live(backend: RecordUnderTest) -> None:
+@kit.contract("follow", "elsewhere")
+async def other_processes_are_followed_live(backend: kit.RecordUnderTest) -> None:
     """What another process appends and streams reaches a follower here, once and in order."""
     async with backend.open_record() as record:
-        session_id = await new_session(record)
+        session_id = await kit.new_session(record)
         ended = lambda items: getattr(items[-1], "kind", "") == "turn.ended"  # noqa: E731
-        watching = asyncio.create_task(follow_until(record, session_id, ended))
+        watching = asyncio.create_task(kit.follow_until(record, session_id, ended))
         await asyncio.sleep(0.05)
         if backend.elsewhere is not None:
             await backend.elsewhere(speak_elsewhere, session_id)
-        seqs, spoken = summary(await watching)
-        require_equal(seqs, list(range(1, len(seqs) + 1)), "the seqs")
-        require_equal(spoken, {"r1": "".join(WORDS)}, "the text")
+        seqs, spoken = kit.summary(await watching)
+        kit.require_equal(seqs, list(range(1, len(seqs) + 1)), "the seqs")
+        kit.require_equal(spoken, {"r1": "".join(WORDS)}, "the text")
 
 
 async def speak_elsewhere(record: Record, session_id: str) -> None:

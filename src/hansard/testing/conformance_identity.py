@@ -11,19 +11,7 @@ from hansard.domain.limits import UNIT_ENTRIES_MAX
 from hansard.domain.messages import Message
 from hansard.domain.sessions import Link, Parent, TurnState
 from hansard.errors import IdConflict, InvalidInput, NotFound, SessionEnded
-from hansard.testing.conformance_kit import (
-    RecordUnderTest,
-    all_entries,
-    contract,
-    fresh,
-    new_session,
-    record_contract,
-    require,
-    require_equal,
-    require_error,
-    session_contract,
-    texts,
-)
+from hansard.testing import conformance_kit as kit
 
 if TYPE_CHECKING:
     from hansard.record.api import Record
@@ -31,140 +19,142 @@ if TYPE_CHECKING:
 HOUR_SECONDS = 3600.0
 
 
-@session_contract("identity")
+@kit.session_contract("identity")
 async def same_id_is_a_no_op(record: Record, session_id: str) -> None:
     """The same id with the same content again returns the first entry and writes nothing, whatever the time says."""
     first = await record.append(session_id, Message.user("hello", id="m1"))
     later = Message.user("hello", id="m1", at=datetime(2001, 2, 3, tzinfo=UTC))
     for repeat in (Message.user("hello", id="m1"), later):
         again = await record.append(session_id, repeat)
-        require_equal((again.seq, again.id, again.position), (first.seq, "m1", first.position), "a repeat")
-    require_equal(await texts(record, session_id), ["hello"], "the transcript")
-    require_equal((await record.sessions.read(session_id)).head_seq, first.seq, "the head")
+        kit.require_equal((again.seq, again.id, again.position), (first.seq, "m1", first.position), "a repeat")
+    kit.require_equal(await kit.texts(record, session_id), ["hello"], "the transcript")
+    kit.require_equal((await record.sessions.read(session_id)).head_seq, first.seq, "the head")
 
 
-@session_contract("identity")
+@kit.session_contract("identity")
 async def same_id_with_another_body_is_refused(record: Record, session_id: str) -> None:
     """The same id with other words, or from another speaker, is an IdConflict, and nothing is written."""
     await record.append(session_id, Message.user("hello", id="m1"))
     head = (await record.sessions.read(session_id)).head_seq
     for other in (Message.user("hello!", id="m1"), Message.assistant("hello", id="m1")):
-        with require_error(IdConflict, "another body"):
+        with kit.require_error(IdConflict, "another body"):
             await record.append(session_id, other)
-    require_equal(await texts(record, session_id), ["hello"], "the transcript")
-    require_equal((await record.sessions.read(session_id)).head_seq, head, "the head")
+    kit.require_equal(await kit.texts(record, session_id), ["hello"], "the transcript")
+    kit.require_equal((await record.sessions.read(session_id)).head_seq, head, "the head")
     await record.append(session_id, Message.user("next", id="m2"))
 
 
-@session_contract("identity")
+@kit.session_contract("identity")
 async def an_id_belongs_to_its_session(record: Record, one: str) -> None:
     """The same id in two sessions names two entries."""
-    two = await new_session(record)
+    two = await kit.new_session(record)
     await record.append(one, Message.user("in one", id="m1"))
     await record.append(two, Message.user("in two", id="m1"))
-    require_equal([await texts(record, one), await texts(record, two)], [["in one"], ["in two"]], "both texts")
+    kit.require_equal(
+        [await kit.texts(record, one), await kit.texts(record, two)], [["in one"], ["in two"]], "both texts"
+    )
 
 
-@session_contract("identity")
+@kit.session_contract("identity")
 async def a_fork_inherits_ids(record: Record, parent: str) -> None:
     """An id of the inherited prefix is taken in the fork too; one that its parent used after the fork is not."""
     await record.append(parent, Message.user("shared", id="m1"))
     child = (await record.fork(parent)).id
     await record.append(parent, Message.user("of the parent", id="m2"))
     await record.append(child, Message.user("shared", id="m1"))
-    with require_error(IdConflict, "an inherited id with another body"):
+    with kit.require_error(IdConflict, "an inherited id with another body"):
         await record.append(child, Message.user("changed", id="m1"))
     await record.append(child, Message.user("of the child", id="m2"))
-    require_equal(await texts(record, child), ["shared", "of the child"], "the child's transcript")
-    require_equal(await texts(record, parent), ["shared", "of the parent"], "the parent's transcript")
+    kit.require_equal(await kit.texts(record, child), ["shared", "of the child"], "the child's transcript")
+    kit.require_equal(await kit.texts(record, parent), ["shared", "of the parent"], "the parent's transcript")
 
 
-@record_contract("identity")
+@kit.record_contract("identity")
 async def a_given_session_id_is_idempotent(record: Record) -> None:
     """Creating a session that exists returns it, as it is; it never raises and never resets anything."""
-    session_id = fresh("given")
+    session_id = kit.fresh("given")
     await record.create_session(id=session_id, source="matrix", owner="person:ada", title="Trip")
     await record.append(session_id, Message.user("hello", id="m1"))
     again = await record.create_session(id=session_id, source="cli", owner="person:bob", title="Other")
-    require_equal(
+    kit.require_equal(
         (again.id, again.source, again.owner, again.title, again.messages),
         (session_id, "matrix", "person:ada", "Trip", 1),
         "the session",
     )
     await record.end_session(session_id, "enough")
     again = await record.create_session(id=session_id, source="cli")
-    require_equal((again.state, again.end_reason), ("ended", "enough"), "an ended session that is created again")
+    kit.require_equal((again.state, again.end_reason), ("ended", "enough"), "an ended session that is created again")
 
 
-@session_contract("identity")
+@kit.session_contract("identity")
 async def create_fills_only_empty_fields(record: Record, first: str) -> None:
     """Creating a session again fills a missing title and parent, once."""
-    second = await new_session(record)
-    session_id = await new_session(record)
+    second = await kit.new_session(record)
+    session_id = await kit.new_session(record)
     filled = await record.create_session(id=session_id, source="x", title="One", parent=first)
-    require_equal((filled.title, filled.source), ("One", "conformance"), "title and source")
-    require(filled.parent is not None and filled.parent.session_id == first, "the parent is filled")
+    kit.require_equal((filled.title, filled.source), ("One", "conformance"), "title and source")
+    kit.require(filled.parent is not None and filled.parent.session_id == first, "the parent is filled")
     kept = await record.create_session(id=session_id, source="x", title="Two", parent=second)
-    require_equal((kept.title, kept.parent), ("One", filled.parent), "title and parent, once set")
+    kit.require_equal((kept.title, kept.parent), ("One", filled.parent), "title and parent, once set")
 
 
-@session_contract("identity")
+@kit.session_contract("identity")
 async def a_fork_is_made_by_fork(record: Record, parent: str) -> None:
     """A parent that is linked as a fork is refused by create_session: only fork() can share a prefix."""
-    with require_error(InvalidInput, "create_session with a fork's link"):
+    with kit.require_error(InvalidInput, "create_session with a fork's link"):
         await record.create_session(source="x", parent=Parent(session_id=parent, link=Link.FORK, at=1))
 
 
-@record_contract("identity")
+@kit.record_contract("identity")
 async def generated_session_ids_are_new(record: Record) -> None:
     """Without an id each session is a new one, with an id that can be typed and used again."""
     ids = [(await record.create_session(source="conformance")).id for _ in range(60)]
-    require_equal(len(set(ids)), len(ids), "distinct ids")
-    require(all(SESSION_ID.match(session_id) for session_id in ids), "ids of a-z, 0-9 and '-'")
+    kit.require_equal(len(set(ids)), len(ids), "distinct ids")
+    kit.require(all(SESSION_ID.match(session_id) for session_id in ids), "ids of a-z, 0-9 and '-'")
 
 
-@record_contract("identity")
+@kit.record_contract("identity")
 async def ids_are_checked(record: Record) -> None:
     """An id that cannot be a file name, or that the record keeps for itself, is refused before anything is written."""
     for wrong in ("", "Upper", "-x", "a/b", "..", "a" * 65, "a\n", "ä"):
-        with require_error(InvalidInput, f"session id {wrong!r}"):
+        with kit.require_error(InvalidInput, f"session id {wrong!r}"):
             await record.create_session(id=wrong, source="x")
-    session_id = await new_session(record)
+    session_id = await kit.new_session(record)
     for wrong in ("", "~mine", "a\nb", "a\0b", "\ud800"):
-        with require_error(InvalidInput, f"entry id {wrong!r}"):
+        with kit.require_error(InvalidInput, f"entry id {wrong!r}"):
             await record.append(session_id, Message.user("x", id=wrong))
-    require_equal(await texts(record, session_id), [], "the transcript")
+    kit.require_equal(await kit.texts(record, session_id), [], "the transcript")
 
 
-@contract("identity")
-async def identity_outlives_closing(backend: RecordUnderTest) -> None:
+@kit.contract("identity")
+async def identity_outlives_closing(backend: kit.RecordUnderTest) -> None:
     """After the record was closed and opened again, a repeat is still a no-op and a conflict still a conflict."""
     async with backend.open_record() as record:
-        session_id = await new_session(record)
+        session_id = await kit.new_session(record)
         await record.append(session_id, Message.user("hello", id="m1"))
     for _ in range(2):
         async with backend.open_record() as record:
-            require_equal((await record.sessions.read(session_id)).messages, 1, "the count of messages")
+            kit.require_equal((await record.sessions.read(session_id)).messages, 1, "the count of messages")
             await record.create_session(id=session_id, source="conformance")
             await record.append(session_id, Message.user("hello", id="m1"))
-            with require_error(IdConflict, "another body after reopening"):
+            with kit.require_error(IdConflict, "another body after reopening"):
                 await record.append(session_id, Message.user("other", id="m1"))
-            require_equal(await texts(record, session_id), ["hello"], "the transcript")
-            require_equal((await record.sessions.read(session_id)).messages, 1, "the count of messages")
+            kit.require_equal(await kit.texts(record, session_id), ["hello"], "the transcript")
+            kit.require_equal((await record.sessions.read(session_id)).messages, 1, "the count of messages")
 
 
-@session_contract("identity")
+@kit.session_contract("identity")
 async def a_repeat_outlives_the_session_end(record: Record, session_id: str) -> None:
     """A repeat of what an ended session holds returns the first; new words are SessionEnded."""
     first = await record.append(session_id, Message.user("hello", id="m1"))
     await record.end_session(session_id, "done")
     again = await record.append(session_id, Message.user("hello", id="m1"))
-    require_equal(again.seq, first.seq, "the seq of the repeat")
-    with require_error(SessionEnded, "new words"):
+    kit.require_equal(again.seq, first.seq, "the seq of the repeat")
+    with kit.require_error(SessionEnded, "new words"):
         await record.append(session_id, Message.user("more", id="m2"))
 
 
-@session_contract("order")
+@kit.session_contract("order")
 async def seq_is_contiguous(record: Record, session_id: str) -> None:
     """Every entry of a session, of whatever kind, has the next number, from 1 on; the head is the last one."""
     await record.append(session_id, Message.user("one"))
@@ -176,12 +166,12 @@ async def seq_is_contiguous(record: Record, session_id: str) -> None:
         await turn.append(Message.tool("call", "result"))
     await record.end_session(session_id, "done")
     session = await record.reopen_session(session_id)
-    entries = await all_entries(record, session_id)
-    require_equal([entry.seq for entry in entries], list(range(1, session.head_seq + 1)), "the seqs")
-    require_equal(entries[0].kind, "session.created", "the first kind")
+    entries = await kit.all_entries(record, session_id)
+    kit.require_equal([entry.seq for entry in entries], list(range(1, session.head_seq + 1)), "the seqs")
+    kit.require_equal(entries[0].kind, "session.created", "the first kind")
 
 
-@session_contract("order")
+@kit.session_contract("order")
 async def event_times_are_kept_and_never_order(record: Record, session_id: str) -> None:
     """Messages stay in the order of their commits; the time of the event is kept beside it, older or not."""
     times = [datetime(year, 5, 6, 7, 8, 9, 123456, tzinfo=UTC) for year in (2024, 2001, 2050, 1999)]
@@ -190,110 +180,112 @@ async def event_times_are_kept_and_never_order(record: Record, session_id: str) 
     child = (await record.fork(session_id)).id
     for each in (session_id, child):
         found = await record.load_transcript(each)
-        require_equal([message.text for message in found], ["0", "1", "2", "3"], "the order")
-        require_equal([message.at for message in found], times, "the times")
+        kit.require_equal([message.text for message in found], ["0", "1", "2", "3"], "the order")
+        kit.require_equal([message.at for message in found], times, "the times")
 
 
-@contract("order", "clock")
-async def a_clock_that_jumps_orders_nothing(backend: RecordUnderTest) -> None:
+@kit.contract("order", "clock")
+async def a_clock_that_jumps_orders_nothing(backend: kit.RecordUnderTest) -> None:
     """Messages, and sessions in a list, stay in commit order while the clock goes an hour back each time."""
-    owner = fresh("person:clock")
+    owner = kit.fresh("person:clock")
     async with backend.open_record() as record:
-        chat = await new_session(record)
+        chat = await kit.new_session(record)
         created = []
         for number in range(5):
             created.append((await record.create_session(source="x", owner=owner)).id)
             await record.append(chat, Message.user(f"{number}"))
             if backend.clock is not None:
                 backend.clock.jump(-HOUR_SECONDS)
-        require_equal(await texts(record, chat), ["0", "1", "2", "3", "4"], "the messages")
+        kit.require_equal(await kit.texts(record, chat), ["0", "1", "2", "3", "4"], "the messages")
         listed = [session.id for session in await record.sessions(owner=owner)]
-        require_equal(listed, created[::-1], "latest activity first")
+        kit.require_equal(listed, created[::-1], "latest activity first")
 
 
-@contract("order")
-async def long_transcripts_are_whole_and_in_order(backend: RecordUnderTest) -> None:
+@kit.contract("order")
+async def long_transcripts_are_whole_and_in_order(backend: kit.RecordUnderTest) -> None:
     """A transcript longer than any page has every message once, in order, at each load, also after reopening."""
     count = 1_100
     expected = [f"message {number}" for number in range(count)]
-    session_id = fresh("long")
+    session_id = kit.fresh("long")
     async with backend.open_record() as record:
         await record.create_session(id=session_id, source="conformance")
         for start in range(0, count, UNIT_ENTRIES_MAX):
             page = expected[start : start + UNIT_ENTRIES_MAX]
             await record.accept([(session_id, Message.user(text)) for text in page])
-        require_equal(await texts(record, session_id), expected, "the transcript")
+        kit.require_equal(await kit.texts(record, session_id), expected, "the transcript")
     async with backend.open_record() as record:
-        require_equal(await texts(record, session_id), expected, "the transcript after reopening")
-        require_equal(len(await record.sessions.read_entries(session_id, after=3, limit=7)), 7, "the length of a page")
+        kit.require_equal(await kit.texts(record, session_id), expected, "the transcript after reopening")
+        kit.require_equal(
+            len(await record.sessions.read_entries(session_id, after=3, limit=7)), 7, "the length of a page"
+        )
 
 
-@contract("duplicates")
-async def an_event_is_taken_in_once(backend: RecordUnderTest) -> None:
+@kit.contract("duplicates")
+async def an_event_is_taken_in_once(backend: kit.RecordUnderTest) -> None:
     """A platform event that comes again, also after reopening, returns what it became: no message, no turn twice."""
-    session_id, account = fresh("intake"), fresh("account")
+    session_id, account = kit.fresh("intake"), kit.fresh("account")
     intake = Intake(channel="matrix", account=account, event_id="$1")
     async with backend.open_record() as record:
         await record.create_session(id=session_id, source="matrix")
         first = await record.accept([(session_id, Message.user("hello", id="m1"))], intake, None, queue_turn=True)
-        require(not first.duplicate, "the first is no duplicate")
-        require_equal([turn.state for turn in first.turns], [TurnState.QUEUED], "the turn that it asks for")
+        kit.require(not first.duplicate, "the first is no duplicate")
+        kit.require_equal([turn.state for turn in first.turns], [TurnState.QUEUED], "the turn that it asks for")
     async with backend.open_record() as record:
         again = await record.accept([(session_id, Message.user("other words", id="m9"))], intake, None, queue_turn=True)
-        require(again.duplicate, "the second is a duplicate")
-        require_equal([entry.id for entry in again.entries], ["m1"], "what it became")
-        require_equal([turn.id for turn in again.turns], [turn.id for turn in first.turns], "its turn")
-        require_equal(await texts(record, session_id), ["hello"], "the transcript")
-        require_equal(len(await record.turns.list(session_id)), 1, "the number of turns")
+        kit.require(again.duplicate, "the second is a duplicate")
+        kit.require_equal([entry.id for entry in again.entries], ["m1"], "what it became")
+        kit.require_equal([turn.id for turn in again.turns], [turn.id for turn in first.turns], "its turn")
+        kit.require_equal(await kit.texts(record, session_id), ["hello"], "the transcript")
+        kit.require_equal(len(await record.turns.list(session_id)), 1, "the number of turns")
 
 
-@session_contract("duplicates")
+@kit.session_contract("duplicates")
 async def events_are_unique_by_channel_account_and_id(record: Record, session_id: str) -> None:
     """The same event id on another channel or account is another event; an intake without names is refused."""
-    account = fresh("account")
+    account = kit.fresh("account")
     for number, (channel, name) in enumerate([("matrix", account), ("telegram", account), ("matrix", account + "x")]):
         intake = Intake(channel=channel, account=name, event_id="1")
         accepted = await record.accept([(session_id, Message.user(f"{number}"))], intake)
-        require(not accepted.duplicate, f"event {number} is new")
-    require_equal(await texts(record, session_id), ["0", "1", "2"], "the transcript")
+        kit.require(not accepted.duplicate, f"event {number} is new")
+    kit.require_equal(await kit.texts(record, session_id), ["0", "1", "2"], "the transcript")
     for names in (("", account, "1"), ("matrix", "", "1"), ("matrix", account, "")):
         nameless = Intake(channel=names[0], account=names[1], event_id=names[2])
-        with require_error(InvalidInput, f"an intake of {names}"):
+        with kit.require_error(InvalidInput, f"an intake of {names}"):
             await record.accept([(session_id, Message.user("lost"))], nameless)
 
 
-@contract("duplicates")
-async def a_cursor_moves_in_the_same_commit(backend: RecordUnderTest) -> None:
+@kit.contract("duplicates")
+async def a_cursor_moves_in_the_same_commit(backend: kit.RecordUnderTest) -> None:
     """The platform's cursor moves with what was taken in, and stays where it was when that was refused (L2)."""
-    account = fresh("account")
+    account = kit.fresh("account")
     async with backend.open_record() as record:
-        session_id = await new_session(record)
-        require_equal(await record.intake.cursor("matrix", account), None, "a cursor that nobody moved")
+        session_id = await kit.new_session(record)
+        kit.require_equal(await record.intake.cursor("matrix", account), None, "a cursor that nobody moved")
         cursor = Cursor(channel="matrix", account=account, value="s1")
         await record.accept([(session_id, Message.user("hello", id="m1"))], None, cursor)
         intake = Intake(channel="matrix", account=account, event_id="$2")
         refused = Cursor(channel="matrix", account=account, value="s2")
-        with require_error(IdConflict, "an event with an id that is taken"):
+        with kit.require_error(IdConflict, "an event with an id that is taken"):
             await record.accept([(session_id, Message.user("other", id="m1"))], intake, refused)
-        require_equal(await record.intake.cursor("matrix", account), "s1", "the cursor")
+        kit.require_equal(await record.intake.cursor("matrix", account), "s1", "the cursor")
         accepted = await record.accept([(session_id, Message.user("second", id="m2"))], intake, refused)
-        require(not accepted.duplicate, "a refused event is not remembered as taken")
+        kit.require(not accepted.duplicate, "a refused event is not remembered as taken")
         await record.accept([], None, Cursor(channel="matrix", account=account, value="s3"))
     async with backend.open_record() as record:
-        require_equal(await record.intake.cursor("matrix", account), "s3", "the cursor after reopening")
+        kit.require_equal(await record.intake.cursor("matrix", account), "s3", "the cursor after reopening")
 
 
-@record_contract("duplicates")
+@kit.record_contract("duplicates")
 async def what_is_accepted_together_stands_or_falls_together(record: Record) -> None:
     """One refused message of several leaves nothing of the others, in whichever session they are."""
-    one, two, account = await new_session(record), await new_session(record), fresh("account")
+    one, two, account = await kit.new_session(record), await kit.new_session(record), kit.fresh("account")
     cursor = Cursor(channel="matrix", account=account, value="s1")
-    with require_error(NotFound, "a message for an unknown session"):
-        entries = [(one, Message.user("a")), (two, Message.user("b")), (fresh("unknown"), Message.user("c"))]
+    with kit.require_error(NotFound, "a message for an unknown session"):
+        entries = [(one, Message.user("a")), (two, Message.user("b")), (kit.fresh("unknown"), Message.user("c"))]
         await record.accept(entries, None, cursor, queue_turn=True)
     for session_id in (one, two):
-        require_equal((await record.sessions.read(session_id)).head_seq, 1, "the head")
-        require_equal(await record.turns.list(session_id), [], "the turns")
-    require_equal(await record.intake.cursor("matrix", account), None, "the cursor")
+        kit.require_equal((await record.sessions.read(session_id)).head_seq, 1, "the head")
+        kit.require_equal(await record.turns.list(session_id), [], "the turns")
+    kit.require_equal(await record.intake.cursor("matrix", account), None, "the cursor")
     both = await record.accept([(one, Message.user("a")), (two, Message.user("b"))], None, cursor, queue_turn=True)
-    require_equal(len(both.turns), 2, "a turn for each session")
+    kit.require_equal(len(both.turns), 2, "a turn for each session")

@@ -15,22 +15,7 @@ from hansard.domain.messages import Message, Status
 from hansard.domain.sessions import TurnState
 from hansard.errors import LeaseHeld
 from hansard.record.messages.entries import Chunk
-from hansard.testing.conformance_kit import (
-    ContractBroken,
-    Elsewhere,
-    OpenRecord,
-    RecordUnderTest,
-    all_entries,
-    contract,
-    fresh,
-    new_session,
-    record_contract,
-    require,
-    require_equal,
-    require_error,
-    session_contract,
-    texts,
-)
+from hansard.testing import conformance_kit as kit
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -43,7 +28,7 @@ MESSAGES_A_TASK = 20
 PROCESSES = 3
 
 
-@session_contract("concurrency")
+@kit.session_contract("concurrency")
 async def many_tasks_share_a_session(record: Record, session_id: str) -> None:
     """Everything that many tasks append to one session is there once; each task's messages are in its order."""
     await asyncio.gather(*(append_many(record, session_id, f"t{task}") for task in range(TASKS)))
@@ -58,16 +43,16 @@ async def append_many(record: Record, session_id: str, name: str) -> None:
 
 async def require_whole(record: Record, session_id: str, names: list[str]) -> None:
     """Break the contract unless every writer's messages are there, once, in its order, and seqs are contiguous."""
-    found = await texts(record, session_id)
+    found = await kit.texts(record, session_id)
     for name in names:
         own = [text for text in found if text.startswith(f"{name} ")]
-        require_equal(own, [f"{name} {number}" for number in range(MESSAGES_A_TASK)], f"what {name} appended")
-    require_equal(len(found), len(names) * MESSAGES_A_TASK, "the number of messages")
-    seqs = [entry.seq for entry in await all_entries(record, session_id)]
-    require_equal(seqs, list(range(1, len(seqs) + 1)), "the seqs")
+        kit.require_equal(own, [f"{name} {number}" for number in range(MESSAGES_A_TASK)], f"what {name} appended")
+    kit.require_equal(len(found), len(names) * MESSAGES_A_TASK, "the number of messages")
+    seqs = [entry.seq for entry in await kit.all_entries(record, session_id)]
+    kit.require_equal(seqs, list(range(1, len(seqs) + 1)), "the seqs")
 
 
-@record_contract("concurrency")
+@kit.record_contract("concurrency")
 async def many_tasks_use_many_sessions(record: Record) -> None:
     """Tasks that each write to a session of their own, streaming included, never meet."""
 
@@ -78,59 +63,61 @@ async def many_tasks_use_many_sessions(record: Record) -> None:
                 for _ in range(5):
                     await reply.write(f"{session_id} ")
 
-    sessions = [await new_session(record) for _ in range(TASKS)]
+    sessions = [await kit.new_session(record) for _ in range(TASKS)]
     await asyncio.gather(*map(converse, sessions))
     for session_id in sessions:
-        found = await texts(record, session_id)
-        require_equal(found[::2], [f"{session_id} {number}" for number in range(4)], "the questions")
-        require_equal(found[1::2], [f"{session_id} " * 5] * 4, "the answers")
+        found = await kit.texts(record, session_id)
+        kit.require_equal(found[::2], [f"{session_id} {number}" for number in range(4)], "the questions")
+        kit.require_equal(found[1::2], [f"{session_id} " * 5] * 4, "the answers")
 
 
-@record_contract("concurrency")
+@kit.record_contract("concurrency")
 async def concurrent_creation_makes_one_session(record: Record) -> None:
     """Many tasks that create the same id at once get the same session, and none of them an error."""
-    session_id = fresh("created")
+    session_id = kit.fresh("created")
     made = await asyncio.gather(*(record.create_session(id=session_id, source="x") for _ in range(TASKS)))
-    require_equal({session.id for session in made}, {session_id}, "the ids")
-    kinds = [entry.kind for entry in await all_entries(record, session_id)]
-    require_equal(kinds, ["session.created"], "the entries")
+    kit.require_equal({session.id for session in made}, {session_id}, "the ids")
+    kinds = [entry.kind for entry in await kit.all_entries(record, session_id)]
+    kit.require_equal(kinds, ["session.created"], "the entries")
 
 
-@session_contract("concurrency")
+@kit.session_contract("concurrency")
 async def concurrent_repeats_are_one_entry(record: Record, session_id: str) -> None:
     """Many tasks that append the same id at once, or take in the same event, get the same entry."""
-    account = fresh("account")
+    account = kit.fresh("account")
     same = Message.user("hello", id="m1")
     entries = await asyncio.gather(*(record.append(session_id, same) for _ in range(TASKS)))
-    require_equal({entry.seq for entry in entries}, {2}, "the seqs")
+    kit.require_equal({entry.seq for entry in entries}, {2}, "the seqs")
     intake = Intake(channel="c", account=account, event_id="1")
     accepted = await asyncio.gather(
         *(record.accept([(session_id, Message.user("event", id=f"e{n}"))], intake) for n in range(TASKS))
     )
-    require_equal(sorted(each.duplicate for each in accepted), [False] + [True] * (TASKS - 1), "duplicates")
-    require_equal(len({each.entries[0].id for each in accepted}), 1, "what the event became")
-    require_equal(await texts(record, session_id), ["hello", "event"], "the transcript")
+    kit.require_equal(sorted(each.duplicate for each in accepted), [False] + [True] * (TASKS - 1), "duplicates")
+    kit.require_equal(len({each.entries[0].id for each in accepted}), 1, "what the event became")
+    kit.require_equal(await kit.texts(record, session_id), ["hello", "event"], "the transcript")
 
 
-@session_contract("concurrency")
+@kit.session_contract("concurrency")
 async def a_bad_item_fails_alone(record: Record, session_id: str) -> None:
     """Refused calls among many good ones are refused alone: their neighbours are written (B3)."""
-    gone = fresh("gone")
+    gone = kit.fresh("gone")
     calls = [
         record.append(gone if number % 3 == 0 else session_id, Message.user(f"{number}", id=f"m{number}"))
         for number in range(30)
     ]
     results = await asyncio.gather(*calls, return_exceptions=True)
     failed = [number for number, result in enumerate(results) if isinstance(result, BaseException)]
-    require_equal(failed, list(range(0, 30, 3)), "the refused ones")
-    require_equal(await texts(record, session_id), [str(number) for number in range(30) if number % 3], "the rest")
+    kit.require_equal(failed, list(range(0, 30, 3)), "the refused ones")
+    kit.require_equal(
+        await kit.texts(record, session_id), [str(number) for number in range(30) if number % 3], "the rest"
+    )
 
 
-@contract("concurrency", "elsewhere")
-async def many_processes_share_a_session(backend: RecordUnderTest) -> None:
+@kit.contract("concurrency", "elsewhere")
+async def many_processes_share_a_session(backend: kit.RecordUnderTest) -> None:
     """Processes that append to one session at once, this one too, lose and double nothing."""
     async with backend.open_record() as record:
-        session_id = await new_session(record)
+        session_id = await kit.new_session(record)
         names = [f"p{number}" for number in range(PROCESSES)]
         if backend.elsewhere is not None:
             await asyncio.gather(
@@ -140,37 +127,37 @@ async def many_processes_share_a_session(backend: RecordUnderTest) -> None:
         await require_whole(record, session_id, ["here", *names])
 
 
-@contract("concurrency", "elsewhere")
-async def a_lease_holds_between_processes(backend: RecordUnderTest) -> None:
+@kit.contract("concurrency", "elsewhere")
+async def a_lease_holds_between_processes(backend: kit.RecordUnderTest) -> None:
     """A turn that runs here is LeaseHeld elsewhere, and the holder that is named there is the one here."""
     async with backend.open_record() as record:
-        session_id = await new_session(record)
+        session_id = await kit.new_session(record)
         async with record.turn(session_id):
             told = await backend.elsewhere(try_turn, session_id) if backend.elsewhere is not None else []
-            require_equal(told, [(await record.turns.list(session_id))[-1].owner], "the holder that is named")
+            kit.require_equal(told, [(await record.turns.list(session_id))[-1].owner], "the holder that is named")
 
 
 async def try_turn(record: Record, session_id: str) -> None:
     """Run in another process: try to begin a turn that somebody else holds."""
-    with require_error(LeaseHeld, "a turn that another process holds") as caught:
+    with kit.require_error(LeaseHeld, "a turn that another process holds") as caught:
         async with record.turn(session_id):
             pass
     tell(getattr(caught.error, "holder", ""))
 
 
-@contract("crash", "elsewhere")
-async def what_was_acknowledged_survives(backend: RecordUnderTest) -> None:
+@kit.contract("crash", "elsewhere")
+async def what_was_acknowledged_survives(backend: kit.RecordUnderTest) -> None:
     """After a process was killed, everything that it was told is written is there once, and repeats are no-ops."""
-    session_id = fresh("crash")
+    session_id = kit.fresh("crash")
     for _ in range(2):
         told = await backend.elsewhere(append_and_die, session_id) if backend.elsewhere is not None else []
         async with backend.open_record() as record:
             found = [message.id for message in await record.load_transcript(session_id)]
-            require_equal(found[: len(told)], told, "what was acknowledged")
-            require_equal(len(set(found)), len(found), "each message once")
+            kit.require_equal(found[: len(told)], told, "what was acknowledged")
+            kit.require_equal(len(set(found)), len(found), "each message once")
             route = await record.routes.read(f"key:{session_id}")
-            require(route is not None and route.session_id == session_id, "the route")
-            require_equal(await record.intake.cursor("crash", session_id), told[-1], "the cursor")
+            kit.require(route is not None and route.session_id == session_id, "the route")
+            kit.require_equal(await record.intake.cursor("crash", session_id), told[-1], "the cursor")
     async with backend.open_record() as record:
         await record.append(session_id, Message.user("the next healthy append works"))
 
@@ -189,26 +176,28 @@ async def append_and_die(record: Record, session_id: str) -> None:
     die()
 
 
-@contract("crash", "elsewhere")
-async def a_dead_turn_is_lost_and_its_words_are_kept(backend: RecordUnderTest) -> None:
+@kit.contract("crash", "elsewhere")
+async def a_dead_turn_is_lost_and_its_words_are_kept(backend: kit.RecordUnderTest) -> None:
     """After its process was killed, a turn is lost, its message interrupted, and all that was shown is in it (L6)."""
     async with backend.open_record() as record:
-        session_id = await new_session(record)
+        session_id = await kit.new_session(record)
         told = await backend.elsewhere(stream_and_die, session_id) if backend.elsewhere is not None else []
         async with record.turn(session_id) as turn, turn.reply() as reply:
             await reply.write("the session is free")
         lost, after = await record.turns.list(session_id)
-        require_equal((lost.state, after.state), (TurnState.LOST, TurnState.COMPLETED), "the turns")
+        kit.require_equal((lost.state, after.state), (TurnState.LOST, TurnState.COMPLETED), "the turns")
         message = (await record.load_transcript(session_id))[0]
-        require_equal(message.status, Status.INTERRUPTED, "the status of the message")
-        require(message.text.startswith("".join(told)), f"what was shown is recorded: {told}, not {message.text!r}")
-        require(told, "something was shown")
+        kit.require_equal(message.status, Status.INTERRUPTED, "the status of the message")
+        kit.require(message.text.startswith("".join(told)), f"what was shown is recorded: {told}, not {message.text!r}")
+        kit.require(told, "something was shown")
         (delivery,) = await record.deliveries.list(session_id=session_id)
-        require(delivery.state in {DeliveryState.SENDING, DeliveryState.UNKNOWN}, "a post on its way is not forgotten")
+        kit.require(
+            delivery.state in {DeliveryState.SENDING, DeliveryState.UNKNOWN}, "a post on its way is not forgotten"
+        )
     async with backend.open_record() as record:
         (delivery,) = await record.deliveries.list(session_id=session_id)
-        require_equal(delivery.state, DeliveryState.UNKNOWN, "what a dead process was sending")
-        require_equal((await record.turns.list(session_id))[0].state, TurnState.LOST, "the turn")
+        kit.require_equal(delivery.state, DeliveryState.UNKNOWN, "what a dead process was sending")
+        kit.require_equal((await record.turns.list(session_id))[0].state, TurnState.LOST, "the turn")
 
 
 async def stream_and_die(record: Record, session_id: str) -> None:
@@ -228,14 +217,14 @@ async def stream_and_die(record: Record, session_id: str) -> None:
                 await reply.write(f"word-{shown} ")
 
 
-@contract("crash", "elsewhere")
-async def a_queued_turn_survives(backend: RecordUnderTest) -> None:
+@kit.contract("crash", "elsewhere")
+async def a_queued_turn_survives(backend: kit.RecordUnderTest) -> None:
     """A turn that was queued when its process died still waits afterwards, and can be run."""
     async with backend.open_record() as record:
-        session_id = await new_session(record)
+        session_id = await kit.new_session(record)
         told = await backend.elsewhere(queue_and_die, session_id) if backend.elsewhere is not None else []
         async with record.turn(session_id) as turn:
-            require_equal([turn.id], told, "the turn that runs")
+            kit.require_equal([turn.id], told, "the turn that runs")
 
 
 async def queue_and_die(record: Record, session_id: str) -> None:
@@ -248,7 +237,7 @@ async def queue_and_die(record: Record, session_id: str) -> None:
 ELSEWHERE_SECONDS_MAX = 120.0
 
 
-def elsewhere(open_record: OpenRecord) -> Elsewhere:
+def elsewhere(open_record: kit.OpenRecord) -> kit.Elsewhere:
     """Return a runner of coroutine functions `f(record, *arguments)` in a process that opens the record itself.
 
     It returns the lines that the function told. A process that ends in another way than by returning or by `die`
@@ -273,7 +262,7 @@ def elsewhere(open_record: OpenRecord) -> Elsewhere:
                 await process.wait()
         if process.returncode not in {0, -signal.SIGKILL}:
             message = f"{function.__name__} in another process ended with {process.returncode}: {trouble.decode()}"
-            raise ContractBroken(message)
+            raise kit.ContractBroken(message)
         return told.decode().splitlines()
 
     return run
@@ -291,7 +280,7 @@ def die() -> None:
 
 
 async def _main() -> None:
-    work: tuple[OpenRecord, Callable[..., Awaitable[None]], tuple[Any, ...]]
+    work: tuple[kit.OpenRecord, Callable[..., Awaitable[None]], tuple[Any, ...]]
     work = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - from the process that started this one
     open_record, function, arguments = work
     async with open_record() as record:

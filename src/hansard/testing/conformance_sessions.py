@@ -11,22 +11,7 @@ from hansard.domain.messages import Message, Status
 from hansard.domain.sessions import Link, Route, SessionState
 from hansard.errors import Ambiguous, InvalidInput, NotFound, SessionEnded, WrongState
 from hansard.record.messages.entries import Entry
-from hansard.testing.conformance_kit import (
-    RecordUnderTest,
-    all_entries,
-    begin_new,
-    contract,
-    follow_until,
-    fresh,
-    new_session,
-    record_contract,
-    require,
-    require_equal,
-    require_error,
-    said,
-    session_contract,
-    texts,
-)
+from hansard.testing import conformance_kit as kit
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -34,57 +19,57 @@ if TYPE_CHECKING:
     from hansard.record.api import Record
 
 
-@record_contract("sessions")
+@kit.record_contract("sessions")
 async def lists_are_filtered_and_paged(record: Record) -> None:
     """Lists show latest activity first, by owner, source and state; pages join without gap or repeat."""
-    owner = fresh("person:lister")
+    owner = kit.fresh("person:lister")
     made = [(await record.create_session(source="cli" if number % 2 else "web", owner=owner)).id for number in range(7)]
     await record.end_session(made[5], "done")
     await record.append(made[0], Message.user("activity"))
     order = [made[0], made[5], made[6], made[4], made[3], made[2], made[1]]
     listed = [session.id for session in await record.sessions(owner=owner)]
-    require_equal(listed, order, "latest activity first")
+    kit.require_equal(listed, order, "latest activity first")
     paged: list[str] = []
     while page := await record.sessions(owner=owner, limit=2, before=paged[-1] if paged else None):
-        require(len(page) <= 2, "a page has at most its limit")  # noqa: PLR2004
+        kit.require(len(page) <= 2, "a page has at most its limit")  # noqa: PLR2004
         paged += [session.id for session in page]
-    require_equal(paged, order, "the pages together")
+    kit.require_equal(paged, order, "the pages together")
     found = {
         source: {session.id for session in await record.sessions(owner=owner, source=source)}
         for source in ("cli", "web", "other")
     }
-    require_equal(found, {"cli": set(made[1::2]), "web": set(made[::2]), "other": set()}, "by source")
+    kit.require_equal(found, {"cli": set(made[1::2]), "web": set(made[::2]), "other": set()}, "by source")
     ended = [session.id for session in await record.sessions(owner=owner, state="ended")]
-    require_equal(ended, [made[5]], "by state")
-    require_equal(len(await record.sessions(owner=owner, state="open")), 6, "open ones")
-    require_equal(await record.sessions(owner=owner, limit=0), [], "a limit of nothing")
+    kit.require_equal(ended, [made[5]], "by state")
+    kit.require_equal(len(await record.sessions(owner=owner, state="open")), 6, "open ones")
+    kit.require_equal(await record.sessions(owner=owner, limit=0), [], "a limit of nothing")
 
 
-@record_contract("sessions")
+@kit.record_contract("sessions")
 async def a_session_is_found_by_id_prefix_and_title(record: Record) -> None:
     """An id, a unique beginning of one in any case, and a title in any case each name their session."""
-    session_id, title = fresh("resolve"), fresh("Titel Ä")
+    session_id, title = kit.fresh("resolve"), kit.fresh("Titel Ä")
     await record.create_session(id=session_id, source="x", title=title)
     for text in (session_id, session_id[:-2], session_id[:-2].upper(), title, title.replace("Titel", "TITEL")):
-        require_equal((await record.resolve(text)).id, session_id, f"what {text!r} names")
+        kit.require_equal((await record.resolve(text)).id, session_id, f"what {text!r} names")
 
 
-@session_contract("sessions")
+@kit.session_contract("sessions")
 async def an_exact_id_wins(record: Record, session_id: str) -> None:
     """A whole id names its session although others begin with it."""
     await record.create_session(id=f"{session_id}-more", source="x")
-    require_equal((await record.resolve(session_id)).id, session_id, "what the id names")
+    kit.require_equal((await record.resolve(session_id)).id, session_id, "what the id names")
 
 
-@record_contract("sessions")
+@kit.record_contract("sessions")
 async def several_matches_are_listed(record: Record) -> None:
     """A text that several sessions match is Ambiguous, with the candidates; nothing is chosen silently (D13)."""
-    stem, title = fresh("twin"), fresh("Same")
+    stem, title = kit.fresh("twin"), kit.fresh("Same")
     ids = {(await record.create_session(id=f"{stem}-{n}", source="x", title=title)).id for n in range(3)}
     for text in (stem, title):
-        with require_error(Ambiguous, f"several match {text!r}") as caught:
+        with kit.require_error(Ambiguous, f"several match {text!r}") as caught:
             await record.resolve(text)
-        require_equal(set(getattr(caught.error, "candidates", ())), ids, "the candidates")
+        kit.require_equal(set(getattr(caught.error, "candidates", ())), ids, "the candidates")
 
 
 async def follow_once(record: Record, session_id: str) -> None:
@@ -98,11 +83,11 @@ async def begin_turn(record: Record, session_id: str) -> None:
         return
 
 
-@record_contract("sessions")
+@kit.record_contract("sessions")
 async def unknown_ids_are_not_found(record: Record) -> None:
     """Every verb on a session that does not exist is NotFound: none answers with success or an empty list (D14)."""
-    gone = fresh("gone")
-    known = await new_session(record)
+    gone = kit.fresh("gone")
+    known = await kit.new_session(record)
     await record.append(known, Message.user("x", id="m1"))
     delivery = Delivery(id="d1", session_id=gone, channel="c", target="t", message_id="m1")
     missing = Delivery(id="d1", session_id=known, channel="c", target="t", message_id="m9")
@@ -122,7 +107,7 @@ async def unknown_ids_are_not_found(record: Record) -> None:
         "turn": begin_turn(record, gone),
         "queue_turn": record.turns.queue(gone),
         "turns": record.turns.list(gone),
-        "move_route": record.routes.move(fresh("key"), gone),
+        "move_route": record.routes.move(kit.fresh("key"), gone),
         "create_delivery": record.deliveries.create(delivery),
         "create_delivery of no message": record.deliveries.create(missing),
         "move_delivery": record.deliveries.move(gone, "d1", DeliveryState.SENDING),
@@ -133,163 +118,167 @@ async def unknown_ids_are_not_found(record: Record) -> None:
         "read_blob": record.blobs.read("0" * 64),
     }
     for name, verb in verbs.items():
-        with require_error(NotFound, name):
+        with kit.require_error(NotFound, name):
             await asyncio.wait_for(verb, 10)
-    require_equal(await record.routes.read(fresh("key")), None, "a route that nobody made")
+    kit.require_equal(await record.routes.read(kit.fresh("key")), None, "a route that nobody made")
 
 
-@contract("sessions")
-async def the_first_end_reason_stays(backend: RecordUnderTest) -> None:
+@kit.contract("sessions")
+async def the_first_end_reason_stays(backend: kit.RecordUnderTest) -> None:
     """Ending twice keeps the first reason; reopening lets words in again, and the next end has its own reason."""
     async with backend.open_record() as record:
-        session_id = await new_session(record)
-        require_equal((await record.reopen_session(session_id)).head_seq, 1, "reopening an open session does nothing")
+        session_id = await kit.new_session(record)
+        kit.require_equal(
+            (await record.reopen_session(session_id)).head_seq, 1, "reopening an open session does nothing"
+        )
         await record.end_session(session_id, "first")
         ended = await record.end_session(session_id, "second")
-        require_equal((ended.state, ended.end_reason), (SessionState.ENDED, "first"), "after two ends")
-        with require_error(SessionEnded, "new words"):
+        kit.require_equal((ended.state, ended.end_reason), (SessionState.ENDED, "first"), "after two ends")
+        with kit.require_error(SessionEnded, "new words"):
             await record.append(session_id, Message.user("x"))
-        with require_error(SessionEnded, "new words by accept"):
+        with kit.require_error(SessionEnded, "new words by accept"):
             await record.accept([(session_id, Message.user("x"))])
         reopened = await record.reopen_session(session_id)
-        require_equal((reopened.state, reopened.end_reason), (SessionState.OPEN, None), "after reopening")
+        kit.require_equal((reopened.state, reopened.end_reason), (SessionState.OPEN, None), "after reopening")
         await record.append(session_id, Message.user("again"))
-        require_equal((await record.end_session(session_id, "third")).end_reason, "third", "the next reason")
-        kinds = [entry.kind for entry in await all_entries(record, session_id)]
-        require_equal(
+        kit.require_equal((await record.end_session(session_id, "third")).end_reason, "third", "the next reason")
+        kinds = [entry.kind for entry in await kit.all_entries(record, session_id)]
+        kit.require_equal(
             kinds[1:], ["session.ended", "session.reopened", "message.added", "session.ended"], "facts are appended"
         )
     async with backend.open_record() as record:
-        require_equal(
+        kit.require_equal(
             (await record.sessions.read(session_id)).end_reason, "third", "the reason after reopening the record"
         )
 
 
-@session_contract("sessions")
+@kit.session_contract("sessions")
 async def titles_are_facts(record: Record, session_id: str) -> None:
     """A title can change; the same title again writes nothing; every title stays in the journal."""
-    title = fresh("Title")
+    title = kit.fresh("Title")
     await record.set_title(session_id, "First")
     await record.set_title(session_id, title)
     again = await record.set_title(session_id, title)
-    require_equal((again.title, again.head_seq), (title, 3), "title and head")
-    require_equal((await record.resolve(title)).id, session_id, "what the title names")
+    kit.require_equal((again.title, again.head_seq), (title, 3), "title and head")
+    kit.require_equal((await record.resolve(title)).id, session_id, "what the title names")
 
 
-@session_contract("sessions")
+@kit.session_contract("sessions")
 async def a_fork_shares_the_past_only(record: Record, parent: str) -> None:
     """A fork has its parent's messages up to the fork point, continues its seq, and neither changes the other."""
     entries = [await record.append(parent, Message.user(f"{n}", id=f"m{n}")) for n in range(4)]
     child = await record.fork(parent, entries[1].seq, title="Branch")
-    require_equal((child.title, child.messages, child.source), ("Branch", 2, "conformance"), "the child")
+    kit.require_equal((child.title, child.messages, child.source), ("Branch", 2, "conformance"), "the child")
     link = child.parent
-    require(link is not None and link.session_id == parent, "the child names its parent")
-    require(link is not None and (link.link, link.at) == (Link.FORK, entries[1].seq), "and where it left")
+    kit.require(link is not None and link.session_id == parent, "the child names its parent")
+    kit.require(link is not None and (link.link, link.at) == (Link.FORK, entries[1].seq), "and where it left")
     await record.append(child.id, Message.user("child", id="c1"))
     await record.append(parent, Message.user("parent", id="p1"))
     grandchild = await record.fork(child.id)
     early = await record.fork(child.id, entries[0].seq)
-    require_equal(await texts(record, child.id), ["0", "1", "child"], "the child's transcript")
-    require_equal(await texts(record, parent), ["0", "1", "2", "3", "parent"], "the parent's transcript")
-    require_equal(await texts(record, grandchild.id), ["0", "1", "child"], "the grandchild's transcript")
-    require_equal(await texts(record, early.id), ["0"], "a fork of the inherited prefix")
+    kit.require_equal(await kit.texts(record, child.id), ["0", "1", "child"], "the child's transcript")
+    kit.require_equal(await kit.texts(record, parent), ["0", "1", "2", "3", "parent"], "the parent's transcript")
+    kit.require_equal(await kit.texts(record, grandchild.id), ["0", "1", "child"], "the grandchild's transcript")
+    kit.require_equal(await kit.texts(record, early.id), ["0"], "a fork of the inherited prefix")
     for session_id in (child.id, grandchild.id, early.id):
-        seqs = [entry.seq for entry in await all_entries(record, session_id)]
-        require_equal(seqs, list(range(1, len(seqs) + 1)), "the seqs")
+        seqs = [entry.seq for entry in await kit.all_entries(record, session_id)]
+        kit.require_equal(seqs, list(range(1, len(seqs) + 1)), "the seqs")
     for wrong in (0, -1, 99):
-        with require_error(InvalidInput, f"a fork at {wrong}"):
+        with kit.require_error(InvalidInput, f"a fork at {wrong}"):
             await record.fork(parent, wrong)
 
 
-@session_contract("sessions")
+@kit.session_contract("sessions")
 async def a_fork_point_inside_a_message_interrupts_it(record: Record, parent: str) -> None:
     """A message that was open at the fork point reads as interrupted in the child, with its text (rule 19)."""
     async with record.turn(parent) as turn, turn.reply(id="r1") as reply:
         await reply.write("half")
-        await follow_until(record, parent, said("r1", "half"))
+        await kit.follow_until(record, parent, kit.said("r1", "half"))
         live = await record.fork(parent)
         await reply.write(" and half")
-    opened = next(entry for entry in await all_entries(record, parent) if entry.kind == "message.opened")
+    opened = next(entry for entry in await kit.all_entries(record, parent) if entry.kind == "message.opened")
     later = await record.fork(parent, opened.seq)
     for child, text in ((live.id, "half"), (later.id, "half and half")):
         message = (await record.load_transcript(child))[0]
-        require_equal((message.text, message.status), (text, Status.INTERRUPTED), "in the child")
+        kit.require_equal((message.text, message.status), (text, Status.INTERRUPTED), "in the child")
         async with record.turn(child) as turn, turn.reply() as reply:
             await reply.write("the child goes on")
     message = (await record.load_transcript(parent))[0]
-    require_equal((message.text, message.status), ("half and half", Status.COMPLETE), "in the parent")
+    kit.require_equal((message.text, message.status), ("half and half", Status.COMPLETE), "in the parent")
 
 
-@session_contract("sessions")
+@kit.session_contract("sessions")
 async def a_given_fork_id_is_idempotent(record: Record, parent: str) -> None:
     """The same fork again returns the first."""
-    child = fresh("fork")
+    child = kit.fresh("fork")
     seq = (await record.append(parent, Message.user("x"))).seq
     first = await record.fork(parent, seq, id=child)
     again = await record.fork(parent, seq, id=child)
-    require_equal((again.id, again.head_seq), (first.id, first.head_seq), "the fork")
+    kit.require_equal((again.id, again.head_seq), (first.id, first.head_seq), "the fork")
 
 
-@contract("routes")
-async def a_route_moves_by_generations(backend: RecordUnderTest) -> None:
+@kit.contract("routes")
+async def a_route_moves_by_generations(backend: kit.RecordUnderTest) -> None:
     """Each move bumps the generation by one; a mover that expects another generation is WrongState."""
-    key = fresh("matrix:room:!abc")
+    key = kit.fresh("matrix:room:!abc")
     async with backend.open_record() as record:
-        one, two = await new_session(record), await new_session(record)
+        one, two = await kit.new_session(record), await kit.new_session(record)
         route = await record.routes.move(key, one, reason="start", expect=0)
-        require_equal((route.session_id, route.generation, route.reason), (one, 1, "start"), "the first route")
+        kit.require_equal((route.session_id, route.generation, route.reason), (one, 1, "start"), "the first route")
         await record.routes.move(key, two, expect=1)
-        with require_error(WrongState, "a move that somebody overtook"):
+        with kit.require_error(WrongState, "a move that somebody overtook"):
             await record.routes.move(key, one, expect=1)
     async with backend.open_record() as record:
         kept = await record.routes.read(key)
-        require(kept is not None and (kept.session_id, kept.generation) == (two, 2), f"it is kept, not {kept}")
+        kit.require(kept is not None and (kept.session_id, kept.generation) == (two, 2), f"it is kept, not {kept}")
 
 
-@record_contract("routes")
+@kit.record_contract("routes")
 async def a_new_session_is_one_step(record: Record) -> None:
     """`/new` ends the old session, begins its linked successor and moves the route; the old one stays listed."""
-    key, owner = f"matrix:room:!{fresh('room')}:example.org", fresh("person:new")
+    key, owner = f"matrix:room:!{kit.fresh('room')}:example.org", kit.fresh("person:new")
     old = (await record.create_session(source="matrix", owner=owner)).id
     await record.append(old, Message.user("before"))
     await record.routes.move(key, old)
     for generation in range(2, 6):
-        after = await record.sessions.read(await begin_new(record, key, owner))
-        require_equal(
+        after = await record.sessions.read(await kit.begin_new(record, key, owner))
+        kit.require_equal(
             await record.routes.read(key),
             Route(key=key, session_id=after.id, generation=generation, reason="new"),
             "the route",
         )
         before = await record.sessions.read(old)
-        require_equal((before.state, before.end_reason), (SessionState.ENDED, "new"), "the old session")
+        kit.require_equal((before.state, before.end_reason), (SessionState.ENDED, "new"), "the old session")
         parent = after.parent
-        require(parent is not None and (parent.session_id, parent.link) == (old, Link.RESET), "the new one's parent")
-        require_equal((after.state, after.messages), (SessionState.OPEN, 0), "the new session")
+        kit.require(
+            parent is not None and (parent.session_id, parent.link) == (old, Link.RESET), "the new one's parent"
+        )
+        kit.require_equal((after.state, after.messages), (SessionState.OPEN, 0), "the new session")
         old = after.id
-    require_equal(len(await record.sessions(owner=owner)), 5, "every session is listed")
+    kit.require_equal(len(await record.sessions(owner=owner)), 5, "every session is listed")
 
 
-@record_contract("routes")
+@kit.record_contract("routes")
 async def overtaken_moves_lose(record: Record) -> None:
     """Of many movers that expect the same generation exactly one wins."""
-    key = fresh("key")
-    sessions = [await new_session(record) for _ in range(8)]
+    key = kit.fresh("key")
+    sessions = [await kit.new_session(record) for _ in range(8)]
     moves = (record.routes.move(key, session_id, expect=0) for session_id in sessions)
     results = await asyncio.gather(*moves, return_exceptions=True)
     won = [result for result in results if not isinstance(result, BaseException)]
     lost = [result for result in results if isinstance(result, WrongState)]
-    require_equal((len(won), len(lost)), (1, 7), "winners and losers")
-    require_equal(await record.routes.read(key), won[0], "the route")
+    kit.require_equal((len(won), len(lost)), (1, 7), "winners and losers")
+    kit.require_equal(await record.routes.read(key), won[0], "the route")
 
 
-@session_contract("sessions")
+@kit.session_contract("sessions")
 async def entries_say_what_they_are(record: Record, session_id: str) -> None:
     """What append returns is what reading gives: id, session, seq, kind, text and position."""
     appended = await record.append(session_id, Message.user("hello", id="m1"))
-    require(isinstance(appended, Entry), "append returns an Entry")
-    require_equal(
+    kit.require(isinstance(appended, Entry), "append returns an Entry")
+    kit.require_equal(
         (appended.session_id, appended.seq, appended.kind, appended.text, appended.position),
         (session_id, 2, "message.added", "hello", "2"),
         "the entry",
     )
-    require_equal((await all_entries(record, session_id))[1], appended, "the entry as it is read")
+    kit.require_equal((await kit.all_entries(record, session_id))[1], appended, "the entry as it is read")

@@ -16,20 +16,7 @@ from hansard.domain.settings import Busy
 from hansard.errors import IdConflict, LeaseHeld, NotFound, SessionEnded, StaleLease
 from hansard.record.messages.entries import Entry
 from hansard.record.sessions import SessionFrozen
-from hansard.testing.conformance_kit import (
-    FOLLOW_SECONDS_MAX,
-    RecordUnderTest,
-    all_entries,
-    contract,
-    fresh,
-    new_session,
-    record_contract,
-    require,
-    require_equal,
-    require_error,
-    session_contract,
-    texts,
-)
+from hansard.testing import conformance_kit as kit
 
 if TYPE_CHECKING:
     from hansard.record.api import Record
@@ -43,28 +30,28 @@ async def last_turn(record: Record, session_id: str) -> TurnInfo:
     return (await record.turns.list(session_id))[-1]
 
 
-@session_contract("fencing")
+@kit.session_contract("fencing")
 async def a_session_has_one_holder(record: Record, session_id: str) -> None:
     """While a turn runs, another one is LeaseHeld, which names the holder; afterwards the session is free."""
-    other = await new_session(record)
+    other = await kit.new_session(record)
     async with record.turn(session_id):
         running = await last_turn(record, session_id)
-        require_equal(running.state, TurnState.RUNNING, "the state")
-        with require_error(LeaseHeld, "a second turn") as caught:
+        kit.require_equal(running.state, TurnState.RUNNING, "the state")
+        with kit.require_error(LeaseHeld, "a second turn") as caught:
             async with record.turn(session_id):
-                require(condition=False, claim="the second turn never begins")
-        require_equal(getattr(caught.error, "holder", ""), running.owner, "the holder that is named")
-        require(running.owner, "the holder has a name")
-        require(caught.error.retryable, "LeaseHeld says that trying again can help")
+                kit.require(condition=False, claim="the second turn never begins")
+        kit.require_equal(getattr(caught.error, "holder", ""), running.owner, "the holder that is named")
+        kit.require(running.owner, "the holder has a name")
+        kit.require(caught.error.retryable, "LeaseHeld says that trying again can help")
         async with record.turn(other):
             await record.append(session_id, Message.user("people may always speak"))
     async with record.turn(session_id):
         pass
     states = [turn.state for turn in await record.turns.list(session_id)]
-    require_equal(states, [TurnState.COMPLETED, TurnState.COMPLETED], "the states")
+    kit.require_equal(states, [TurnState.COMPLETED, TurnState.COMPLETED], "the states")
 
 
-@session_contract("fencing")
+@kit.session_contract("fencing")
 async def a_turn_may_wait(record: Record, session_id: str) -> None:
     """With wait_seconds, a turn begins as soon as the one before it ended."""
     order: list[str] = []
@@ -80,50 +67,50 @@ async def a_turn_may_wait(record: Record, session_id: str) -> None:
         await turn.append(Message.assistant("first"))
         order.append("first")
     await waiting
-    require_equal(order, ["first", "second"], "the order of the turns")
-    require_equal(await texts(record, session_id), ["first", "second"], "the transcript")
+    kit.require_equal(order, ["first", "second"], "the order of the turns")
+    kit.require_equal(await kit.texts(record, session_id), ["first", "second"], "the transcript")
 
 
-@session_contract("fencing")
+@kit.session_contract("fencing")
 async def a_stale_holder_is_refused(record: Record, session_id: str) -> None:
     """What a turn writes after its end is a StaleLease, which names the new holder; nothing of it is recorded."""
     async with record.turn(session_id) as old:
         await old.append(Message.assistant("kept", id="m1"))
-    with require_error(StaleLease, "a write after the end") as caught:
+    with kit.require_error(StaleLease, "a write after the end") as caught:
         await old.append(Message.assistant("late", id="m2"))
-    require_equal(getattr(caught.error, "holder", None), "", "the holder when nobody holds the session")
+    kit.require_equal(getattr(caught.error, "holder", None), "", "the holder when nobody holds the session")
     async with record.turn(session_id):
         holder = (await last_turn(record, session_id)).owner
-        with require_error(StaleLease, "a write beside the new holder") as caught:
+        with kit.require_error(StaleLease, "a write beside the new holder") as caught:
             await old.append(Message.assistant("late", id="m3"))
-        require_equal(getattr(caught.error, "holder", ""), holder, "the new holder")
-        with require_error(StaleLease, "a reply beside the new holder"):
+        kit.require_equal(getattr(caught.error, "holder", ""), holder, "the new holder")
+        with kit.require_error(StaleLease, "a reply beside the new holder"):
             async with old.reply() as reply:
                 await reply.write("late")
-    require_equal(await texts(record, session_id), ["kept"], "the transcript")
+    kit.require_equal(await kit.texts(record, session_id), ["kept"], "the transcript")
 
 
-@session_contract("fencing")
+@kit.session_contract("fencing")
 async def a_stale_stream_is_refused(record: Record, session_id: str) -> None:
     """A reply that goes on after its turn ended is refused, and what it said in time is kept as interrupted."""
     async with record.turn(session_id) as turn:
         reply = turn.reply(id="r1")
         await reply.__aenter__()
         await reply.write("in time")
-    with require_error(StaleLease, "a stream after the end"):
+    with kit.require_error(StaleLease, "a stream after the end"):
         for _ in range(20_000):
             await reply.write("too late")
             await asyncio.sleep(0.005)
     message = (await record.load_transcript(session_id))[0]
-    require_equal((message.text, message.status), ("in time", Status.INTERRUPTED), "the message")
+    kit.require_equal((message.text, message.status), ("in time", Status.INTERRUPTED), "the message")
     async with record.turn(session_id) as turn, turn.reply() as reply:
         await reply.write("the session goes on")
 
 
-@contract("fencing")
-async def fences_only_grow(backend: RecordUnderTest) -> None:
+@kit.contract("fencing")
+async def fences_only_grow(backend: kit.RecordUnderTest) -> None:
     """Each turn of a session has a higher fence than the one before it, also after reopening."""
-    session_id = fresh("fences")
+    session_id = kit.fresh("fences")
     fences = []
     for _ in range(3):
         async with backend.open_record() as record:
@@ -131,10 +118,10 @@ async def fences_only_grow(backend: RecordUnderTest) -> None:
             for _ in range(2):
                 async with record.turn(session_id) as turn:
                     fences.append(turn.fence)
-    require_equal(fences, sorted(set(fences)), "the fences")
+    kit.require_equal(fences, sorted(set(fences)), "the fences")
 
 
-@session_contract("fencing")
+@kit.session_contract("fencing")
 async def a_turn_ends_as_what_it_was(record: Record, session_id: str) -> None:
     """Left normally it is completed, by an exception failed with its reason, by fail() and interrupt() as they say."""
     async with record.turn(session_id):
@@ -147,16 +134,16 @@ async def a_turn_ends_as_what_it_was(record: Record, session_id: str) -> None:
     async with record.turn(session_id) as turn:
         turn.interrupt("a new message")
     found = [(turn.state, turn.reason) for turn in await record.turns.list(session_id)]
-    require_equal(
+    kit.require_equal(
         [state for state, _ in found],
         [TurnState.COMPLETED, TurnState.FAILED, TurnState.FAILED, TurnState.INTERRUPTED],
         "the states",
     )
-    require("the model broke" in found[1][1], "an exception's text is the reason")
-    require_equal([reason for _, reason in found[2:]], ["no credit", "a new message"], "the reasons")
+    kit.require("the model broke" in found[1][1], "an exception's text is the reason")
+    kit.require_equal([reason for _, reason in found[2:]], ["no credit", "a new message"], "the reasons")
 
 
-@session_contract("fencing")
+@kit.session_contract("fencing")
 async def an_exception_seals_what_was_said(record: Record, session_id: str) -> None:
     """A reply left by an exception keeps its text as interrupted, and the turn's end follows at once."""
     with suppress(Trouble):
@@ -164,11 +151,11 @@ async def an_exception_seals_what_was_said(record: Record, session_id: str) -> N
             await reply.write("half a sen")
             raise Trouble
     message = (await record.load_transcript(session_id))[-1]
-    require_equal((message.text, message.status), ("half a sen", Status.INTERRUPTED), "the message")
-    require_equal((await kinds(record, session_id))[-2:], ["message.sealed", "turn.ended"], "the last two entries")
+    kit.require_equal((message.text, message.status), ("half a sen", Status.INTERRUPTED), "the message")
+    kit.require_equal((await kinds(record, session_id))[-2:], ["message.sealed", "turn.ended"], "the last two entries")
 
 
-@session_contract("fencing")
+@kit.session_contract("fencing")
 async def a_turn_survives_a_broken_reply(record: Record, session_id: str) -> None:
     """A turn may catch what broke its reply and say something else: the first stays as interrupted, in its place."""
     async with record.turn(session_id) as turn:
@@ -179,11 +166,11 @@ async def a_turn_survives_a_broken_reply(record: Record, session_id: str) -> Non
         async with turn.reply() as reply:
             await reply.write("second try")
     found = [(message.text, message.status) for message in await record.load_transcript(session_id)]
-    require_equal(found, [("first try", Status.INTERRUPTED), ("second try", Status.COMPLETE)], "the transcript")
-    require_equal((await last_turn(record, session_id)).state, TurnState.COMPLETED, "the turn")
+    kit.require_equal(found, [("first try", Status.INTERRUPTED), ("second try", Status.COMPLETE)], "the transcript")
+    kit.require_equal((await last_turn(record, session_id)).state, TurnState.COMPLETED, "the turn")
 
 
-@session_contract("fencing")
+@kit.session_contract("fencing")
 async def a_reply_id_is_taken_once(record: Record, session_id: str) -> None:
     """A reply under an id that names other words is IdConflict, and costs neither those words nor the turn."""
     await record.append(session_id, Message.user("question", id="m1"))
@@ -195,16 +182,16 @@ async def a_reply_id_is_taken_once(record: Record, session_id: str) -> None:
                 await reply.write("broken")
                 raise Trouble
         for taken in ("m1", "r1"):
-            with require_error(IdConflict, f"other words as {taken}"):
+            with kit.require_error(IdConflict, f"other words as {taken}"):
                 async with turn.reply(id=taken) as reply:
                     await reply.write("other words")
         async with turn.reply(id="r3") as reply:
             await reply.write("last")
-    require_equal(await texts(record, session_id), ["question", "first", "broken", "last"], "the transcript")
-    require_equal((await last_turn(record, session_id)).state, TurnState.COMPLETED, "the turn")
+    kit.require_equal(await kit.texts(record, session_id), ["question", "first", "broken", "last"], "the transcript")
+    kit.require_equal((await last_turn(record, session_id)).state, TurnState.COMPLETED, "the turn")
 
 
-@record_contract("fencing")
+@kit.record_contract("fencing")
 async def a_cancelled_turn_always_ends(record: Record) -> None:
     """Cancelled at whatever moment, claiming and opening included: no turn runs on, no message stays open."""
 
@@ -214,21 +201,21 @@ async def a_cancelled_turn_always_ends(record: Record) -> None:
             await asyncio.sleep(60)
 
     for round_number in range(40):
-        session_id = await new_session(record)
+        session_id = await kit.new_session(record)
         task = asyncio.create_task(speak(session_id))
         await asyncio.sleep(round_number * 0.00015)
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
         states = {turn.state for turn in await record.turns.list(session_id)}
-        require(states <= {TurnState.INTERRUPTED}, f"no turn runs on after cancellation, not {states}")
+        kit.require(states <= {TurnState.INTERRUPTED}, f"no turn runs on after cancellation, not {states}")
         statuses = {message.status for message in await record.load_transcript(session_id)}
-        require(statuses <= {Status.INTERRUPTED}, f"no message stays open, not {statuses}")
+        kit.require(statuses <= {Status.INTERRUPTED}, f"no message stays open, not {statuses}")
         async with record.turn(session_id) as turn, turn.reply() as reply:
             await reply.write("next")
 
 
-@session_contract("fencing")
+@kit.session_contract("fencing")
 async def a_turn_takes_its_open_reply_with_it(record: Record, session_id: str) -> None:
     """A reply that nobody left when its turn ended is sealed as interrupted: the session is never stuck."""
     async with record.turn(session_id) as turn:
@@ -236,106 +223,106 @@ async def a_turn_takes_its_open_reply_with_it(record: Record, session_id: str) -
         await reply.__aenter__()
         await reply.write("unfinished")
     message = (await record.load_transcript(session_id))[0]
-    require_equal((message.text, message.status), ("unfinished", Status.INTERRUPTED), "the message")
+    kit.require_equal((message.text, message.status), ("unfinished", Status.INTERRUPTED), "the message")
     async with record.turn(session_id) as turn, turn.reply() as reply:
         await reply.write("next")
-    require_equal(await texts(record, session_id), ["unfinished", "next"], "the transcript")
+    kit.require_equal(await kit.texts(record, session_id), ["unfinished", "next"], "the transcript")
 
 
-@session_contract("fencing")
+@kit.session_contract("fencing")
 async def a_queued_turn_is_one_and_is_claimed(record: Record, session_id: str) -> None:
     """A session has at most one waiting turn; whoever begins a turn there begins that one."""
     queued = await record.turns.queue(session_id)
-    require_equal((await record.turns.queue(session_id)).id, queued.id, "a second queued turn")
-    require(queued.id in {turn.id for turn in await record.turns.list_queued()}, "it is listed as queued")
+    kit.require_equal((await record.turns.queue(session_id)).id, queued.id, "a second queued turn")
+    kit.require(queued.id in {turn.id for turn in await record.turns.list_queued()}, "it is listed as queued")
     async with record.turn(session_id) as turn:
-        require_equal(turn.id, queued.id, "the turn that runs")
+        kit.require_equal(turn.id, queued.id, "the turn that runs")
         following = await record.turns.queue(session_id)
-        require(following.id != queued.id, "a turn can be queued while one runs")
+        kit.require(following.id != queued.id, "a turn can be queued while one runs")
     found = [(turn.id, turn.state) for turn in await record.turns.list(session_id)]
-    require_equal(
+    kit.require_equal(
         sorted(found),
         sorted([(queued.id, TurnState.COMPLETED), (following.id, TurnState.QUEUED)]),
         "the turns",
     )
 
 
-@session_contract("fencing")
+@kit.session_contract("fencing")
 async def an_ended_session_lets_its_turn_end(record: Record, session_id: str) -> None:
     """Ending a session refuses new turns; the one that runs can still end there, with its words."""
     async with record.turn(session_id) as turn:
         async with turn.reply() as reply:
             await reply.write("said before")
         await record.end_session(session_id, "reset")
-    require_equal((await last_turn(record, session_id)).state, TurnState.COMPLETED, "the turn")
-    require_equal(await texts(record, session_id), ["said before"], "the transcript")
-    with require_error(SessionEnded, "a new turn"):
+    kit.require_equal((await last_turn(record, session_id)).state, TurnState.COMPLETED, "the turn")
+    kit.require_equal(await kit.texts(record, session_id), ["said before"], "the transcript")
+    with kit.require_error(SessionEnded, "a new turn"):
         async with record.turn(session_id):
             pass
-    with require_error(SessionEnded, "a queued turn"):
+    with kit.require_error(SessionEnded, "a queued turn"):
         await record.turns.queue(session_id)
 
 
 async def kinds(record: Record, session_id: str) -> list[str]:
-    return [entry.kind for entry in await all_entries(record, session_id)]
+    return [entry.kind for entry in await kit.all_entries(record, session_id)]
 
 
 async def say(record: Record, session_id: str, text: str, busy: Busy) -> str:
     """Say something and ask for a turn; return the message's id."""
-    accepted = await record.accept([(session_id, Message.user(text, id=fresh("said")))], queue_turn=True, busy=busy)
+    accepted = await record.accept([(session_id, Message.user(text, id=kit.fresh("said")))], queue_turn=True, busy=busy)
     return accepted.entries[0].id
 
 
-@record_contract("talk")
+@kit.record_contract("talk")
 async def a_message_may_interrupt_queue_or_steer(record: Record) -> None:
     """What a message means for the running turn is recorded with it, once for a turn that is to stop."""
     for busy, expected in ((Busy.INTERRUPT, "turn.stopping"), (Busy.STEER, "turn.steered"), (Busy.QUEUE, "")):
-        session_id = await new_session(record)
+        session_id = await kit.new_session(record)
         async with record.turn(session_id):
             await say(record, session_id, "first", busy)
             await say(record, session_id, "second", busy)
         found = await kinds(record, session_id)
         times = {"turn.stopping": 1, "turn.steered": 2}.get(expected, 0)
         if expected:
-            require_equal(found.count(expected), times, f"entries {expected}")
-        require_equal(found.count("turn.queued"), 1, "turns that wait")
-        require_equal(await texts(record, session_id), ["first", "second"], "what was said")
+            kit.require_equal(found.count(expected), times, f"entries {expected}")
+        kit.require_equal(found.count("turn.queued"), 1, "turns that wait")
+        kit.require_equal(await kit.texts(record, session_id), ["first", "second"], "what was said")
 
 
-@session_contract("talk")
+@kit.session_contract("talk")
 async def a_message_to_an_idle_session_stops_nothing(record: Record, session_id: str) -> None:
     """Without a running turn there is nothing to stop or to steer."""
     for busy in Busy:
         await say(record, session_id, "hello", busy)
     found = await kinds(record, session_id)
-    require_equal([kind for kind in found if kind in {"turn.stopping", "turn.steered"}], [], "stops and steers")
+    kit.require_equal([kind for kind in found if kind in {"turn.stopping", "turn.steered"}], [], "stops and steers")
 
 
-@session_contract("talk")
+@kit.session_contract("talk")
 async def stopping_reaches_the_holder_and_ends_what_waits(record: Record, session_id: str) -> None:
     """A request to stop names the running turn and comes to its follower; a queued turn ends as interrupted."""
     await record.turns.queue(session_id)
     async with record.turn(session_id) as turn:
         await say(record, session_id, "waits", Busy.QUEUE)
         stopped = await record.turns.stop(session_id, "enough", queued=True)
-        require_equal(
+        kit.require_equal(
             sorted(each.state for each in stopped), [TurnState.INTERRUPTED, TurnState.RUNNING], "what was stopped"
         )
         async with (
-            asyncio.timeout(FOLLOW_SECONDS_MAX),
+            asyncio.timeout(kit.FOLLOW_SECONDS_MAX),
             aclosing(record.follow(session_id, turn.fence, chunks=False)) as items,
         ):
             async for item in items:
                 if isinstance(item, Entry) and item.kind == "turn.stopping":
-                    require_equal(getattr(item.body, "turn_id", ""), turn.id, "the turn that is to stop")
+                    kit.require_equal(getattr(item.body, "turn_id", ""), turn.id, "the turn that is to stop")
                     break
-    require_equal(await record.turns.stop(session_id, "again", queued=True), [], "what there is to stop")
-    with require_error(NotFound, "claiming a turn when none waits"):
+    kit.require_equal(await record.turns.stop(session_id, "again", queued=True), [], "what there is to stop")
+    with kit.require_error(NotFound, "claiming a turn when none waits"):
         async with record.turn(session_id, waiting=""):
             pass
 
 
-@session_contract("talk")
+@kit.session_contract("talk")
 async def ending_a_session_ends_what_waits_there(record: Record, session_id: str) -> None:
     """A turn that waits in a session that ends is ended too; one that runs finishes where it is."""
     async with record.turn(session_id) as turn:
@@ -344,72 +331,72 @@ async def ending_a_session_ends_what_waits_there(record: Record, session_id: str
         async with turn.reply() as reply:
             await reply.write("finished here")
     states = {each.id: each.state for each in await record.turns.list(session_id)}
-    require_equal(states, {turn.id: TurnState.COMPLETED, waiting.id: TurnState.INTERRUPTED}, "the states")
-    require_equal(await texts(record, session_id), ["finished here"], "what was said")
+    kit.require_equal(states, {turn.id: TurnState.COMPLETED, waiting.id: TurnState.INTERRUPTED}, "the states")
+    kit.require_equal(await kit.texts(record, session_id), ["finished here"], "what was said")
 
 
-@session_contract("talk")
+@kit.session_contract("talk")
 async def undo_leaves_the_record_whole(record: Record, session_id: str) -> None:
     """Undone messages leave transcript and conversation; their entries stay. A running turn forbids it."""
     kept = await record.append(session_id, Message.user("kept"))
     gone = await record.append(session_id, Message.user("gone"))
-    before = await all_entries(record, session_id)
+    before = await kit.all_entries(record, session_id)
     async with record.turn(session_id):
-        with require_error(LeaseHeld, "undoing under a running turn"):
+        with kit.require_error(LeaseHeld, "undoing under a running turn"):
             await record.messages.undo(session_id, [gone.id])
-    with require_error(NotFound, "undoing what is not there"):
-        await record.messages.undo(session_id, [fresh("none")])
+    with kit.require_error(NotFound, "undoing what is not there"):
+        await record.messages.undo(session_id, [kit.fresh("none")])
     await record.messages.undo(session_id, [gone.id])
-    require_equal([message.id for message in await record.load_transcript(session_id)], [kept.id], "the transcript")
+    kit.require_equal([message.id for message in await record.load_transcript(session_id)], [kept.id], "the transcript")
     conversation = await record.conversation(session_id)
-    require_equal([placed.message.id for placed in conversation.placed], [kept.id], "the conversation")
-    require_equal((await all_entries(record, session_id))[: len(before)], before, "the entries before")
+    kit.require_equal([placed.message.id for placed in conversation.placed], [kept.id], "the conversation")
+    kit.require_equal((await kit.all_entries(record, session_id))[: len(before)], before, "the entries before")
     child = await record.fork(session_id)
-    require_equal([message.id for message in await record.load_transcript(child.id)], [kept.id], "the fork's")
+    kit.require_equal([message.id for message in await record.load_transcript(child.id)], [kept.id], "the fork's")
 
 
-@session_contract("talk")
+@kit.session_contract("talk")
 async def an_undo_is_undone(record: Record, session_id: str) -> None:
     """Restored messages are at their old places in transcript and conversation, by an entry more; also in a fork."""
     said = [(await record.append(session_id, Message.user(text))).id for text in ("one", "two", "three")]
     await record.messages.undo(session_id, said[:2])
     child = await record.fork(session_id)
-    before = await all_entries(record, session_id)
+    before = await kit.all_entries(record, session_id)
     async with record.turn(session_id):
-        with require_error(LeaseHeld, "restoring under a running turn"):
+        with kit.require_error(LeaseHeld, "restoring under a running turn"):
             await record.messages.restore(session_id, said[:1])
-    with require_error(NotFound, "restoring what is not there"):
-        await record.messages.restore(session_id, [fresh("none")])
+    with kit.require_error(NotFound, "restoring what is not there"):
+        await record.messages.restore(session_id, [kit.fresh("none")])
     await record.messages.restore(session_id, said[:1])
     expected = [said[0], said[2]]
-    require_equal([each.id for each in await record.load_transcript(session_id)], expected, "the transcript")
+    kit.require_equal([each.id for each in await record.load_transcript(session_id)], expected, "the transcript")
     conversation = await record.conversation(session_id)
     shown = [placed.message.id for placed in conversation.placed + conversation.waiting]
-    require_equal(shown, expected, "the conversation")
-    require_equal(list(conversation.undone), said[1:2], "what is still away")
-    require_equal((await all_entries(record, session_id))[: len(before)], before, "the entries before")
+    kit.require_equal(shown, expected, "the conversation")
+    kit.require_equal(list(conversation.undone), said[1:2], "what is still away")
+    kit.require_equal((await kit.all_entries(record, session_id))[: len(before)], before, "the entries before")
     await record.messages.restore(child.id, said[:2])
-    require_equal([each.id for each in await record.load_transcript(child.id)], said, "the fork's transcript")
-    require_equal([each.id for each in await record.load_transcript(session_id)], expected, "the parent's")
-    require((await record.verify()).ok, "the record is whole")
+    kit.require_equal([each.id for each in await record.load_transcript(child.id)], said, "the fork's transcript")
+    kit.require_equal([each.id for each in await record.load_transcript(session_id)], expected, "the parent's")
+    kit.require((await record.verify()).ok, "the record is whole")
 
 
-@session_contract("talk")
+@kit.session_contract("talk")
 async def what_a_model_is_told_is_fixed_once(record: Record, session_id: str) -> None:
     """The first frozen prompt stays, for the session and for what is forked from it; settings change."""
     first = await record.sessions.freeze(session_id, SessionFrozen(system="first"))
     second = await record.sessions.freeze(session_id, SessionFrozen(system="second"))
-    require_equal((first.system, second.system), ("first", "first"), "the prompt")
+    kit.require_equal((first.system, second.system), ("first", "first"), "the prompt")
     child = await record.fork(session_id)
-    require_equal(
+    kit.require_equal(
         (await record.sessions.freeze(child.id, SessionFrozen(system="third"))).system, "first", "the fork's prompt"
     )
     await record.sessions.set_setting(session_id, "busy", "queue")
     await record.sessions.set_setting(session_id, "busy", "steer")
-    require_equal((await record.conversation(session_id)).settings, {"busy": "steer"}, "the settings")
+    kit.require_equal((await record.conversation(session_id)).settings, {"busy": "steer"}, "the settings")
 
 
-@session_contract("talk")
+@kit.session_contract("talk")
 async def a_turn_ends_with_what_it_left_open(record: Record, session_id: str) -> None:
     """Results for unfinished calls, notices and what was used are recorded with the turn's end; a result stays."""
     async with record.turn(session_id) as turn:
@@ -422,14 +409,16 @@ async def a_turn_ends_with_what_it_left_open(record: Record, session_id: str) ->
         stray = Message.tool("c", "of no call")
         turn.settle_calls(reply.id, [Message.tool("a", "never", id=done.id), late, stray])
         turn.tell("that was all")
-    require_equal(await texts(record, session_id), ["", "done", "outcome unknown", "that was all"], "the messages")
+    kit.require_equal(
+        await kit.texts(record, session_id), ["", "done", "outcome unknown", "that was all"], "the messages"
+    )
     found = await kinds(record, session_id)
-    require_equal(found[-4:], ["turn.used", "message.added", "message.added", "turn.ended"], "how the turn ends")
+    kit.require_equal(found[-4:], ["turn.used", "message.added", "message.added", "turn.ended"], "how the turn ends")
     usage = (await record.conversation(session_id)).usage
-    require_equal(usage, {"some:model": Usage(input_tokens=3, output_tokens=4)}, "what was used")
+    kit.require_equal(usage, {"some:model": Usage(input_tokens=3, output_tokens=4)}, "what was used")
 
 
-@session_contract("talk")
+@kit.session_contract("talk")
 async def calls_that_were_never_recorded_have_no_results(record: Record, session_id: str) -> None:
     """A message that was cut before its seal has no calls, so that its turn's end records no results for them."""
     with suppress(asyncio.CancelledError):
@@ -438,35 +427,35 @@ async def calls_that_were_never_recorded_have_no_results(record: Record, session
             reply.add(ToolCall(id="a", name="tool"))
             turn.settle_calls(reply.id, [Message.tool("a", "not started", outcome=ToolOutcome.NOT_STARTED)])
             raise asyncio.CancelledError
-    require_equal(await texts(record, session_id), ["let me look"], "the messages")
+    kit.require_equal(await kit.texts(record, session_id), ["let me look"], "the messages")
 
 
-@session_contract("talk")
+@kit.session_contract("talk")
 async def entries_can_be_followed_without_chunks(record: Record, session_id: str) -> None:
     """Who follows entries only is given every entry and no chunk."""
     async with record.turn(session_id) as turn, turn.reply() as reply:
         await reply.write("words")
-    expected = await all_entries(record, session_id)
+    expected = await kit.all_entries(record, session_id)
     given = []
     async with (
-        asyncio.timeout(FOLLOW_SECONDS_MAX),
+        asyncio.timeout(kit.FOLLOW_SECONDS_MAX),
         aclosing(record.follow(session_id, chunks=False)) as items,
     ):
         async for item in items:
             given.append(item)
             if len(given) == len(expected):
                 break
-    require(all(isinstance(item, Entry) for item in given), "no chunk is given")
-    require_equal([item.id for item in given if isinstance(item, Entry)], [each.id for each in expected], "the ids")
+    kit.require(all(isinstance(item, Entry) for item in given), "no chunk is given")
+    kit.require_equal([item.id for item in given if isinstance(item, Entry)], [each.id for each in expected], "the ids")
 
 
-@record_contract("talk")
+@kit.record_contract("talk")
 async def an_owner_resolves_only_their_own(record: Record) -> None:
     """Resolving for an owner finds their sessions by id, beginning and title, and nobody else's (L11)."""
-    title = fresh("trip")
+    title = kit.fresh("trip")
     mine = await record.create_session(source="test", owner="person:a", title=title)
     theirs = await record.create_session(source="test", owner="person:b", title=title)
-    require_equal((await record.resolve(title, owner="person:a")).id, mine.id, "by title")
-    require_equal((await record.resolve(mine.id, owner="person:a")).id, mine.id, "by id")
-    with require_error(NotFound, "another owner's id"):
+    kit.require_equal((await record.resolve(title, owner="person:a")).id, mine.id, "by title")
+    kit.require_equal((await record.resolve(mine.id, owner="person:a")).id, mine.id, "by id")
+    with kit.require_error(NotFound, "another owner's id"):
         await record.resolve(theirs.id, owner="person:a")
