@@ -168,7 +168,8 @@ def cover(root: Path) -> dict[str, object]:
 
 def make_proof(root: Path, reports: Path) -> dict[str, object]:
     """Return the whole proof. Code that changed while it was being proved is not covered."""
-    rounds = [each for path in sorted(reports.glob("*.jsonl")) for each in read_rounds(path)]
+    paths = [*reports.glob("crash-*.jsonl"), *reports.glob("shown-*.jsonl")]
+    rounds = [each for path in sorted(paths) for each in read_rounds(path)]
     talks = [each for each in rounds if is_talk(each)]
     begun, covers = reports / "covers.json", cover(root)
     is_same = begun.exists() and json.loads(begun.read_text()) == covers

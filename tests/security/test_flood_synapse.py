@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from hansard.domain.settings import Channels, Settings
+from hansard.domain.settings import Channels, Settings, TurnLimits
 from hansard.domain.settings.channels import Matrix
 from hansard.gateway.process import Gateway
 from hansard.record.api import Record
@@ -44,7 +44,10 @@ async def write_in_threads(guest: Peer, room_id: str) -> None:
 async def test_a_guest_on_a_homeserver(synapse: Synapse, home: Path, tmp_path: Path) -> None:
     """The guest has two turns that do not end; the owner's begins, is answered and shown before any other of theirs."""
     model, account = Doors(), new_account(synapse, "agent")
-    settings = Settings(channels=Channels(matrix=Matrix(allow=(f"*:{SERVER_NAME}",))))
+    settings = Settings(
+        limits=TurnLimits(person_sessions_hour_max=10_000),
+        channels=Channels(matrix=Matrix(allow=(f"*:{SERVER_NAME}",))),
+    )
     channel = channel_of(account, synapse.url, home)
     async with (
         peer(synapse, tmp_path, "guest") as guest,

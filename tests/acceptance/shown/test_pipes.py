@@ -76,7 +76,7 @@ async def test_struck_at_every_event_boundary(  # noqa: PLR0917 - fixtures and p
     author = Author(random.Random(f"{seed} {style} {part} {turned}"))
     runs = boundary_runs(author, style, part, seed + turned)
     evidence = await prove(tmp_path, seed, runs, tally, "pipe at a boundary")
-    assert any(shown.output for shown in evidence.shown[:-1])
+    assert evidence.shown[-1].output  # the others may be struck before they print anything
 
 
 @pytest.mark.drawn(1)

@@ -89,8 +89,8 @@ MUTANTS = (
         (
             Edit(
                 "journal/sqlite/stamps.py",
-                "OPEN_AND_COMPARE if is_legacy or database.is_short else",
-                "OPEN_AND_COMPARE if is_legacy else",
+                "is_short = file.xFileSize() < int.from_bytes(header[DATABASE_PAGES_AT:]) * size",
+                "is_short = False",
             ),
         ),
     ),
