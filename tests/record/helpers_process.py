@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import shutil
@@ -263,10 +264,17 @@ def unmount(folder: Path) -> None:
 def fill_disk(folder: Path, leave_bytes: int = 0) -> Path:
     """Fill the disk but for some bytes; return the file to remove."""
     ballast = folder / "ballast"
-    free = os.statvfs(folder)
-    size = free.f_bavail * free.f_frsize - leave_bytes
     with ballast.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, max(size, 1))
+        for _ in range(100):
+            free = os.statvfs(folder)
+            size = free.f_bavail * free.f_frsize - leave_bytes
+            try:
+                os.posix_fallocate(file.fileno(), 0, max(size, 1))
+            except OSError as error:  # somebody took a part of it meanwhile
+                if error.errno != errno.ENOSPC:
+                    raise
+            else:
+                break
     return ballast
 
 
