@@ -260,7 +260,7 @@ def _verify(store: AnyStore) -> Report:
         if not is_known and not _known_now(leg, log.journal_id):
             findings.append(Finding(log.journal_id, "stray", f"{log_name(log.journal_id)} is no session's log"))
     notes = [note for companion in store.companions.values() for note in companion.check()] + [
-        f"{tail_name(journal_id)} keeps what is not in the record: a crash left it unfinished, or it fits nowhere"
+        f"{tail_name(journal_id)} keeps what a crash left unfinished"
         for journal_id in sorted(known)
         if os.path.exists(leg.files.path(tail_name(journal_id)))
     ]
