@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
@@ -17,9 +18,11 @@ import apsw
 import pytest
 
 from hansard import Cursor, HansardError, Intake, Message, Record
+from hansard.domain.limits import MIB
 from hansard.errors import LegsMixed, LogForked, PastMissing
 from tests.counts import times
 from tests.record.helpers_facts import ids_of, new_session, raw_rows, say
+from tests.record.helpers_process import rebuild
 
 SHAPES = times(test=10, long=25, prove=200)
 SESSIONS = ("one", "two", "three")
@@ -36,6 +39,7 @@ WHAT = {
     "home": ("state.db", "state.db-wal", "state.db-shm", "home.jsonl", "sessions"),
     "database and logs": ("state.db", "home.jsonl", "sessions"),
 }
+DEADLINE_SECONDS = 600
 UNITS_SHARE = 0.4
 """How often something is said that stands in several logs at once."""
 DIRECTIONS = ("older", "newer", "diverged", "other home")
@@ -263,6 +267,33 @@ async def test_a_unit_whose_other_log_was_put_back_is_kept(tmp_path: Path, log: 
     restore("cp", backup, home, ("state.db", "state.db-wal", "state.db-shm", log))
     async with Record.open(home) as record:
         assert await ids_of(record, "two") == ["e1", "e2"]
+        report = await record.verify()
+        assert report.ok
+        assert not [note for note in report.notes if ".tail" in note]
+
+
+@pytest.mark.parametrize("crash", ["adopted:2", "reconciled:3"])
+async def test_a_kill_during_the_opening_after_a_restore_cuts_no_unit(tmp_path: Path, crash: str) -> None:
+    """The database and the home's log are older. A kill between two commits of the reading in takes nothing."""
+    home, backup = tmp_path / "home", tmp_path / "backup"
+    longs = ("long-1", "long-2")
+    async with Record.open(home) as record:
+        for session_id in (*longs, *SESSIONS):
+            await new_session(record, session_id)
+    shutil.copytree(home, backup)
+    async with Record.open(home) as record:
+        await hear(record, "e1", ["one", "two"])
+        for number in range(8):
+            await record.append(longs[number // 4], Message.user("x" * MIB, id=f"m{number}"))
+    restore("rename", backup, home, WHAT["database and home log"])
+    with rebuild(home, 30, crash) as process:
+        assert process.wait(DEADLINE_SECONDS) == -signal.SIGKILL
+    async with Record.open(home) as record:
+        assert [await ids_of(record, session_id) for session_id in longs] == [
+            ["m0", "m1", "m2", "m3"],
+            ["m4", "m5", "m6", "m7"],
+        ]
+        assert await ids_of(record, "one") == await ids_of(record, "two") == ["e1"]
         report = await record.verify()
         assert report.ok
         assert not [note for note in report.notes if ".tail" in note]

@@ -192,7 +192,7 @@ class Database:
             with stamped(connection):
                 connection.execute(SQL.end_rebuilding)
 
-    def _reconcile_all(self, connection: apsw.Connection, doing: str, *, is_older: bool = False) -> None:
+    def _reconcile_all(self, connection: apsw.Connection, doing: str) -> None:
         """Bring every journal in line whose files are not as the database says, in pieces that are committed."""
         self.work.begin(doing, 0, 0)
         differences = find_differences(connection, self.files, self.work, since_ns=self._written_ns)
@@ -201,13 +201,15 @@ class Database:
         size_bytes = sum(each.size_bytes for each in differences)
         is_much = len(differences) >= SYNC_JOURNALS_MIN or size_bytes > PIECE_BYTES
         is_synced = is_much and sync_filesystem(str(self.home))
-        is_older = is_older or (doing == COMPARING and is_behind(connection, self.files, differences))
+        if doing == COMPARING and is_behind(connection, self.files, differences):
+            with stamped(connection):
+                fetch(connection, SQL.mark_put_back)
         forked = False
         self.work.begin(doing, len(differences), size_bytes)
         for difference in differences:
             if difference.size_bytes > PIECE_BYTES:
                 self._attempt(difference.journal_id, partial(self._adopt_pieces, connection, is_synced=is_synced))
-        reconcile = partial(self._reconcile_within, connection, is_synced=is_synced, is_older=is_older)
+        reconcile = partial(self._reconcile_within, connection, is_synced=is_synced)
         for group in group_differences(differences):
             with stamped(connection):
                 for difference in group:
@@ -220,7 +222,7 @@ class Database:
             self._shorten_wal(connection)
         if forked and self._written_ns:  # one leg is of another history: compare all of it
             self._written_ns = 0
-            self._reconcile_all(connection, doing, is_older=is_older)
+            self._reconcile_all(connection, doing)
         elif is_much:
             logger.warning("finished %s: %d sessions, %d bytes", doing, len(differences), size_bytes)
 
@@ -269,13 +271,12 @@ class Database:
         journal_id: str,
         *,
         is_synced: bool = False,
-        is_older: bool = False,
     ) -> None:
         """Reconcile a journal in a transaction of its own, or in a part of one."""
         with scope(connection):
             self.reach("reconciling")
             tx = self.new_transaction(connection)
-            Reconciler(tx, is_synced=is_synced, is_older=is_older).run(journal_id)
+            Reconciler(tx, is_synced=is_synced).run(journal_id)
         self.reach("reconciled")
 
     def _attempt(self, journal_id: str, act: Callable[[str], None]) -> HansardError | None:

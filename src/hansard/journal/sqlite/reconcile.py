@@ -149,14 +149,10 @@ def scan_piece(files: LogFiles, schema: Schema, journal_id: str, journal: Journa
 class Reconciler:
     """Brings the files of one journal, and of those that share units with it, in line with the database."""
 
-    def __init__(self, tx: Transaction, *, is_synced: bool = False, is_older: bool = False) -> None:
-        """Work in a transaction of its own. `is_synced`: all logs, as they lie there, are known to be on the disk.
-
-        `is_older`: the database was put back. Logs may have been as well, so that a unit may lack its part there.
-        """
+    def __init__(self, tx: Transaction, *, is_synced: bool = False) -> None:
+        """Work in a transaction of its own. `is_synced`: all logs, as they lie there, are known to be on the disk."""
         self.tx = tx
         self.is_synced = is_synced
-        self.is_older = is_older
         self.level = logging.DEBUG if is_synced else logging.WARNING
         self.group = group_of(tx)
         self.files = self.group.files
@@ -207,7 +203,8 @@ class Reconciler:
 
     def _adopt(self, journal_id: str) -> None:
         self._scan(journal_id)
-        if not self.is_older:
+        (is_put_back,) = self.tx.row(SQL.is_put_back)
+        if not is_put_back:  # else logs may have been put back as well, so that a unit may lack its part there
             self._cut_broken_units()
         for tail in self.tails.values():
             self._adopt_tail(tail)
