@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import apsw
@@ -114,6 +115,30 @@ async def test_a_damaged_tail_is_set_aside(home: Path, tail: bytes) -> None:
         await say(record, "b")
         assert await ids_of(record) == ["a", "b"]
         assert tail in log_of(home).with_suffix(".tail").read_bytes()
+        await assert_clean(record)
+
+
+@pytest.mark.parametrize("when", ["while it is open", "while nothing runs", "with a line that only the log holds"])
+async def test_lines_that_stand_in_a_log_twice_are_set_aside(home: Path, when: str) -> None:
+    """The last lines were appended once more: that is damage, and no other history."""
+    async with AsyncExitStack() as opened:
+        record = await opened.enter_async_context(Record.open(home))
+        await new_session(record)
+        await say(record, "a", "b")
+        if when == "while nothing runs":
+            await opened.aclose()
+        lines = log_of(home).read_bytes().splitlines(keepends=True)
+        if when.startswith("with"):
+            lines.append(foreign_line(home, continues=True))
+            log_of(home).write_bytes(b"".join(lines))
+        with log_of(home).open("ab") as file:
+            file.writelines(lines[-2:])
+        if when == "while nothing runs":
+            record = await opened.enter_async_context(Record.open(home))
+        await say(record, "c")
+        only = ["foreign"] if when.startswith("with") else []
+        assert await ids_of(record) == ["a", "b", *only, "c"]
+        assert b"".join(lines[-2:]) in log_of(home).with_suffix(".tail").read_bytes()
         await assert_clean(record)
 
 

@@ -225,9 +225,22 @@ class Reconciler:
                 continue
             tail = LogTail(self.tx.schema, name, self._read(name), self._size(name, required=name == journal_id))
             tail.scan(self.files)
+            tail.forked = tail.forked and not self._repeats(tail)
             self.tails[name] = tail
             for constraint in tail.constraints:
                 waiting.extend(other for other in constraint.unit if other not in self.tails)
+
+    def _repeats(self, tail: LogTail) -> bool:
+        """Return whether every line of a tail is known: lines that stand there twice are damage, no other history."""
+        lines = (
+            decode_line(data) for _, data in self.files.read_lines(log_name(tail.journal_id), tail.start, tail.size)
+        )
+        return all(
+            line is None
+            or tail.holds(line.seq, line.row().digest[:MARK_BYTES])
+            or (tail.journal is not None and self._stored(tail.journal, line))
+            for line in lines
+        )
 
     def _size(self, journal_id: str, *, required: bool) -> int:
         """Return a log's size; another journal's that is no file holds nothing."""
