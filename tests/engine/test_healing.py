@@ -76,6 +76,19 @@ async def test_an_answer_that_cannot_be_recorded_is_not_shown_and_the_session_go
         await on.check()
 
 
+async def test_closing_ends_although_the_record_cannot_be_written(home: Path) -> None:
+    """Locked in the middle of an answer, and then the runner is closed: it gives up after its patience."""
+    gate = Gate()
+    async with stage(home, PlayedModel(["One ", gate]), patience_seconds=PATIENCE_SECONDS) as on:
+        await on.speak("count")
+        await gate.reached()
+        await on.until_text("One ")
+        with locked(home):
+            await asyncio.wait_for(on.runner.close(), WAIT_SECONDS_MAX)
+        assert on.reports
+        on.reports.clear()
+
+
 @pytest.mark.loss("D15")
 async def test_a_turn_is_run_once_however_often_it_is_asked_for(home: Path) -> None:
     """The same queued turn is claimed by one of many that try; the others find that it does not wait any more."""

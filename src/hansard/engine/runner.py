@@ -176,7 +176,7 @@ class Runner:
     async def _serve_turn(self, session_id: str, turn_id: str) -> None:
         """Run the turn when it can be run; without an id, all that wait. What others queued is theirs to run."""
         failures = 0
-        while failures < FAILURES_MAX:
+        while failures < FAILURES_MAX and not self._closed:
             try:
                 if await self._try_turn(session_id, turn_id):
                     return
