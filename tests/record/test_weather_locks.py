@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
-from hansard import Record, RecordUnavailable
+from hansard import OutcomeUnknown, Record, RecordUnavailable
 from tests.counts import times
-from tests.record.helpers_facts import assert_clean, eventually, ids_of, new_session, outcome, say
+from tests.record.helpers_facts import SESSION, assert_clean, eventually, ids_of, new_session, outcome, say
 from tests.record.helpers_process import Worker, stranger
 
 HELD_SECONDS = times(test=3, long=20, prove=20)
@@ -79,6 +81,21 @@ async def test_many_seconds_cost_nothing_but_the_wait(home: Path) -> None:
             await asyncio.to_thread(worker.receive)
             assert set(await ids_of(record)) == {"before", "ours", "theirs"}
         await assert_clean(record)
+
+
+async def test_closing_does_not_wait_for_a_second_patience(home: Path) -> None:
+    """The end of a turn could not be written within the patience: closing gives up at once, and says no more."""
+    patience_seconds = 5.0
+    async with AsyncExitStack() as opened, AsyncExitStack() as held:
+        record = await opened.enter_async_context(Record.open(home, patience_seconds=patience_seconds))
+        await new_session(record)
+        await held.enter_async_context(record.turn(SESSION))
+        with stranger(home / "state.db"):
+            with pytest.raises(OutcomeUnknown):
+                await held.aclose()
+            began = time.monotonic()
+            await opened.aclose()
+            assert time.monotonic() - began < patience_seconds
 
 
 @pytest.mark.loss("B2", "B4")

@@ -100,7 +100,7 @@ class WriteHealth:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._error: HansardError | None = None
-        self._waiting_since = 0.0
+        self._failing_since = self._waiting_since = 0.0
 
     def problem(self) -> HansardError | None:
         """Return what prevents writing: a lock that is waited for now, or else the last error."""
@@ -112,8 +112,16 @@ class WriteHealth:
     def note(self, error: Exception | None) -> None:
         """Note how the last attempt ended; None when it succeeded. A new problem is logged once."""
         before, self._error = self._error, None if error is None else self._backend.explain(error)
+        if before is None:
+            self._failing_since = time.monotonic()
         if self._error is not None and str(before or "") != str(self._error):
             logger.error("the record could not be written: %s", self._error)
+
+    def left_of(self, patience_seconds: float) -> float:
+        """Return what is left of a patience that began when writing began to fail, or begins now."""
+        now = time.monotonic()
+        since = self._waiting_since or (self._failing_since if self._error is not None else now)
+        return max(0.0, since + patience_seconds - now)
 
     def note_full(self) -> None:
         """Note that the disk is full, although what ends something may still be written."""
@@ -171,6 +179,10 @@ class Writer:
     def problem(self) -> HansardError | None:
         """Why nothing can be written just now; None when all is well."""
         return self._standing.problem()
+
+    def patience_left(self, patience_seconds: float) -> float:
+        """Return how long to wait for what is queued: the time in which nothing could be written counts."""
+        return self._standing.left_of(patience_seconds)
 
     def describe_trouble(self) -> str:
         """Return what prevents writing, of everything or of one log; empty when all is well."""
