@@ -107,6 +107,8 @@ async def answer(app: App, session_id: str, question: Message, output: Output) -
                 own.add(item.id)
             await output.show(item)
             if isinstance(item.body, TurnEnded) and item.body.turn_id == spoken.turn_id:
+                if item.body.state == TurnState.INTERRUPTED:
+                    click.echo(f"hansard: this answer was interrupted: {safe(item.body.reason)}", err=True)
                 return EXIT_DONE if item.body.state == TurnState.COMPLETED else EXIT_FAILED
     return EXIT_FAILED
 
