@@ -106,6 +106,7 @@ async def test_interrupted_delivery_by_a_new_message(hansard: Hansard) -> None:
         second = await hansard.run("-r", session_id, "-p", "Never mind.")
         ended = await first.ended()
     assert (ended.code, ended.text) == (1, SHOWN)
+    assert "hansard: this answer was interrupted: a new message came\n" in ended.err
     assert second.code == 0
     assert "your reply above was interrupted (a new message came)" in second.out
     await assert_kept(hansard.home, session_id, SHOWN)
@@ -224,6 +225,22 @@ async def test_lock_after_start_up(home: Path, tmp_path: Path) -> None:
     session_id = await only_session(home)
     assert [text for role, text in said(await transcript(home, session_id)) if role == "user"] == ["one", "two"]
     await assert_whole(home, session_id)
+
+
+async def test_a_second_signal_does_not_wait_for_the_record(hansard: Hansard) -> None:
+    """The record cannot be written when an answer is interrupted: a second Ctrl-C leaves, and no word is lost."""
+    async with hansard.asks("-p", "Tell me.") as program:
+        await program.shows(SHOWN)
+        session_id = await only_session(hansard.home)
+        async with stranger(hansard.home, *STRANGERS["immediate"]):
+            ending = asyncio.create_task(program.ended())
+            while not ending.done():
+                program.strike(signal.SIGINT)
+                await asyncio.wait({ending}, timeout=0.5)
+            ended = await ending
+    assert (ended.code, ended.text) == (130, SHOWN)
+    assert "left without waiting for the record" in ended.err
+    await assert_kept(hansard.home, session_id, SHOWN)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import io
 import os
 import signal
 import sys
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -27,6 +28,13 @@ SIGNAL_EXIT_BASE = 128
 STANDARD_OUTPUT = "standard output"
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+LEAVE_SECONDS: Final = 2.0
+"""After a second signal, what is under way is waited for no longer than this."""
+
+LEFT_AT_ONCE: Final = (
+    "hansard: left without waiting for the record. What was shown is recorded; the next hansard ends what is left open."
+)
 
 
 def run(main: Callable[[], Coroutine[None, None, int]], signals: tuple[signal.Signals, ...] = ENDING_SIGNALS) -> int:
@@ -97,6 +105,13 @@ def is_descriptor(number: int) -> bool:
     return True
 
 
+def leave(code: int) -> None:
+    """End this process as a kill would, which the record survives."""
+    with suppress(OSError):
+        os.write(2, f"{LEFT_AT_ONCE}\n".encode())
+    os._exit(code)
+
+
 async def _run(main: Callable[[], Coroutine[None, None, int]], signals: tuple[signal.Signals, ...]) -> int:
     received: list[signal.Signals] = []
     loop = asyncio.get_running_loop()
@@ -105,6 +120,8 @@ async def _run(main: Callable[[], Coroutine[None, None, int]], signals: tuple[si
     def end(number: signal.Signals) -> None:
         received.append(number)
         task.cancel()
+        if len(received) > 1:
+            loop.call_later(LEAVE_SECONDS, leave, SIGNAL_EXIT_BASE + received[0])
 
     for number in signals:
         loop.add_signal_handler(number, end, number)
