@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 CONNECT_SECONDS_MAX: Final = 10.0
 """A provider that does not take the connection by then is not there."""
 
-KEPT_SECONDS_MAX = 2.0
-"""How long an idle connection is kept. Some servers close theirs after five seconds: a request must not meet that."""
+IDLE_SECONDS_MAX: Final = 2.0
+"""An idle connection is closed after this. Some servers close theirs after five seconds, and a request that is sent at
+that moment fails."""
 
 CONNECTIONS_KEPT_MAX: Final = 20
 """Idle connections kept for the next turn. Connections in use are not limited here: turns are."""
@@ -131,7 +132,7 @@ def http_client(access: ModelAccess) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
         timeout=httpx2.Timeout(stall, connect=min(stall, CONNECT_SECONDS_MAX), pool=None),
         limits=httpx2.Limits(
-            max_connections=None, max_keepalive_connections=CONNECTIONS_KEPT_MAX, keepalive_expiry=KEPT_SECONDS_MAX
+            max_connections=None, max_keepalive_connections=CONNECTIONS_KEPT_MAX, keepalive_expiry=IDLE_SECONDS_MAX
         ),
         # On the same host: `observe` refuses others.
         follow_redirects=True,
