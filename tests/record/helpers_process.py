@@ -274,8 +274,8 @@ def fill_disk(folder: Path, leave_bytes: int = 0) -> Path:
                 if error.errno != errno.ENOSPC:
                     raise
             else:
-                break
-    return ballast
+                return ballast
+    raise AssertionError("the disk could not be filled")
 
 
 @contextmanager

@@ -19,7 +19,15 @@ import pytest
 from hansard import Record
 from hansard.journal.backend import ReplacedError
 from hansard.journal.files import HomeFolder
-from hansard.journal.locks import Progress, Work, progress_path, read_progress
+from hansard.journal.locks import (
+    REBUILDING,
+    SHOW_SECONDS,
+    Progress,
+    ProgressWatch,
+    Work,
+    progress_path,
+    read_progress,
+)
 from hansard.journal.sqlite.connection import SQL
 from hansard.journal.sqlite.reading import ReadConnection, ReaderPool
 from hansard.journal.store import Wiring
@@ -150,6 +158,29 @@ def test_what_a_dead_process_said_is_no_progress(home: Path) -> None:
     with work.under_way():
         work.begin("rebuilding", 2, 10)
         work.advance(sessions=1, done=5)
+
+
+def test_repeating_what_failed_is_no_progress(home: Path) -> None:
+    """An attempt counts, and is shown to others, from where it gets further than the one that failed."""
+    (home / "locks").mkdir(parents=True)
+    work = Work(home)
+
+    def attempt(*pieces: int) -> tuple[bool, bool]:
+        watch = ProgressWatch(home, work)
+        with suppress(KeyError), work.under_way():
+            work.begin(REBUILDING, 0, 100)
+            for done in pieces:
+                work.advance(done=done)
+            time.sleep(SHOW_SECONDS)
+            work.show_life()
+            is_shown = read_progress(home) is not None
+            has_moved = watch.has_moved()
+            raise KeyError
+        return is_shown, has_moved
+
+    assert attempt(10, 20) == (True, True)
+    assert attempt(10, 20) == (False, False)
+    assert attempt(10, 20, 1) == (True, True)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from hansard.domain.limits import (
     TITLE_CHARACTERS_MAX,
     UNIT_ENTRIES_MAX,
 )
+from hansard.journal.causes import Cause
 from hansard.journal.locks import FairLock
 from hansard.journal.sqlite.disk import Reserve
 from hansard.journal.store import Wiring
@@ -234,11 +235,13 @@ async def test_a_home_cannot_be_made_on_a_full_disk_and_can_be_later(tmp_path: P
 async def test_a_commit_in_doubt_on_a_full_disk_is_no_progress(tmp_path: Path, size: str) -> None:
     """Recovering the same lines again and again, in vain, does not prolong the patience of whoever waits."""
     with small_disk(tmp_path / "disk", size) as disk:
-        async with Record.open(disk / "home", patience_seconds=2) as record:
+        home = disk / "home"
+        async with Record.open(home) as record:
             await new_session(record)
-            async with asyncio.timeout(120):
-                with pytest.raises((RecordUnavailable, OutcomeUnknown)):
-                    await talk_endlessly(record)
+        async with Record.open(home, patience_seconds=2) as record, asyncio.timeout(120):
+            with pytest.raises((RecordUnavailable, OutcomeUnknown)) as refused:
+                await talk_endlessly(record)
+            assert refused.value.cause == Cause.DISK_FULL
 
 
 async def talk_endlessly(record: Record) -> None:

@@ -330,20 +330,22 @@ class Work:
         self._path = str(progress_path(home))
         self.is_active = False
         self.moved_at = 0.0
-        """When it was last further than ever before, by the monotonic clock."""
+        """When it last got further than any attempt before, by the monotonic clock."""
         self._shown_at = 0.0
-        self._left: dict[str, int] = {}
-        """By what is done, the least that was left of it since it last succeeded."""
+        self._least_left: dict[str, int] = {}
+        """For each kind of work, the least that a failed attempt had left to do. Emptied on success."""
+        self._is_repeating = False
+        """Whether this attempt has not yet got further than a failed one: that is no progress."""
         self._progress = IDLE
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
-        """Hold the record for work that may take long; callers wait for it without a limit."""
+        """Hold the record for work that may take long. Callers wait for it while it gets further."""
         self.is_active = True
         self._shown_at = time.monotonic()
         try:
             yield
-            self._left.clear()
+            self._least_left.clear()
         finally:
             with suppress(OSError):
                 os.unlink(self._path)
@@ -352,6 +354,7 @@ class Work:
 
     def begin(self, doing: str, sessions_total: int, total: int) -> None:
         """Say what is done, and how much there is of it, in sessions and in bytes or entries."""
+        self._is_repeating = doing in self._least_left
         self._progress = Progress(
             pid=os.getpid(), doing=doing, sessions=0, sessions_total=sessions_total, done=0, total=total, beat=0
         )
@@ -361,15 +364,16 @@ class Work:
         now = msgspec.structs.replace(was, sessions=was.sessions + sessions, done=was.done + done)
         self._progress = now
         left = now.sessions_total + now.total - now.sessions - now.done
-        if left < self._left.get(now.doing, left + 1):  # what fails again and again is no progress
-            self._left[now.doing] = left
+        if left < self._least_left.get(now.doing, left + 1):
+            self._least_left[now.doing] = left
+            self._is_repeating = False
             self.moved_at = time.monotonic()
         self.show_life()
 
     def show_life(self) -> bool:
         """Write how far it is, twice a second. SQLite calls this during long statements; False lets it go on."""
         now = time.monotonic()
-        if self._progress.doing and now - self._shown_at >= SHOW_SECONDS:
+        if self._progress.doing and not self._is_repeating and now - self._shown_at >= SHOW_SECONDS:
             self._shown_at = now
             self._progress = msgspec.structs.replace(self._progress, beat=self._progress.beat + 1)
             with suppress(OSError):
