@@ -160,7 +160,9 @@ async def test_a_home_of_another_user(public: Path) -> None:
 
 
 @pytest.mark.usefixtures("own_temporary_folder")
-@pytest.mark.parametrize("loss", ["missing", "empty", "garbage", "behind", "behind and damaged", "ahead"])
+@pytest.mark.parametrize(
+    "loss", ["missing", "empty", "garbage", "behind", "behind and damaged", "ahead", "ahead and damaged"]
+)
 async def test_a_database_that_is_not_the_whole_truth(home: Path, loss: str) -> None:
     """Missing, emptied, damaged, older or newer than the logs: a private copy has everything, and it is removed."""
     await make_home(home)
@@ -181,12 +183,12 @@ async def test_a_database_that_is_not_the_whole_truth(home: Path, loss: str) -> 
         (home / "state.db").write_bytes(b"" if loss == "empty" else b"this is no database" * 500)
     elif loss.startswith("behind"):
         shutil.copyfile(older, home / "state.db")
-        if "damaged" in loss:  # where only a copy of all of it looks
-            with (home / "state.db").open("r+b") as file:
-                file.seek((page - 1) * 4096)
-                file.write(b"\xff" * 4096)
     else:
         log.write_bytes(cut)
+    if "damaged" in loss:  # where only a copy of all of it looks
+        with (home / "state.db").open("r+b") as file:
+            file.seek((page - 1) * 4096)
+            file.write(b"\xff" * 4096)
     before = fingerprint(home)
     async with Record.open(home, read_only=True) as record:
         assert await ids_of(record) == ["a", "b", "c"]

@@ -50,6 +50,7 @@ from hansard.journal.sqlite.opening import (
     list_logs,
 )
 from hansard.journal.sqlite.reading import ReaderPool, Readers, files_fit, last_written_ns, look_at
+from hansard.journal.sqlite.rebuilding import copy_to_logs
 from hansard.journal.sqlite.stamps import DatabaseVerdict
 
 if TYPE_CHECKING:
@@ -298,6 +299,7 @@ def open_copy(
         raise cannot_copy(home, judged.why, explain(error)) from error
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        files, blobs = CopiedFiles(home, folder), FileBlobs(HomeFolder(home))
         if judged.has_database:
             try:
                 with untouched(home / "state.db") as connection:
@@ -308,8 +310,9 @@ def open_copy(
                 problem = explain(error, home / "state.db", writes=False)
                 if problem.cause != Cause.DAMAGED or not has_logs:
                     raise cannot_read(home, problem) from error
-                (folder / "state.db").unlink(missing_ok=True)  # it is made from the logs
-        files, blobs = CopiedFiles(home, folder), FileBlobs(HomeFolder(home))
+                (folder / "state.db").unlink(missing_ok=True)  # it is made from the logs, and from what only it holds
+                with untouched(home / "state.db") as connection:
+                    copy_to_logs(connection, files)
         backend = SqliteBackend(folder, schema, clock, reach, files, blobs)
         stack.pop_all()
     return backend
