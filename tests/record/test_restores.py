@@ -22,21 +22,22 @@ from hansard.domain.limits import MIB
 from hansard.errors import LegsMixed, LogForked, PastMissing
 from tests.counts import times
 from tests.record.helpers_facts import ids_of, new_session, raw_rows, say
-from tests.record.helpers_process import rebuild
+from tests.record.helpers_process import Worker, rebuild
 
 SHAPES = times(test=10, long=25, prove=200)
 SESSIONS = ("one", "two", "three")
 TOOLS = ("cp", "cp -a", "rsync", "tar", "rename")
+DATABASE = ("state.db", "state.db-wal", "state.db-shm")
 WHAT = {
     "database": ("state.db",),
     "database and WAL": ("state.db", "state.db-wal"),
     "WAL": ("state.db-wal",),
     "logs": ("home.jsonl", "sessions"),
     "home log": ("home.jsonl",),
-    "database and home log": ("state.db", "state.db-wal", "state.db-shm", "home.jsonl"),
-    "database and one log": ("state.db", "state.db-wal", "state.db-shm", "sessions/other/one.jsonl"),
+    "database and home log": (*DATABASE, "home.jsonl"),
+    "database and one log": (*DATABASE, "sessions/other/one.jsonl"),
     "session logs": ("sessions",),
-    "home": ("state.db", "state.db-wal", "state.db-shm", "home.jsonl", "sessions"),
+    "home": (*DATABASE, "home.jsonl", "sessions"),
     "database and logs": ("state.db", "home.jsonl", "sessions"),
 }
 DEADLINE_SECONDS = 600
@@ -60,6 +61,12 @@ class Shape(NamedTuple):
     restart: bool
     """Whether the WAL begins anew in the middle of a life."""
 
+    rewrite: bool
+    """Whether each life finds a log missing or cut off, and writes it anew: then its lines have other lengths."""
+
+    is_short: bool
+    """Whether little is said in each life."""
+
 
 def draw_shape(dice: random.Random) -> Shape:
     """Draw one of the restores."""
@@ -69,6 +76,8 @@ def draw_shape(dice: random.Random) -> Shape:
         direction=dice.choice(DIRECTIONS),
         checkpoint=dice.choice(("none", "PASSIVE", "TRUNCATE")),
         restart=dice.random() < 0.5,
+        rewrite=dice.random() < 0.3,
+        is_short=dice.random() < 0.3,
     )
 
 
@@ -93,6 +102,10 @@ async def hear(record: Record, message_id: str, session_ids: list[str]) -> None:
 
 async def live(home: Path, dice: random.Random, name: str, shape: Shape) -> Forked:
     """Let a process say something in the home, and leave the WAL in one of its states."""
+    logs = sorted(home.glob("sessions/other/*.jsonl"))
+    if shape.rewrite and logs:
+        log = dice.choice(logs)
+        log.write_bytes(log.read_bytes()[: dice.choice((0, -20))])
     async with Record.open(home) as record:
         for session_id in SESSIONS:
             await new_session(record, session_id)
@@ -101,7 +114,7 @@ async def live(home: Path, dice: random.Random, name: str, shape: Shape) -> Fork
         fork = Forked(f"fork-{name}", parent_id, await ids_of(record, parent_id), [f"{name}-own"])
         await record.fork(parent_id, id=fork.id)
         await say(record, *fork.own, session_id=fork.id)
-        for number in range(dice.randrange(4, 24)):
+        for number in range(dice.randrange(1, 3) if shape.is_short else dice.randrange(4, 24)):
             if dice.random() < UNITS_SHARE:
                 await hear(record, f"{name}-{number:02}", dice.sample(SESSIONS, dice.randrange(1, 3)))
             else:
@@ -251,9 +264,8 @@ async def test_a_restore_loses_nothing_that_either_leg_holds(tmp_path: Path, see
             raise AssertionError((f"HANSARD_SEED={seed}", number, error)) from error
 
 
-@pytest.mark.parametrize("log", ["home.jsonl", "sessions/other/one.jsonl"])
-async def test_a_unit_whose_other_log_was_put_back_is_kept(tmp_path: Path, log: str) -> None:
-    """The database and one log are older. What another log says of the last unit is in the record all the same."""
+async def put_back(tmp_path: Path, what: str) -> Path:
+    """Return a home in which two sessions heard something together, and whose older files were then put back."""
     home, backup = tmp_path / "home", tmp_path / "backup"
     async with Record.open(home) as record:
         for session_id in SESSIONS:
@@ -262,14 +274,56 @@ async def test_a_unit_whose_other_log_was_put_back_is_kept(tmp_path: Path, log: 
     shutil.copytree(home, backup)
     async with Record.open(home) as record:
         await hear(record, "e2", ["one", "two"])
-    for path in (home / "state.db", home / "state.db-wal", home / "state.db-shm"):
-        path.unlink(missing_ok=True)
-    restore("cp", backup, home, ("state.db", "state.db-wal", "state.db-shm", log))
+    restore("rename", backup, home, WHAT[what])
+    return home
+
+
+async def assert_heard(home: Path, *session_ids: str) -> None:
+    """All that was heard is in the record, and nothing of it was set aside."""
     async with Record.open(home) as record:
-        assert await ids_of(record, "two") == ["e1", "e2"]
+        for session_id in session_ids:
+            assert await ids_of(record, session_id) == ["e1", "e2"]
         report = await record.verify()
         assert report.ok
         assert not [note for note in report.notes if ".tail" in note]
+
+
+@pytest.mark.parametrize("what", ["database and home log", "database and one log"])
+async def test_a_unit_whose_other_log_was_put_back_is_kept(tmp_path: Path, what: str) -> None:
+    """The database and one log are older. What another log says of the last unit is in the record all the same."""
+    await assert_heard(await put_back(tmp_path, what), "two")
+
+
+async def test_a_log_that_could_not_be_read_after_a_restore_is_read_in_later(tmp_path: Path) -> None:
+    """One log cannot be read when the older database is opened: it counts as put back until that log is read in."""
+    home = await put_back(tmp_path, "database and home log")
+    log = home / "sessions" / "other" / "two.jsonl"
+    log.rename(home / "two.jsonl")
+    log.mkdir()
+    async with Record.open(home) as record:
+        assert await ids_of(record, "one") == ["e1", "e2"]
+        assert await ids_of(record, "two") == ["e1"]
+    log.rmdir()
+    (home / "two.jsonl").rename(log)
+    await assert_heard(home, "one", "two")
+
+
+async def test_a_log_of_another_history_does_not_let_torn_units_in(tmp_path: Path) -> None:
+    """A log of another history says nothing about the database, however new it is: what a crash tore is cut."""
+    home, other = tmp_path / "home", tmp_path / "other"
+    async with Record.open(home) as record:
+        for session_id in SESSIONS:
+            await new_session(record, session_id)
+    shutil.copytree(home, other)
+    async with Record.open(other) as record:
+        await say(record, *(f"other-{number}" for number in range(20)), session_id="three")
+    async with Record.open(home) as record:
+        await say(record, "ours", session_id="three")
+    with Worker(home, crash="logging:1") as doomed, pytest.raises(EOFError):
+        doomed.ask("unit", sessions=["one", "two"], id="torn")
+    restore("cp", other, home, ("sessions/other/three.jsonl",))
+    async with Record.open(home) as record:
+        assert await ids_of(record, "one") == await ids_of(record, "two") == []
 
 
 @pytest.mark.parametrize("crash", ["adopted:2", "reconciled:3"])
@@ -297,3 +351,91 @@ async def test_a_kill_during_the_opening_after_a_restore_cuts_no_unit(tmp_path: 
         report = await record.verify()
         assert report.ok
         assert not [note for note in report.notes if ".tail" in note]
+
+
+async def test_the_database_of_one_branch_over_the_logs_of_another(tmp_path: Path) -> None:
+    """Two homes went on differently in one session: it is refused, what continues is taken, and no byte is lost."""
+    home, ours, theirs = tmp_path / "home", tmp_path / "ours", tmp_path / "theirs"
+    async with Record.open(home) as record:
+        for session_id in ("one", "two"):
+            await new_session(record, session_id)
+            await say(record, "base", session_id=session_id)
+    for branch in (ours, theirs):
+        shutil.copytree(home, branch)
+    async with Record.open(ours) as record:
+        await say(record, "short", session_id="two")
+    async with Record.open(theirs) as record:
+        await record.accept([(session_id, Message.user("a long one", id="unit")) for session_id in ("one", "two")])
+    restore("cp", ours, theirs, DATABASE)
+    before = (theirs / "sessions" / "other" / "two.jsonl").read_bytes()
+    async with Record.open(theirs) as record:
+        assert await ids_of(record, "one") == ["base", "unit"]
+        assert await ids_of(record, "two") == ["base", "short"]
+        with pytest.raises(LogForked, match="two"):
+            await say(record, "more", session_id="two")
+        assert not (await record.verify()).ok
+    assert (theirs / "sessions" / "other" / "two.jsonl").read_bytes() == before
+
+
+async def test_an_older_database_finds_its_head_in_a_log_that_was_written_anew(tmp_path: Path) -> None:
+    """Lines have other lengths in a log that was written anew: digests decide what continues the database."""
+    home, backup = tmp_path / "home", tmp_path / "backup"
+    log = home / "sessions" / "other" / "one.jsonl"
+    async with Record.open(home) as record:
+        for session_id in ("one", "two"):
+            await new_session(record, session_id)
+        await hear(record, "e1", ["one", "two"])
+    shutil.copytree(home, backup)
+    log.unlink()
+    async with Record.open(home) as record:
+        await hear(record, "e2", ["one", "two"])
+        await say(record, "last", session_id="one")
+    assert not log.read_bytes().startswith((backup / "sessions" / "other" / "one.jsonl").read_bytes())
+    restore("rename", backup, home, DATABASE)
+    async with Record.open(home) as record:
+        assert await ids_of(record, "one") == ["e1", "e2", "last"]
+        assert await ids_of(record, "two") == ["e1", "e2"]
+        assert (await record.verify()).ok
+
+
+@pytest.mark.parametrize("what", ["a line twice", "a foreign line", "a line of garbage"])
+async def test_damage_in_a_log_without_a_database_hides_nothing(tmp_path: Path, what: str) -> None:
+    """The database is lost, and a log holds something else between its lines: all that continues the chain is read."""
+    home = tmp_path / "home"
+    async with Record.open(home) as record:
+        for session_id in ("one", "two"):
+            await new_session(record, session_id)
+        await say(record, *(f"m{number}" for number in range(6)), session_id="one")
+    for name in DATABASE:
+        (home / name).unlink(missing_ok=True)
+    log = home / "sessions" / "other" / "one.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    odd = {
+        "a line twice": lines[3],
+        "a foreign line": (home / "sessions" / "other" / "two.jsonl").read_bytes(),
+        "a line of garbage": b"\0\0\0\n",
+    }[what]
+    log.write_bytes(b"".join([*lines[:5], odd, *lines[5:], odd]))
+    async with Record.open(home) as record:
+        assert await ids_of(record, "one") == [f"m{number}" for number in range(6)]
+        await say(record, "more", session_id="one")
+        assert (await record.verify()).ok
+
+
+async def test_a_unit_that_was_committed_is_kept_without_a_database(tmp_path: Path) -> None:
+    """The database is lost and the home's log is older. A later transaction in one log shows that a unit was whole."""
+    home = tmp_path / "home"
+    async with Record.open(home) as record:
+        for session_id in ("one", "two"):
+            await new_session(record, session_id)
+    older = (home / "home.jsonl").read_bytes()
+    async with Record.open(home) as record:
+        await hear(record, "e1", ["one", "two"])
+        await say(record, "after", session_id="one")
+    for name in DATABASE:
+        (home / name).unlink(missing_ok=True)
+    (home / "home.jsonl").write_bytes(older)
+    async with Record.open(home) as record:
+        assert await ids_of(record, "one") == ["e1", "after"]
+        assert await ids_of(record, "two") == ["e1"]
+        assert (await record.verify()).ok

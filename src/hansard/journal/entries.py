@@ -304,15 +304,15 @@ def log_size(files: LogFiles, journal_id: str) -> int:
 
 def log_continues(files: LogFiles, journal: Journal) -> bool:
     """Return whether a log, as far as the database accounts for it, is empty or ends with the line of its head."""
+    if journal.log_end == 0:
+        return True
     line = last_line(files, journal.id, journal.log_end)
-    return journal.log_end == 0 or (
-        line is not None and (line.seq, line.digest) == (journal.head_seq, journal.head_digest.hex())
-    )
+    return line is not None and (line.seq, line.digest) == (journal.head_seq, journal.head_digest.hex())
 
 
 def last_line(files: LogFiles, journal_id: str, end: int) -> LogLine | None:
     """Return the line of a log that ends at an offset; None when what ends there is no whole line."""
-    for length in (BOUNDARY_BYTES, LINE_BYTES_MAX) if end else ():
+    for length in (BOUNDARY_BYTES, LINE_BYTES_MAX):
         last = b""
         for _, data in files.read_lines(log_name(journal_id), max(0, end - length), end):
             last = data

@@ -258,9 +258,11 @@ def _verify(store: AnyStore) -> Report:
     for log in leg.list_logs():
         is_known = log.suffix != "jsonl" or log.journal_id in known or not log.size_bytes
         if not is_known and not _known_now(leg, log.journal_id):
-            findings.append(Finding(log.journal_id, "stray", f"{log_name(log.journal_id)} is no session's log"))
+            findings.append(
+                Finding(log.journal_id, "stray", f"{log_name(log.journal_id)} cannot be read as the log of a session")
+            )
     notes = [note for companion in store.companions.values() for note in companion.check()] + [
-        f"{tail_name(journal_id)} keeps what a crash left unfinished"
+        f"{tail_name(journal_id)} keeps lines that are not in the record"
         for journal_id in sorted(known)
         if os.path.exists(leg.files.path(tail_name(journal_id)))
     ]

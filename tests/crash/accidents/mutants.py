@@ -64,9 +64,10 @@ NO_FIT = Edit(
 )
 NO_REWRITE = Edit(
     "journal/sqlite/reconcile.py",
-    "            self._keep_unknown_lines(journal, size)\n            rewrite_log(self.group, journal)\n",
-    "            self._keep_unknown_lines(journal, size)\n",
+    "            self._keep_unknown_lines(journal, tail.size)\n            rewrite_log(self.group, journal)\n",
+    "            self._keep_unknown_lines(journal, tail.size)\n",
 )
+NO_REFUSAL = Edit("journal/sqlite/reconcile.py", "        self.tails[journal_id].refuse_fork()\n", "")
 
 MUTANTS = (
     Mutant(
@@ -135,27 +136,14 @@ MUTANTS = (
         "home.jsonl",
         "lines of another home are overwritten in silence",
         ("from another home", "idle"),
-        (
-            Edit(
-                "journal/sqlite/reconcile.py",
-                "        self._refuse_foreign_lines(journal, size)\n        rewrite_log",
-                "        rewrite_log",
-            ),
-        ),
+        (NO_REFUSAL,),
     ),
     Mutant("home.jsonl", "a missing log is not written anew", ("missing", "idle"), (NO_REWRITE,)),
     Mutant(
         "session log",
         "a shorter log of another history is overwritten in silence",
         ("from another home", "idle"),
-        (
-            Edit(
-                "journal/sqlite/reconcile.py",
-                "            if not self._stored(journal, line):\n                self._refuse_line(journal, line)\n"
-                "            seq,",
-                "            seq,",
-            ),
-        ),
+        (NO_REFUSAL,),
     ),
     Mutant("session log", "a shorter log is not written anew", ("older copy", "idle"), (NO_REWRITE,)),
     Mutant(

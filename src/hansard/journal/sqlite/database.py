@@ -33,12 +33,13 @@ from hansard.journal.sqlite.group import HeadCache, LogWriteError, SqliteGroup, 
 from hansard.journal.sqlite.migrations import create_schema, migrate, refold
 from hansard.journal.sqlite.opening import (
     DamagedDatabaseError,
+    JournalDifference,
     check_heads,
     check_legs,
     connect,
     find_differences,
-    is_behind,
     list_logs,
+    was_put_back,
 )
 from hansard.journal.sqlite.reading import DatabaseLook, Identity, ReaderPool, files_fit, last_written_ns, look_at
 from hansard.journal.sqlite.rebuilding import copy_to_logs, group_differences, set_damaged_aside
@@ -46,7 +47,7 @@ from hansard.journal.sqlite.reconcile import PIECE_BYTES, Reconciler
 from hansard.journal.transaction import Transaction, home_journal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from hansard.journal.concepts import Schema
@@ -147,8 +148,8 @@ class Database:
             stack.callback(connection.close)
             connection.set_wal_hook(self._note_wal)
             connection.set_progress_handler(self.work.show_life, LIFE_STEPS)
-            self._prepare(connection, every=every)
-            self._make_durable(connection)
+            has_all = self._prepare(connection, every=every)
+            self._make_durable(connection, has_all=has_all)
             connection.set_progress_handler(None)
             stack.pop_all()
         return connection
@@ -166,8 +167,11 @@ class Database:
         self._lost = self._seen.identity
         self.close()
 
-    def _prepare(self, connection: apsw.Connection, *, every: bool) -> None:
-        """Make the database ready: migrated, with all entries that its heads name, and in line with the logs."""
+    def _prepare(self, connection: apsw.Connection, *, every: bool) -> bool:
+        """Make the database ready: migrated, with all entries that its heads name, and in line with the logs.
+
+        Return whether every log could be read.
+        """
         version = schema_version(connection)
         if version:
             check_legs(connection, self.files)
@@ -186,47 +190,62 @@ class Database:
             copy_to_logs(connection, self.files)
             raise
         ((rebuilding,),) = fetch(connection, SQL.read_rebuilding)
-        self._reconcile_all(connection, REBUILDING if rebuilding else COMPARING)
+        has_all = self._reconcile_all(connection, REBUILDING if rebuilding else COMPARING)
         introduce(self, connection, rebuilt=bool(rebuilding))
         if rebuilding:
             with stamped(connection):
                 connection.execute(SQL.end_rebuilding)
+        return has_all
 
-    def _reconcile_all(self, connection: apsw.Connection, doing: str) -> None:
-        """Bring every journal in line whose files are not as the database says, in pieces that are committed."""
+    def _reconcile_all(self, connection: apsw.Connection, doing: str) -> bool:
+        """Bring every journal in line whose files are not as the database says, in pieces that are committed.
+
+        Return whether every log could be read. One of another history could.
+        """
         self.work.begin(doing, 0, 0)
         differences = find_differences(connection, self.files, self.work, since_ns=self._written_ns)
         if not differences:
-            return
+            return True
         size_bytes = sum(each.size_bytes for each in differences)
         is_much = len(differences) >= SYNC_JOURNALS_MIN or size_bytes > PIECE_BYTES
         is_synced = is_much and sync_filesystem(str(self.home))
-        if doing == COMPARING and is_behind(connection, self.files, differences):
+        if doing == COMPARING and was_put_back(connection, self.files, differences):
             with stamped(connection):
                 fetch(connection, SQL.mark_put_back)
-        forked = False
+        errors: list[HansardError] = []
         self.work.begin(doing, len(differences), size_bytes)
         for difference in differences:
             if difference.size_bytes > PIECE_BYTES:
                 self._attempt(difference.journal_id, partial(self._adopt_pieces, connection, is_synced=is_synced))
-        reconcile = partial(self._reconcile_within, connection, is_synced=is_synced)
         for group in group_differences(differences):
-            with stamped(connection):
-                for difference in group:
-                    error = self._attempt(difference.journal_id, partial(reconcile, savepoint))
-                    if isinstance(error, LogForked):
-                        forked = True
-                        self.files.suspect.add(difference.journal_id)
-                        fetch(connection, SQL.doubt_log, (difference.journal_id,))
-                    self.work.advance(sessions=1, done=min(difference.size_bytes, PIECE_BYTES))
+            errors += self._reconcile_group(connection, group, is_synced=is_synced)
             self._shorten_wal(connection)
-        if forked and self._written_ns:  # one leg is of another history: compare all of it
+        if self._written_ns and any(isinstance(error, LogForked) for error in errors):
+            # One leg is of another history: compare all of it.
             self._written_ns = 0
-            self._reconcile_all(connection, doing)
-        elif is_much:
+            return self._reconcile_all(connection, doing)
+        if is_much:
             logger.warning("finished %s: %d sessions, %d bytes", doing, len(differences), size_bytes)
+        return all(isinstance(error, LogForked) for error in errors)
 
-    def _make_durable(self, connection: apsw.Connection) -> None:
+    def _reconcile_group(
+        self, connection: apsw.Connection, group: Iterable[JournalDifference], *, is_synced: bool
+    ) -> list[HansardError]:
+        """Bring some journals in line in one transaction; return what is wrong with those that cannot be."""
+        errors = []
+        reconcile = partial(self._reconcile_within, connection, savepoint, is_synced=is_synced)
+        with stamped(connection):
+            for difference in group:
+                error = self._attempt(difference.journal_id, reconcile)
+                if error is not None:
+                    errors.append(error)
+                if isinstance(error, LogForked):
+                    self.files.suspect.add(difference.journal_id)
+                    fetch(connection, SQL.doubt_log, (difference.journal_id,))
+                self.work.advance(sessions=1, done=min(difference.size_bytes, PIECE_BYTES))
+        return errors
+
+    def _make_durable(self, connection: apsw.Connection, *, has_all: bool) -> None:
         """Put on the disk what opening found: a WAL's recovery also finds commits that were never fsynced (rule 3).
 
         A real commit is an fsync of the whole WAL. After a failed fsync that proves nothing, because the kernel may
@@ -237,7 +256,7 @@ class Database:
             if busy or copied < frames:
                 raise apsw.BusyError("the WAL could not be copied back after a failed fsync")
         with stamped(connection):
-            fetch(connection, SQL.mark_checked)
+            fetch(connection, SQL.mark_checked, (has_all,))
         self._doubtful = False
 
     def _note_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
@@ -275,8 +294,7 @@ class Database:
         """Reconcile a journal in a transaction of its own, or in a part of one."""
         with scope(connection):
             self.reach("reconciling")
-            tx = self.new_transaction(connection)
-            Reconciler(tx, is_synced=is_synced).run(journal_id)
+            Reconciler(self.new_transaction(connection), is_synced=is_synced).run(journal_id)
         self.reach("reconciled")
 
     def _attempt(self, journal_id: str, act: Callable[[str], None]) -> HansardError | None:

@@ -25,6 +25,7 @@ from hansard.journal.backend import LogSeen
 from hansard.journal.entries import (
     SEQ_BITS,
     Journal,
+    LogLine,
     decode_line,
     last_line,
     log_continues,
@@ -325,18 +326,37 @@ def find_differences(
     return different
 
 
-def is_behind(connection: apsw.Connection, files: LogFiles, differences: Iterable[JournalDifference]) -> bool:
-    """Return whether a log holds a transaction that came after the next one: the database was put back.
+def was_put_back(connection: apsw.Connection, files: LogFiles, differences: Iterable[JournalDifference]) -> bool:
+    """Return whether a log goes on after the database with more than a crash can leave.
 
-    A crash leaves at most one transaction that only logs hold, whose number is the next one.
+    That is one commit: whoever writes next to that log looks first. A log of another history tells nothing.
     """
     ((_, commits),) = fetch(connection, SQL.read_record)
     for each in differences:
-        with suppress(LogUnwritable, RecordDamaged):  # whoever writes to it is told
-            line = last_line(files, each.journal_id, log_size(files, each.journal_id))
-            if line is not None and line.tx > commits + 1:
+        with suppress(LogUnwritable, RecordDamaged, OSError):  # whoever writes to it is told
+            size = log_size(files, each.journal_id)
+            row = fetch(connection, SQL.read_journal, (each.journal_id,))
+            first = _next_line(files, each.journal_id, Journal(row[0]) if row else None, size)
+            last = last_line(files, each.journal_id, size)
+            if first is not None and last is not None and (last.tx > commits + 1 or last.tx != first.tx):
                 return True
     return False
+
+
+def _next_line(files: LogFiles, journal_id: str, journal: Journal | None, size: int) -> LogLine | None:
+    """Return the line of a log that follows the head of the database. A log that was written anew has it elsewhere."""
+    start = 0
+    if journal is not None and size >= journal.log_end and log_continues(files, journal):
+        start = journal.log_end
+    lines = (decode_line(data) for _, data in files.read_lines(log_name(journal_id), start, size))
+    if journal is None:
+        return next(lines, None)
+    is_after = start == journal.log_end
+    for line in lines:
+        if is_after:
+            return line if line is not None and line.seq == journal.head_seq + 1 else None
+        is_after = line is not None and (line.seq, line.digest) == (journal.head_seq, journal.head_digest.hex())
+    return None
 
 
 NO_LOG = LogSeen(suffix="jsonl", journal_id="", size_bytes=0, changed_ns=0)

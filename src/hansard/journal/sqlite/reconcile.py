@@ -2,7 +2,8 @@
 
 Reads: a journal's row and files. Writes: entries that a log holds and the database lacks; logs; `.tail` files.
 Invariants: runs under the write lock, in a transaction of its own. Whole units whose chain continues the database's are
-adopted; torn ones are set aside; a chain that does not continue stops the session, loudly. Nothing is deleted unread.
+adopted. Torn units are set aside, unless the database was put back. Lines that stand there twice are set aside. A chain
+that goes on otherwise stops the session, loudly. Nothing is deleted unread.
 On crash: it runs again and comes to the same end.
 """
 
@@ -38,7 +39,7 @@ from hansard.journal.sqlite.group import SqliteGroup, group_of
 from hansard.journal.transaction import Transaction, open_stream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hansard.journal.files import LogFiles
 
@@ -52,69 +53,113 @@ MISPLACED = frozenset({Cause.NOT_PERMITTED, Cause.IS_A_FOLDER, Cause.IS_A_LINK})
 
 
 class Constraint(NamedTuple):
-    """A unit in a log's tail: it counts only if every journal that shares it holds its part."""
+    """A unit in a log's tail, and the last entry of it in every journal that shares it."""
 
     first_seq: int
     unit: dict[str, str]
 
 
 class LogTail:
-    """What a log holds beyond the database, as far as it is whole and continues the chain."""
+    """What a log holds beyond the database, as far as it continues the chain."""
 
-    def __init__(self, schema: Schema, journal_id: str, journal: Journal | None, size: int) -> None:
+    def __init__(self, schema: Schema, journal_id: str, journal: Journal | None, size: int, *, fits: bool) -> None:
+        """`fits`: the log is as the database says up to where it is accounted for. Otherwise all of it is read."""
         self.schema = schema
         self.journal_id = journal_id
         self.journal = journal
         self.size = size
-        self.start = journal.log_end if journal is not None else 0
+        self.fits = fits
+        self.start = journal.log_end if journal is not None and fits else 0
         self.base_seq = self.end_seq = journal.head_seq if journal is not None else 0
         self.digest = journal.head_digest if journal is not None else chain_start(journal_id)
         self.base: Base | None = None
         self.marks = array("Q")
+        self.ends = array("Q")
+        """Where the lines end that continue the chain."""
         self.constraints: list[Constraint] = []
         self.tx = 0
-        self.forked = False
+        self.tx_seq = 0
+        """The first entry of the last transaction."""
+        self.foreign: LogLine | None = None
+        """The first whole line that neither continues the chain nor is known."""
+        self.is_patchy = False
+        """Whether lines that continue the chain come after others that do not: the log has to be written anew."""
         self.is_piece = False
         """Whether the log goes on after it: nothing is set aside then."""
 
-    def scan(self, files: LogFiles) -> None:
-        """Read as many lines as are whole and continue the chain, and note what the last transaction's units ask for.
+    @property
+    def forked(self) -> bool:
+        """Whether the log tells another history than the database. Without one, a line that does not fit is damage."""
+        return self.foreign is not None and (self.journal is not None or not self.marks)
+
+    def refuse_fork(self) -> None:
+        if self.foreign is not None and self.forked:
+            message = (
+                f"{log_name(self.journal_id)} tells another history than the database: entry {self.foreign.seq} "
+                f"({self.foreign.id}); nothing is written to it until one of them is moved aside"
+            )
+            raise LogForked(message)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the log is as a crash can leave it: unchanged up to where the database accounts for it."""
+        return self.fits and not self.is_patchy and self.foreign is None
+
+    def scan(self, files: LogFiles, is_stored: Callable[[Journal, LogLine], bool]) -> None:
+        """Read the lines that continue the chain, and note what the last transaction's units ask for.
 
         Only the last transaction in a file can be one that a crash cut short: whoever writes looks first.
         """
-        for _, data in files.read_lines(log_name(self.journal_id), self.start, self.size):
+        expected = self.end_seq + 1
+        if self.journal is not None and not self.fits:
+            expected = self.journal.base_seq + 1
+        is_unbroken = True
+        for end, data in files.read_lines(log_name(self.journal_id), self.start, self.size):
             line = decode_line(data)
             if line is None:
-                return
-            row = line.row()
-            if self.journal is None and not self.marks and not self._begin(row):
-                self.forked = True
-                return
-            if row.seq != self.end_seq + 1 or row_digest(self.journal_id, self.digest, row) != row.digest:
-                self.forked = True
-                return
-            self.schema.check_kind(row.kind, row.version, ignorable=row.ignorable)
-            self._note(line, row)
+                is_unbroken = False
+                continue
+            if self.journal is None and not self.marks:
+                expected = self._begin(line.row())
+            is_next = is_unbroken and line.seq == expected
+            expected += 1
+            if self._continues(row := line.row()):
+                self.schema.check_kind(row.kind, row.version, ignorable=row.ignorable)
+                self._note(line, row, end)
+                self.is_patchy = self.is_patchy or not is_next
+            else:
+                is_known = self._repeats(line) or (self.journal is not None and is_stored(self.journal, line))
+                self.foreign = self.foreign or (None if is_known else line)
+                is_unbroken = is_next and is_known
 
-    def _begin(self, row: EntryRow) -> bool:
-        """Take the first line of a journal that the database does not know: a fork's says what it continues."""
+    def _begin(self, row: EntryRow) -> int:
+        """Look at the first line of a journal that the database does not know; return which seq it begins with.
+
+        A fork's first line says what it continues.
+        """
         body = self.schema.decode_body(row.kind, row.version, row.body, ignorable=row.ignorable)
         kind = self.schema.by_body.get(type(body))
         self.base = None if kind is None or kind.base is None else kind.base(body)
-        if self.base is not None:
-            self.base_seq = self.end_seq = self.base.seq
-            self.digest = self.base.digest
-        return row.seq == self.end_seq + 1
+        self.base_seq = self.end_seq = 0 if self.base is None else self.base.seq
+        self.digest = chain_start(self.journal_id) if self.base is None else self.base.digest
+        return self.end_seq + 1
 
-    def _note(self, line: LogLine, row: EntryRow) -> None:
+    def _continues(self, row: EntryRow) -> bool:
+        return row.seq == self.end_seq + 1 and row_digest(self.journal_id, self.digest, row) == row.digest
+
+    def _note(self, line: LogLine, row: EntryRow, end: int) -> None:
         self.end_seq = row.seq
         self.digest = row.digest
         if line.tx != self.tx:
-            self.tx = line.tx
+            self.tx, self.tx_seq = line.tx, row.seq
             self.constraints.clear()
         self.marks.append(int.from_bytes(row.digest[:MARK_BYTES]))
+        self.ends.append(end)
         if line.unit and not (self.constraints and self.constraints[-1].unit == line.unit):
             self.constraints.append(Constraint(row.seq, line.unit))
+
+    def _repeats(self, line: LogLine) -> bool:
+        return self.holds(line.seq, line.row().digest[:MARK_BYTES])
 
     def holds(self, seq: int, mark: bytes) -> bool:
         """Return whether the tail, as far as it is good, has that entry."""
@@ -123,11 +168,16 @@ class LogTail:
     def cut(self, first_seq: int) -> None:
         """Give up everything from an entry on: its unit is not whole."""
         self.end_seq = first_seq - 1
-        self.forked = False
+
+    @property
+    def end(self) -> int:
+        """Where the last line ends that is good, and that continues the chain."""
+        count = self.end_seq - self.base_seq
+        return self.ends[count - 1] if count else self.start
 
 
 def scan_piece(files: LogFiles, schema: Schema, journal_id: str, journal: Journal | None, size: int) -> LogTail | None:
-    """Return the beginning of a tail that is too long for one transaction; None when it is short enough.
+    """Return the beginning of a tail that is too long for one transaction; None when it is short enough, or patchy.
 
     It ends where no unit is open: what another transaction's line follows was committed, and a line that names no
     unit is whole by itself.
@@ -135,9 +185,11 @@ def scan_piece(files: LogFiles, schema: Schema, journal_id: str, journal: Journa
     start = journal.log_end if journal is not None else 0
     piece_bytes = PIECE_BYTES
     while start + piece_bytes < size:
-        tail = LogTail(schema, journal_id, journal, start + piece_bytes)
+        tail = LogTail(schema, journal_id, journal, start + piece_bytes, fits=True)
         tail.is_piece = True
-        tail.scan(files)
+        tail.scan(files, lambda _journal, _line: False)
+        if not tail.is_sound:
+            return None
         if tail.constraints:
             tail.cut(tail.constraints[0].first_seq)
         if tail.end_seq > tail.base_seq:
@@ -161,22 +213,15 @@ class Reconciler:
     def run(self, journal_id: str) -> None:
         """Reconcile a journal: log first, then the open message."""
         self.files.forget(log_name(journal_id))
-        journal = self._read(journal_id)
-        look = self.files.stat_file(log_name(journal_id))
-        size = look.size if look is not None else 0
-        accounted = journal.log_end if journal is not None else 0
-        if journal is not None and (size < accounted or (size == accounted and journal_id in self.files.suspect)):
-            self._refuse_other_chain(journal, size)
-            self._keep_unknown_lines(journal, size)
-            rewrite_log(self.group, journal)
-        elif size > accounted:
-            if journal is None or self._check_boundary(journal, size):
-                self._adopt(journal_id)
-        elif journal is not None and journal.log_synced < journal.log_end:
-            self._check_unsynced(journal)
-        elif journal is not None:
-            self._check_boundary(journal, size)
-        for touched in {journal_id, *self.tails}:
+        self._scan(journal_id)
+        self.tails[journal_id].refuse_fork()
+        (is_put_back,) = self.tx.row(SQL.is_put_back)
+        if not is_put_back:  # else logs may have been put back as well, so that a unit may lack its part there
+            self._cut_torn_units()
+        for name, tail in self.tails.items():
+            if name == journal_id or (tail.end_seq > tail.base_seq and not tail.forked):
+                self._adopt_tail(tail)
+        for touched in self.tails:
             reconcile_part(self.group, touched)
 
     def adopt_piece(self, journal_id: str) -> int:
@@ -199,23 +244,6 @@ class Reconciler:
         journal.log_seen = True  # what it holds beyond the database is adopted here
         return journal
 
-    # Longer: adopt.
-
-    def _adopt(self, journal_id: str) -> None:
-        self._scan(journal_id)
-        (is_put_back,) = self.tx.row(SQL.is_put_back)
-        if not is_put_back:  # else logs may have been put back as well, so that a unit may lack its part there
-            self._cut_broken_units()
-        for tail in self.tails.values():
-            self._adopt_tail(tail)
-        for tail in self.tails.values():
-            if tail.forked and tail.journal_id == journal_id:
-                message = (
-                    f"{log_name(journal_id)} does not continue the database's history after seq {tail.end_seq}; "
-                    f"nothing is written to it until one of them is moved aside"
-                )
-                raise LogForked(message)
-
     def _scan(self, journal_id: str) -> None:
         """Scan a tail and those of all journals that its units name."""
         waiting = [journal_id]
@@ -223,24 +251,27 @@ class Reconciler:
             name = waiting.pop()
             if name in self.tails:
                 continue
-            tail = LogTail(self.tx.schema, name, self._read(name), self._size(name, required=name == journal_id))
-            tail.scan(self.files)
-            tail.forked = tail.forked and not self._repeats(tail)
-            self.tails[name] = tail
+            journal, size = self._read(name), self._size(name, required=name == journal_id)
+            fits = journal is None or self._fits(journal, size)
+            tail = self.tails[name] = LogTail(self.tx.schema, name, journal, size, fits=fits)
+            tail.scan(self.files, self._is_stored)
             for constraint in tail.constraints:
                 waiting.extend(other for other in constraint.unit if other not in self.tails)
 
-    def _repeats(self, tail: LogTail) -> bool:
-        """Return whether every line of a tail is known: lines that stand there twice are damage, no other history."""
-        lines = (
-            decode_line(data) for _, data in self.files.read_lines(log_name(tail.journal_id), tail.start, tail.size)
+    def _fits(self, journal: Journal, size: int) -> bool:
+        """Return whether a log is as the database says, up to where it accounts for it."""
+        return (
+            size >= journal.log_end
+            and journal.id not in self.files.suspect
+            and log_continues(self.files, journal)
+            and (journal.log_synced >= journal.log_end or lines_agree(self.group, journal, journal.log_synced))
         )
-        return all(
-            line is None
-            or tail.holds(line.seq, line.row().digest[:MARK_BYTES])
-            or (tail.journal is not None and self._stored(tail.journal, line))
-            for line in lines
-        )
+
+    def _is_stored(self, journal: Journal, line: LogLine) -> bool:
+        if not journal.base_seq < line.seq <= journal.head_seq:
+            return False
+        key = journal.entry_key(line.seq)
+        return self.tx.rows(SQL.read_full_entries, (key - 1, key, 1)) == [line.row()]
 
     def _size(self, journal_id: str, *, required: bool) -> int:
         """Return a log's size; another journal's that is no file holds nothing."""
@@ -252,8 +283,8 @@ class Reconciler:
             return 0
         return look.size if look is not None else 0
 
-    def _cut_broken_units(self) -> None:
-        """Cut tails at units that are not whole, until nothing changes."""
+    def _cut_torn_units(self) -> None:
+        """Cut tails at units that a crash tore, until nothing changes."""
         changed = True
         while changed:
             changed = False
@@ -261,10 +292,23 @@ class Reconciler:
                 for constraint in tail.constraints:
                     if constraint.first_seq > tail.end_seq:
                         break
-                    if not all(self._holds(*item) for item in constraint.unit.items()):
+                    if self._is_torn(constraint.unit):
                         tail.cut(constraint.first_seq)
                         changed = True
                         break
+
+    def _is_torn(self, unit: dict[str, str]) -> bool:
+        """Return whether a unit lacks a part because its writer died before COMMIT.
+
+        It did not when a part is in the database or is followed by a later transaction. It did not either when the log
+        that lacks a part was changed below what the database accounts for, which no crash does.
+        """
+        lacking = [self.tails[name] for name, mark in unit.items() if not self._holds(name, mark)]
+        return (
+            bool(lacking)
+            and all(tail.is_sound for tail in lacking)
+            and not any(self._is_committed(name, mark) for name, mark in unit.items())
+        )
 
     def _holds(self, journal_id: str, mark: str) -> bool:
         seq, digest = read_mark(mark)
@@ -274,99 +318,56 @@ class Reconciler:
             return row is not None and row[0][:MARK_BYTES] == digest
         return tail.holds(seq, digest)
 
+    def _is_committed(self, journal_id: str, mark: str) -> bool:
+        seq, _ = read_mark(mark)
+        tail = self.tails[journal_id]
+        return self._holds(journal_id, mark) and (seq <= tail.base_seq or seq < tail.tx_seq)
+
     def _adopt_tail(self, tail: LogTail) -> int:
-        """Adopt the good part of a tail, and set the rest aside unless it is another history; return where it ends."""
-        journal = tail.journal
+        """Adopt the good part of a tail, and set aside or write anew what is wrong; return where it ends."""
+        journal, end = tail.journal, tail.end
         count = tail.end_seq - tail.base_seq
-        end = tail.start
         if count > 0:
             journal = journal or self._new_journal(tail)
-            end = self._adopt_lines(tail, journal)
+            self._adopt_lines(tail, journal)
             logger.log(self.level, "adopted %d entries of %s from its log", count, tail.journal_id)
-        if not tail.forked and not tail.is_piece and end < tail.size:
-            set_aside(self.files, tail.journal_id, end, tail.size)
-        if journal is not None and (count > 0 or not tail.forked):
             journal.log_end = end
-            query, binding = (SQL.adopting_commit, tail.tx) if count > 0 else (SQL.read_touched, journal.key)
-            (touched,) = self.tx.row(query, (binding,))
+            (touched,) = self.tx.row(SQL.adopting_commit, (tail.tx,))
             self.tx.run(SQL.raise_commits, (touched,))
             self.group.store_head(journal, touched)
             if self.is_synced:
                 self.tx.run(SQL.update_log_synced, (end, journal.id))
+        is_wrong = tail.is_patchy or tail.journal_id in self.files.suspect or (count == 0 and not tail.fits)
+        if journal is not None and is_wrong:
+            self._keep_unknown_lines(journal, tail.size)
+            rewrite_log(self.group, journal)
+        elif end < tail.size and not tail.is_piece:
+            set_aside(self.files, tail.journal_id, end, tail.size)
         return end
 
-    def _adopt_lines(self, tail: LogTail, journal: Journal) -> int:
-        """Store a tail's good entries; return the offset after the last of them."""
+    def _adopt_lines(self, tail: LogTail, journal: Journal) -> None:
+        """Store a tail's good entries."""
+        seq = tail.base_seq
         for end, data in self.files.read_lines(log_name(tail.journal_id), tail.start, tail.size):
-            line = decode_line(data)
-            if line is None or line.seq > tail.end_seq:
-                break
-            adopt_row(self.tx, journal, line.row())
-            if line.seq == tail.end_seq:
-                return end
-        raise LogForked(f"{log_name(tail.journal_id)} changed under the lock")
+            if seq < tail.end_seq and end == tail.ends[seq - tail.base_seq]:
+                line = decode_line(data)
+                if line is None or line.seq != seq + 1:
+                    break
+                adopt_row(self.tx, journal, line.row())
+                seq = line.seq
+        if seq != tail.end_seq:
+            raise LogForked(f"{log_name(tail.journal_id)} changed under the lock")
 
     def _new_journal(self, tail: LogTail) -> Journal:
         journal = self.tx.create_journal(tail.journal_id, tail.base)
         journal.log_seen = True
         return journal
 
-    def _check_boundary(self, journal: Journal, size: int) -> bool:
-        """Return whether the log, up to where the database accounts for it, ends with the database's head.
-
-        If not, it is another history, or damage that is written anew.
-        """
-        if log_continues(self.files, journal):
-            return True
-        self._refuse_foreign_lines(journal, size)
-        rewrite_log(self.group, journal)
-        return False
-
-    def _refuse_foreign_lines(self, journal: Journal, size: int) -> None:
-        """Stop when a log holds whole lines that the database lacks: nobody can say which of the two is right."""
-        for _, data in self.files.read_lines(log_name(journal.id), 0, size):
-            line = decode_line(data)
-            if line is not None and not self._stored(journal, line):
-                self._refuse_line(journal, line)
-
-    def _refuse_other_chain(self, journal: Journal, size: int) -> None:
-        """Stop when a log whose own chain is whole goes on otherwise than the database, however short it is."""
-        seq, digest = journal.base_seq, journal.base_digest
-        for _, data in self.files.read_lines(log_name(journal.id), 0, size):
-            line = decode_line(data)
-            if line is None or line.seq != seq + 1 or row_digest(journal.id, digest, row := line.row()) != row.digest:
-                return
-            if not self._stored(journal, line):
-                self._refuse_line(journal, line)
-            seq, digest = row.seq, row.digest
-
-    def _refuse_line(self, journal: Journal, line: LogLine) -> None:
-        message = (
-            f"{log_name(journal.id)} tells another history than the database: entry {line.seq} ({line.id}); "
-            f"nothing is written to it until one of them is moved aside"
-        )
-        raise LogForked(message)
-
-    def _stored(self, journal: Journal, line: LogLine) -> bool:
-        if not journal.base_seq < line.seq <= journal.head_seq:
-            return False
-        row = self.tx.row(SQL.read_digest, (journal.entry_key(line.seq),))
-        return row is not None and row[0].hex() == line.digest
-
-    # Shorter, or of doubtful content after a power cut.
-
-    def _check_unsynced(self, journal: Journal) -> None:
-        """Compare the lines that were not known to be on the disk; rewrite the log when they differ (rule 2)."""
-        if not lines_agree(self.group, journal, journal.log_synced):
-            self._refuse_foreign_lines(journal, journal.log_end)
-            logger.warning("the log of %s is damaged; it is rewritten from the database", journal.id)
-            rewrite_log(self.group, journal)
-
     def _keep_unknown_lines(self, journal: Journal, size: int) -> None:
         """Before a log is rewritten, set aside whole lines that the database does not have."""
         for end, data in self.files.read_lines(log_name(journal.id), 0, size):
             line = decode_line(data)
-            if line is not None and not self._stored(journal, line):
+            if line is not None and not self._is_stored(journal, line):
                 set_aside(self.files, journal.id, end - len(data), end, cut=False)
 
 

@@ -112,7 +112,7 @@ SELECT count(*) FROM sqlite_schema
 VACUUM INTO ?1
 
 -- name: integrity_check
--- The same, with every index compared with its table.
+-- Every page, and every index compared with its table.
 PRAGMA integrity_check(1)
 
 -- name: quick_check
@@ -157,8 +157,9 @@ UPDATE record SET commits = commits + 1, previous = stamp, stamp = randomblob(8)
 SELECT stamp FROM record
 
 -- name: mark_checked
--- The heads of all journals that changed until now were compared with their entries.
-UPDATE record SET checked = commits
+-- The heads of all journals that changed until now were compared with their entries. A database that somebody put back
+-- keeps its mark until every log could be read (?1).
+UPDATE record SET checked = commits WHERE ?1 OR checked <> -1
 
 -- name: mark_put_back
 -- The logs are ahead of this database by more than a crash can leave: somebody put it back.
