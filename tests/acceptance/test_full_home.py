@@ -42,6 +42,10 @@ BASICS = ("beginnings.json", "conversations.json", "export.jsonl", "requests.jso
 RUNNING = ("conversations.json", "export.jsonl", "tables.json", "transcripts.json")
 
 
+REWORDED = {b"keeps what a crash left unfinished": b"keeps lines that are not in the record"}
+"""Sentences that were not true of every case, and say it otherwise since."""
+
+
 def assert_same(found: bytes, golden: bytes) -> None:
     """Compare two texts; a failure shows the first lines that differ."""
     if found != golden:
@@ -53,7 +57,11 @@ def assert_same(found: bytes, golden: bytes) -> None:
 @pytest.fixture(scope="module")
 def golden() -> Parts:
     """What the commit that made the home read from it."""
-    return reading.golden_parts()
+    parts = reading.golden_parts()
+    for before, now in REWORDED.items():
+        assert before in parts["commands.json"]
+        parts = parts | {"commands.json": parts["commands.json"].replace(before, now)}
+    return parts
 
 
 @pytest.fixture(scope="module")
