@@ -111,7 +111,7 @@ class NotFound(HansardError):
 class Ambiguous(HansardError):
     """A text matches several sessions."""
 
-    hint = "Give more of the id, or the full title."
+    hint = "Give more of the id; `hansard sessions` lists the ids."
 
     def __init__(self, message: str, candidates: Sequence[str] = ()) -> None:
         """Keep the ids that matched, so that a caller can offer them."""
