@@ -321,7 +321,10 @@ async def test_a_log_of_another_history_does_not_let_torn_units_in(tmp_path: Pat
         await say(record, "ours", session_id="three")
     with Worker(home, crash="logging:1") as doomed, pytest.raises(EOFError):
         doomed.ask("unit", sessions=["one", "two"], id="torn")
+    logs = [home / "sessions" / "other" / f"{session_id}.jsonl" for session_id in ("one", "two")]
+    assert sorted(b'"torn"' in log.read_bytes() for log in logs) == [False, True]
     restore("cp", other, home, ("sessions/other/three.jsonl",))
+    shutil.copyfile(other / "sessions/other/three.jsonl", home / "sessions/other/three-copy.jsonl")
     async with Record.open(home) as record:
         assert await ids_of(record, "one") == await ids_of(record, "two") == []
 

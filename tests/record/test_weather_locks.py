@@ -85,7 +85,7 @@ async def test_many_seconds_cost_nothing_but_the_wait(home: Path) -> None:
 
 async def test_closing_does_not_wait_for_a_second_patience(home: Path) -> None:
     """The end of a turn could not be written within the patience: closing gives up at once, and says no more."""
-    patience_seconds = 5.0
+    patience_seconds = 10.0
     async with AsyncExitStack() as opened, AsyncExitStack() as held:
         record = await opened.enter_async_context(Record.open(home, patience_seconds=patience_seconds))
         await new_session(record)

@@ -29,8 +29,10 @@ STANDARD_OUTPUT = "standard output"
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+SIGNALS_TO_LEAVE: Final = 2
+"""The first signal ends what is under way; at this one it is waited for no longer than LEAVE_SECONDS."""
+
 LEAVE_SECONDS: Final = 2.0
-"""After a second signal, what is under way is waited for no longer than this."""
 
 LEFT_AT_ONCE: Final = (
     "hansard: left without waiting for the record. What was shown is recorded; the next hansard ends what is left open."
@@ -114,14 +116,15 @@ def leave(code: int) -> None:
 
 async def _run(main: Callable[[], Coroutine[None, None, int]], signals: tuple[signal.Signals, ...]) -> int:
     received: list[signal.Signals] = []
+    leaving: list[asyncio.TimerHandle] = []
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(main())
 
     def end(number: signal.Signals) -> None:
         received.append(number)
         task.cancel()
-        if len(received) > 1:
-            loop.call_later(LEAVE_SECONDS, leave, SIGNAL_EXIT_BASE + received[0])
+        if len(received) == SIGNALS_TO_LEAVE:
+            leaving.append(loop.call_later(LEAVE_SECONDS, leave, SIGNAL_EXIT_BASE + received[0]))
 
     for number in signals:
         loop.add_signal_handler(number, end, number)
@@ -134,6 +137,8 @@ async def _run(main: Callable[[], Coroutine[None, None, int]], signals: tuple[si
     finally:
         for number in signals:
             loop.remove_signal_handler(number)
+        for timer in leaving:
+            timer.cancel()
 
 
 COMMANDS: Final = {

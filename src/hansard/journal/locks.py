@@ -332,8 +332,10 @@ class Work:
         self.moved_at = 0.0
         """When it last got further than any attempt before, by the monotonic clock."""
         self._shown_at = 0.0
+        self._left: dict[str, int] = {}
+        """For each kind of work, the least that this attempt has left to do."""
         self._least_left: dict[str, int] = {}
-        """For each kind of work, the least that a failed attempt had left to do. Emptied on success."""
+        """The same of the attempts that failed. Emptied on success."""
         self._is_repeating = False
         """Whether this attempt has not yet got further than a failed one: that is no progress."""
         self._progress = IDLE
@@ -343,8 +345,14 @@ class Work:
         """Hold the record for work that may take long. Callers wait for it while it gets further."""
         self.is_active = True
         self._shown_at = time.monotonic()
+        self._left = {}
         try:
             yield
+        except BaseException:
+            for doing, left in self._left.items():
+                self._least_left[doing] = min(left, self._least_left.get(doing, left))
+            raise
+        else:
             self._least_left.clear()
         finally:
             with suppress(OSError):
@@ -364,9 +372,10 @@ class Work:
         now = msgspec.structs.replace(was, sessions=was.sessions + sessions, done=was.done + done)
         self._progress = now
         left = now.sessions_total + now.total - now.sessions - now.done
+        self._left[now.doing] = min(left, self._left.get(now.doing, left))
         if left < self._least_left.get(now.doing, left + 1):
-            self._least_left[now.doing] = left
             self._is_repeating = False
+        if not self._is_repeating:
             self.moved_at = time.monotonic()
         self.show_life()
 

@@ -6,8 +6,8 @@
 -- `entry` and `chunk` are what was said. Everything below the line "projections" is a fold of `entry`.
 
 -- One row: which database this is, and how many commits it has seen. `rebuilding` is 1 while the logs are still being
--- read into a new database: nobody may read it then, and the next opening goes on. `checked` is -1 while the logs are
--- still being read into an older database that somebody put back.
+-- read into a new database: nobody may read it then, and the next opening goes on. `checked` is negative while
+-- logs are still to be read into an older database that somebody put back: -1, or -1 - the last commit that this is about.
 CREATE TABLE record (
     one         INTEGER PRIMARY KEY CHECK (one = 1),
     database_id TEXT    NOT NULL,
@@ -15,7 +15,7 @@ CREATE TABLE record (
     rebuilding  INTEGER NOT NULL DEFAULT 0 CHECK (rebuilding IN (0, 1)),
     stamp       BLOB    NOT NULL DEFAULT x'',         -- which state this is: a new one with every commit (stamps.py)
     previous    BLOB    NOT NULL DEFAULT x'',         -- the stamp of the commit before
-    checked     INTEGER NOT NULL DEFAULT 0            -- heads were compared with entries up to this commit (-1: put back)
+    checked     INTEGER NOT NULL DEFAULT 0            -- heads were compared with entries up to this commit
 ) STRICT;
 
 -- One row for each session and one for the home: the chain's head and how far each log file must reach.

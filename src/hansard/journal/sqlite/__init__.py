@@ -6,7 +6,8 @@ database      `state.db`: opened, or rebuilt when it is damaged; made durable, w
 opening       whether it is damaged: which files fit, whether heads have their entries, where both legs differ
 rebuilding    how a damaged one is set aside, and what only it holds is saved
 migrations    make the tables: new, from an older schema, or folded again
-reconcile     what a log means that is not as the database says
+tails         what a log holds beyond the database
+reconcile     what becomes of a log that is not as the database says
 group         one group commit: the database and its log lines
 keeper        fsyncs of logs, checkpoints, a watch for commits of other processes
 reading       snapshots, the pool of readers; a database beside the record

@@ -43,7 +43,8 @@ from hansard.journal.sqlite.opening import (
 )
 from hansard.journal.sqlite.reading import DatabaseLook, Identity, ReaderPool, files_fit, last_written_ns, look_at
 from hansard.journal.sqlite.rebuilding import copy_to_logs, group_differences, set_damaged_aside
-from hansard.journal.sqlite.reconcile import PIECE_BYTES, Reconciler
+from hansard.journal.sqlite.reconcile import Reconciler
+from hansard.journal.sqlite.tails import PIECE_BYTES
 from hansard.journal.transaction import Transaction, home_journal
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ class Database:
         size_bytes = sum(each.size_bytes for each in differences)
         is_much = len(differences) >= SYNC_JOURNALS_MIN or size_bytes > PIECE_BYTES
         is_synced = is_much and sync_filesystem(str(self.home))
-        if doing == COMPARING and was_put_back(connection, self.files, differences):
+        if doing == COMPARING and was_put_back(connection, self.files, self.schema, differences):
             with stamped(connection):
                 fetch(connection, SQL.mark_put_back)
         errors: list[HansardError] = []

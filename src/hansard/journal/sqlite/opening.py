@@ -20,14 +20,12 @@ import apsw
 
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
-from hansard.errors import LegsMixed, LogUnwritable, RecordDamaged
+from hansard.errors import LegsMixed, LogUnwritable, RecordDamaged, RecordTooNew
 from hansard.journal.backend import LogSeen
 from hansard.journal.entries import (
     SEQ_BITS,
     Journal,
-    LogLine,
     decode_line,
-    last_line,
     log_continues,
     log_name,
     log_size,
@@ -52,6 +50,7 @@ from hansard.journal.sqlite.stamps import (
     read_database_file,
     read_wal_file,
 )
+from hansard.journal.sqlite.tails import LogTail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -244,7 +243,9 @@ class JournalDifference(NamedTuple):
 
 
 def list_logs(files: LogFiles) -> Iterator[LogSeen]:
-    """Yield every log and part file of the home. Links to folders are followed, as they are when a log is written.
+    """Yield every log and part file of the home, and whatever else has the name of one.
+
+    Links to folders are followed, as they are when a log is written.
 
     A folder that cannot be listed is an error: its sessions would be missing in silence.
     """
@@ -252,7 +253,8 @@ def list_logs(files: LogFiles) -> Iterator[LogSeen]:
     while folders:
         prefix, folder = folders.pop()
         for entry in _list_folder(folder):
-            if prefix and prefix.count("/") < LOG_FOLDERS_DEEP and (entry.is_dir() or _is_broken_folder(entry)):
+            is_folder = entry.is_dir() and not entry.name.endswith((".jsonl", ".part"))
+            if prefix and prefix.count("/") < LOG_FOLDERS_DEEP and (is_folder or _is_broken_folder(entry)):
                 folders.append((f"{prefix}{entry.name}/", entry.path))
             elif not prefix and entry.name == "sessions":
                 folders.append(("sessions/", entry.path))
@@ -263,7 +265,7 @@ def list_logs(files: LogFiles) -> Iterator[LogSeen]:
                 journal_id = HOME_JOURNAL if not prefix else stem
                 name = {"jsonl": log_name, "part": part_name}.get(suffix)
                 is_ours = name is not None and name(journal_id) == f"{prefix}{entry.name}"
-                if is_ours and (entry.is_file() or entry.is_symlink()):
+                if is_ours:
                     seen = entry.stat(follow_symlinks=False)
                     yield LogSeen(
                         suffix=suffix, journal_id=journal_id, size_bytes=seen.st_size, changed_ns=seen.st_ctime_ns
@@ -321,42 +323,30 @@ def find_differences(
                 different.append(JournalDifference(journal.id, 0))
     for journal_id in sorted(logs, key=lambda journal_id: (journal_id != HOME_JOURNAL, journal_id)):
         work.show_life()
-        if _has_first_line(files, journal_id):
+        if _has_line(files, journal_id):
             different.append(JournalDifference(journal_id, logs[journal_id].size_bytes))
     return different
 
 
-def was_put_back(connection: apsw.Connection, files: LogFiles, differences: Iterable[JournalDifference]) -> bool:
-    """Return whether a log goes on after the database with more than a crash can leave.
+def was_put_back(
+    connection: apsw.Connection, files: LogFiles, schema: Schema, differences: Iterable[JournalDifference]
+) -> bool:
+    """Return whether a log continues the database by more than the one commit that a crash can leave.
 
-    That is one commit: whoever writes next to that log looks first. A log of another history tells nothing.
+    Whoever writes next to that log looks first. A log of another history tells nothing.
     """
     ((_, commits),) = fetch(connection, SQL.read_record)
     for each in differences:
-        with suppress(LogUnwritable, RecordDamaged, OSError):  # whoever writes to it is told
+        with suppress(LogUnwritable, RecordDamaged, RecordTooNew, OSError):  # whoever writes to it is told
             size = log_size(files, each.journal_id)
             row = fetch(connection, SQL.read_journal, (each.journal_id,))
-            first = _next_line(files, each.journal_id, Journal(row[0]) if row else None, size)
-            last = last_line(files, each.journal_id, size)
-            if first is not None and last is not None and (last.tx > commits + 1 or last.tx != first.tx):
+            journal = Journal(row[0]) if row else None
+            fits = journal is None or (size >= journal.log_end and log_continues(files, journal))
+            tail = LogTail(schema, each.journal_id, journal, size, fits=fits)
+            tail.scan(files, lambda _journal, _line: True)
+            if tail.marks and (tail.tx > commits + 1 or tail.tx_seq > tail.base_seq + 1):
                 return True
     return False
-
-
-def _next_line(files: LogFiles, journal_id: str, journal: Journal | None, size: int) -> LogLine | None:
-    """Return the line of a log that follows the head of the database. A log that was written anew has it elsewhere."""
-    start = 0
-    if journal is not None and size >= journal.log_end and log_continues(files, journal):
-        start = journal.log_end
-    lines = (decode_line(data) for _, data in files.read_lines(log_name(journal_id), start, size))
-    if journal is None:
-        return next(lines, None)
-    is_after = start == journal.log_end
-    for line in lines:
-        if is_after:
-            return line if line is not None and line.seq == journal.head_seq + 1 else None
-        is_after = line is not None and (line.seq, line.digest) == (journal.head_seq, journal.head_digest.hex())
-    return None
 
 
 NO_LOG = LogSeen(suffix="jsonl", journal_id="", size_bytes=0, changed_ns=0)
@@ -370,10 +360,10 @@ def _is_foreign(files: LogFiles, journal: Journal) -> bool:
         return False  # whoever writes to it is told
 
 
-def _has_first_line(files: LogFiles, journal_id: str) -> bool:
-    """Return whether a log that the database does not know begins like one of ours."""
-    name = log_name(journal_id)
-    look = files.stat_file(name)
-    for _, data in files.read_lines(name, 0, look.size if look is not None else 0):
-        return decode_line(data) is not None
-    return False
+def _has_line(files: LogFiles, journal_id: str) -> bool:
+    """Return whether a log that the database does not know holds a line, or cannot be read: whoever opens is told."""
+    try:
+        lines = files.read_lines(log_name(journal_id), 0, log_size(files, journal_id))
+        return any(decode_line(data) is not None for _, data in lines)
+    except RecordDamaged:
+        return True

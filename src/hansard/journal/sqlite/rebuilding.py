@@ -37,7 +37,8 @@ from hansard.journal.sqlite.connection import (
     SQL,
     fetch,
 )
-from hansard.journal.sqlite.reconcile import PIECE_BYTES, set_aside
+from hansard.journal.sqlite.reconcile import set_aside
+from hansard.journal.sqlite.tails import PIECE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -118,8 +119,9 @@ def copy_to_logs(connection: apsw.Connection, files: LogFiles) -> None:
         merge = Merge(connection, files, journal)
         try:
             log_size(files, journal.id)
-        except RecordDamaged as error:
-            logger.warning("the log of %s cannot be read: %s", journal.id, error)
+        except RecordDamaged:
+            if next(merge.stored(), None) is not None:
+                raise  # what it holds of that session cannot be saved, so it must not be set aside
             continue
         merge.compare()
         if merge.missing:
@@ -154,7 +156,7 @@ class Merge:
     def _merged(self) -> Iterator[tuple[EntryRow, bytes]]:
         """Yield each entry, with its line where the log has it."""
         seq, digest = self._journal.base_seq, self._journal.base_digest
-        stored, logged = self._stored(), self._logged()
+        stored, logged = self.stored(), self._logged()
         row = next(stored, None)
         found = next(logged, None)
         while True:
@@ -180,7 +182,7 @@ class Merge:
     def _continues(self, seq: int, digest: bytes, row: EntryRow) -> bool:
         return row.seq == seq + 1 and row_digest(self._journal.id, digest, row) == row.digest
 
-    def _stored(self) -> Iterator[EntryRow]:
+    def stored(self) -> Iterator[EntryRow]:
         try:
             yield from read_entries(self._connection, self._journal)
         except apsw.Error as error:

@@ -10,192 +10,46 @@ On crash: it runs again and comes to the same end.
 from __future__ import annotations
 
 import logging
-from array import array
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from typing import TYPE_CHECKING, Final
 
-from hansard.domain.limits import MIB, READ_ROWS_MAX
+from hansard.domain.limits import READ_ROWS_MAX
 from hansard.errors import LogForked, LogUnwritable, RecordDamaged
 from hansard.journal.causes import Cause
-from hansard.journal.concepts import Base, Schema
 from hansard.journal.entries import (
     MARK_BYTES,
     EntryRow,
     Journal,
     LogLine,
-    chain_start,
     decode_line,
     decode_part,
     encode_line,
     encode_part,
+    last_line,
     log_continues,
     log_name,
+    log_size,
     part_name,
     read_mark,
-    row_digest,
     tail_name,
 )
 from hansard.journal.sqlite.connection import SQL
 from hansard.journal.sqlite.group import SqliteGroup, group_of
+from hansard.journal.sqlite.tails import PIECE_BYTES, LogTail, scan_piece
 from hansard.journal.transaction import Transaction, open_stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from hansard.journal.files import LogFiles
 
 logger = logging.getLogger("hansard.record")
 
-PIECE_BYTES = 4 * MIB
-"""A log that is longer than the database says by more than this is adopted in pieces of this size, each committed."""
+LINE_BEGINNING: Final = re.compile(rb'\{"seq":(\d{1,10}),')
+"""What a damaged line still says of the entry that it was."""
 
 MISPLACED = frozenset({Cause.NOT_PERMITTED, Cause.IS_A_FOLDER, Cause.IS_A_LINK})
 """Why a `.tail` cannot be appended to, when another one can be begun in its place."""
-
-
-class Constraint(NamedTuple):
-    """A unit in a log's tail, and the last entry of it in every journal that shares it."""
-
-    first_seq: int
-    unit: dict[str, str]
-
-
-class LogTail:
-    """What a log holds beyond the database, as far as it continues the chain."""
-
-    def __init__(self, schema: Schema, journal_id: str, journal: Journal | None, size: int, *, fits: bool) -> None:
-        """`fits`: the log is as the database says up to where it is accounted for. Otherwise all of it is read."""
-        self.schema = schema
-        self.journal_id = journal_id
-        self.journal = journal
-        self.size = size
-        self.fits = fits
-        self.start = journal.log_end if journal is not None and fits else 0
-        self.base_seq = self.end_seq = journal.head_seq if journal is not None else 0
-        self.digest = journal.head_digest if journal is not None else chain_start(journal_id)
-        self.base: Base | None = None
-        self.marks = array("Q")
-        self.ends = array("Q")
-        """Where the lines end that continue the chain."""
-        self.constraints: list[Constraint] = []
-        self.tx = 0
-        self.tx_seq = 0
-        """The first entry of the last transaction."""
-        self.foreign: LogLine | None = None
-        """The first whole line that neither continues the chain nor is known."""
-        self.is_patchy = False
-        """Whether lines that continue the chain come after others that do not: the log has to be written anew."""
-        self.is_piece = False
-        """Whether the log goes on after it: nothing is set aside then."""
-
-    @property
-    def forked(self) -> bool:
-        """Whether the log tells another history than the database. Without one, a line that does not fit is damage."""
-        return self.foreign is not None and (self.journal is not None or not self.marks)
-
-    def refuse_fork(self) -> None:
-        if self.foreign is not None and self.forked:
-            message = (
-                f"{log_name(self.journal_id)} tells another history than the database: entry {self.foreign.seq} "
-                f"({self.foreign.id}); nothing is written to it until one of them is moved aside"
-            )
-            raise LogForked(message)
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether the log is as a crash can leave it: unchanged up to where the database accounts for it."""
-        return self.fits and not self.is_patchy and self.foreign is None
-
-    def scan(self, files: LogFiles, is_stored: Callable[[Journal, LogLine], bool]) -> None:
-        """Read the lines that continue the chain, and note what the last transaction's units ask for.
-
-        Only the last transaction in a file can be one that a crash cut short: whoever writes looks first.
-        """
-        expected = self.end_seq + 1
-        if self.journal is not None and not self.fits:
-            expected = self.journal.base_seq + 1
-        is_unbroken = True
-        for end, data in files.read_lines(log_name(self.journal_id), self.start, self.size):
-            line = decode_line(data)
-            if line is None:
-                is_unbroken = False
-                continue
-            if self.journal is None and not self.marks:
-                expected = self._begin(line.row())
-            is_next = is_unbroken and line.seq == expected
-            expected += 1
-            if self._continues(row := line.row()):
-                self.schema.check_kind(row.kind, row.version, ignorable=row.ignorable)
-                self._note(line, row, end)
-                self.is_patchy = self.is_patchy or not is_next
-            else:
-                is_known = self._repeats(line) or (self.journal is not None and is_stored(self.journal, line))
-                self.foreign = self.foreign or (None if is_known else line)
-                is_unbroken = is_next and is_known
-
-    def _begin(self, row: EntryRow) -> int:
-        """Look at the first line of a journal that the database does not know; return which seq it begins with.
-
-        A fork's first line says what it continues.
-        """
-        body = self.schema.decode_body(row.kind, row.version, row.body, ignorable=row.ignorable)
-        kind = self.schema.by_body.get(type(body))
-        self.base = None if kind is None or kind.base is None else kind.base(body)
-        self.base_seq = self.end_seq = 0 if self.base is None else self.base.seq
-        self.digest = chain_start(self.journal_id) if self.base is None else self.base.digest
-        return self.end_seq + 1
-
-    def _continues(self, row: EntryRow) -> bool:
-        return row.seq == self.end_seq + 1 and row_digest(self.journal_id, self.digest, row) == row.digest
-
-    def _note(self, line: LogLine, row: EntryRow, end: int) -> None:
-        self.end_seq = row.seq
-        self.digest = row.digest
-        if line.tx != self.tx:
-            self.tx, self.tx_seq = line.tx, row.seq
-            self.constraints.clear()
-        self.marks.append(int.from_bytes(row.digest[:MARK_BYTES]))
-        self.ends.append(end)
-        if line.unit and not (self.constraints and self.constraints[-1].unit == line.unit):
-            self.constraints.append(Constraint(row.seq, line.unit))
-
-    def _repeats(self, line: LogLine) -> bool:
-        return self.holds(line.seq, line.row().digest[:MARK_BYTES])
-
-    def holds(self, seq: int, mark: bytes) -> bool:
-        """Return whether the tail, as far as it is good, has that entry."""
-        return self.base_seq < seq <= self.end_seq and self.marks[seq - self.base_seq - 1] == int.from_bytes(mark)
-
-    def cut(self, first_seq: int) -> None:
-        """Give up everything from an entry on: its unit is not whole."""
-        self.end_seq = first_seq - 1
-
-    @property
-    def end(self) -> int:
-        """Where the last line ends that is good, and that continues the chain."""
-        count = self.end_seq - self.base_seq
-        return self.ends[count - 1] if count else self.start
-
-
-def scan_piece(files: LogFiles, schema: Schema, journal_id: str, journal: Journal | None, size: int) -> LogTail | None:
-    """Return the beginning of a tail that is too long for one transaction; None when it is short enough, or patchy.
-
-    It ends where no unit is open: what another transaction's line follows was committed, and a line that names no
-    unit is whole by itself.
-    """
-    start = journal.log_end if journal is not None else 0
-    piece_bytes = PIECE_BYTES
-    while start + piece_bytes < size:
-        tail = LogTail(schema, journal_id, journal, start + piece_bytes, fits=True)
-        tail.is_piece = True
-        tail.scan(files, lambda _journal, _line: False)
-        if not tail.is_sound:
-            return None
-        if tail.constraints:
-            tail.cut(tail.constraints[0].first_seq)
-        if tail.end_seq > tail.base_seq:
-            return tail
-        piece_bytes *= 2
-    return None
 
 
 class Reconciler:
@@ -215,12 +69,10 @@ class Reconciler:
         self.files.forget(log_name(journal_id))
         self._scan(journal_id)
         self.tails[journal_id].refuse_fork()
-        (is_put_back,) = self.tx.row(SQL.is_put_back)
-        if not is_put_back:  # else logs may have been put back as well, so that a unit may lack its part there
-            self._cut_torn_units()
+        self._cut_torn_units()
         for name, tail in self.tails.items():
             if name == journal_id or (tail.end_seq > tail.base_seq and not tail.forked):
-                self._adopt_tail(tail)
+                self._mend_log(tail, self._adopt_tail(tail))
         for touched in self.tails:
             reconcile_part(self.group, touched)
 
@@ -230,11 +82,14 @@ class Reconciler:
         0: the rest is short enough for `run`, or only `run` can say what it is.
         """
         journal = self._read(journal_id)
-        size = self._size(journal_id, required=True)
-        if journal is not None and (size <= journal.log_end + PIECE_BYTES or not log_continues(self.files, journal)):
+        size = log_size(self.files, journal_id)
+        if journal is not None and (size <= journal.log_end + PIECE_BYTES or not self._fits(journal, size)):
             return 0
         tail = scan_piece(self.files, self.tx.schema, journal_id, journal, size)
-        return 0 if tail is None else self._adopt_tail(tail) - tail.start
+        if tail is None:
+            return 0
+        self._adopt_tail(tail)
+        return tail.end - tail.start
 
     def _read(self, journal_id: str) -> Journal | None:
         row = self.tx.row(SQL.read_journal, (journal_id,))
@@ -251,21 +106,43 @@ class Reconciler:
             name = waiting.pop()
             if name in self.tails:
                 continue
-            journal, size = self._read(name), self._size(name, required=name == journal_id)
-            fits = journal is None or self._fits(journal, size)
-            tail = self.tails[name] = LogTail(self.tx.schema, name, journal, size, fits=fits)
+            tail = self.tails[name] = self._open_tail(name, is_partner=name != journal_id)
             tail.scan(self.files, self._is_stored)
             for constraint in tail.constraints:
                 waiting.extend(other for other in constraint.unit if other not in self.tails)
 
-    def _fits(self, journal: Journal, size: int) -> bool:
+    def _open_tail(self, journal_id: str, *, is_partner: bool) -> LogTail:
+        """Look how far a log is as the database says. A partner's that cannot be read tells nothing."""
+        journal = self._read(journal_id)
+        try:
+            size = log_size(self.files, journal_id)
+        except RecordDamaged:
+            if not is_partner:
+                raise
+            return LogTail(self.tx.schema, journal_id, journal, 0, fits=False, is_kept=False)
+        fits = journal is None or self._fits(journal, size, is_partner=is_partner)
+        is_kept = journal is None or fits or self._is_kept(journal, size)
+        return LogTail(self.tx.schema, journal_id, journal, size, fits=fits, is_kept=is_kept)
+
+    def _fits(self, journal: Journal, size: int, *, is_partner: bool = False) -> bool:
         """Return whether a log is as the database says, up to where it accounts for it."""
         return (
             size >= journal.log_end
             and journal.id not in self.files.suspect
             and log_continues(self.files, journal)
-            and (journal.log_synced >= journal.log_end or lines_agree(self.group, journal, journal.log_synced))
+            and (
+                journal.log_synced >= journal.log_end
+                or (is_partner and size == journal.log_end)  # nothing of it is adopted
+                or lines_agree(self.group, journal, journal.log_synced)
+            )
         )
+
+    def _is_kept(self, journal: Journal, size: int) -> bool:
+        """Return whether a log is unchanged as far as it was known to be on the disk: a power cut may take the rest."""
+        if journal.log_synced == 0:
+            return True
+        line = last_line(self.files, journal.id, journal.log_synced) if size >= journal.log_synced else None
+        return line is not None and self._is_stored(journal, line)
 
     def _is_stored(self, journal: Journal, line: LogLine) -> bool:
         if not journal.base_seq < line.seq <= journal.head_seq:
@@ -273,18 +150,12 @@ class Reconciler:
         key = journal.entry_key(line.seq)
         return self.tx.rows(SQL.read_full_entries, (key - 1, key, 1)) == [line.row()]
 
-    def _size(self, journal_id: str, *, required: bool) -> int:
-        """Return a log's size; another journal's that is no file holds nothing."""
-        try:
-            look = self.files.stat_file(log_name(journal_id))
-        except RecordDamaged:
-            if required:
-                raise
-            return 0
-        return look.size if look is not None else 0
-
     def _cut_torn_units(self) -> None:
-        """Cut tails at units that a crash tore, until nothing changes."""
+        """Cut tails at units that a crash tore, until nothing changes.
+
+        Not those of a time from which the database was put back: other logs may have been put back as well.
+        """
+        (put_back,) = self.tx.row(SQL.read_put_back)
         changed = True
         while changed:
             changed = False
@@ -292,7 +163,7 @@ class Reconciler:
                 for constraint in tail.constraints:
                     if constraint.first_seq > tail.end_seq:
                         break
-                    if self._is_torn(constraint.unit):
+                    if tail.tx > put_back and self._is_torn(constraint.unit):
                         tail.cut(constraint.first_seq)
                         changed = True
                         break
@@ -301,7 +172,7 @@ class Reconciler:
         """Return whether a unit lacks a part because its writer died before COMMIT.
 
         It did not when a part is in the database or is followed by a later transaction. It did not either when the log
-        that lacks a part was changed below what the database accounts for, which no crash does.
+        that lacks a part cannot be read, or was changed where it was known to be on the disk.
         """
         lacking = [self.tails[name] for name, mark in unit.items() if not self._holds(name, mark)]
         return (
@@ -323,38 +194,40 @@ class Reconciler:
         tail = self.tails[journal_id]
         return self._holds(journal_id, mark) and (seq <= tail.base_seq or seq < tail.tx_seq)
 
-    def _adopt_tail(self, tail: LogTail) -> int:
-        """Adopt the good part of a tail, and set aside or write anew what is wrong; return where it ends."""
-        journal, end = tail.journal, tail.end
+    def _adopt_tail(self, tail: LogTail) -> Journal | None:
+        """Adopt the good part of a tail; return its journal."""
         count = tail.end_seq - tail.base_seq
-        if count > 0:
-            journal = journal or self._new_journal(tail)
-            self._adopt_lines(tail, journal)
-            logger.log(self.level, "adopted %d entries of %s from its log", count, tail.journal_id)
-            journal.log_end = end
-            (touched,) = self.tx.row(SQL.adopting_commit, (tail.tx,))
-            self.tx.run(SQL.raise_commits, (touched,))
-            self.group.store_head(journal, touched)
-            if self.is_synced:
-                self.tx.run(SQL.update_log_synced, (end, journal.id))
-        is_wrong = tail.is_patchy or tail.journal_id in self.files.suspect or (count == 0 and not tail.fits)
-        if journal is not None and is_wrong:
+        if count == 0:
+            return tail.journal
+        journal = tail.journal or self._new_journal(tail)
+        self._adopt_lines(tail, journal)
+        logger.log(self.level, "adopted %d entries of %s from its log", count, tail.journal_id)
+        journal.log_end = tail.end
+        (touched,) = self.tx.row(SQL.adopting_commit, (tail.tx,))
+        self.tx.run(SQL.raise_commits, (touched,))
+        self.group.store_head(journal, touched)
+        if self.is_synced:
+            self.tx.run(SQL.update_log_synced, (tail.end, journal.id))
+        return journal
+
+    def _mend_log(self, tail: LogTail, journal: Journal | None) -> None:
+        """Write a log anew where its lines are not all there in their order; else set aside what comes after them."""
+        lacks_lines = not tail.fits and tail.end_seq == tail.base_seq
+        if journal is not None and (tail.is_patchy or lacks_lines or tail.journal_id in self.files.suspect):
             self._keep_unknown_lines(journal, tail.size)
             rewrite_log(self.group, journal)
-        elif end < tail.size and not tail.is_piece:
-            set_aside(self.files, tail.journal_id, end, tail.size)
-        return end
+        elif tail.end < tail.size:
+            set_aside(self.files, tail.journal_id, tail.end, tail.size)
 
     def _adopt_lines(self, tail: LogTail, journal: Journal) -> None:
-        """Store a tail's good entries."""
-        seq = tail.base_seq
-        for end, data in self.files.read_lines(log_name(tail.journal_id), tail.start, tail.size):
-            if seq < tail.end_seq and end == tail.ends[seq - tail.base_seq]:
-                line = decode_line(data)
-                if line is None or line.seq != seq + 1:
-                    break
-                adopt_row(self.tx, journal, line.row())
-                seq = line.seq
+        """Store a tail's good entries, in their order, wherever they stand."""
+        seq, before = tail.base_seq, -1
+        while before != seq < tail.end_seq:
+            before = seq
+            for end, data in self.files.read_lines(log_name(tail.journal_id), tail.start, tail.size):
+                if seq < tail.end_seq and end == tail.ends[seq - tail.base_seq] and (line := decode_line(data)):
+                    adopt_row(self.tx, journal, line.row())
+                    seq += 1
         if seq != tail.end_seq:
             raise LogForked(f"{log_name(tail.journal_id)} changed under the lock")
 
@@ -364,11 +237,21 @@ class Reconciler:
         return journal
 
     def _keep_unknown_lines(self, journal: Journal, size: int) -> None:
-        """Before a log is rewritten, set aside whole lines that the database does not have."""
+        """Before a log is rewritten, set aside what it holds and the database does not."""
+        end = 0
         for end, data in self.files.read_lines(log_name(journal.id), 0, size):
             line = decode_line(data)
-            if line is not None and not self._is_stored(journal, line):
+            is_known = self._is_stored(journal, line) if line is not None else self._is_worthless(journal, data)
+            if not is_known:
                 set_aside(self.files, journal.id, end - len(data), end, cut=False)
+        if end < size:  # nothing is given after a line over the limit
+            set_aside(self.files, journal.id, end, size, cut=False)
+
+    @staticmethod
+    def _is_worthless(journal: Journal, data: bytes) -> bool:
+        """Return whether bytes that are no line are blank, or the rest of one that the database holds."""
+        beginning = LINE_BEGINNING.match(data)
+        return not data.strip(b"\0\r\n\t ") or (beginning is not None and int(beginning[1]) <= journal.head_seq)
 
 
 def adopt_row(tx: Transaction, journal: Journal, row: EntryRow) -> None:
@@ -381,6 +264,8 @@ def adopt_row(tx: Transaction, journal: Journal, row: EntryRow) -> None:
 
 def set_aside(files: LogFiles, journal_id: str, start: int, end: int, *, cut: bool = True) -> None:
     """Move what cannot be part of the log into the journal's `.tail`, and keep it there."""
+    if cut:
+        files.open(log_name(journal_id), None)  # refused before anything is copied: this may be tried again and again
     name = tail_name(journal_id)
     try:
         files.open(name, None)
@@ -454,7 +339,7 @@ def reconcile_part(group: SqliteGroup, journal_id: str) -> None:
     found = [data for _, data in group.files.read_lines(name, 0, look.size if look is not None else 0)]
     if message_id is None:
         wanted = []
-        group.files.remove(name)
+        remove_part(group, journal, name, found)
     else:
         adopt_chunks(group, journal, message_id, found)
         chunks = group.rows(SQL.read_chunks, (journal.key,))
@@ -462,6 +347,15 @@ def reconcile_part(group: SqliteGroup, journal_id: str) -> None:
         if wanted != found:
             group.files.replace(name, wanted)
     group.run(SQL.update_journal_log, (journal.log_end, journal.log_synced, sum(map(len, wanted)), journal.key))
+
+
+def remove_part(group: SqliteGroup, journal: Journal, name: str, found: list[bytes]) -> None:
+    """Remove a part file whose message is sealed; keep one of a message that the database does not know."""
+    lines = filter(None, map(decode_part, found))
+    if any(group.row(SQL.find_entry, (journal.key, line.message)) is None for line in lines):
+        group.files.put_aside(name)
+    else:
+        group.files.remove(name)
 
 
 def adopt_chunks(group: SqliteGroup, journal: Journal, message_id: str, found: list[bytes]) -> None:

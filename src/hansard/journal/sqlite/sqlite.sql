@@ -2,8 +2,8 @@
 -- `entry` and `chunk` are what was said. Everything below the line "projections" is a fold of `entry`.
 
 -- One row: which database this is, and how many commits it has seen. `rebuilding` is 1 while the logs are still being
--- read into a new database: nobody may read it then, and the next opening goes on. `checked` is -1 while the logs are
--- still being read into an older database that somebody put back.
+-- read into a new database: nobody may read it then, and the next opening goes on. `checked` is negative while
+-- logs are still to be read into an older database that somebody put back: -1, or -1 - the last commit that this is about.
 CREATE TABLE record (
     one         INTEGER PRIMARY KEY CHECK (one = 1),
     database_id TEXT    NOT NULL,
@@ -11,7 +11,7 @@ CREATE TABLE record (
     rebuilding  INTEGER NOT NULL DEFAULT 0 CHECK (rebuilding IN (0, 1)),
     stamp       BLOB    NOT NULL DEFAULT x'',         -- which state this is: a new one with every commit (stamps.py)
     previous    BLOB    NOT NULL DEFAULT x'',         -- the stamp of the commit before
-    checked     INTEGER NOT NULL DEFAULT 0            -- heads were compared with entries up to this commit (-1: put back)
+    checked     INTEGER NOT NULL DEFAULT 0            -- heads were compared with entries up to this commit
 ) STRICT;
 
 -- One row for each session and one for the home: the chain's head and how far each log file must reach.
@@ -158,16 +158,16 @@ SELECT stamp FROM record
 
 -- name: mark_checked
 -- The heads of all journals that changed until now were compared with their entries. A database that somebody put back
--- keeps its mark until every log could be read (?1).
-UPDATE record SET checked = commits WHERE ?1 OR checked <> -1
+-- keeps its mark until every log could be read (?1); what is committed from now on is not meant by it.
+UPDATE record SET checked = CASE WHEN ?1 OR checked >= 0 THEN commits WHEN checked = -1 THEN -1 - commits ELSE checked END
 
 -- name: mark_put_back
 -- The logs are ahead of this database by more than a crash can leave: somebody put it back.
 UPDATE record SET checked = -1
 
--- name: is_put_back
--- Whether logs are still being read into a database that somebody put back.
-SELECT checked = -1 FROM record
+-- name: read_put_back
+-- The last commit from which this database may have been put back, as far as all logs are not read in yet; else 0.
+SELECT CASE WHEN checked = -1 THEN 9223372036854775807 WHEN checked < 0 THEN -1 - checked ELSE 0 END FROM record
 
 -- name: unchecked_journals
 -- The journals that changed since heads were last compared.
