@@ -33,7 +33,7 @@ TOOLS = {
     "look": "look",
     "search": "session_search",
 }
-TOKEN = re.compile(r"\bw\d+x\b")
+TOKEN = re.compile(r"\bword\d+x\b")
 TAG = re.compile(r"#(\w+)")
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 Line = dict[str, Any]
 
-TOKEN = re.compile(r"\bw\d+x\b")
+TOKEN = re.compile(r"\bword\d+x\b")
 """A word that was said once."""
 
 TERMINAL = "the terminal"

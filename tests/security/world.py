@@ -255,7 +255,7 @@ class World:
 
     def token(self) -> str:
         """Return a word that nobody said before."""
-        return f"w{next(self.tokens)}x"
+        return f"word{next(self.tokens)}x"  # longer than the code of a question, which is drawn
 
     async def say(self, name: str, place: str, text: str, *, calm: bool = True) -> str:
         """Somebody says something to the agent; return the event."""

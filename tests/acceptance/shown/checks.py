@@ -311,7 +311,10 @@ def check_requests(picture: Picture, played: Played) -> Iterator[str]:
         message = placed.message
         if message.role not in {Role.USER, Role.ASSISTANT} or not message.text.strip():
             continue
-        at = next((at for at, (role, text) in enumerate(said) if role == message.role and message.text in text), None)
+        # Some words are a single letter, which stands in many others: whole messages come first.
+        whole = [at for at, (role, text) in enumerate(said) if (role, text) == (message.role, message.text)]
+        parts = [at for at, (role, text) in enumerate(said) if role == message.role and message.text in text]
+        at = next(iter(whole + parts), None)
         if at is None:
             yield f"not in the next request: {message.text!r}"
         elif message.status is Status.INTERRUPTED and not tells(said[at + 1 : at + 2]):
