@@ -83,7 +83,7 @@ class Reconciler:
         """
         journal = self._read(journal_id)
         size = log_size(self.files, journal_id)
-        if journal is not None and (size <= journal.log_end + PIECE_BYTES or not self._fits(journal, size)):
+        if journal is not None and (size <= journal.log_end + PIECE_BYTES or not log_continues(self.files, journal)):
             return 0
         tail = scan_piece(self.files, self.tx.schema, journal_id, journal, size)
         if tail is None:
@@ -237,15 +237,19 @@ class Reconciler:
         return journal
 
     def _keep_unknown_lines(self, journal: Journal, size: int) -> None:
-        """Before a log is rewritten, set aside what it holds and the database does not."""
-        end = 0
+        """Before a log is rewritten, set aside what it holds and the database does not, in few pieces."""
+        start = 0
         for end, data in self.files.read_lines(log_name(journal.id), 0, size):
             line = decode_line(data)
             is_known = self._is_stored(journal, line) if line is not None else self._is_worthless(journal, data)
-            if not is_known:
-                set_aside(self.files, journal.id, end - len(data), end, cut=False)
-        if end < size:  # nothing is given after a line over the limit
-            set_aside(self.files, journal.id, end, size, cut=False)
+            if is_known:
+                self._keep_bytes(journal.id, start, end - len(data))
+                start = end
+        self._keep_bytes(journal.id, start, size)  # with what comes after a line over the limit, which is not given
+
+    def _keep_bytes(self, journal_id: str, start: int, end: int) -> None:
+        if start < end:
+            set_aside(self.files, journal_id, start, end, cut=False)
 
     @staticmethod
     def _is_worthless(journal: Journal, data: bytes) -> bool:
