@@ -8,7 +8,7 @@ and its memory at most.
 from __future__ import annotations
 
 import asyncio
-import resource
+import re
 import sys
 import time
 from pathlib import Path
@@ -43,7 +43,9 @@ async def main(home: Path, patience_seconds: float, crash: str = "", pause_secon
     sys.stdout.flush()
     context = Record.open(home, patience_seconds=patience_seconds, wiring=Wiring(reach=reach), progress=show)
     async with context:
-        megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        # Not ru_maxrss: that begins with the memory of whoever started this process.
+        (kilobytes,) = re.findall(r"^VmHWM:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+        megabytes = int(kilobytes) // 1024
         sys.stdout.write(f"opened {counter['reconciled']} {megabytes}\n")
 
 
