@@ -41,7 +41,8 @@ def test_what_another_user_owns_is_refused(tmp_path: Path) -> None:
     for path in (home, home / "keys.toml", home / "config.toml"):
         os.chown(path, STRANGER, -1)
         (found,) = find_unsafe(home)
-        told = f"{path}: it belongs to another user (user id {STRANGER}); run: sudo chown 0 {path}"
+        command = f"sudo chown {'-R ' if path == home else ''}0 {path}"
+        told = f"{path}: it belongs to another user (user id {STRANGER}); run hansard as that user, or run: {command}"
         assert str(found) == told
         if path.name != "config.toml":
             os.chown(path, 0, -1)

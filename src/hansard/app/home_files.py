@@ -273,7 +273,7 @@ def why_open(path: Path, refused: int) -> str:
     except FileNotFoundError:
         return ""
     if look.st_uid not in ({os.geteuid()} if refused == ANYTHING else {os.geteuid(), ROOT_USER}):
-        return told_owner("it", path, look.st_uid)
+        return told_owner("it", path, look.st_uid, "-R " if path.is_dir() else "")
     mode = stat.S_IMODE(look.st_mode)
     if not mode & refused:
         return ""
@@ -304,7 +304,7 @@ def why_replaceable(step: PathStep) -> str:
 def told_owner(what: str, path: Path, owner: int, option: str = "") -> str:
     """Return that something belongs to another user, and the command that changes that."""
     command = f"sudo chown {option}{os.geteuid()} {shlex.quote(str(path))}"
-    return f"{what} belongs to another user (user id {owner}); run: {command}"
+    return f"{what} belongs to another user (user id {owner}); run hansard as that user, or run: {command}"
 
 
 def steps_to(path: Path) -> Iterator[PathStep]:
