@@ -236,3 +236,157 @@ async def test_a_power_cut_lets_no_half_of_a_unit_in(home: Path) -> None:
         assert await ids_of(record, "one") == []
         assert await ids_of(record, "two") == ["b"]
         await assert_clean(record)
+
+
+@pytest.mark.parametrize("damage", ["the end of a line", "the beginning of the next as well"])
+async def test_lines_that_damage_joined_are_kept_both(tmp_path: Path, damage: str) -> None:
+    """The database is older. The line of its head and the next one run into each other: no word of either goes."""
+    home, backup = tmp_path / "home", tmp_path / "backup"
+    await make_home(home, "one")
+    async with Record.open(home) as record:
+        await say(record, "a", session_id="one")
+    shutil.copytree(home, backup)
+    async with Record.open(home) as record:
+        await record.append("one", Message.user("the only copy", id="b"))
+        await say(record, "c", session_id="one")
+    put_back(backup, home)
+    end = (backup / log_of(home, "one").relative_to(home)).stat().st_size
+    data = log_of(home, "one").read_bytes()
+    if damage == "the end of a line":
+        log_of(home, "one").write_bytes(data[: end - 1] + b" " + data[end:])
+        await assert_holds(home, "a", "b", "c", session_ids=("one",))
+    else:
+        log_of(home, "one").write_bytes(data[: end - 4] + b"\0" * 8 + data[end + 4 :])
+        await assert_holds(home, "a", session_ids=("one",))
+        assert b"the only copy" in log_of(home, "one").with_suffix(".tail").read_bytes()
+
+
+async def test_joined_lines_rebuild_a_lost_database(home: Path) -> None:
+    """The database is lost, and one line of the log lacks its end of line: both lines are read."""
+    await make_home(home, "one")
+    async with Record.open(home) as record:
+        await say(record, "a", "b", "c", session_id="one")
+    lose_database(home)
+    lines = log_of(home, "one").read_bytes().splitlines(keepends=True)
+    lines[1] = lines[1][:-1]
+    log_of(home, "one").write_bytes(b"".join(lines))
+    await assert_holds(home, "a", "b", "c", session_ids=("one",))
+    assert len(log_of(home, "one").read_bytes().splitlines()) == len(lines)
+
+
+def stream_and_die(home: Path, message_id: str, *words: str) -> Path:
+    """Stream an answer, piece by piece, until the process is killed; return the part file."""
+    with Worker(home) as worker:
+        worker.ask("turn", session="one")
+        worker.ask("reply", id=message_id)
+        for number, word in enumerate(words):
+            worker.ask("write", text=word)
+            worker.ask("append", session="one", id=f"after-{message_id}-{number}")  # by then the word is durable
+        worker.process.kill()
+    return log_of(home, "one").with_suffix(".part")
+
+
+def kept_words(home: Path) -> bytes:
+    """Return all that the session's folder holds, set aside or not."""
+    return b"".join(path.read_bytes() for path in sorted(log_of(home, "one").parent.iterdir()))
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_a_part_file_of_a_later_stream_is_kept(tmp_path: Path, *, lost: bool) -> None:
+    """The legs are put back to a time when another answer was being streamed: the words of the later one stay."""
+    home, backup = tmp_path / "home", tmp_path / "backup"
+    await make_home(home, "one")
+    stream_and_die(home, "first", "alpha")
+    shutil.copytree(home, backup)
+    stream_and_die(home, "second", "beta")
+    log = log_of(home, "one").relative_to(home)
+    if lost:
+        lose_database(home)
+        shutil.copyfile(backup / log, home / log)
+    else:
+        put_back(backup, home, str(log))
+    async with Record.open(home) as record:
+        await assert_clean(record)
+    assert b"beta" in kept_words(home)
+
+
+@pytest.mark.parametrize("damage", ["a byte", "another order", "a line of another stream"])
+async def test_a_damaged_part_file_loses_no_word(home: Path, damage: str) -> None:
+    """The database is lost in the middle of an answer: what continues its text is in the record, the rest is kept."""
+    await make_home(home, "one")
+    words = [f"piece-{number}." for number in range(6)]
+    part = stream_and_die(home, "answer", *words)
+    lines = part.read_bytes().splitlines(keepends=True)
+    assert len(lines) == len(words)
+    lose_database(home)
+    match damage:
+        case "a byte":
+            lines[2] = b"#" + lines[2][1:]
+        case "another order":
+            lines[2], lines[3] = lines[3], lines[2]
+        case _:
+            lines.insert(0, lines[0].replace(b"answer", b"antwort"))
+    part.write_bytes(b"".join(lines))
+    async with Record.open(home) as record:
+        (answer,) = [each for each in await record.load_transcript("one") if each.id == "answer"]
+        assert answer.text == "".join(words[:2] if damage == "a byte" else words)
+        await assert_clean(record)
+    assert b"piece-5" in kept_words(home)
+
+
+async def test_a_part_file_that_holds_more_than_the_sealed_answer_is_kept(tmp_path: Path) -> None:
+    """An answer was sealed with less than its part file has: in the copy of a home that a crash left."""
+    home, copy = tmp_path / "home", tmp_path / "copy"
+    await make_home(home, "one")
+    part = stream_and_die(home, "answer", "alpha", "beta")
+    shutil.copytree(home, copy)
+    lose_database(copy)
+    short = copy / part.relative_to(home)
+    short.write_bytes(short.read_bytes().splitlines(keepends=True)[0])
+    async with Record.open(copy) as record:
+        assert await ids_of(record, "one")
+    put_back(copy, home, str(log_of(home, "one").relative_to(home)), "home.jsonl")
+    async with Record.open(home) as record:
+        await assert_clean(record)
+    assert b"beta" in kept_words(home)
+
+
+async def test_a_log_that_was_away_after_a_restore_keeps_its_unit(tmp_path: Path) -> None:
+    """Database and home's log are put back. The log that shows it cannot be read during one opening."""
+    home, backup = tmp_path / "home", tmp_path / "backup"
+    await make_home(home, "one", "two")
+    shutil.copytree(home, backup)
+    await hear(home, "late", session_ids=("one",))
+    put_back(backup, home, "home.jsonl")
+    with unreadable(log_of(home, "one")):
+        async with Record.open(home) as record:
+            await say(record, *(f"m{number}" for number in range(30)), session_id="two")
+    await assert_holds(home, "late", session_ids=("one",))
+
+
+@pytest.mark.parametrize("disorder", ["a foreign line", "a line too early", "a foreign line in place of the next"])
+async def test_a_damaged_database_beside_a_log_in_disorder(tmp_path: Path, disorder: str) -> None:
+    """The database lacks a row and is older. What only the log holds is adopted, wherever it stands."""
+    home, backup = tmp_path / "home", tmp_path / "backup"
+    await make_home(home, "one", "two")
+    async with Record.open(home) as record:
+        await say(record, "a", "b", "c", session_id="one")
+        await say(record, *(f"z{number}" for number in range(12)), session_id="two")
+    shutil.copytree(home, backup)
+    async with Record.open(home) as record:
+        await say(record, "d", "e", session_id="one")
+    put_back(backup, home)
+    raw_rows(home, "DELETE FROM entry WHERE id = 'z3'")
+    lines = log_of(home, "one").read_bytes().splitlines(keepends=True)
+    foreign = log_of(home, "two").read_bytes().splitlines(keepends=True)
+    lines[2] = b"#" + lines[2][1:]
+    match disorder:
+        case "a foreign line":
+            lines.insert(3, foreign[9])
+        case "a line too early":
+            lines.insert(3, lines.pop())
+        case _:
+            lines.insert(3, foreign[3])
+    log_of(home, "one").write_bytes(b"".join(lines))
+    await assert_holds(home, "a", "b", "c", "d", "e", session_ids=("one",))
+    await assert_holds(home, *(f"z{number}" for number in range(12)), session_ids=("two",))

@@ -11,8 +11,9 @@ told from a whole one by what the journals hold, however their files were rewrit
 from __future__ import annotations
 
 import hashlib
+import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -20,6 +21,8 @@ from hansard.domain.ids import log_path
 from hansard.domain.limits import KIB, LINE_BYTES_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hansard.journal.files import FileStat, LogFiles
 
 SEQ_BITS = 32
@@ -214,6 +217,12 @@ class PartLine(msgspec.Struct, frozen=True):
     text: str
 
 
+LINE_BEGINNING: Final = re.compile(rb'(?<=.)(?=\{"seq":\d)', re.DOTALL)
+"""Where another line begins in bytes that are no line. In a body, the quotation marks would be escaped."""
+
+BLANK: Final = b"\0\r\n\t "
+"""Bytes that say nothing: what a power cut leaves in a file that had grown."""
+
 LINE_DECODER = msgspec.json.Decoder(LogLine)
 PART_DECODER = msgspec.json.Decoder(PartLine)
 ENCODER = msgspec.json.Encoder()
@@ -264,6 +273,29 @@ def decode_line(data: bytes) -> LogLine | None:
     except (msgspec.MsgspecError, ValueError, UnicodeDecodeError):
         return None
     return line
+
+
+def read_log(files: LogFiles, journal_id: str, start: int, end: int) -> Iterator[tuple[int, bytes, LogLine | None]]:
+    """Yield what a stretch of a log holds: the offset after it, its bytes, and the entry, or None for damage.
+
+    Damage that joined lines is told first, by no bytes. Then each of them is given for itself.
+    """
+    for place, data in files.read_lines(log_name(journal_id), start, end):
+        line = decode_line(data)
+        pieces = [data] if line is not None else LINE_BEGINNING.split(data)
+        if len(pieces) == 1:
+            yield place, data, line
+            continue
+        at = place - len(data)
+        yield at, b"", None
+        for piece in pieces:
+            at += len(piece)
+            yield at, piece, decode_line(trim_line(piece))
+
+
+def trim_line(data: bytes) -> bytes:
+    """Return a line without what damage left at its end."""
+    return data[: data.rfind(b"}") + 1] + b"\n"
 
 
 def decode_part(data: bytes) -> PartLine | None:

@@ -177,8 +177,8 @@ MUTANTS = (
         (
             Edit(
                 "journal/sqlite/reconcile.py",
-                "        if line is None or line.message != message_id or line.start > group.stream_end(journal):",
-                "        if line is None or line.start > group.stream_end(journal):",
+                "if line is not None and line.message == message_id]",
+                "if line is not None]",
             ),
         ),
     ),

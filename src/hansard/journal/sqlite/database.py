@@ -243,6 +243,8 @@ class Database:
                 if isinstance(error, LogForked):
                     self.files.suspect.add(difference.journal_id)
                     fetch(connection, SQL.doubt_log, (difference.journal_id,))
+                elif isinstance(error, RecordDamaged):
+                    fetch(connection, SQL.doubt_unread_log, (difference.journal_id,))
                 self.work.advance(sessions=1, done=min(difference.size_bytes, PIECE_BYTES))
         return errors
 

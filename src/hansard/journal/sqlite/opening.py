@@ -30,6 +30,7 @@ from hansard.journal.entries import (
     log_name,
     log_size,
     part_name,
+    read_log,
     row_digest,
 )
 from hansard.journal.sqlite.connection import (
@@ -363,7 +364,6 @@ def _is_foreign(files: LogFiles, journal: Journal) -> bool:
 def _has_line(files: LogFiles, journal_id: str) -> bool:
     """Return whether a log that the database does not know holds a line, or cannot be read: whoever opens is told."""
     try:
-        lines = files.read_lines(log_name(journal_id), 0, log_size(files, journal_id))
-        return any(decode_line(data) is not None for _, data in lines)
+        return any(line for _, _, line in read_log(files, journal_id, 0, log_size(files, journal_id)))
     except RecordDamaged:
         return True

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+from array import array
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
@@ -25,13 +26,14 @@ from hansard.journal.entries import (
     SEQ_BITS,
     EntryRow,
     Journal,
-    LogLine,
     decode_line,
     encode_line,
     log_name,
     log_size,
+    read_log,
     row_digest,
     tail_name,
+    trim_line,
 )
 from hansard.journal.sqlite.connection import (
     SQL,
@@ -162,10 +164,10 @@ class Merge:
         while True:
             while row is not None and row.seq <= seq:
                 row = next(stored, None)
-            while found is not None and found[0].seq <= seq:
+            while found is not None and (found[0].seq <= seq or self._is_foreign(seq, digest, found[0])):
                 found = next(logged, None)
             from_database = row if row is not None and self._continues(seq, digest, row) else None
-            from_log = found if found is not None and self._continues(seq, digest, found[0]) else None
+            from_log = found if found is not None and found[0].seq == seq + 1 else None
             if from_log is not None:
                 if from_database is not None and from_database.digest != from_log[0].digest:
                     self._refuse(seq + 1)
@@ -182,6 +184,9 @@ class Merge:
     def _continues(self, seq: int, digest: bytes, row: EntryRow) -> bool:
         return row.seq == seq + 1 and row_digest(self._journal.id, digest, row) == row.digest
 
+    def _is_foreign(self, seq: int, digest: bytes, row: EntryRow) -> bool:
+        return row.seq == seq + 1 and not self._continues(seq, digest, row)
+
     def stored(self) -> Iterator[EntryRow]:
         try:
             yield from read_entries(self._connection, self._journal)
@@ -189,10 +194,17 @@ class Merge:
             logger.warning("not all entries of %s can be read from state.db: %s", self._journal.id, error)
 
     def _logged(self) -> Iterator[tuple[EntryRow, bytes]]:
-        name = log_name(self._journal.id)
-        for _, data in self._files.read_lines(name, 0, log_size(self._files, self._journal.id)):
-            line: LogLine | None = decode_line(data)
+        """Yield the lines of the log by their seq, wherever they stand."""
+        files, journal_id = self._files, self._journal.id
+        seqs, starts, ends = array("Q"), array("Q"), array("Q")
+        for end, data, line in read_log(files, journal_id, 0, log_size(files, journal_id)):
             if line is not None:
+                seqs.append(line.seq)
+                starts.append(end - len(data))
+                ends.append(end)
+        for number in sorted(range(len(seqs)), key=seqs.__getitem__):
+            data = trim_line(b"".join(files.read(log_name(journal_id), starts[number], ends[number])))
+            if (line := decode_line(data)) is not None:
                 yield line.row(), data
 
     def _refuse_gap(self, seq: int) -> NoReturn:

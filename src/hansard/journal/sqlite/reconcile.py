@@ -10,17 +10,21 @@ On crash: it runs again and comes to the same end.
 from __future__ import annotations
 
 import logging
-import re
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.errors import LogForked, LogUnwritable, RecordDamaged
 from hansard.journal.causes import Cause
 from hansard.journal.entries import (
+    BLANK,
     MARK_BYTES,
     EntryRow,
     Journal,
     LogLine,
+    PartLine,
     decode_line,
     decode_part,
     encode_line,
@@ -30,6 +34,7 @@ from hansard.journal.entries import (
     log_name,
     log_size,
     part_name,
+    read_log,
     read_mark,
     tail_name,
 )
@@ -45,11 +50,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hansard.record")
 
-LINE_BEGINNING: Final = re.compile(rb'\{"seq":(\d{1,10}),')
-"""What a damaged line still says of the entry that it was."""
-
 MISPLACED = frozenset({Cause.NOT_PERMITTED, Cause.IS_A_FOLDER, Cause.IS_A_LINK})
 """Why a `.tail` cannot be appended to, when another one can be begun in its place."""
+
+
+NO_PART: Final = PartLine("", 0, "", "")
+"""Stands for damage in a part file."""
 
 
 class Reconciler:
@@ -133,13 +139,13 @@ class Reconciler:
             and (
                 journal.log_synced >= journal.log_end
                 or (is_partner and size == journal.log_end)  # nothing of it is adopted
-                or lines_agree(self.group, journal, journal.log_synced)
+                or lines_agree(self.group, journal, max(journal.log_synced, 0))
             )
         )
 
     def _is_kept(self, journal: Journal, size: int) -> bool:
         """Return whether a log is unchanged as far as it was known to be on the disk: a power cut may take the rest."""
-        if journal.log_synced == 0:
+        if journal.log_synced <= 0:
             return True
         line = last_line(self.files, journal.id, journal.log_synced) if size >= journal.log_synced else None
         return line is not None and self._is_stored(journal, line)
@@ -163,7 +169,7 @@ class Reconciler:
                 for constraint in tail.constraints:
                     if constraint.first_seq > tail.end_seq:
                         break
-                    if tail.tx > put_back and self._is_torn(constraint.unit):
+                    if tail.tx > put_back and not tail.was_unread and self._is_torn(constraint.unit):
                         tail.cut(constraint.first_seq)
                         changed = True
                         break
@@ -218,14 +224,15 @@ class Reconciler:
             rewrite_log(self.group, journal)
         elif tail.end < tail.size:
             set_aside(self.files, tail.journal_id, tail.end, tail.size)
+        self.tx.run(SQL.trust_read_log, (tail.journal_id,))
 
     def _adopt_lines(self, tail: LogTail, journal: Journal) -> None:
         """Store a tail's good entries, in their order, wherever they stand."""
         seq, before = tail.base_seq, -1
         while before != seq < tail.end_seq:
             before = seq
-            for end, data in self.files.read_lines(log_name(tail.journal_id), tail.start, tail.size):
-                if seq < tail.end_seq and end == tail.ends[seq - tail.base_seq] and (line := decode_line(data)):
+            for end, _, line in read_log(self.files, tail.journal_id, tail.start, tail.size):
+                if seq < tail.end_seq and end == tail.ends[seq - tail.base_seq] and line is not None:
                     adopt_row(self.tx, journal, line.row())
                     seq += 1
         if seq != tail.end_seq:
@@ -239,10 +246,9 @@ class Reconciler:
     def _keep_unknown_lines(self, journal: Journal, size: int) -> None:
         """Before a log is rewritten, set aside what it holds and the database does not, in few pieces."""
         start = 0
-        for end, data in self.files.read_lines(log_name(journal.id), 0, size):
-            line = decode_line(data)
-            is_known = self._is_stored(journal, line) if line is not None else self._is_worthless(journal, data)
-            if is_known:
+        for end, data, line in read_log(self.files, journal.id, 0, size):
+            is_blank = not data.strip(BLANK)
+            if is_blank or (line is not None and self._is_stored(journal, line)):
                 self._keep_bytes(journal.id, start, end - len(data))
                 start = end
         self._keep_bytes(journal.id, start, size)  # with what comes after a line over the limit, which is not given
@@ -250,12 +256,6 @@ class Reconciler:
     def _keep_bytes(self, journal_id: str, start: int, end: int) -> None:
         if start < end:
             set_aside(self.files, journal_id, start, end, cut=False)
-
-    @staticmethod
-    def _is_worthless(journal: Journal, data: bytes) -> bool:
-        """Return whether bytes that are no line are blank, or the rest of one that the database holds."""
-        beginning = LINE_BEGINNING.match(data)
-        return not data.strip(b"\0\r\n\t ") or (beginning is not None and int(beginning[1]) <= journal.head_seq)
 
 
 def adopt_row(tx: Transaction, journal: Journal, row: EntryRow) -> None:
@@ -348,25 +348,39 @@ def reconcile_part(group: SqliteGroup, journal_id: str) -> None:
         adopt_chunks(group, journal, message_id, found)
         chunks = group.rows(SQL.read_chunks, (journal.key,))
         wanted = [encode_part(message, start, part, text.decode()) for start, message, part, text in chunks]
+        held, text = set(wanted), b"".join(wanted)
+        if any(data not in held and data.strip(BLANK) not in text for data in found):
+            group.files.put_aside(name)  # it holds words that the chunks do not have
         if wanted != found:
             group.files.replace(name, wanted)
     group.run(SQL.update_journal_log, (journal.log_end, journal.log_synced, sum(map(len, wanted)), journal.key))
 
 
 def remove_part(group: SqliteGroup, journal: Journal, name: str, found: list[bytes]) -> None:
-    """Remove a part file whose message is sealed; keep one of a message that the database does not know."""
-    lines = filter(None, map(decode_part, found))
-    if any(group.row(SQL.find_entry, (journal.key, line.message)) is None for line in lines):
-        group.files.put_aside(name)
-    else:
+    """Remove a part file whose words are in the record; keep any other."""
+    lines = [decode_part(data) or NO_PART for data in found if data.strip(BLANK)]
+    runs = groupby(lines, lambda line: (line.message, line.part))
+    if all(_is_sealed(group, journal, run[0], "".join(line.text for line in texts)) for run, texts in runs):
         group.files.remove(name)
+    else:
+        group.files.put_aside(name)
+
+
+def _is_sealed(group: SqliteGroup, journal: Journal, message_id: str, text: str) -> bool:
+    """Return whether an entry holds words of a message that was streamed."""
+    opening = group.row(SQL.find_entry, (journal.key, message_id))
+    if opening is None:
+        return False
+    after, last = journal.entry_key(opening[0]), journal.entry_key(journal.head_seq)
+    (is_held,) = group.row(SQL.holds_bytes, (after, last, msgspec.json.encode(text)[1:-1]))
+    return bool(is_held)
 
 
 def adopt_chunks(group: SqliteGroup, journal: Journal, message_id: str, found: list[bytes]) -> None:
-    """Store the chunks of the open message that only its part file has."""
+    """Store the chunks of the open message that only its part file has, as far as they continue its text."""
     journal.part_seen = True
-    for data in found:
-        line = decode_part(data)
-        if line is None or line.message != message_id or line.start > group.stream_end(journal):
+    lines = [line for line in map(decode_part, found) if line is not None and line.message == message_id]
+    for line in sorted(lines, key=lambda line: line.start):
+        if line.start > group.stream_end(journal):
             return
         group.extend(journal, message_id, line.start, line.part, line.text)

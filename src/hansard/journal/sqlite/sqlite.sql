@@ -215,7 +215,19 @@ UPDATE journal SET log_end = ?1, log_synced = ?2, part_end = ?3 WHERE key = ?4
 
 -- name: update_log_synced
 -- The log is known to be on the disk up to here; never beyond what is accounted for.
-UPDATE journal SET log_synced = max(log_synced, min(log_end, ?1)) WHERE id = ?2
+UPDATE journal SET log_synced = max(log_synced, min(log_end, ?1)) WHERE id = ?2 AND log_synced >= 0
+
+-- name: holds_bytes
+-- Whether an entry of a stretch holds some bytes.
+SELECT EXISTS (SELECT 1 FROM entry WHERE key > ?1 AND key <= ?2 AND instr(body, ?3))
+
+-- name: doubt_unread_log
+-- The log could not be read at an opening: nobody knows what it holds, so none of its units counts as torn by a crash.
+UPDATE journal SET log_synced = -1 WHERE id = ?1
+
+-- name: trust_read_log
+-- The log could be read again.
+UPDATE journal SET log_synced = max(log_synced, 0) WHERE id = ?1
 
 -- name: doubt_log
 -- The log tells another history: compare it again at each opening, also when it is as long as it should be.
@@ -253,4 +265,4 @@ UPDATE journal SET messages = ?1, active_at = ?2 WHERE key = ?3
 
 -- name: unsynced_journals
 -- Journals whose log is not known to be on the disk.
-SELECT id FROM journal WHERE log_synced < log_end
+SELECT id FROM journal WHERE log_synced >= 0 AND log_synced < log_end

@@ -20,8 +20,8 @@ from hansard.journal.entries import (
     Journal,
     LogLine,
     chain_start,
-    decode_line,
     log_name,
+    read_log,
     row_digest,
 )
 
@@ -102,6 +102,11 @@ class LogTail:
         """Whether the log is as a crash can leave it."""
         return self.is_kept and not self.is_patchy and self.foreign is None
 
+    @property
+    def was_unread(self) -> bool:
+        """Whether the log could not be read at the last opening: it may hold more than a crash can leave."""
+        return self.journal is not None and self.journal.log_synced < 0
+
     def scan(self, files: LogFiles, is_stored: Callable[[Journal, LogLine], bool]) -> None:
         """Read the lines that continue the chain, and note what the last transaction's units ask for.
 
@@ -119,8 +124,7 @@ class LogTail:
         expected = self.end_seq + 1
         if self.journal is not None and not self.fits:
             expected = self.journal.base_seq + 1
-        for end, data in files.read_lines(log_name(self.journal_id), self.start, self.size):
-            line = decode_line(data)
+        for end, _, line in read_log(files, self.journal_id, self.start, self.size):
             if line is None:
                 is_unbroken = False
                 continue
