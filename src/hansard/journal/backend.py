@@ -1,7 +1,7 @@
 """The port: what the journal asks of the database and the files that keep it.
 
 A **backend** is SQLite with log files (`sqlite/`), or another database one day. It runs statements that concepts and
-the journal name, inside a group commit or a snapshot, without knowing what they say. `opening.py` is the one place that
+the journal name, inside a group commit or a snapshot, without knowing what they say. `store.py` is the one place that
 chooses a backend; everything else above knows these protocols only.
 """
 

@@ -62,8 +62,8 @@ def sync_descriptor(descriptor: int) -> None:
         os.fsync(descriptor)
 
 
-def sync_file(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+def sync_file(path: str, flags: int = os.O_NOFOLLOW) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
     try:
         sync_descriptor(descriptor)
     finally:
@@ -72,11 +72,7 @@ def sync_file(path: str) -> None:
 
 def sync_folder(path: str) -> None:
     """Put a folder's names on the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
-    try:
-        sync_descriptor(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_file(path, os.O_DIRECTORY)
 
 
 def sync_filesystem(path: str) -> bool:
@@ -224,6 +220,10 @@ class LogFiles:
             raise misplaced(self.path(name), found.st_mode)
         return FileStat(found.st_dev, found.st_ino, found.st_size)
 
+    def is_readable(self, name: str) -> bool:
+        path = self.path(name)
+        return os.path.isfile(path) and not os.path.islink(path) and os.access(path, os.R_OK)
+
     def was_replaced(self, name: str, seen: FileStat | None) -> bool:
         """Return whether another file lies in the place of one that was appended to."""
         handle = self._handles.get(name)
@@ -308,6 +308,15 @@ class LogFiles:
             os.unlink(self.path(name))
         except FileNotFoundError:
             return
+        except OSError as error:
+            raise self.name_error(name, error) from error
+
+    def sync(self, name: str) -> None:
+        """Put a file that was appended to, and its name, on the disk."""
+        descriptor = self.open(name, None)  # to append: it need not be readable
+        try:
+            sync_descriptor(descriptor)
+            sync_folder(os.path.dirname(self.path(name)))
         except OSError as error:
             raise self.name_error(name, error) from error
 

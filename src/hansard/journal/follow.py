@@ -269,7 +269,7 @@ class PageReader(Generic[Item]):
             outcomes: Sequence[FollowPage[Item] | BaseException]
             try:
                 outcomes = await self._caller.read(lambda reads: follow_pages(reads, self._shapes, wanted))  # noqa: B023
-            except HansardError as error:
+            except (HansardError, OSError) as error:
                 outcomes = [error] * len(batch)
             for (_, future), outcome in zip(batch, outcomes, strict=True):
                 if future.done():

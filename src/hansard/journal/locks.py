@@ -371,7 +371,7 @@ class Work:
         was = self._progress
         now = msgspec.structs.replace(was, sessions=was.sessions + sessions, done=was.done + done)
         self._progress = now
-        left = now.sessions_total + now.total - now.sessions - now.done
+        left = max(0, now.sessions_total + now.total - now.sessions - now.done)
         self._left[now.doing] = min(left, self._left.get(now.doing, left))
         if left < self._least_left.get(now.doing, left + 1):
             self._is_repeating = False

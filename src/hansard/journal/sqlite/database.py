@@ -187,9 +187,9 @@ class Database:
         self._seen = look_at(self.path)
         try:
             check_heads(connection, every=every)
-        except DamagedDatabaseError:
+        except (DamagedDatabaseError, apsw.CorruptError) as error:
             copy_to_logs(connection, self.files)
-            raise
+            raise DamagedDatabaseError(str(error)) from error
         ((rebuilding,),) = fetch(connection, SQL.read_rebuilding)
         has_all = self._reconcile_all(connection, REBUILDING if rebuilding else COMPARING)
         introduce(self, connection, rebuilt=bool(rebuilding))
@@ -243,7 +243,7 @@ class Database:
                 if isinstance(error, LogForked):
                     self.files.suspect.add(difference.journal_id)
                     fetch(connection, SQL.doubt_log, (difference.journal_id,))
-                elif isinstance(error, RecordDamaged):
+                elif error is not None and not self.files.is_readable(log_name(difference.journal_id)):
                     fetch(connection, SQL.doubt_unread_log, (difference.journal_id,))
                 self.work.advance(sessions=1, done=min(difference.size_bytes, PIECE_BYTES))
         return errors

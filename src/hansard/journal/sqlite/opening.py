@@ -365,5 +365,5 @@ def _has_line(files: LogFiles, journal_id: str) -> bool:
     """Return whether a log that the database does not know holds a line, or cannot be read: whoever opens is told."""
     try:
         return any(line for _, _, line in read_log(files, journal_id, 0, log_size(files, journal_id)))
-    except RecordDamaged:
+    except (RecordDamaged, LogUnwritable):
         return True

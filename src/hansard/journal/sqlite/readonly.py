@@ -17,7 +17,7 @@ import os
 import shutil
 import tempfile
 import time
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -143,6 +143,10 @@ class CopiedFiles(LogFiles):
         self._copy(name, content=False)
         super().remove(name)
 
+    def put_aside(self, name: str) -> None:
+        """Let the copy be absent; what lies in the home stays there."""
+        self.remove(name)
+
     def replace(self, name: str, pieces: Iterable[bytes]) -> int:
         self._copy(name, content=False)
         return super().replace(name, pieces)
@@ -236,7 +240,7 @@ def judge(home: Path, files: LogFiles, schema: Schema, since_ns: int | None = No
         problem = explain(error, path, writes=False)
         if problem.cause != Cause.DAMAGED:
             raise cannot_read(home, problem) from error
-        return HomeInspection(why=str(problem), has_database=False)
+        return HomeInspection(why=str(problem))
 
 
 def judge_database(
@@ -291,8 +295,9 @@ def open_copy(
 ) -> SqliteBackend:
     """Make a private copy of a home's database, or none; opening it repairs it from the logs."""
     has_logs = next(list_logs(LogFiles(home)), None) is not None
+    no_leg = RecordDamaged(f"{judged.why}, and there are no logs to read instead")
     if not judged.has_database and not has_logs:
-        raise cannot_read(home, RecordDamaged(f"{judged.why}, and there are no logs to read instead"))
+        raise cannot_read(home, no_leg)
     try:
         folder = Path(tempfile.mkdtemp(prefix="hansard-read-"))
     except OSError as error:
@@ -309,9 +314,9 @@ def open_copy(
             except apsw.Error as error:
                 problem = explain(error, home / "state.db", writes=False)
                 if problem.cause != Cause.DAMAGED or not has_logs:
-                    raise cannot_read(home, problem) from error
+                    raise cannot_read(home, no_leg if problem.cause == Cause.DAMAGED else problem) from error
                 (folder / "state.db").unlink(missing_ok=True)  # it is made from the logs, and from what only it holds
-                with untouched(home / "state.db") as connection:
+                with suppress(apsw.Error), untouched(home / "state.db") as connection:
                     copy_to_logs(connection, files)
         backend = SqliteBackend(folder, schema, clock, reach, files, blobs)
         stack.pop_all()

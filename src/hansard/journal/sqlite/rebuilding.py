@@ -209,9 +209,10 @@ class Merge:
 
     def _refuse_gap(self, seq: int) -> NoReturn:
         message = (
-            f"entry {seq} of {self._journal.id} is neither in state.db nor in {log_name(self._journal.id)}, and later "
-            f"ones are. To go on without them, move state.db, state.db-wal and state.db-shm away: the database is "
-            f"rebuilt from the logs, and the later ones stay in the file {tail_name(self._journal.id)}"
+            f"entry {seq} of {self._journal.id} is neither in state.db nor in {log_name(self._journal.id)}, or not "
+            f"whole. To go on without it and what follows it, move state.db, state.db-wal and state.db-shm away: the "
+            f"database is rebuilt from the logs. What the log holds behind it stays in {tail_name(self._journal.id)}, "
+            f"what only state.db holds in the files that you moved"
         )
         raise RecordDamaged(message)
 

@@ -76,9 +76,14 @@ class Reconciler:
         self._scan(journal_id)
         self.tails[journal_id].refuse_fork()
         self._cut_torn_units()
-        for name, tail in self.tails.items():
-            if name == journal_id or (tail.end_seq > tail.base_seq and not tail.forked):
-                self._mend_log(tail, self._adopt_tail(tail))
+        good = [
+            tail
+            for name, tail in self.tails.items()
+            if name == journal_id or (tail.end_seq > tail.base_seq and not tail.forked)
+        ]
+        # All of a unit is adopted before a log is changed: a log that is written anew has no marks of units.
+        for tail, journal in [(tail, self._adopt_tail(tail)) for tail in good]:
+            self._mend_log(tail, journal)
         for touched in self.tails:
             reconcile_part(self.group, touched)
 
@@ -112,23 +117,24 @@ class Reconciler:
             name = waiting.pop()
             if name in self.tails:
                 continue
-            tail = self.tails[name] = self._open_tail(name, is_partner=name != journal_id)
-            tail.scan(self.files, self._is_stored)
+            tail = self.tails[name] = self._read_tail(name, is_partner=name != journal_id)
             for constraint in tail.constraints:
                 waiting.extend(other for other in constraint.unit if other not in self.tails)
 
-    def _open_tail(self, journal_id: str, *, is_partner: bool) -> LogTail:
-        """Look how far a log is as the database says. A partner's that cannot be read tells nothing."""
+    def _read_tail(self, journal_id: str, *, is_partner: bool) -> LogTail:
+        """Look how far a log is as the database says, and what follows. A partner that cannot be read tells nothing."""
         journal = self._read(journal_id)
         try:
             size = log_size(self.files, journal_id)
-        except RecordDamaged:
+            fits = journal is None or self._fits(journal, size, is_partner=is_partner)
+            is_kept = journal is None or fits or self._is_kept(journal, size)
+            tail = LogTail(self.tx.schema, journal_id, journal, size, fits=fits, is_kept=is_kept)
+            tail.scan(self.files, self._is_stored)
+        except (RecordDamaged, LogUnwritable):
             if not is_partner:
                 raise
             return LogTail(self.tx.schema, journal_id, journal, 0, fits=False, is_kept=False)
-        fits = journal is None or self._fits(journal, size, is_partner=is_partner)
-        is_kept = journal is None or fits or self._is_kept(journal, size)
-        return LogTail(self.tx.schema, journal_id, journal, size, fits=fits, is_kept=is_kept)
+        return tail
 
     def _fits(self, journal: Journal, size: int, *, is_partner: bool = False) -> bool:
         """Return whether a log is as the database says, up to where it accounts for it."""
@@ -178,12 +184,16 @@ class Reconciler:
         """Return whether a unit lacks a part because its writer died before COMMIT.
 
         It did not when a part is in the database or is followed by a later transaction. It did not either when the log
-        that lacks a part cannot be read, or was changed where it was known to be on the disk.
+        that lacks a part cannot be read, or was changed where it was known to be on the disk; but it did if the
+        database has another entry in the place of that part, and that log no other history.
         """
-        lacking = [self.tails[name] for name, mark in unit.items() if not self._holds(name, mark)]
+        lacking = {name: self.tails[name] for name, mark in unit.items() if not self._holds(name, mark)}
         return (
             bool(lacking)
-            and all(tail.is_sound for tail in lacking)
+            and all(
+                tail.foreign is None and (tail.is_sound or read_mark(unit[name])[0] <= tail.base_seq)
+                for name, tail in lacking.items()
+            )
             and not any(self._is_committed(name, mark) for name, mark in unit.items())
         )
 
@@ -280,6 +290,7 @@ def set_aside(files: LogFiles, journal_id: str, start: int, end: int, *, cut: bo
     for block in files.read(log_name(journal_id), start, end):
         files.append(name, block, None)
     files.append(name, b"\n", None)
+    files.sync(name)
     files.forget(name)
     if cut:
         files.cut(log_name(journal_id), start)

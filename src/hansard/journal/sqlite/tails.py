@@ -81,7 +81,7 @@ class LogTail:
         self.foreign: LogLine | None = None
         """The first whole line that stands for another entry than the chain has or continues with."""
         self.is_patchy = False
-        """Whether lines that continue the chain come after others that do not: the log has to be written anew."""
+        """Whether something else stands between the lines that continue the chain: the log has to be written anew."""
 
     @property
     def forked(self) -> bool:
@@ -93,7 +93,7 @@ class LogTail:
             return
         name, entry = log_name(self.journal_id), f"entry {self.foreign.seq} ({self.foreign.id})"
         if self.journal is None:
-            raise LogForked(f"{name} cannot be read as the log of a session, from {entry} on; it is left as it is")
+            raise LogForked(f"{name} cannot be read as a log, from {entry} on; it is left as it is")
         message = f"{name} tells another history than the database: {entry}; "
         raise LogForked(f"{message}nothing is written to it until one of them is moved aside")
 
@@ -121,6 +121,7 @@ class LogTail:
     def _scan_once(self, files: LogFiles, is_stored: Callable[[Journal, LogLine], bool], *, is_unbroken: bool) -> bool:
         """Read the log once; return whether a line stands before the one that it may follow."""
         is_disordered = False
+        previous: LogLine | None = None
         expected = self.end_seq + 1
         if self.journal is not None and not self.fits:
             expected = self.journal.base_seq + 1
@@ -140,9 +141,13 @@ class LogTail:
                 is_known = self._repeats(line) or (self.journal is not None and is_stored(self.journal, line))
                 is_next_or_before = line.seq <= self.end_seq + 1  # a later one follows a gap, or stands too early
                 if not is_known and (is_next_or_before or (self.journal is None and not self.marks)):
-                    self.foreign = self.foreign or line
+                    if self._is_changed(previous, row):
+                        self.is_patchy = True
+                    else:
+                        self.foreign = self.foreign or line
                 is_disordered = is_disordered or not (is_known or is_next_or_before)
                 is_unbroken = is_next and is_known
+            previous = line
         return is_disordered
 
     def _begin(self, row: EntryRow) -> int:
@@ -162,6 +167,12 @@ class LogTail:
 
     def _continues(self, row: EntryRow) -> bool:
         return row.seq == self.end_seq + 1 and row_digest(self.journal_id, self.digest, row) == row.digest
+
+    def _is_changed(self, previous: LogLine | None, row: EntryRow) -> bool:
+        """Return whether a line does not continue the one before it in its own log: it is damage, no other history."""
+        if previous is None or previous.seq != row.seq - 1:
+            return False
+        return row_digest(self.journal_id, bytes.fromhex(previous.digest), row) != row.digest
 
     def _note(self, line: LogLine, row: EntryRow, end: int) -> None:
         self.end_seq = row.seq

@@ -1,0 +1,100 @@
+"""A damaged database beside damaged logs (L10). What only one of them holds is in the record afterwards."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hansard import Message, Record, RecordDamaged
+from tests.record.helpers_damage import assert_holds, make_home, put_back
+from tests.record.helpers_facts import assert_clean, ids_of, log_of, raw_rows, say
+
+
+async def test_a_damaged_database_is_not_set_aside_while_a_log_cannot_be_read(home: Path) -> None:
+    """Entries that only the database holds could not be saved: opening refuses and names the log."""
+    await make_home(home, "one", "two")
+    async with Record.open(home) as record:
+        await say(record, "a", session_id="one")
+        await say(record, "b", "c", session_id="two")
+    raw_rows(home, "DELETE FROM entry WHERE id = 'b'")
+    log_of(home, "one").unlink()
+    log_of(home, "one").mkdir()
+    with pytest.raises(RecordDamaged, match=r"one\.jsonl"):
+        async with Record.open(home):
+            pass
+    log_of(home, "one").rmdir()
+    await assert_holds(home, "a", session_ids=("one",))
+    await assert_holds(home, "b", "c", session_ids=("two",))
+
+
+@pytest.mark.parametrize("disorder", ["a foreign line", "a line too early", "a foreign line in place of the next"])
+async def test_a_damaged_database_beside_a_log_in_disorder(tmp_path: Path, disorder: str) -> None:
+    """The database lacks a row and is older. What only the log holds is adopted, wherever it stands."""
+    home, backup = tmp_path / "home", tmp_path / "backup"
+    await make_home(home, "one", "two")
+    async with Record.open(home) as record:
+        await say(record, "a", "b", "c", session_id="one")
+        await say(record, *(f"z{number}" for number in range(12)), session_id="two")
+    shutil.copytree(home, backup)
+    async with Record.open(home) as record:
+        await say(record, "d", "e", session_id="one")
+    put_back(backup, home)
+    raw_rows(home, "DELETE FROM entry WHERE id = 'z3'")
+    lines = log_of(home, "one").read_bytes().splitlines(keepends=True)
+    foreign = log_of(home, "two").read_bytes().splitlines(keepends=True)
+    lines[2] = b"#" + lines[2][1:]
+    match disorder:
+        case "a foreign line":
+            lines.insert(3, foreign[9])
+        case "a line too early":
+            lines.insert(3, lines.pop())
+        case _:
+            lines.insert(3, foreign[3])
+    log_of(home, "one").write_bytes(b"".join(lines))
+    await assert_holds(home, "a", "b", "c", "d", "e", session_ids=("one",))
+    await assert_holds(home, *(f"z{number}" for number in range(12)), session_ids=("two",))
+
+
+def break_page(home: Path, mark: bytes) -> None:
+    """Overwrite the beginning of a page of the database that holds some bytes."""
+    raw_rows(home, "UPDATE record SET checked = 0")
+    raw_rows(home, "PRAGMA wal_checkpoint(TRUNCATE)")
+    data = bytearray((home / "state.db").read_bytes())
+    begins = range(0, len(data), 4096)
+    leaf = 13
+    pages = [at for at in begins if data[at] == leaf and mark in data[at : at + 4096]]
+    at = pages[len(pages) // 2]
+    data[at : at + 100] = b"\xff" * 100
+    (home / "state.db").write_bytes(data)
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+async def test_a_broken_page_hides_nothing_that_only_the_database_holds(home: Path, *, read_only: bool) -> None:
+    """SQLite itself meets the damage, and a log lacks its last line: the rest of the database is read first."""
+    await make_home(home, "one", "two")
+    async with Record.open(home) as record:
+        await say(record, "a", "b", session_id="one")
+        for number in range(60):
+            await record.append("two", Message.user("w" * 2000, id=f"w{number}"))
+    *lines, _ = log_of(home, "one").read_bytes().splitlines(keepends=True)
+    log_of(home, "one").write_bytes(b"".join(lines))
+    break_page(home, b"w" * 100)
+    async with Record.open(home, read_only=read_only) as record:
+        assert await ids_of(record, "one") == ["a", "b"]
+        assert len(await ids_of(record, "two")) == 60
+        if not read_only:
+            await assert_clean(record)
+
+
+async def test_reading_only_needs_no_header_of_the_database(home: Path) -> None:
+    """The first page of `state.db` is garbage, and its WAL does not hold that page: the logs are read."""
+    await make_home(home, "one")
+    raw_rows(home, "PRAGMA wal_checkpoint(TRUNCATE)")
+    async with Record.open(home) as record:
+        await say(record, "a", session_id="one")
+    data = (home / "state.db").read_bytes()
+    (home / "state.db").write_bytes(b"g" * 4096 + data[4096:])
+    async with Record.open(home, read_only=True) as record:
+        assert await ids_of(record, "one") == ["a"]
