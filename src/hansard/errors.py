@@ -206,9 +206,10 @@ class LogUnwritable(RecordUnavailable):
     hint = "What was recorded is safe, and other sessions go on. Make the file that the message names writable again."
 
     def __init__(self, message: str, name: str = "") -> None:
-        """Keep the file's name below the home."""
+        """Keep the file's name below the home, and whether it could not even be read."""
         super().__init__(message)
         self.name = name
+        self.is_unread = False
 
 
 class OutcomeUnknown(HansardError):

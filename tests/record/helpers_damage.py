@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from hansard import Cursor, Intake, Message, Record
-from tests.record.helpers_facts import assert_clean, ids_of, new_session
+from hansard.journal.entries import Header, chain_digest
+from tests.record.helpers_facts import SESSION, assert_clean, ids_of, log_lines, new_session
 
 DATABASE = ("state.db", "state.db-wal", "state.db-shm")
 
@@ -59,3 +61,14 @@ async def assert_holds(home: Path, *ids: str, session_ids: tuple[str, ...] = ("o
         for session_id in session_ids:
             assert await ids_of(record, session_id) == list(ids)
         await assert_clean(record)
+
+
+def made_line(home: Path, *, id: str = "foreign", kind: str = "", instead: bool = False) -> bytes:
+    """Return a line that continues a log, or that stands for another entry `instead` of its last one."""
+    before, last = log_lines(home)[-2:]
+    previous = before if instead else last
+    line = dict(last, seq=previous["seq"] + 1, id=id, kind=kind or last["kind"], salt="00" * 16)
+    header = Header(SESSION, line["seq"], id, line["kind"], line["version"], False, line["at"])  # noqa: FBT003
+    body = json.dumps(line["body"], separators=(",", ":")).encode()
+    line["digest"] = chain_digest(bytes.fromhex(previous["digest"]), header, bytes(16), body).hex()
+    return json.dumps(line, separators=(",", ":")).encode() + b"\n"

@@ -98,3 +98,29 @@ async def test_reading_only_needs_no_header_of_the_database(home: Path) -> None:
     (home / "state.db").write_bytes(b"g" * 4096 + data[4096:])
     async with Record.open(home, read_only=True) as record:
         assert await ids_of(record, "one") == ["a"]
+
+
+async def test_a_broken_page_beside_an_older_log(tmp_path: Path) -> None:
+    """A page cannot be read, and a log lacks all that comes after it: the entries behind that page are read as well."""
+    home, older = tmp_path / "home", tmp_path / "older"
+    await make_home(home, "one")
+    async with Record.open(home) as record:
+        for number in range(60):
+            await record.append("one", Message.user("w" * 2000, id=f"w{number}"))
+            if number == 40:
+                older.write_bytes(log_of(home, "one").read_bytes())
+    log_of(home, "one").write_bytes(older.read_bytes())
+    break_page(home, b"w" * 100)
+    await assert_holds(home, *(f"w{number}" for number in range(60)), session_ids=("one",))
+
+
+async def test_entries_that_both_legs_lost_at_the_end_are_refused(home: Path) -> None:
+    """The database says that a session has five entries, and neither leg has the last two: it is no shorter session."""
+    await make_home(home, "one")
+    async with Record.open(home) as record:
+        await say(record, "a", "b", "c", "d", session_id="one")
+    raw_rows(home, "DELETE FROM entry WHERE id IN ('c', 'd')")
+    log_of(home, "one").write_bytes(b"".join(log_of(home, "one").read_bytes().splitlines(keepends=True)[:3]))
+    with pytest.raises(RecordDamaged, match=r"entry 4 of one is neither in state\.db nor in .*one\.jsonl"):
+        async with Record.open(home):
+            pass

@@ -66,6 +66,9 @@ async def test_a_damaged_line_that_only_the_log_holds_is_kept(tmp_path: Path, da
     *lines, last = log_of(home, "one").read_bytes().splitlines(keepends=True)
     bad = last.replace(b'"kind"', b'"kinx"') if damage == "a byte" else last[:-1]
     log_of(home, "one").write_bytes(b"".join([*lines[:2], lines[1], *lines[2:], bad]))
+    if damage == "no end of line":
+        await assert_holds(home, "e1", "m", session_ids=("one",))
+        return
     await assert_holds(home, "e1", session_ids=("one",))
     assert b"the only copy" in log_of(home, "one").with_suffix(".tail").read_bytes()
 
@@ -279,3 +282,33 @@ async def test_a_changed_letter_is_no_other_history(tmp_path: Path, place: str) 
         assert await ids_of(record, "one") == held
         await assert_clean(record)
     assert b"texu of b" in log_of(home, "one").with_suffix(".tail").read_bytes()
+
+
+@pytest.mark.parametrize("damage", ["the first line", "two neighbours"])
+async def test_damage_beside_a_shorter_log_is_no_other_history(home: Path, damage: str) -> None:
+    """The database has all of a log that is shorter and damaged: it is written anew."""
+    await make_home(home, "one")
+    async with Record.open(home) as record:
+        await say(record, "a", "b", "c", session_id="one")
+    *lines, _ = log_of(home, "one").read_bytes().splitlines(keepends=True)
+    if damage == "the first line":
+        lines[0] = lines[0].replace(b'"source":"test"', b'"source":"tess"')
+        assert b"tess" in lines[0]
+    else:
+        lines[1] = b"#" + lines[1][1:]
+        lines[2] = lines[2].replace(b"text of b", b"texu of b")
+        assert b"texu" in lines[2]
+    log_of(home, "one").write_bytes(b"".join(lines))
+    await assert_holds(home, "a", "b", "c", session_ids=("one",))
+
+
+async def test_words_between_joined_lines_are_kept(home: Path) -> None:
+    """Damage joined lines, with other bytes between them: those bytes go to `.tail`."""
+    await make_home(home, "one")
+    async with Record.open(home) as record:
+        await say(record, "a", "b", "c", session_id="one")
+    lines = log_of(home, "one").read_bytes().splitlines(keepends=True)
+    lines[1] = lines[1].rstrip() + b"WORDS OF SOMEBODY"
+    log_of(home, "one").write_bytes(b"".join(lines[:-1]))
+    await assert_holds(home, "a", "b", "c", session_ids=("one",))
+    assert b"WORDS OF SOMEBODY" in log_of(home, "one").with_suffix(".tail").read_bytes()

@@ -68,11 +68,11 @@ async def test_a_part_file_of_a_later_stream_is_kept(tmp_path: Path, *, lost: bo
     assert b"beta" in kept_words(home)
 
 
-@pytest.mark.parametrize("damage", ["a byte", "another order", "a line of another stream"])
+@pytest.mark.parametrize("damage", ["a byte", "another order", "a line of another stream", "a digit", "a part's name"])
 async def test_a_damaged_part_file_loses_no_word(home: Path, damage: str) -> None:
     """The database is lost in the middle of an answer: what continues its text is in the record, the rest is kept."""
     await make_home(home, "one")
-    words = [f"piece-{number}." for number in range(6)]
+    words = [f"€piece-{number}." for number in range(6)]
     part = stream_and_die(home, "answer", *words)
     lines = part.read_bytes().splitlines(keepends=True)
     assert len(lines) == len(words)
@@ -80,6 +80,11 @@ async def test_a_damaged_part_file_loses_no_word(home: Path, damage: str) -> Non
     match damage:
         case "a byte":
             lines[2] = b"#" + lines[2][1:]
+        case "a digit":
+            lines[2] = lines[2].replace(b'"start":22', b'"start":21')
+            assert b'"start":21' in lines[2]
+        case "a part's name":
+            lines[2] = lines[2].replace(b'"part":"text"', b'"part":"uext"')
         case "another order":
             lines[2], lines[3] = lines[3], lines[2]
         case _:
@@ -87,7 +92,7 @@ async def test_a_damaged_part_file_loses_no_word(home: Path, damage: str) -> Non
     part.write_bytes(b"".join(lines))
     async with Record.open(home) as record:
         (answer,) = [each for each in await record.load_transcript("one") if each.id == "answer"]
-        assert answer.text == "".join(words[:2] if damage == "a byte" else words)
+        assert answer.text == "".join(words if damage in {"another order", "a line of another stream"} else words[:2])
         await assert_clean(record)
     assert b"piece-5" in kept_words(home)
 

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from hansard import LogForked, Record
-from hansard.journal.entries import Header, chain_digest
+from tests.record.helpers_damage import made_line
 from tests.record.helpers_facts import SESSION, assert_clean, ids_of, log_lines, log_of, new_session, raw_rows, say
 from tests.record.helpers_process import Worker
 
@@ -129,7 +129,7 @@ async def test_lines_that_stand_in_a_log_twice_are_set_aside(home: Path, when: s
             await opened.aclose()
         lines = log_of(home).read_bytes().splitlines(keepends=True)
         if when.startswith("with"):
-            lines.append(foreign_line(home, continues=True))
+            lines.append(made_line(home))
             log_of(home).write_bytes(b"".join(lines))
         with log_of(home).open("ab") as file:
             file.writelines(lines[-2:])
@@ -156,17 +156,6 @@ async def test_a_shorter_log_is_rewritten(home: Path) -> None:
         await assert_clean(record)
 
 
-def foreign_line(home: Path, *, continues: bool) -> bytes:
-    """A well-formed log line that continues the chain, or that continues another one."""
-    last = log_lines(home)[-1]
-    line = dict(last, seq=last["seq"] + 1, id="foreign", salt="00" * 16)
-    previous = bytes.fromhex(last["digest"]) if continues else hashlib.sha256(b"another history").digest()
-    header = Header(SESSION, line["seq"], "foreign", line["kind"], line["version"], False, line["at"])  # noqa: FBT003
-    body = json.dumps(line["body"], separators=(",", ":")).encode()
-    line["digest"] = chain_digest(previous, header, bytes(16), body).hex()
-    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
-
-
 async def test_a_chain_that_continues_is_adopted_and_another_stops_the_session(home: Path) -> None:
     """The digest decides: the next entry is adopted; another history stops that session loudly, and only that one."""
     async with Record.open(home) as record:
@@ -174,18 +163,18 @@ async def test_a_chain_that_continues_is_adopted_and_another_stops_the_session(h
         await new_session(record, "neighbour")
         await say(record, "a")
         with log_of(home).open("ab") as file:
-            file.write(foreign_line(home, continues=True))
+            file.write(made_line(home))
         await say(record, "b")
         assert await ids_of(record) == ["a", "foreign", "b"]
 
         with log_of(home).open("ab") as file:
-            file.write(foreign_line(home, continues=False))
+            file.write(made_line(home, id="other", instead=True))
         with pytest.raises(LogForked, match=SESSION):
             await say(record, "c")
         await say(record, "fine", session_id="neighbour")
         report = await record.verify()
         assert [finding.session_id for finding in report.findings] == [SESSION]
-        assert "foreign" in report.findings[0].detail
+        assert "entry 4 (other" in report.findings[0].detail
 
         whole = log_of(home).read_bytes()
         log_of(home).write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))

@@ -23,6 +23,7 @@ from hansard import (
 from hansard.journal.sqlite.connection import check_sqlite_version
 from hansard.journal.sqlite.disk import check_filesystem
 from hansard.record.schema import SCHEMA
+from tests.record.helpers_damage import made_line
 from tests.record.helpers_facts import (
     SESSION,
     assert_clean,
@@ -151,9 +152,9 @@ async def test_unknown_kinds_are_refused_unless_ignorable(home: Path, *, ignorab
 async def test_an_unknown_kind_in_a_log_is_not_adopted(home: Path) -> None:
     """A log goes on with a kind that we do not know: that session is not written to, and nothing is dropped."""
     await make_home(home)
-    line = log_of(home).read_bytes().splitlines()[-1].replace(b'"message.added"', b'"message.danced"')
+    line = made_line(home, kind="message.danced")
     with log_of(home).open("ab") as file:
-        file.write(line + b"\n")
+        file.write(line)
     before = log_of(home).read_bytes()
     async with Record.open(home) as record:
         await new_session(record, "fine")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 import msgspec
 
@@ -208,12 +208,15 @@ class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
+StreamPart = Literal["text", "reasoning"]
+
+
 class PartLine(msgspec.Struct, frozen=True):
     """A chunk of the open message as it is logged."""
 
     message: str
     start: int
-    part: str
+    part: StreamPart
     text: str
 
 
@@ -258,7 +261,7 @@ def encode_line(row: EntryRow, tx: int, unit: dict[str, str] | None = None) -> b
 
 
 def encode_part(message_id: str, start: int, part: str, text: str) -> bytes:
-    return ENCODER.encode(PartLine(message_id, start, part, text)) + b"\n"
+    return ENCODER.encode(PartLine(message_id, start, cast("StreamPart", part), text)) + b"\n"
 
 
 def decode_line(data: bytes) -> LogLine | None:
@@ -278,22 +281,25 @@ def decode_line(data: bytes) -> LogLine | None:
 def read_log(files: LogFiles, journal_id: str, start: int, end: int) -> Iterator[tuple[int, bytes, LogLine | None]]:
     """Yield what a stretch of a log holds: the offset after it, its bytes, and the entry, or None for damage.
 
-    Damage that joined lines is told first, by no bytes. Then each of them is given for itself.
+    Bytes that are no line may hold several that lost the ends between them, with other bytes behind each of them. They
+    are announced as damage of no bytes, so that the log is written anew.
     """
     for place, data in files.read_lines(log_name(journal_id), start, end):
-        line = decode_line(data)
-        pieces = [data] if line is not None else LINE_BEGINNING.split(data)
-        if len(pieces) == 1:
+        if (line := decode_line(data)) is not None:
             yield place, data, line
             continue
         at = place - len(data)
         yield at, b"", None
-        for piece in pieces:
-            at += len(piece)
-            yield at, piece, decode_line(trim_line(piece))
+        for piece in LINE_BEGINNING.split(data):
+            length = piece.rfind(b"}") + 1
+            line = decode_line(end_line(piece))
+            at += length
+            yield at, piece[:length], line
+            at += len(piece) - length
+            yield at, piece[length:], None
 
 
-def trim_line(data: bytes) -> bytes:
+def end_line(data: bytes) -> bytes:
     """Return a line without what damage left at its end."""
     return data[: data.rfind(b"}") + 1] + b"\n"
 

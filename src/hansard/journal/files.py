@@ -18,7 +18,8 @@ import secrets
 import stat
 import sys
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -134,9 +135,16 @@ class HomeFolder:
             raise HomeMoved(f"the home {self.path} was moved, removed or replaced while this program had it open")
 
 
-def write_durably(path: str, pieces: Iterable[bytes], *, temporary: str, below: str) -> int:
-    """Replace a file by rename, durable before and after; return its size. Folders `below` the home are made."""
+def write_durably(
+    path: str, pieces: Iterable[bytes], *, temporary: str, below: str, before: Callable[[], None] | None = None
+) -> int:
+    """Replace a file by rename, durable before and after; return its size. Folders `below` the home are made.
+
+    `before` is called once the new file is on the disk, while the old one is still there.
+    """
     make_folder(os.path.dirname(path), below=below)
+    with suppress(OSError):
+        os.unlink(temporary)  # left by a process that was killed here, maybe one of another user
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     size = 0
     try:
@@ -144,14 +152,16 @@ def write_durably(path: str, pieces: Iterable[bytes], *, temporary: str, below: 
             write_all(descriptor, piece)
             size += len(piece)
         sync_descriptor(descriptor)
+        if before is not None:
+            before()
+        os.rename(temporary, path)
     except BaseException as error:
         os.unlink(temporary)
-        if isinstance(error, OSError):
-            error.filename = error.filename or path
+        if isinstance(error, OSError) and error.filename in (None, temporary):
+            error.filename = path
         raise
     finally:
         os.close(descriptor)
-    os.rename(temporary, path)
     sync_folder(os.path.dirname(path))
     return size
 
@@ -182,6 +192,10 @@ def count_handles() -> int:
     return max(LOG_HANDLES_MIN, min(LOG_HANDLES_MAX, limit // LOG_HANDLES_SHARE))
 
 
+FILE_KINDS = {".part": "the file of an unfinished reply", ".tail": "a file of damaged lines"}
+"""What a person is told that a file is; others are logs."""
+
+
 class LogFiles:
     """The log files of one home, by their relative names.
 
@@ -191,7 +205,8 @@ class LogFiles:
     def __init__(self, home: Path) -> None:
         self.home = str(home)
         self.suspect: set[str] = set()
-        """Journals whose log failed to reach the disk: rewritten before they are touched again (rule 3)."""
+        """Journals whose log failed to reach the disk (rule 3) or tells another history: all of it is compared again
+        before it is touched, and one of no other history is written anew."""
         self._handles: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
         self._handles_max = count_handles()
 
@@ -200,12 +215,14 @@ class LogFiles:
 
     def name_error(self, name: str, error: OSError, done: str = "written") -> Exception:
         """Return what to raise for an error of a file; `done` says what cannot be done with it."""
-        error.filename = self.path(name)
+        error.filename = error.filename or self.path(name)
         if not is_of_one_file(error) or not os.path.isdir(self.home):
             return error
-        named = framed(explain(error), f"a log cannot be {done}", LogUnwritable)
+        what = FILE_KINDS.get(os.path.splitext(name)[1], "a log")
+        named = framed(explain(error), f"{what} cannot be {done}", LogUnwritable)
         assert isinstance(named, LogUnwritable)
         named.name = name
+        named.is_unread = done != "written"
         return named
 
     def stat_file(self, name: str) -> FileStat | None:
@@ -219,10 +236,6 @@ class LogFiles:
         if not stat.S_ISREG(found.st_mode):
             raise misplaced(self.path(name), found.st_mode)
         return FileStat(found.st_dev, found.st_ino, found.st_size)
-
-    def is_readable(self, name: str) -> bool:
-        path = self.path(name)
-        return os.path.isfile(path) and not os.path.islink(path) and os.access(path, os.R_OK)
 
     def was_replaced(self, name: str, seen: FileStat | None) -> bool:
         """Return whether another file lies in the place of one that was appended to."""
@@ -330,11 +343,12 @@ class LogFiles:
             raise self.name_error(name, error) from error
         logger.warning("%s cannot be used; it was set aside as %s", name, aside)
 
-    def replace(self, name: str, pieces: Iterable[bytes]) -> int:
-        """Write a whole file anew, durably; return its size."""
+    def replace(self, name: str, pieces: Iterable[bytes], before: Callable[[], None] | None = None) -> int:
+        """Write a whole file anew, durably; return its size. `before` is called just before the old one goes."""
         self.forget(name)
+        path = self.path(name)
         try:
-            return write_durably(self.path(name), pieces, temporary=self.path(name) + ".new", below=self.home)
+            return write_durably(path, pieces, temporary=f"{path}.new", below=self.home, before=before)
         except OSError as error:
             raise self.name_error(name, error) from error
 

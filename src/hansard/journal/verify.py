@@ -255,18 +255,26 @@ def _verify(store: AnyStore) -> Report:
             findings += check.findings
             entries += check.entries
             sessions += row[1] != HOME_JOURNAL
-    for log in leg.list_logs():
+    logs = list(leg.list_logs())
+    for log in logs:
         is_known = log.suffix != "jsonl" or log.journal_id in known or not log.size_bytes
         if not is_known and not _known_now(leg, log.journal_id):
-            findings.append(
-                Finding(log.journal_id, "stray", f"{log_name(log.journal_id)} cannot be read as the log of a session")
-            )
+            findings.append(Finding(log.journal_id, "stray", _explain_stray(leg, log_name(log.journal_id))))
     notes = [note for companion in store.companions.values() for note in companion.check()] + [
         f"{tail_name(journal_id)} keeps lines that are not in the record"
-        for journal_id in sorted(known)
+        for journal_id in sorted(known.union(log.journal_id for log in logs))
         if os.path.exists(leg.files.path(tail_name(journal_id)))
     ]
     return Report(findings=findings, notes=notes, sessions=sessions, entries=entries)
+
+
+def _explain_stray(leg: Leg, name: str) -> str:
+    try:
+        leg.files.stat_file(name)
+        next(iter(leg.files.read(name, 0, 1)), b"")
+    except HansardError as error:
+        return str(error)
+    return f"{name} cannot be read as the log of a session"
 
 
 def _known_now(leg: Leg, journal_id: str) -> bool:

@@ -64,8 +64,8 @@ NO_FIT = Edit(
 )
 NO_REWRITE = Edit(
     "journal/sqlite/reconcile.py",
-    "            self._keep_unknown_lines(journal, tail.size)\n            rewrite_log(self.group, journal)\n",
-    "            self._keep_unknown_lines(journal, tail.size)\n",
+    "    size = group.files.replace(name, lines, keep_unknown)\n",
+    "    size = mend.size + 0 * len(list(lines))\n",
 )
 NO_REFUSAL = Edit("journal/sqlite/reconcile.py", "        self.tails[journal_id].refuse_fork()\n", "")
 
@@ -179,6 +179,11 @@ MUTANTS = (
                 "journal/sqlite/reconcile.py",
                 "if line is not None and line.message == message_id]",
                 "if line is not None]",
+            ),
+            Edit(
+                "journal/sqlite/reconcile.py",
+                "        if line.start == group.stream_end(journal):\n",
+                "        if line.start <= group.stream_end(journal):\n",
             ),
         ),
     ),

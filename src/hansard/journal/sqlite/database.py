@@ -38,12 +38,13 @@ from hansard.journal.sqlite.opening import (
     check_legs,
     connect,
     find_differences,
+    latest_commit,
     list_logs,
     was_put_back,
 )
 from hansard.journal.sqlite.reading import DatabaseLook, Identity, ReaderPool, files_fit, last_written_ns, look_at
 from hansard.journal.sqlite.rebuilding import copy_to_logs, group_differences, set_damaged_aside
-from hansard.journal.sqlite.reconcile import Reconciler
+from hansard.journal.sqlite.reconcile import LogMend, Reconciler, mend_log, reconcile_part
 from hansard.journal.sqlite.tails import PIECE_BYTES
 from hansard.journal.transaction import Transaction, home_journal
 
@@ -210,7 +211,11 @@ class Database:
         size_bytes = sum(each.size_bytes for each in differences)
         is_much = len(differences) >= SYNC_JOURNALS_MIN or size_bytes > PIECE_BYTES
         is_synced = is_much and sync_filesystem(str(self.home))
-        if doing == COMPARING and was_put_back(connection, self.files, self.schema, differences):
+        if doing == REBUILDING:
+            latest = latest_commit(self.files, differences, self.work)
+            with stamped(connection):
+                fetch(connection, SQL.mark_lost, (latest,))
+        elif was_put_back(connection, self.files, self.schema, differences):
             with stamped(connection):
                 fetch(connection, SQL.mark_put_back)
         errors: list[HansardError] = []
@@ -234,7 +239,8 @@ class Database:
     ) -> list[HansardError]:
         """Bring some journals in line in one transaction; return what is wrong with those that cannot be."""
         errors = []
-        reconcile = partial(self._reconcile_within, connection, savepoint, is_synced=is_synced)
+        mends: dict[str, LogMend] = {}
+        reconcile = partial(self._reconcile_within, connection, savepoint, mends, is_synced=is_synced)
         with stamped(connection):
             for difference in group:
                 error = self._attempt(difference.journal_id, reconcile)
@@ -243,10 +249,10 @@ class Database:
                 if isinstance(error, LogForked):
                     self.files.suspect.add(difference.journal_id)
                     fetch(connection, SQL.doubt_log, (difference.journal_id,))
-                elif error is not None and not self.files.is_readable(log_name(difference.journal_id)):
+                elif isinstance(error, RecordDamaged) or (isinstance(error, LogUnwritable) and error.is_unread):
                     fetch(connection, SQL.doubt_unread_log, (difference.journal_id,))
                 self.work.advance(sessions=1, done=min(difference.size_bytes, PIECE_BYTES))
-        return errors
+        return errors + list(self._mend_logs(connection, mends).values())
 
     def _make_durable(self, connection: apsw.Connection, *, has_all: bool) -> None:
         """Put on the disk what opening found: a WAL's recovery also finds commits that were never fsynced (rule 3).
@@ -271,8 +277,11 @@ class Database:
         connection = self.connected()
         with self.work.under_way():
             self.work.begin(COMPARING, 1, 0)
-            error = self._attempt(journal_id, partial(self._adopt_pieces, connection))
-            return error or self._attempt(journal_id, partial(self._reconcile_within, connection, stamped))
+            mends: dict[str, LogMend] = {}
+            error = self._attempt(journal_id, partial(self._adopt_pieces, connection)) or self._attempt(
+                journal_id, partial(self._reconcile_within, connection, stamped, mends)
+            )
+            return self._mend_logs(connection, mends).get(journal_id) or error
 
     def _adopt_pieces(self, connection: apsw.Connection, journal_id: str, *, is_synced: bool = False) -> None:
         """Adopt a log that is much longer than the database says, piece by piece, until the rest is short."""
@@ -290,15 +299,44 @@ class Database:
         self,
         connection: apsw.Connection,
         scope: Callable[[apsw.Connection], AbstractContextManager[None]],
+        mends: dict[str, LogMend],
         journal_id: str,
         *,
         is_synced: bool = False,
     ) -> None:
-        """Reconcile a journal in a transaction of its own, or in a part of one."""
+        """Reconcile a journal in a transaction of its own, or in a part of one; add which logs are to be mended."""
+        problem: HansardError | None = None
         with scope(connection):
             self.reach("reconciling")
-            Reconciler(self.new_transaction(connection), is_synced=is_synced).run(journal_id)
+            tx = self.new_transaction(connection)
+            reconciler = Reconciler(tx, is_synced=is_synced)
+            reconciler.run(journal_id)
+            try:
+                with savepoint(connection):
+                    reconcile_part(group_of(tx), journal_id)
+            except (LogUnwritable, RecordDamaged) as error:
+                problem = error  # what the log gave is kept
         self.reach("reconciled")
+        # A log that is to be written anew stays so, although its lines are known by now.
+        mends.update({name: mend for name, mend in reconciler.mends.items() if name not in mends or mend.is_rewritten})
+        if problem is not None:
+            raise problem
+
+    def _mend_logs(self, connection: apsw.Connection, mends: dict[str, LogMend]) -> dict[str, HansardError]:
+        """Write logs anew, or cut them, once the entries that they gave are committed; return what is wrong."""
+        errors = {}
+        if mends:
+            with stamped(connection):
+                for mend in mends.values():
+                    error = self._attempt(mend.journal_id, partial(self._mend_log, connection, mend))
+                    if error is not None:
+                        errors[mend.journal_id] = error
+            self.reach("mended")
+        return errors
+
+    def _mend_log(self, connection: apsw.Connection, mend: LogMend, _journal_id: str) -> None:
+        with savepoint(connection):
+            mend_log(group_of(self.new_transaction(connection)), mend)
 
     def _attempt(self, journal_id: str, act: Callable[[str], None]) -> HansardError | None:
         """Do something with a journal's files; return why that is impossible."""
@@ -307,7 +345,7 @@ class Database:
         try:
             act(journal_id)
         except LogUnwritable as error:
-            logger.error("%s; nothing is recorded in %s until that is mended", error, journal_id)  # noqa: TRY400
+            logger.error("%s; until that is mended, %s may take no words", error, journal_id)  # noqa: TRY400
             return error
         except (LogForked, RecordDamaged, RecordTooNew) as error:
             logger.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a traceback
@@ -379,7 +417,8 @@ def introduce(database: Database, connection: apsw.Connection, *, rebuilt: bool)
         for problem in error.unwritable.values():
             logger.error("%s", problem)  # noqa: TRY400
     except (MismatchError, HansardError) as error:
-        logger.error("the home journal cannot be written to: %s", error)  # noqa: TRY400
+        name = log_name(HOME_JOURNAL)
+        logger.error("this rebuild is not noted in %s, which is not as state.db says: %s", name, error)  # noqa: TRY400
 
 
 @contextmanager

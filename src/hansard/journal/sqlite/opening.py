@@ -14,15 +14,16 @@ import time
 from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import apsw
 
 from hansard.domain.ids import HOME_JOURNAL
-from hansard.domain.limits import READ_ROWS_MAX
+from hansard.domain.limits import KIB, READ_ROWS_MAX
 from hansard.errors import LegsMixed, LogUnwritable, RecordDamaged, RecordTooNew
 from hansard.journal.backend import LogSeen
 from hansard.journal.entries import (
+    BOUNDARY_BYTES,
     SEQ_BITS,
     Journal,
     decode_line,
@@ -267,10 +268,11 @@ def list_logs(files: LogFiles) -> Iterator[LogSeen]:
                 name = {"jsonl": log_name, "part": part_name}.get(suffix)
                 is_ours = name is not None and name(journal_id) == f"{prefix}{entry.name}"
                 if is_ours:
-                    seen = entry.stat(follow_symlinks=False)
-                    yield LogSeen(
-                        suffix=suffix, journal_id=journal_id, size_bytes=seen.st_size, changed_ns=seen.st_ctime_ns
-                    )
+                    with suppress(FileNotFoundError):  # a reply ended meanwhile, and its part file is gone
+                        seen = entry.stat(follow_symlinks=False)
+                        yield LogSeen(
+                            suffix=suffix, journal_id=journal_id, size_bytes=seen.st_size, changed_ns=seen.st_ctime_ns
+                        )
 
 
 LOG_FOLDERS_DEEP = 3
@@ -344,11 +346,30 @@ def was_put_back(
             journal = Journal(row[0]) if row else None
             fits = journal is None or (size >= journal.log_end and log_continues(files, journal))
             tail = LogTail(schema, each.journal_id, journal, size, fits=fits)
-            tail.scan(files, lambda _journal, _line: True)
+            tail.scan(files)
             if tail.marks and (tail.tx > commits + 1 or tail.tx_seq > tail.base_seq + 1):
                 return True
     return False
 
+
+def latest_commit(files: LogFiles, differences: Iterable[JournalDifference], work: Work) -> int:
+    """Return the number of the last commit that logs know, by their last lines."""
+    latest = 0
+    for each in differences:
+        work.show_life()
+        with suppress(LogUnwritable, RecordDamaged, OSError):  # whoever writes to it is told
+            size = log_size(files, each.journal_id)
+            for length in (END_BYTES, BOUNDARY_BYTES):
+                lines = files.read_lines(log_name(each.journal_id), max(0, size - length), size)
+                commits = [line.tx for _, data in lines if (line := decode_line(data)) is not None]
+                latest = max(latest, *commits, 0)
+                if commits:
+                    break
+    return latest
+
+
+END_BYTES: Final = 4 * KIB
+"""How much of a log is read, at first, to find its last whole lines."""
 
 NO_LOG = LogSeen(suffix="jsonl", journal_id="", size_bytes=0, changed_ns=0)
 

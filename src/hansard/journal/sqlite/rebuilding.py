@@ -23,23 +23,24 @@ import apsw
 from hansard.domain.limits import READ_ROWS_MAX
 from hansard.errors import LogForked, RecordDamaged
 from hansard.journal.entries import (
+    MARK_BYTES,
     SEQ_BITS,
     EntryRow,
     Journal,
+    LogLine,
     decode_line,
     encode_line,
+    end_line,
     log_name,
     log_size,
     read_log,
     row_digest,
-    tail_name,
-    trim_line,
 )
 from hansard.journal.sqlite.connection import (
     SQL,
     fetch,
 )
-from hansard.journal.sqlite.reconcile import set_aside
+from hansard.journal.sqlite.reconcile import set_aside, unknown_stretches
 from hansard.journal.sqlite.tails import PIECE_BYTES
 
 if TYPE_CHECKING:
@@ -127,9 +128,7 @@ def copy_to_logs(connection: apsw.Connection, files: LogFiles) -> None:
             continue
         merge.compare()
         if merge.missing:
-            if merge.taken_bytes < log_size(files, journal.id):
-                set_aside(files, journal.id, 0, log_size(files, journal.id), cut=False)
-            files.replace(log_name(journal.id), merge.lines(touched))
+            files.replace(log_name(journal.id), merge.lines(touched), merge.keep_unknown_lines)
             logger.warning("wrote %d entries of %s from state.db into its log", merge.missing, journal.id)
 
 
@@ -142,14 +141,24 @@ class Merge:
         self._journal = journal
         self.missing = 0
         """Entries that the log lacks and the database has."""
-        self.taken_bytes = 0
-        """Bytes of the log that are lines of the merged journal."""
+        self._marks = array("Q")
+        """The digests' beginnings of the merged entries."""
 
     def compare(self) -> None:
         """Count what the log lacks; refuse two histories."""
-        for _, data in self._merged():
+        for row, data in self._merged():
             self.missing += not data
-            self.taken_bytes += len(data)
+            self._marks.append(int.from_bytes(row.digest[:MARK_BYTES]))
+
+    def keep_unknown_lines(self) -> None:
+        """Set aside what the log holds besides merged entries."""
+        name = self._journal.id
+        set_aside(self._files, name, unknown_stretches(self._files, name, log_size(self._files, name), self._has))
+
+    def _has(self, line: LogLine) -> bool:
+        place = line.seq - self._journal.base_seq - 1
+        mark = int.from_bytes(line.row().digest[:MARK_BYTES])
+        return 0 <= place < len(self._marks) and bool(self._marks[place] == mark)
 
     def lines(self, touched: int) -> Iterator[bytes]:
         for row, data in self._merged():
@@ -174,7 +183,7 @@ class Merge:
                 taken, data = from_log
             elif from_database is not None:
                 taken, data = from_database, b""
-            elif row is not None:
+            elif row is not None or seq < self._journal.head_seq:
                 self._refuse_gap(seq + 1)
             else:
                 return
@@ -188,10 +197,26 @@ class Merge:
         return row.seq == seq + 1 and not self._continues(seq, digest, row)
 
     def stored(self) -> Iterator[EntryRow]:
-        try:
-            yield from read_entries(self._connection, self._journal)
-        except apsw.Error as error:
-            logger.warning("not all entries of %s can be read from state.db: %s", self._journal.id, error)
+        """Yield the entries of the database. Those on a page that cannot be read are left out, one by one."""
+        after, last = self._journal.entry_key(self._journal.base_seq), ((self._journal.key + 1) << SEQ_BITS) - 1
+        count = READ_ROWS_MAX
+        while True:
+            try:
+                rows = fetch(self._connection, SQL.read_full_entries, (after, last, count))
+            except apsw.Error as error:
+                if count > 1:
+                    logger.warning("not all entries of %s can be read from state.db: %s", self._journal.id, error)
+                    count = 1
+                elif after >= self._journal.entry_key(self._journal.head_seq):
+                    return
+                else:
+                    after += 1
+                continue
+            if not rows:
+                return
+            yield from map(EntryRow._make, rows)
+            after = self._journal.entry_key(rows[-1][0])
+            count = READ_ROWS_MAX
 
     def _logged(self) -> Iterator[tuple[EntryRow, bytes]]:
         """Yield the lines of the log by their seq, wherever they stand."""
@@ -203,7 +228,7 @@ class Merge:
                 starts.append(end - len(data))
                 ends.append(end)
         for number in sorted(range(len(seqs)), key=seqs.__getitem__):
-            data = trim_line(b"".join(files.read(log_name(journal_id), starts[number], ends[number])))
+            data = end_line(b"".join(files.read(log_name(journal_id), starts[number], ends[number])))
             if (line := decode_line(data)) is not None:
                 yield line.row(), data
 
@@ -211,15 +236,18 @@ class Merge:
         message = (
             f"entry {seq} of {self._journal.id} is neither in state.db nor in {log_name(self._journal.id)}, or not "
             f"whole. To go on without it and what follows it, move state.db, state.db-wal and state.db-shm away: the "
-            f"database is rebuilt from the logs. What the log holds behind it stays in {tail_name(self._journal.id)}, "
-            f"what only state.db holds in the files that you moved"
+            f"database is rebuilt from the logs"
         )
-        raise RecordDamaged(message)
+        error = RecordDamaged(message)
+        error.hint = "Nothing was changed. Keep the files that you move: what only they hold is not in the logs."
+        raise error
 
     def _refuse(self, seq: int) -> NoReturn:
         message = (
-            f"state.db and {log_name(self._journal.id)} go on differently from entry {seq} of {self._journal.id}, and "
-            f"state.db does not fit its WAL. To take the log, move state.db, state.db-wal and state.db-shm away; to "
-            f"take the database, move the log away"
+            f"state.db cannot be used as it is, and it and {log_name(self._journal.id)} go on differently from entry "
+            f"{seq} of {self._journal.id}. To take the log, move state.db, state.db-wal and state.db-shm away; to take "
+            f"the database, move the log away"
         )
-        raise LogForked(message)
+        error = LogForked(message)
+        error.hint = "Nothing was changed. Keep a copy of the home before you move a file."
+        raise error

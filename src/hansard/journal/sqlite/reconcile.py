@@ -10,13 +10,16 @@ On crash: it runs again and comes to the same end.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import READ_ROWS_MAX
-from hansard.errors import LogForked, LogUnwritable, RecordDamaged
+from hansard.errors import HansardError, LogForked, LogUnwritable, RecordDamaged, RecordTooNew
 from hansard.journal.causes import Cause
 from hansard.journal.entries import (
     BLANK,
@@ -44,7 +47,7 @@ from hansard.journal.sqlite.tails import PIECE_BYTES, LogTail, scan_piece
 from hansard.journal.transaction import Transaction, open_stream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from hansard.journal.files import LogFiles
 
@@ -54,7 +57,16 @@ MISPLACED = frozenset({Cause.NOT_PERMITTED, Cause.IS_A_FOLDER, Cause.IS_A_LINK})
 """Why a `.tail` cannot be appended to, when another one can be begun in its place."""
 
 
-NO_PART: Final = PartLine("", 0, "", "")
+class LogMend(msgspec.Struct, frozen=True):
+    """A log that is to be written anew, or of which an end is to be set aside."""
+
+    journal_id: str
+    end: int
+    size: int
+    is_rewritten: bool
+
+
+NO_PART: Final = PartLine("", 0, "text", "")
 """Stands for damage in a part file."""
 
 
@@ -69,9 +81,12 @@ class Reconciler:
         self.group = group_of(tx)
         self.files = self.group.files
         self.tails: dict[str, LogTail] = {}
+        self.mends: dict[str, LogMend] = {}
+        """What is to be done with logs once what they gave is committed: a log that was cut before, and a commit that
+        failed, would let the transaction before look like the last one."""
 
     def run(self, journal_id: str) -> None:
-        """Reconcile a journal: log first, then the open message."""
+        """Reconcile a journal's log. The file of its open message is looked at afterwards, and undoes nothing here."""
         self.files.forget(log_name(journal_id))
         self._scan(journal_id)
         self.tails[journal_id].refuse_fork()
@@ -81,11 +96,11 @@ class Reconciler:
             for name, tail in self.tails.items()
             if name == journal_id or (tail.end_seq > tail.base_seq and not tail.forked)
         ]
-        # All of a unit is adopted before a log is changed: a log that is written anew has no marks of units.
-        for tail, journal in [(tail, self._adopt_tail(tail)) for tail in good]:
-            self._mend_log(tail, journal)
-        for touched in self.tails:
-            reconcile_part(self.group, touched)
+        for tail in good:
+            self._note_mend(tail, self._adopt_tail(tail))
+        for partner in self.tails.keys() - {journal_id}:
+            with suppress(LogUnwritable, RecordDamaged):  # whoever streams to it is told
+                reconcile_part(self.group, partner)
 
     def adopt_piece(self, journal_id: str) -> int:
         """Adopt the beginning of a log that is much longer than the database says; return how many bytes it had.
@@ -124,16 +139,23 @@ class Reconciler:
     def _read_tail(self, journal_id: str, *, is_partner: bool) -> LogTail:
         """Look how far a log is as the database says, and what follows. A partner that cannot be read tells nothing."""
         journal = self._read(journal_id)
+        if is_partner and journal_id in self.files.suspect:  # it was read before, and would be for each that names it
+            return LogTail(self.tx.schema, journal_id, journal, 0, fits=False, is_kept=False)
         try:
             size = log_size(self.files, journal_id)
             fits = journal is None or self._fits(journal, size, is_partner=is_partner)
-            is_kept = journal is None or fits or self._is_kept(journal, size)
+            if journal is not None:
+                is_kept = fits or self._is_kept(journal, size)
+            else:
+                is_kept = size > 0 or journal_id != HOME_JOURNAL  # the home's has lines before any unit
             tail = LogTail(self.tx.schema, journal_id, journal, size, fits=fits, is_kept=is_kept)
-            tail.scan(self.files, self._is_stored)
-        except (RecordDamaged, LogUnwritable):
+            tail.scan(self.files, self._read_stored)
+        except (RecordDamaged, RecordTooNew, LogUnwritable):
             if not is_partner:
                 raise
             return LogTail(self.tx.schema, journal_id, journal, 0, fits=False, is_kept=False)
+        if tail.forked:
+            self.files.suspect.add(journal_id)
         return tail
 
     def _fits(self, journal: Journal, size: int, *, is_partner: bool = False) -> bool:
@@ -154,13 +176,10 @@ class Reconciler:
         if journal.log_synced <= 0:
             return True
         line = last_line(self.files, journal.id, journal.log_synced) if size >= journal.log_synced else None
-        return line is not None and self._is_stored(journal, line)
+        return line is not None and self._read_stored(journal, line.seq) == line.row()
 
-    def _is_stored(self, journal: Journal, line: LogLine) -> bool:
-        if not journal.base_seq < line.seq <= journal.head_seq:
-            return False
-        key = journal.entry_key(line.seq)
-        return self.tx.rows(SQL.read_full_entries, (key - 1, key, 1)) == [line.row()]
+    def _read_stored(self, journal: Journal, seq: int) -> EntryRow | None:
+        return read_stored(self.group, journal, seq)
 
     def _cut_torn_units(self) -> None:
         """Cut tails at units that a crash tore, until nothing changes.
@@ -183,18 +202,16 @@ class Reconciler:
     def _is_torn(self, unit: dict[str, str]) -> bool:
         """Return whether a unit lacks a part because its writer died before COMMIT.
 
-        It did not when a part is in the database or is followed by a later transaction. It did not either when the log
-        that lacks a part cannot be read, or was changed where it was known to be on the disk; but it did if the
-        database has another entry in the place of that part, and that log no other history.
+        - No part is in the database or followed by a later transaction: then it was committed.
+        - No log that lacks a part tells another history: it may have lost its part with that.
+        - Each of them is as a crash can leave it, or the database has another entry in the place of the part.
         """
-        lacking = {name: self.tails[name] for name, mark in unit.items() if not self._holds(name, mark)}
+        lacking = {name: read_mark(mark)[0] for name, mark in unit.items() if not self._holds(name, mark)}
         return (
             bool(lacking)
-            and all(
-                tail.foreign is None and (tail.is_sound or read_mark(unit[name])[0] <= tail.base_seq)
-                for name, tail in lacking.items()
-            )
             and not any(self._is_committed(name, mark) for name, mark in unit.items())
+            and self.files.suspect.isdisjoint(lacking)
+            and all(self.tails[name].is_sound or seq <= self.tails[name].base_seq for name, seq in lacking.items())
         )
 
     def _holds(self, journal_id: str, mark: str) -> bool:
@@ -226,15 +243,14 @@ class Reconciler:
             self.tx.run(SQL.update_log_synced, (tail.end, journal.id))
         return journal
 
-    def _mend_log(self, tail: LogTail, journal: Journal | None) -> None:
-        """Write a log anew where its lines are not all there in their order; else set aside what comes after them."""
+    def _note_mend(self, tail: LogTail, journal: Journal | None) -> None:
+        """Note that a log is to be written anew where its lines are not all there in their order, or else to be cut."""
         lacks_lines = not tail.fits and tail.end_seq == tail.base_seq
-        if journal is not None and (tail.is_patchy or lacks_lines or tail.journal_id in self.files.suspect):
-            self._keep_unknown_lines(journal, tail.size)
-            rewrite_log(self.group, journal)
-        elif tail.end < tail.size:
-            set_aside(self.files, tail.journal_id, tail.end, tail.size)
-        self.tx.run(SQL.trust_read_log, (tail.journal_id,))
+        is_rewritten = journal is not None and (tail.is_patchy or lacks_lines or tail.journal_id in self.files.suspect)
+        if is_rewritten or tail.end < tail.size:
+            self.mends[tail.journal_id] = LogMend(tail.journal_id, tail.end, tail.size, is_rewritten=is_rewritten)
+        # One that is to be written anew is compared again until that is done.
+        self.tx.run(SQL.doubt_log if is_rewritten else SQL.trust_read_log, (tail.journal_id,))
 
     def _adopt_lines(self, tail: LogTail, journal: Journal) -> None:
         """Store a tail's good entries, in their order, wherever they stand."""
@@ -253,19 +269,12 @@ class Reconciler:
         journal.log_seen = True
         return journal
 
-    def _keep_unknown_lines(self, journal: Journal, size: int) -> None:
-        """Before a log is rewritten, set aside what it holds and the database does not, in few pieces."""
-        start = 0
-        for end, data, line in read_log(self.files, journal.id, 0, size):
-            is_blank = not data.strip(BLANK)
-            if is_blank or (line is not None and self._is_stored(journal, line)):
-                self._keep_bytes(journal.id, start, end - len(data))
-                start = end
-        self._keep_bytes(journal.id, start, size)  # with what comes after a line over the limit, which is not given
 
-    def _keep_bytes(self, journal_id: str, start: int, end: int) -> None:
-        if start < end:
-            set_aside(self.files, journal_id, start, end, cut=False)
+def read_stored(group: SqliteGroup, journal: Journal, seq: int) -> EntryRow | None:
+    if not journal.base_seq < seq <= journal.head_seq:
+        return None
+    key = journal.entry_key(seq)
+    return next(map(EntryRow._make, group.rows(SQL.read_full_entries, (key - 1, key, 1))), None)
 
 
 def adopt_row(tx: Transaction, journal: Journal, row: EntryRow) -> None:
@@ -276,25 +285,61 @@ def adopt_row(tx: Transaction, journal: Journal, row: EntryRow) -> None:
         tx.run(SQL.delete_chunks, (journal.key,))
 
 
-def set_aside(files: LogFiles, journal_id: str, start: int, end: int, *, cut: bool = True) -> None:
-    """Move what cannot be part of the log into the journal's `.tail`, and keep it there."""
-    if cut:
-        files.open(log_name(journal_id), None)  # refused before anything is copied: this may be tried again and again
+def unknown_stretches(
+    files: LogFiles, journal_id: str, size: int, is_known: Callable[[LogLine], bool]
+) -> Iterator[tuple[int, int]]:
+    """Yield where a log holds something else than known lines and blanks, in few pieces."""
+    start = 0
+    for end, data, line in read_log(files, journal_id, 0, size):
+        if (data and not data.strip(BLANK)) or (line is not None and is_known(line)):
+            yield start, end - len(data)
+            start = end
+    yield start, size  # with what comes after a line over the limit, which is not given
+
+
+def set_aside(
+    files: LogFiles, journal_id: str, stretches: Iterable[tuple[int, int]], cut: Callable[[], None] | None = None
+) -> None:
+    """Copy stretches of a log into the journal's `.tail`, and keep it there; then `cut` the log.
+
+    When that fails the `.tail` is as before, so that trying it again and again does not let it grow.
+    """
     name = tail_name(journal_id)
+    length, count = -1, 0
+    try:
+        for start, end in stretches:
+            if start >= end:
+                continue
+            count += end - start
+            if length < 0:
+                length = _open_tail(files, name)
+            for block in files.read(log_name(journal_id), start, end):
+                files.append(name, block, None)
+            files.append(name, b"\n", None)
+        if length >= 0:
+            files.sync(name)
+        if cut is not None:
+            cut()
+        if count:
+            logger.warning("set aside %d bytes of %s in %s", count, journal_id, name)
+    except (HansardError, OSError):
+        if length >= 0:
+            files.cut(name, length)
+        raise
+    finally:
+        files.forget(name)
+
+
+def _open_tail(files: LogFiles, name: str) -> int:
+    """Make sure that a `.tail` can be appended to; return how long it is."""
     try:
         files.open(name, None)
     except LogUnwritable as error:
         if error.cause not in MISPLACED:
             raise
         files.put_aside(name)  # a folder, a link, or a file of another user: kept as well
-    for block in files.read(log_name(journal_id), start, end):
-        files.append(name, block, None)
-    files.append(name, b"\n", None)
-    files.sync(name)
-    files.forget(name)
-    if cut:
-        files.cut(log_name(journal_id), start)
-    logger.warning("set aside %d bytes of %s in %s", end - start, journal_id, name)
+    look = files.stat_file(name)
+    return look.size if look is not None else 0
 
 
 def stored_rows(group: SqliteGroup, journal: Journal) -> Iterator[EntryRow]:
@@ -313,10 +358,24 @@ def stored_rows(group: SqliteGroup, journal: Journal) -> Iterator[EntryRow]:
         raise RecordDamaged(f"state.db does not hold all entries of {journal.id}; its log is left as it is")
 
 
-def rewrite_log(group: SqliteGroup, journal: Journal) -> None:
+def mend_log(group: SqliteGroup, mend: LogMend) -> None:
+    """Write a log anew from the database, or cut it. What it holds besides is kept first."""
+    name = log_name(mend.journal_id)
+    if not mend.is_rewritten:
+        set_aside(group.files, mend.journal_id, [(mend.end, mend.size)], partial(group.files.cut, name, mend.end))
+        return
+    journal = Journal(group.row(SQL.read_journal, (mend.journal_id,)))
     (touched,) = group.row(SQL.read_touched, (journal.key,))
+
+    def keep_unknown() -> None:
+        stretches = unknown_stretches(group.files, journal.id, mend.size, is_stored)
+        set_aside(group.files, journal.id, stretches)
+
+    def is_stored(line: LogLine) -> bool:
+        return read_stored(group, journal, line.seq) == line.row()
+
     lines = (encode_line(row, touched) for row in stored_rows(group, journal))
-    size = group.files.replace(log_name(journal.id), lines)
+    size = group.files.replace(name, lines, keep_unknown)
     group.files.suspect.discard(journal.id)
     journal.log_end = journal.log_synced = size
     group.run(SQL.update_journal_log, (size, size, journal.part_end, journal.key))
@@ -392,6 +451,5 @@ def adopt_chunks(group: SqliteGroup, journal: Journal, message_id: str, found: l
     journal.part_seen = True
     lines = [line for line in map(decode_part, found) if line is not None and line.message == message_id]
     for line in sorted(lines, key=lambda line: line.start):
-        if line.start > group.stream_end(journal):
-            return
-        group.extend(journal, message_id, line.start, line.part, line.text)
+        if line.start == group.stream_end(journal):
+            group.extend(journal, message_id, line.start, line.part, line.text)

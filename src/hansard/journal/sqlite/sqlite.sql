@@ -165,6 +165,11 @@ UPDATE record SET checked = CASE WHEN ?1 OR checked >= 0 THEN commits WHEN check
 -- The logs are ahead of this database by more than a crash can leave: somebody put it back.
 UPDATE record SET checked = -1
 
+-- name: mark_lost
+-- The database is rebuilt, and this is the last commit that a log knows: only that one can have been torn by a crash.
+-- The first opening says it: one that is killed may have cut a log. 0 and -1 mean something else.
+UPDATE record SET checked = -max(2, ?1) WHERE checked >= 0
+
 -- name: read_put_back
 -- The last commit from which this database may have been put back, as far as all logs are not read in yet; else 0.
 SELECT CASE WHEN checked = -1 THEN 9223372036854775807 WHEN checked < 0 THEN -1 - checked ELSE 0 END FROM record

@@ -7,12 +7,13 @@ Invariants: only lines whose digests continue the chain of the database are good
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from hansard.domain.limits import MIB
-from hansard.errors import LogForked
+from hansard.errors import LogForked, RecordTooNew
 from hansard.journal.concepts import Base, Schema, UnknownBody
 from hansard.journal.entries import (
     MARK_BYTES,
@@ -26,9 +27,9 @@ from hansard.journal.entries import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hansard.journal.files import LogFiles
+
+ReadStored = Callable[[Journal, int], "EntryRow | None"]
 
 PIECE_BYTES = 4 * MIB
 """A log that is longer than the database says by more than this is adopted in pieces of this size, each committed."""
@@ -93,7 +94,11 @@ class LogTail:
             return
         name, entry = log_name(self.journal_id), f"entry {self.foreign.seq} ({self.foreign.id})"
         if self.journal is None:
-            raise LogForked(f"{name} cannot be read as a log, from {entry} on; it is left as it is")
+            error = LogForked(f"{name} does not begin as a log does, but with {entry}, and state.db does not know it")
+            error.hint = (
+                "The file is left as it is. Put back an older copy of it, or of state.db, to have its session back."
+            )
+            raise error
         message = f"{name} tells another history than the database: {entry}; "
         raise LogForked(f"{message}nothing is written to it until one of them is moved aside")
 
@@ -107,18 +112,19 @@ class LogTail:
         """Whether the log could not be read at the last opening: it may hold more than a crash can leave."""
         return self.journal is not None and self.journal.log_synced < 0
 
-    def scan(self, files: LogFiles, is_stored: Callable[[Journal, LogLine], bool]) -> None:
+    def scan(self, files: LogFiles, read_stored: ReadStored = lambda _journal, _seq: None) -> None:
         """Read the lines that continue the chain, and note what the last transaction's units ask for.
 
-        Only the last transaction in a file can be one that a crash cut short: whoever writes looks first.
+        `read_stored` gives entries of the database. Only the last transaction in a file can be one that a crash cut
+        short: whoever writes looks first.
         """
         for number in range(PASSES_MAX):
             before = self.end_seq
-            is_disordered = self._scan_once(files, is_stored, is_unbroken=number == 0)
+            is_disordered = self._scan_once(files, read_stored, is_unbroken=number == 0)
             if not is_disordered or self.end_seq == before:
                 break
 
-    def _scan_once(self, files: LogFiles, is_stored: Callable[[Journal, LogLine], bool], *, is_unbroken: bool) -> bool:
+    def _scan_once(self, files: LogFiles, read_stored: ReadStored, *, is_unbroken: bool) -> bool:
         """Read the log once; return whether a line stands before the one that it may follow."""
         is_disordered = False
         previous: LogLine | None = None
@@ -138,10 +144,12 @@ class LogTail:
                 self._note(line, row, end)
                 self.is_patchy = self.is_patchy or not is_next
             else:
-                is_known = self._repeats(line) or (self.journal is not None and is_stored(self.journal, line))
+                is_known = self._repeats(line) or (
+                    self.journal is not None and read_stored(self.journal, row.seq) == row
+                )
                 is_next_or_before = line.seq <= self.end_seq + 1  # a later one follows a gap, or stands too early
                 if not is_known and (is_next_or_before or (self.journal is None and not self.marks)):
-                    if self._is_changed(previous, row):
+                    if self._is_changed(self._digest_before(row, previous, read_stored), row):
                         self.is_patchy = True
                     else:
                         self.foreign = self.foreign or line
@@ -157,7 +165,7 @@ class LogTail:
         """
         try:
             body = self.schema.decode_body(row.kind, row.version, row.body, ignorable=row.ignorable)
-        except msgspec.MsgspecError:  # its digest was not compared yet: it may be anything
+        except (msgspec.MsgspecError, RecordTooNew):  # its digest was not compared yet: it may be anything
             body = UnknownBody()
         kind = self.schema.by_body.get(type(body))
         self.base = None if kind is None or kind.base is None else kind.base(body)
@@ -168,11 +176,20 @@ class LogTail:
     def _continues(self, row: EntryRow) -> bool:
         return row.seq == self.end_seq + 1 and row_digest(self.journal_id, self.digest, row) == row.digest
 
-    def _is_changed(self, previous: LogLine | None, row: EntryRow) -> bool:
-        """Return whether a line does not continue the one before it in its own log: it is damage, no other history."""
-        if previous is None or previous.seq != row.seq - 1:
-            return False
-        return row_digest(self.journal_id, bytes.fromhex(previous.digest), row) != row.digest
+    def _is_changed(self, before: bytes | None, row: EntryRow) -> bool:
+        """Return whether a line does not continue the entry before it: it is damage, no other history."""
+        return before is not None and row_digest(self.journal_id, before, row) != row.digest
+
+    def _digest_before(self, row: EntryRow, previous: LogLine | None, read_stored: ReadStored) -> bytes | None:
+        """Return the digest of the entry before a line, from its own log if it has it, else from the database."""
+        if previous is not None and previous.seq == row.seq - 1:
+            return previous.row().digest
+        if self.journal is None:
+            return None
+        if row.seq == self.journal.base_seq + 1:
+            return bytes(self.journal.base_digest)
+        stored = read_stored(self.journal, row.seq - 1)
+        return None if stored is None else stored.digest
 
     def _note(self, line: LogLine, row: EntryRow, end: int) -> None:
         self.end_seq = row.seq
@@ -214,8 +231,10 @@ def scan_piece(files: LogFiles, schema: Schema, journal_id: str, journal: Journa
     start = journal.log_end if journal is not None else 0
     piece_bytes = PIECE_BYTES
     while start + piece_bytes < size:
-        tail = LogTail(schema, journal_id, journal, start + piece_bytes, fits=True)
-        tail.scan(files, lambda _journal, _line: False)
+        end = start + piece_bytes
+        end += next(files.read(log_name(journal_id), end, end + 1), b"") == b"\n"  # a line is not parted from its end
+        tail = LogTail(schema, journal_id, journal, end, fits=True)
+        tail.scan(files)
         if not tail.is_sound:
             return None
         if tail.constraints:

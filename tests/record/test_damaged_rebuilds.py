@@ -1,0 +1,212 @@
+"""Recovery that is killed, that fails half way, or that lacks a log (L10): it comes to the same end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hansard import Cursor, HansardError, Intake, Message, Record
+from tests.record.helpers_damage import assert_holds, hear, lose_database, make_home, put_back
+from tests.record.helpers_facts import assert_clean, ids_of, log_of, new_session, say
+
+OPEN_AND_DIE = """
+import asyncio, os, sys
+from hansard import Record
+from hansard.journal.store import Wiring
+left = int(sys.argv[3])
+def reach(step):
+    global left
+    left -= step == sys.argv[2]
+    if not left:
+        os._exit(9)
+async def main():
+    async with Record.open(sys.argv[1], wiring=Wiring(reach=reach)):
+        pass
+asyncio.run(main())
+"""
+
+
+def open_and_die(home: Path, step: str, occurrence: int) -> None:
+    """Open a home in a process that ends at a step of the opening."""
+    words = [sys.executable, "-c", OPEN_AND_DIE, str(home), step, str(occurrence)]
+    assert subprocess.run(words, check=False).returncode == 9
+
+
+@pytest.mark.parametrize("step", ["reconciled", "mended"])
+async def test_a_rebuild_that_is_killed_again_and_again_cuts_no_further(tmp_path: Path, step: str) -> None:
+    """The database is lost and one log is older: at most the last transaction of all is in doubt, however often."""
+    home = tmp_path / "home"
+    await make_home(home, "one", "two", "three")
+    await hear(home, "e0", session_ids=("two",))
+    older = log_of(home, "two").read_bytes()
+    await hear(home, *(f"e{number}" for number in range(1, 6)))
+    async with Record.open(home) as record:
+        await say(record, "later", session_id="three")
+    lose_database(home)
+    log_of(home, "two").write_bytes(older)
+    log_of(home, "one").write_bytes(log_of(home, "one").read_bytes() + b"torn")
+    for occurrence in (1, 2, 3) if step == "reconciled" else (1, 1):
+        if step == "mended" and b"torn" not in log_of(home, "one").read_bytes():
+            log_of(home, "one").write_bytes(log_of(home, "one").read_bytes() + b"torn")
+        open_and_die(home, step, occurrence)
+    async with Record.open(home) as record:
+        assert await ids_of(record, "one") == [f"e{number}" for number in range(1, 6)]
+        assert (await record.intake.cursor("matrix", "@bot:server")) == "e5"
+        await assert_clean(record)
+
+
+async def test_sessions_are_whole_when_the_database_and_the_home_log_are_gone(tmp_path: Path) -> None:
+    """What was heard in each of twenty sessions shares a unit with the home's log, which is lost."""
+    home = tmp_path / "home"
+    names = [f"s{number}" for number in range(20)]
+    await make_home(home, *names)
+    async with Record.open(home) as record:
+        for name in names:
+            intake = Intake(channel="matrix", account="@bot:server", event_id=name)
+            cursor = Cursor(channel="matrix", account="@bot:server", value=name)
+            await record.accept([(name, Message.user("heard", id="in"))], intake, cursor)
+    lose_database(home)
+    (home / "home.jsonl").unlink()
+    await assert_holds(home, "in", session_ids=tuple(names))
+
+
+async def test_one_bad_line_does_not_stop_the_sessions_that_share_its_unit(tmp_path: Path) -> None:
+    """A writer died in the middle of a unit, and the first line of a new session's log names a kind of the future."""
+    home = tmp_path / "home"
+    await make_home(home, "one", "two")
+    await hear(home, "e1")
+    lose_database(home)
+    log = log_of(home, "two")
+    log.write_bytes(log.read_bytes().replace(b'"session.created"', b'"ression.created"', 1))
+    async with Record.open(home) as record:
+        assert await ids_of(record, "one") == ["e1"]
+        assert (await record.intake.cursor("matrix", "@bot:server")) == "e1"
+        with pytest.raises(HansardError, match=r"two\.jsonl"):
+            await say(record, "x", session_id="two")
+
+
+async def test_a_bad_home_log_is_read_once_and_not_for_each_session(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database is lost, and the home's log without its first line: a hundred sessions name it in their units."""
+    names = tuple(f"s{number}" for number in range(100))
+    await make_home(home, *names)
+    async with Record.open(home) as record:
+        for name in names:
+            intake = Intake(channel="matrix", account="@bot:server", event_id=name)
+            await record.accept([(name, Message.user("heard", id="in"))], intake, None)
+    lose_database(home)
+    (home / "home.jsonl").write_bytes(b"".join((home / "home.jsonl").read_bytes().splitlines(keepends=True)[1:]))
+    opened = 0
+    really_open = os.open
+
+    def count(path: str, *args: int, **kwargs: int) -> int:
+        nonlocal opened
+        opened += str(path) == str(home / "home.jsonl")
+        return really_open(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", count)
+    async with Record.open(home) as record:
+        assert [await ids_of(record, name) for name in names] == [["in"]] * 100
+    assert opened < 20
+
+
+@pytest.mark.parametrize("left", ["a folder", "a link", "a file"])
+async def test_what_a_killed_rewrite_left_blocks_no_log(home: Path, left: str) -> None:
+    """A log has to be written anew. A file under the name of the new one is in the way; a folder is named."""
+    await make_home(home, "one")
+    async with Record.open(home) as record:
+        await say(record, "a", "b", session_id="one")
+    log = log_of(home, "one")
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-1]) + b"only here\n")
+    new = log.with_suffix(".jsonl.new")
+    match left:
+        case "a folder":
+            new.mkdir()
+        case "a link":
+            new.symlink_to(home / "nowhere")
+        case _:
+            new.write_bytes(b"half")
+    if left == "a folder":
+        for _ in range(3):
+            async with Record.open(home) as record:
+                with pytest.raises(HansardError, match=r"one\.jsonl\.new"):
+                    await say(record, "c", session_id="one")
+        assert not log.with_suffix(".tail").exists() or log.with_suffix(".tail").stat().st_size == 0
+        new.rmdir()
+    await assert_holds(home, "a", "b", session_ids=("one",))
+    assert log.with_suffix(".tail").read_bytes().count(b"only here") == 1
+
+
+async def test_a_tail_does_not_grow_while_its_log_cannot_be_cut(home: Path) -> None:
+    """A log ends with damage and may only be read: nothing is set aside again at each opening."""
+    await make_home(home, "one")
+    async with Record.open(home) as record:
+        await say(record, "a", session_id="one")
+    log = log_of(home, "one")
+    log.write_bytes(log.read_bytes() + b"damage\n")
+    chattr = shutil.which("chattr")
+    if chattr is None or subprocess.run([chattr, "+i", str(log)], check=False, capture_output=True).returncode:
+        pytest.skip("no file can be made immutable here")
+    try:
+        sizes = set()
+        for _ in range(3):
+            async with Record.open(home) as record:
+                with pytest.raises(HansardError, match=r"one\.jsonl"):
+                    await say(record, "b", session_id="one")
+            sizes.add(log.with_suffix(".tail").stat().st_size)
+    finally:
+        subprocess.run([chattr, "-i", str(log)], check=True)
+    assert sizes == {0}
+    await assert_holds(home, "a", session_ids=("one",))
+    assert log.with_suffix(".tail").read_bytes().count(b"damage") == 1
+
+
+async def test_a_partner_that_cannot_be_mended_stops_itself_only(tmp_path: Path) -> None:
+    """The database is older; the home's log has a unit of a session and damage behind it, and may only be read."""
+    home, backup = tmp_path / "home", tmp_path / "backup"
+    await make_home(home, "one")
+    shutil.copytree(home, backup)
+    await hear(home, "e1", session_ids=("one",))
+    put_back(backup, home)
+    log = home / "home.jsonl"
+    log.write_bytes(log.read_bytes() + b"damage\n")
+    chattr = shutil.which("chattr")
+    if chattr is None or subprocess.run([chattr, "+i", str(log)], check=False, capture_output=True).returncode:
+        pytest.skip("no file can be made immutable here")
+    try:
+        async with Record.open(home) as record:
+            await say(record, "b", session_id="one")
+            assert await ids_of(record, "one") == ["e1", "b"]
+    finally:
+        subprocess.run([chattr, "-i", str(log)], check=True)
+    await assert_holds(home, "e1", "b", session_ids=("one",))
+
+
+async def test_logs_are_listed_while_part_files_come_and_go(home: Path) -> None:
+    """Replies of other processes end while a verification lists the files."""
+    async with Record.open(home) as record:
+        await new_session(record, "one")
+        folder = log_of(home, "one").parent
+        done = asyncio.Event()
+
+        def come_and_go() -> None:
+            while not done.is_set():
+                for number in range(50):
+                    (folder / f"x{number}.part").write_bytes(b"")
+                for number in range(50):
+                    (folder / f"x{number}.part").unlink()
+
+        busy = asyncio.get_running_loop().run_in_executor(None, come_and_go)
+        try:
+            for _ in range(20):
+                assert (await record.verify()).ok
+        finally:
+            done.set()
+            await busy
