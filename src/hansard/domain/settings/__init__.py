@@ -26,6 +26,7 @@ from hansard.domain.settings.agent import (
     ResumeSetting,
     RoomTable,
     ServerTable,
+    TimeZone,
     TitlesSetting,
     Tools,
     Transcription,
@@ -40,6 +41,7 @@ from hansard.domain.settings.channels import (
     OtherName,
     OtherPlaces,
     Telegram,
+    WebAddress,
     places_of,
 )
 
@@ -158,17 +160,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     """Where a provider is reached."""
 
     base_url: (
-        Annotated[
-            str,
-            Meta(
-                max_length=2000,
-                description="Where the provider is reached. Not set: its own address.",
-                extra={
-                    "allowed": "an https address without a password in it; http on this machine, or with allow_http"
-                },
-            ),
-        ]
-        | None
+        Annotated[WebAddress, Meta(description="Where the provider is reached. Not set: its own address.")] | None
     ) = None
     allow_http: Annotated[
         bool, Meta(description="Whether http may leave this machine: others on the way can then read keys and words.")
@@ -260,14 +252,7 @@ class Resets(msgspec.Struct, frozen=True, kw_only=True):
         ]
         | None
     ) = None
-    time_zone: Annotated[
-        str,
-        Meta(
-            pattern=r"\A[A-Za-z0-9_+-]{1,40}(?:/[A-Za-z0-9_+-]{1,40}){0,2}\Z",
-            description="Whose clock `daily_hour` is read on.",
-            extra={"allowed": "the name of a time zone, such as Europe/Berlin"},
-        ),
-    ] = "UTC"
+    time_zone: Annotated[TimeZone, Meta(description="Whose clock `daily_hour` is read on.")] = "UTC"
 
 
 class Pairing(msgspec.Struct, frozen=True, kw_only=True):
@@ -315,6 +300,12 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0
 
 
+SeeingModels = Annotated[
+    tuple[ModelName, ...],
+    Meta(max_length=50, extra={"allowed": f"a list of at most 50 models, each one of {', '.join(MODEL_FORMS)}"}),
+]
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All settings. A section of `config.toml` is a struct in here, a key is a field."""
 
@@ -333,20 +324,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = ()
     picture_models: Annotated[
-        tuple[ModelName, ...],
-        Meta(
-            max_length=50,
-            description="Models that are shown pictures. Those that are in neither list are judged by their names.",
-            extra={"allowed": f"a list of at most 50 models, each one of {', '.join(MODEL_FORMS)}"},
-        ),
+        SeeingModels,
+        Meta(description="Models that are shown pictures. Those that are in neither list are judged by their names."),
     ] = ()
     text_models: Annotated[
-        tuple[ModelName, ...],
-        Meta(
-            max_length=50,
-            description="Models that are shown no pictures, whatever their names suggest.",
-            extra={"allowed": f"a list of at most 50 models, each one of {', '.join(MODEL_FORMS)}"},
-        ),
+        SeeingModels, Meta(description="Models that are shown no pictures, whatever their names suggest.")
     ] = ()
     models_allowed: ModelsAllowed = ()
     busy: Annotated[

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from hansard.domain.limits import MIB
 from hansard.domain.permissions import ToolRule
-from hansard.domain.settings.channels import PERSON_NAME, OtherPlaces, places_of
+from hansard.domain.settings.channels import PERSON_NAME, OtherPlaces, WebAddress, places_of
 
 MODEL_FORMS: Final = ("openai:NAME", "openai-responses:NAME", "anthropic:NAME", "google:NAME", "scripted:FILE", "demo")
 """How a model can be named: the part before the colon says who answers."""
@@ -34,6 +34,14 @@ ModelsAllowed = Annotated[
     ),
 ]
 
+
+TimeZone = Annotated[
+    str,
+    Meta(
+        pattern=r"\A[A-Za-z0-9_+-]{1,40}(?:/[A-Za-z0-9_+-]{1,40}){0,2}\Z",
+        extra={"allowed": "the name of a time zone, such as Europe/Berlin"},
+    ),
+]
 
 DAY_TURNS_MAX: Final = 1_000_000
 DAY_TOKENS_MAX: Final = 1_000_000_000_000
@@ -89,14 +97,7 @@ class DayLimits(msgspec.Struct, frozen=True, kw_only=True):
         ]
         | None
     ) = None
-    day_time_zone: Annotated[
-        str,
-        Meta(
-            pattern=r"\A[A-Za-z0-9_+-]{1,40}(?:/[A-Za-z0-9_+-]{1,40}){0,2}\Z",
-            description="On whose clock a day begins.",
-            extra={"allowed": "the name of a time zone, such as Europe/Berlin"},
-        ),
-    ] = "UTC"
+    day_time_zone: Annotated[TimeZone, Meta(description="On whose clock a day begins.")] = "UTC"
 
 
 class HourLimits(DayLimits, frozen=True, kw_only=True):
@@ -304,16 +305,7 @@ class Transcription(msgspec.Struct, frozen=True, kw_only=True):
         | None
     ) = None
     base_url: (
-        Annotated[
-            str,
-            Meta(
-                max_length=2000,
-                description="Where that model is reached. Not set: where `providers.openai` is.",
-                extra={
-                    "allowed": "an https address without a password in it; http on this machine, or with allow_http"
-                },
-            ),
-        ]
+        Annotated[WebAddress, Meta(description="Where that model is reached. Not set: where `providers.openai` is.")]
         | None
     ) = None
     key_variable: (

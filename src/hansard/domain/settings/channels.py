@@ -20,6 +20,15 @@ OtherPlaces = dict[str, tuple[Annotated[str, Meta(min_length=1, max_length=250)]
 TELEGRAM_URL: Final = "https://api.telegram.org"
 
 
+WebAddress = Annotated[
+    str,
+    Meta(
+        max_length=2000,
+        extra={"allowed": "an https address without a password in it; http on this machine, or with allow_http"},
+    ),
+]
+
+
 def places_of(
     matrix: Sequence[str], telegram: Sequence[int | str], other: Mapping[str, Sequence[str]]
 ) -> tuple[tuple[str, str], ...]:
@@ -127,16 +136,7 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     """The account on Matrix. Its password and its keys stand elsewhere."""
 
     homeserver: (
-        Annotated[
-            str,
-            Meta(
-                max_length=2000,
-                description="Where the homeserver is reached. Not set: Hansard is not on Matrix.",
-                extra={
-                    "allowed": "an https address without a password in it; http on this machine, or with allow_http"
-                },
-            ),
-        ]
+        Annotated[WebAddress, Meta(description="Where the homeserver is reached. Not set: Hansard is not on Matrix.")]
         | None
     ) = None
     allow_http: Annotated[
