@@ -8,11 +8,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from hansard.cli.export import Exporter
 from hansard.domain.messages import File, Message, Status, Text, ToolCall, ToolOutcome
 from hansard.domain.sessions import Session
 from hansard.interop.jsonl import JsonlExport
-from hansard.interop.transcripts import all_sessions, parents_first
+from hansard.interop.transcripts import Exporter, all_sessions, parents_first
 from hansard.record.api import Record
 from hansard.record.turns.holding import Turn
 from tests.record.search.scene import delete_in_chat, edit_in_chat, say_in_chat

@@ -6,11 +6,11 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import click
 import msgspec
@@ -20,30 +20,15 @@ from hansard.cli.printing import Meter, counted, examples, stdout_json
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.sessions import resolve
 from hansard.cli.terminal.text import safe, safe_json, safe_line
-from hansard.domain.messages import Message
 from hansard.domain.sessions import Session
 from hansard.errors import InvalidInput
 from hansard.interop.exports import ChatExport, HtmlExport, MarkdownExport
 from hansard.interop.jsonl import JsonlExport, home_facts
-from hansard.interop.transcripts import all_sessions, missing_past, parents_first, read_notices
+from hansard.interop.transcripts import Exporter, all_sessions, missing_past, parents_first, read_notices
 from hansard.record.api import Record
 
 FORMATS = ("jsonl", "markdown", "html", "chat")
 JSON_FORMATS = ("jsonl", "chat")
-
-
-class Exporter(Protocol):
-    """One format."""
-
-    def begin(self, sessions: list[Session]) -> bytes: ...
-
-    def session(self, record: Record, session: Session) -> AsyncIterator[bytes]: ...
-
-    def notice(self, message: Message) -> bytes:
-        """Return what was told in a chat that had no session."""
-        ...
-
-    def end(self) -> bytes: ...
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):

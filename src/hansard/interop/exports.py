@@ -15,6 +15,7 @@ from hansard.domain.messages import File, Message, Role, Status
 from hansard.interop.transcripts import (
     NO_CHAT,
     TOLD_AT_HOME,
+    Exporter,
     Happened,
     Item,
     TranscriptItem,
@@ -50,7 +51,7 @@ BACKTICKS = re.compile("`+")
 FENCE_BACKTICKS = 3
 
 
-class MarkdownExport:
+class MarkdownExport(Exporter):
     """Writes sessions as Markdown, for reading and for notes.
 
     What people and models said is quoted, line by line: a heading that is not in a quotation is Hansard's own, so
@@ -61,10 +62,6 @@ class MarkdownExport:
         """`full`: with the model's reasoning, with what was undone, edited or deleted."""
         self._full = full
         self._told = False
-
-    def begin(self, sessions: list[Session]) -> bytes:
-        del sessions
-        return b""
 
     async def session(self, record: Record, session: Session) -> AsyncIterator[bytes]:
         facts = "".join(f"- {name}: {plain(value)}\n" for name, value in session_facts(session))
@@ -79,9 +76,6 @@ class MarkdownExport:
         heading, self._told = "" if self._told else f"# {TOLD_AT_HOME}\n\n", True
         facts = f"{plain(who(message))} · {utc(message.at_microseconds)} · {plain(message.chat or NO_CHAT)}"
         return f"{heading}## {facts}\n\n{quoted(words_of(message))}\n\n".encode()
-
-    def end(self) -> bytes:
-        return b""
 
     def _item(self, item: Item) -> str:
         if isinstance(item, Happened):
@@ -200,7 +194,7 @@ def shown(text: str) -> str:
     return html.escape(text.translate(HARMLESS))
 
 
-class HtmlExport:
+class HtmlExport(Exporter):
     """Writes sessions as one page that can be opened anywhere and does nothing but be read.
 
     Everything is escaped, there is no script and nothing is fetched: the page's own policy forbids both, and names the
@@ -327,18 +321,14 @@ BETWEEN = "\n\n"
 """What stands between two messages that became one."""
 
 
-class ChatExport:
+class ChatExport(Exporter):
     """Writes sessions as examples for fine-tuning: one line a session, `{"messages":[{"role":…,"content":…},…]}`.
 
     An example holds what people and the model said to each other, in its latest words: no notices, no reasoning, no
     tools, nothing undone or deleted, nothing that people said among themselves, no answer that was cut off. Neighbours
     of one role are one message, and an example ends with an answer: readers of such files expect both. A session
-    without an answer gives no line.
+    without an answer gives no line. Hansard's own words are no example.
     """
-
-    def begin(self, sessions: list[Session]) -> bytes:
-        del sessions
-        return b""
 
     async def session(self, record: Record, session: Session) -> AsyncIterator[bytes]:
         """Yield the line of a session, in pieces: it is written before it is whole."""
@@ -352,14 +342,6 @@ class ChatExport:
                 waiting, begun = [], True
         if begun:
             yield b"]}\n"
-
-    def notice(self, message: Message) -> bytes:
-        """Return nothing: Hansard's own words are no example."""
-        del message
-        return b""
-
-    def end(self) -> bytes:
-        return b""
 
 
 async def spoken(items: AsyncIterator[object]) -> AsyncIterator[tuple[Role, str]]:

@@ -27,6 +27,7 @@ from hansard.interop.hermes_parts import (
     owner_of,
     session_id_of,
     settings_of,
+    short_words,
     source_of,
     title_of,
 )
@@ -89,16 +90,12 @@ class HermesReport(msgspec.Struct, kw_only=True):
         return not any(finding.kind in NOT_CARRIED for finding in self.findings)
 
 
-def say_nothing(_: ImportProgress) -> None:
-    """Show no progress."""
-
-
 async def import_hermes(
     record: Record | None,
     path: Path,
     *,
     owner: str | None = None,
-    progress: Callable[[ImportProgress], None] = say_nothing,
+    progress: Callable[[ImportProgress], None] = lambda _: None,
 ) -> HermesReport:
     """Import a Hermes home into a record; without a record, only report what would be imported.
 
@@ -342,9 +339,6 @@ def batches(carried: Iterable[Carried]) -> Iterator[list[Carried]]:
         yield batch
 
 
-WORDS_SHOWN_MAX: Final = 60
-
-
 def find_gaps(facts: Facts, messages: Sequence[Copy], kinds: set[HermesSource]) -> list[HermesFinding]:
     """Return what is missing in a session: replies, rows, results, whole messages, or a copy of it all."""
     found = [*_empty(facts, messages), *_one_source(facts, kinds)]
@@ -385,8 +379,7 @@ def _unanswered(facts: Facts, messages: Sequence[Copy]) -> Iterator[HermesFindin
 
 def _describe_run(facts: Facts, run: list[tuple[int, Copy]], until: str) -> HermesFinding:
     first, last = run[0][0], run[-1][0]
-    words = run[0][1].words
-    short = words if len(words) <= WORDS_SHOWN_MAX else f"{words[:WORDS_SHOWN_MAX]}…"
+    short = short_words(run[0][1].words)
     where = f"message {first}" if first == last else f"messages {first} to {last}"
     detail = f"{len(run)} without a reply {until}: {short!r}"
     return HermesFinding(kind="no reply", session=facts.id, where=where, detail=detail)

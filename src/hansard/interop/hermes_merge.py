@@ -12,12 +12,10 @@ from collections import defaultdict, deque
 from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple
 
-from hansard.interop.hermes_parts import Copy, content_text, key_of
+from hansard.interop.hermes_parts import Copy, content_text, key_of, short_words
 
 PAIRS_MAX: Final = 2_000_000
 """Pairs of equal lines that are weighed against one another; beyond, the n-th copy is paired with the n-th."""
-
-WORDS_SHOWN_MAX: Final = 60
 
 
 class Merged(NamedTuple):
@@ -197,5 +195,4 @@ def _richer_content(one: object, other: object) -> object:
 
 def _show(copy: Copy) -> str:
     words = copy.words or ", ".join(call.name for call in copy.calls) or copy.tool_call_id
-    short = words if len(words) <= WORDS_SHOWN_MAX else f"{words[:WORDS_SHOWN_MAX]}…"
-    return f"{copy.role} {short!r}"
+    return f"{copy.role} {short_words(words)!r}"

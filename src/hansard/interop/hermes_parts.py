@@ -152,11 +152,9 @@ def _parts(copy: Copy, model: str, blobs: list[bytes]) -> list[Part]:
 
 
 def _result(copy: Copy, blobs: list[bytes]) -> list[Part]:
-    files: list[Part] = []
     text = content_text(copy.content)
-    if isinstance(copy.content, list):
-        for part in copy.content:
-            files += _file(part, blobs)
+    listed = copy.content if isinstance(copy.content, list) else []
+    files = [file for part in listed for file in _file(part, blobs)]
     data = text.encode(errors="replace")
     if len(data) > PART_BYTES_MAX:
         blobs.append(data)
@@ -301,6 +299,13 @@ class HermesFinding(msgspec.Struct, frozen=True, kw_only=True):
     session: str = ""
     where: str = ""
     detail: str = ""
+
+
+WORDS_SHOWN_MAX: Final = 60
+
+
+def short_words(words: str) -> str:
+    return words if len(words) <= WORDS_SHOWN_MAX else f"{words[:WORDS_SHOWN_MAX]}…"
 
 
 def content_text(content: object) -> str:

@@ -149,12 +149,9 @@ class HermesHome:
                 yield Facts(
                     id=text_of(entry["session_id"]),
                     source=text_of(entry.get("platform") or origin.get("platform")),
-                    user_id=text_of(origin.get("user_id")),
-                    chat_id=text_of(origin.get("chat_id")),
                     chat_type=text_of(entry.get("chat_type") or origin.get("chat_type")),
-                    thread_id=text_of(origin.get("thread_id")),
-                    session_key=text_of(entry.get("session_key")),
-                    display_name=text_of(entry.get("display_name")),
+                    **texts_of(origin, "user_id", "chat_id", "thread_id"),
+                    **texts_of(entry, "session_key", "display_name"),
                 )
 
     # What was said in them.
@@ -259,22 +256,17 @@ def _decode(line: bytes) -> object:
         return None
 
 
+def texts_of(fields: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: text_of(fields.get(name)) for name in names}
+
+
 def _facts_of_row(row: Row) -> Facts:
     return Facts(
-        id=text_of(row["id"]),
-        source=text_of(row.get("source")),
-        user_id=text_of(row.get("user_id")),
-        chat_id=text_of(row.get("chat_id")),
-        chat_type=text_of(row.get("chat_type")),
-        thread_id=text_of(row.get("thread_id")),
-        session_key=text_of(row.get("session_key")),
-        display_name=text_of(row.get("display_name")),
-        title=text_of(row.get("title")),
+        **texts_of(row, "id", "source", "user_id", "chat_id", "chat_type", "thread_id", "session_key"),
+        **texts_of(row, "display_name", "title", "model", "end_reason"),
         parent_id=text_of(row.get("parent_session_id")),
-        model=text_of(row.get("model")),
         started_at=read_time(row.get("started_at")) / 1e6,
         ended=row.get("ended_at") is not None,
-        end_reason=text_of(row.get("end_reason")),
         claimed=row["message_count"] if isinstance(row.get("message_count"), int) else 0,
         archived=bool(row.get("archived")),
         in_database=True,

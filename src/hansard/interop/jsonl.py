@@ -24,6 +24,7 @@ from hansard.domain.messages import File, Message, Part, Role, Status, ToolResul
 from hansard.domain.sessions import Link, Session, SessionState
 from hansard.errors import InvalidInput, NotFound, RecordDamaged
 from hansard.interop.transcripts import (
+    Exporter,
     TranscriptItem,
     json_line,
     missing_past,
@@ -224,13 +225,7 @@ NOT_FACTS: Final = frozenset({"cursor.moved", "database.created"})
 """Kinds that say nothing about people."""
 
 
-def blobs_of(item: TranscriptItem) -> list[str]:
-    """Return the digests of what a message refers to, and of what it did before it was deleted."""
-    parts = (*item.message.parts, *item.first)
-    return [part.blob for part in parts if isinstance(part, File | ToolResult) and part.blob]
-
-
-class JsonlExport:
+class JsonlExport(Exporter):
     """Writes sessions as lines."""
 
     def __init__(self, report: Callable[[str], None], *, blobs: bool = True, facts: bool = False) -> None:
@@ -264,9 +259,6 @@ class JsonlExport:
         text, at = words_of(message), message.at_microseconds
         return encode(NoticeLine(id=message.id, chat=message.chat, text=text, at_microseconds=at))
 
-    def end(self) -> bytes:
-        return b""
-
     @staticmethod
     async def _describe(record: Record, session: Session) -> SessionLine:
         parent = None
@@ -289,9 +281,10 @@ class JsonlExport:
         )
 
     async def _attachments(self, record: Record, item: TranscriptItem) -> AsyncIterator[bytes]:
-        """Yield the attachments of a message that the file does not have yet."""
-        for digest in blobs_of(item):
-            if digest in self._written:
+        """Yield what a message refers to, and did before it was deleted, unless the file has it already."""
+        parts = (*item.message.parts, *item.first)
+        for digest in (part.blob for part in parts if isinstance(part, File | ToolResult)):
+            if not digest or digest in self._written:
                 continue
             self._written.add(digest)
             try:

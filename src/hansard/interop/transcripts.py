@@ -7,6 +7,7 @@ answer that is still being given only what was said meanwhile.
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
@@ -59,6 +60,24 @@ TURN_ENDINGS = {
 TOLD_AT_HOME = "Told in chats that had no session"
 NO_CHAT = "told as the reason why an invitation was declined"
 """How what was told outside of sessions is introduced, for readers."""
+
+
+class Exporter(ABC):
+    """One format: a beginning, each session, what was told in chats that had none, an end; empty unless it has more."""
+
+    def begin(self, sessions: list[Session]) -> bytes:
+        del sessions
+        return b""
+
+    @abstractmethod
+    def session(self, record: Record, session: Session) -> AsyncIterator[bytes]: ...
+
+    def notice(self, message: Message) -> bytes:
+        del message
+        return b""
+
+    def end(self) -> bytes:
+        return b""
 
 
 class TranscriptItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,19 +184,15 @@ async def read_notices(record: Record) -> AsyncIterator[Message]:
         after = found[-1][0]
 
 
-async def survey(record: Record, session: Session) -> Survey:
-    """Read a session once, for what is said about messages after them."""
-    return await _survey(record, session, 0, "")
-
-
 async def survey_known(record: Record, session: Session) -> Survey:
     """Read as much of a session as there is: of a fork whose past is missing, its own entries."""
     missing = await missing_past(record, session)
     after = session.parent.at if missing is not None and session.parent is not None else 0
-    return await _survey(record, session, after, str(missing or ""))
+    return await survey(record, session, after, str(missing or ""))
 
 
-async def _survey(record: Record, session: Session, after: int, missing: str) -> Survey:
+async def survey(record: Record, session: Session, after: int = 0, missing: str = "") -> Survey:
+    """Read a session once, for what is said about messages after them."""
     fold = MessageFold()
     settled: set[str] = set()
     ended = archived = False
@@ -294,19 +309,11 @@ async def fold_tools(items: AsyncIterator[TranscriptItem | Happened]) -> AsyncIt
         elif item.message.role == Role.ASSISTANT:
             for used in waiting.values():
                 yield used
-            waiting = calls_of(item)
+            calls = (part for part in item.message.parts if isinstance(part, ToolCall))
+            waiting = {call.id: Used(call=call, seq=item.seq, undone=item.undone) for call in calls}
         yield item
     for used in waiting.values():
         yield used
-
-
-def calls_of(item: TranscriptItem) -> dict[str, Used]:
-    """Return the calls of a message, without results."""
-    return {
-        part.id: Used(call=part, seq=item.seq, undone=item.undone)
-        for part in item.message.parts
-        if isinstance(part, ToolCall)
-    }
 
 
 def results_of(item: TranscriptItem, waiting: dict[str, Used]) -> list[Used]:
