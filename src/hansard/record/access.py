@@ -36,7 +36,7 @@ from hansard.errors import NotFound
 from hansard.journal.concepts import Body, Concept, EntryPlace, IsAlive, Table
 from hansard.journal.transaction import Transaction, home_journal
 from hansard.record.messages.entries import MessageAdded
-from hansard.record.people import PACE, read_circle, read_pace
+from hansard.record.people import PACE, add_at_home, read_circle, read_pace
 from hansard.record.routes import tell_at_home, tell_in_chat
 from hansard.record.sessions import ALL_ROWS
 from hansard.record.turns.entries import TURNS
@@ -107,23 +107,11 @@ BARRED = "the person may talk no longer"
 
 
 def access_value(row: tuple[Any, ...]) -> Access:
-    channel, identity, state, code, expires_at, chat, changed_at, changed_by, asked_since, asked_count = row
-    return Access(
-        channel=channel,
-        identity=identity,
-        state=Grant(state),
-        code=code,
-        expires_at=expires_at,
-        chat=chat,
-        changed_at=changed_at,
-        by=changed_by,
-        asked_since=asked_since,
-        asked_count=asked_count,
-    )
+    return msgspec.convert(dict(zip(Access.__struct_fields__, row, strict=True)), Access)
 
 
-def find_access(tx: Transaction, channel: str, identity: str) -> Access | None:
-    row = tx.row(SQL.find_access, (channel, identity))
+def find_access(reads: Reads, channel: str, identity: str) -> Access | None:
+    row = reads.row(SQL.find_access, (channel, identity))
     return None if row is None else access_value(row)
 
 
@@ -179,8 +167,7 @@ def give_code(tx: Transaction, channel: str, identity: str, chat: str, rules: In
         expires_at=now + rules.pairing.code_minutes * MINUTE_MICROSECONDS,
         chat=chat,
     )
-    home = home_journal(tx)
-    tx.add(home, f"~asked:{home.head_seq + 1}", asked)
+    add_at_home(tx, "asked", asked)
     return code
 
 
@@ -242,8 +229,8 @@ def bar_person(
     return tuple(_read(tx, *each) for each in barred)
 
 
-def _read(tx: Transaction, channel: str, identity: str) -> Access:
-    return find_access(tx, channel, identity) or Access(channel=channel, identity=identity)
+def _read(reads: Reads, channel: str, identity: str) -> Access:
+    return find_access(reads, channel, identity) or Access(channel=channel, identity=identity)
 
 
 class AccessList:
@@ -259,12 +246,7 @@ class AccessList:
 
     async def find(self, channel: str, identity: str) -> Access:
         """Return what is known of somebody; of a stranger, that nothing is."""
-
-        def read(snapshot: Reads) -> Access:
-            row = snapshot.row(SQL.find_access, (channel, identity))
-            return Access(channel=channel, identity=identity) if row is None else access_value(row)
-
-        return await self._caller.read(read)
+        return await self._caller.read(lambda snapshot: _read(snapshot, channel, identity))
 
     async def approve(
         self,

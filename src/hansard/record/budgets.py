@@ -33,7 +33,7 @@ from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import Transaction, home_journal
 from hansard.record.messages.entries import MessageAdded, is_spoken
-from hansard.record.people import PACE, read_circle, read_pace
+from hansard.record.people import PACE, add_at_home, read_circle, read_pace
 from hansard.record.routes import tell_at_home
 from hansard.record.turns.entries import TurnEnded, TurnStarted, TurnUsed
 
@@ -197,8 +197,7 @@ def allows(tx: Transaction, rules: IntakeRules, brought: Brought, person: str, m
 
 
 def count_used(tx: Transaction, person: str, *, files: int = 0, sessions: int = 0) -> None:
-    home = home_journal(tx)
-    tx.add(home, f"~quota:{home.head_seq + 1}", QuotaUsed(person=person, files=files, sessions=sessions))
+    add_at_home(tx, "quota", QuotaUsed(person=person, files=files, sessions=sessions))
 
 
 def tell_over(tx: Transaction, words: Wording, brought: Brought, person: str, chat: str) -> None:

@@ -215,9 +215,6 @@ class Conversation:
     def _message_opened(self, entry: Entry, body: MessageOpened) -> None:
         self._order.place(Placed(opened_message(entry.id, entry.at_microseconds, body), body.turn_id, entry.seq))
 
-    def _message_sealed(self, _entry: Entry, body: MessageSealed) -> None:
-        self._order.seal(body)
-
     def _change(self, entry: Entry, body: ChatChange | FileFetched | FileTranscribed) -> None:
         """What was said is changed, or a file of it is here, or has words. Without words a voice note is only heard."""
         if isinstance(body, FileFetched):
@@ -278,9 +275,6 @@ class Conversation:
             return
         self._order.start_turn(body.turn_id)
 
-    def _turn_steered(self, _entry: Entry, body: TurnSteered) -> None:
-        self._order.steered.add(body.message_id)
-
     def _turn_continued(self, entry: Entry, body: TurnContinued) -> None:
         """The request to go on stands where a person would have spoken; it seldom has words of its own."""
         parts = (Text(body.note),) if body.note else ()
@@ -320,7 +314,7 @@ APPLY: dict[type[Body], Callable[[Conversation, Entry, Any], None]] = {
     SessionCreated: Conversation._session_created,  # noqa: SLF001 - the table stands beside its class
     MessageAdded: Conversation._message_added,  # noqa: SLF001
     MessageOpened: Conversation._message_opened,  # noqa: SLF001
-    MessageSealed: Conversation._message_sealed,  # noqa: SLF001
+    MessageSealed: lambda conversation, _entry, body: conversation._order.seal(body),  # noqa: SLF001
     MessageEdited: Conversation._change,  # noqa: SLF001
     MessageRetracted: Conversation._change,  # noqa: SLF001
     FileFetched: Conversation._change,  # noqa: SLF001
@@ -330,7 +324,7 @@ APPLY: dict[type[Body], Callable[[Conversation, Entry, Any], None]] = {
     TurnQueued: Conversation._turn_asked,  # noqa: SLF001
     TurnAsked: Conversation._turn_asked,  # noqa: SLF001
     TurnStarted: Conversation._turn_started,  # noqa: SLF001
-    TurnSteered: Conversation._turn_steered,  # noqa: SLF001
+    TurnSteered: lambda conversation, _entry, body: conversation._order.steered.add(body.message_id),  # noqa: SLF001
     TurnContinued: Conversation._turn_continued,  # noqa: SLF001
     TurnUsed: Conversation._turn_used,  # noqa: SLF001
     TurnEnded: Conversation._turn_ended,  # noqa: SLF001

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from hansard.domain.chats import chats_of, parts_of
 from hansard.domain.deliveries import (
     DELIVERY_MOVES,
@@ -127,20 +129,7 @@ def project_message_delivered(place: EntryPlace, body: MessageDelivered) -> None
 
 @DELIVERIES.projects(DeliveryCreated)
 def project_delivery_created(place: EntryPlace, body: DeliveryCreated) -> None:
-    place.run(
-        SQL.insert_delivery,
-        (
-            place.journal,
-            body.delivery_id,
-            body.channel,
-            body.target,
-            body.message_id,
-            body.operation,
-            body.start_bytes,
-            body.end_bytes,
-            body.file,
-        ),
-    )
+    place.run(SQL.insert_delivery, (place.journal, *msgspec.structs.astuple(body)))
 
 
 @DELIVERIES.projects(DeliveryMoved)
@@ -302,26 +291,11 @@ def keep_outbox_order(reads: Reads, run: Callable[..., object]) -> Iterator[None
         run(SQL.restore_outbox_number, place)
 
 
+ROW_FIELDS = tuple(name for name in Delivery.__struct_fields__ if name != "session_id")
+
+
 def delivery_value(session_id: str, row: tuple[Any, ...]) -> Delivery:
-    delivery_id, channel, target, message_id, operation, start, end, file, state, *rest = row
-    attempts, owner, receipt, reason, mark = rest
-    return Delivery(
-        id=delivery_id,
-        session_id=session_id,
-        channel=channel,
-        target=target,
-        message_id=message_id,
-        operation=Operation(operation),
-        start_bytes=start,
-        end_bytes=end,
-        file=file,
-        state=DeliveryState(state),
-        attempts=attempts,
-        owner=owner,
-        receipt=receipt,
-        reason=reason,
-        mark=mark,
-    )
+    return msgspec.convert({**dict(zip(ROW_FIELDS, row, strict=True)), "session_id": session_id}, Delivery)
 
 
 def check_delivery(delivery: Delivery) -> Delivery:

@@ -21,11 +21,11 @@ from hansard.domain.sessions import SessionState
 from hansard.domain.text import clean_text
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
-from hansard.journal.transaction import Transaction, home_journal
+from hansard.journal.transaction import Transaction
 from hansard.record.budgets import allows, count_used, tell_over
 from hansard.record.messages.entries import FileFetched
 from hansard.record.messages.operations import append, offer
-from hansard.record.people import PACE
+from hansard.record.people import PACE, add_at_home
 from hansard.record.routes import tell_at_home
 from hansard.record.sessions import session_journal
 
@@ -105,14 +105,12 @@ def await_files(
             continue
         waiting, own = tx.row(SQL.count_fetches, (person,))
         if waiting >= OPEN_MAX or own >= PERSON_OPEN_MAX:
-            fetched = FileFetched(
-                message_id=message_id, file=awaited.file, failure="the limit of files that wait is reached"
-            )
+            failure = "the limit of files that wait is reached"
+            fetched = FileFetched(message_id=message_id, file=awaited.file, failure=failure)
             record_file(tx, session_id, fetched)
             tell(tx, session_id, told_in(arrival), words.tell_file_not_kept(awaited.name, words.file_too_many))
             continue
-        home = home_journal(tx)
-        tx.add(home, f"~awaited:{home.head_seq + 1}", awaited_of(arrival, awaited, session_id, message_id, person))
+        add_at_home(tx, "awaited", awaited_of(arrival, awaited, session_id, message_id, person))
         count_used(tx, person, files=1)
 
 
@@ -149,7 +147,6 @@ def settle_file(tx: Transaction, awaited: FileAwaited, fetched: FileFetched, tex
     if tx.row(SQL.find_fetch, (awaited.session_id, awaited.message_id, awaited.file)) is None:
         return
     record_file(tx, awaited.session_id, fetched)
-    home = home_journal(tx)
     body = FileSettled(
         session_id=awaited.session_id,
         message_id=awaited.message_id,
@@ -157,7 +154,7 @@ def settle_file(tx: Transaction, awaited: FileAwaited, fetched: FileFetched, tex
         person=awaited.person,
         size_bytes=fetched.size_bytes,
     )
-    tx.add(home, f"~settled:{home.head_seq + 1}", body)
+    add_at_home(tx, "settled", body)
     tell(tx, awaited.session_id, awaited.chat, text)
 
 

@@ -27,7 +27,7 @@ def fork_session(
     if exists:
         return read_session_now(tx, session_id)
     lineage = trace_lineage(tx, parent, at)
-    digest = _digest_at(tx, lineage, at)
+    digest: bytes = tx.row(JOURNAL.read_digest, ((lineage[-1].last >> SEQ_BITS << SEQ_BITS) + at,))[0]
     journal = tx.create_journal(session_id, Base(parent.id, at, digest))
     body = SessionCreated(
         source=parent_row.source,
@@ -67,11 +67,6 @@ def _count_at(tx: Transaction, parent: Journal, lineage: list[Stretch], at: int)
         after: int = tx.row(SQL.count_messages, (parent.entry_key(at), parent.entry_key(parent.head_seq)))[0]
         return int(parent.messages) - after
     return sum(tx.row(SQL.count_messages, stretch)[0] for stretch in lineage)
-
-
-def _digest_at(tx: Transaction, lineage: list[Stretch], at: int) -> bytes:
-    digest: bytes = tx.row(JOURNAL.read_digest, ((lineage[-1][1] >> 32 << 32) + at,))[0]
-    return digest
 
 
 def _open_at(tx: Transaction, parent: Journal, lineage: list[Stretch], at: int) -> str | None:

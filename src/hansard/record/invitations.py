@@ -17,10 +17,10 @@ from hansard.domain.people import is_person
 from hansard.domain.text import clean_name, clean_text
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
-from hansard.journal.transaction import Transaction, home_journal
+from hansard.journal.transaction import Transaction
 from hansard.record.access import decline, grant_of
 from hansard.record.intake.events import INTAKE, mark_received, move_cursor
-from hansard.record.people import PACE, read_pace
+from hansard.record.people import PACE, add_at_home, read_pace
 from hansard.record.routes import find_route, move_route, tell_in_chat
 from hansard.record.sessions import session_journal
 
@@ -108,8 +108,7 @@ def receive_invitation(tx: Transaction, origin: Origin, replaces: str, rules: In
             source=source,
             replaces=replaces,
         )
-        home = home_journal(tx)
-        tx.add(home, f"~invited:{home.head_seq + 1}", received)
+        add_at_home(tx, "invited", received)
         mark_received(tx, origin.event)
     move_cursor(tx, origin.channel, origin.account, origin.cursor)
     return is_open
@@ -138,8 +137,7 @@ def settle_invitation(tx: Transaction, answered: InvitationAnswered, chat: str, 
     event = (answered.channel, answered.account, answered.event_id)
     if tx.row(SQL.find_invitation, event) is None:
         return
-    home = home_journal(tx)
-    tx.add(home, f"~answered:{home.head_seq + 1}", answered)
+    add_at_home(tx, "answered", answered)
     if text:
         tell_in_chat(tx, chat, text)
 

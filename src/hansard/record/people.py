@@ -160,6 +160,12 @@ def owners_text(reads: Reads, owner: str) -> str:
     return msgspec.json.encode(read_circle(reads, owner)).decode()
 
 
+def add_at_home(tx: Transaction, name: str, body: Body) -> None:
+    """Add an entry to the home journal, under an id that none has yet."""
+    home = home_journal(tx)
+    tx.add(home, f"~{name}:{home.head_seq + 1}", body)
+
+
 def read_pace(reads: Reads, name: str) -> Pace:
     row = reads.row(PACE.queries.find_pace, (name,))
     return Pace() if row is None else Pace(*row)
@@ -172,8 +178,7 @@ def declare(tx: Transaction, people: dict[str, tuple[str, ...]], by: str = "") -
             now.setdefault(circle.removeprefix(NAMED), set()).add(owner)
     if now == {name: set(owners) for name, owners in people.items()}:
         return False
-    home = home_journal(tx)
-    tx.add(home, f"~people:{home.head_seq + 1}", PeopleDeclared(people=people, by=by))
+    add_at_home(tx, "people", PeopleDeclared(people=people, by=by))
     part_named(tx, {owner for owners in people.values() for owner in owners})
     return True
 
@@ -185,9 +190,8 @@ def part_named(tx: Transaction, named: set[str]) -> None:
         if len(names_of(tx, circle)) > 1:
             linked = {each for name, each in tx.rows(SQL.list_people) if name.startswith(LINKED)}
             leaving = tuple(each for each in circle if each in named & linked)
-            home = home_journal(tx)
             if leaving:
-                tx.add(home, f"~unlink:{home.head_seq + 1}", PersonUnlinked(owners=leaving, by="config.toml"))
+                add_at_home(tx, "unlink", PersonUnlinked(owners=leaving, by="config.toml"))
 
 
 def names_of(tx: Transaction, owners: tuple[str, ...]) -> set[str]:
@@ -204,11 +208,9 @@ def show_code(tx: Transaction, owner: str, identity: str, chat: str) -> Code:
     while tx.row(SQL.find_link_code, (code,)) is not None:
         code = new_code()
     expires_at = now + CODE_MINUTES * MINUTE_MICROSECONDS
-    shown = Code(owner=owner, code=code, expires_at=expires_at, identity=identity, chat=chat)
-    home = home_journal(tx)
     body = LinkShown(owner=owner, code=code, expires_at=expires_at, identity=identity, chat=chat)
-    tx.add(home, f"~link-shown:{home.head_seq + 1}", body)
-    return shown
+    add_at_home(tx, "link-shown", body)
+    return Code(owner=owner, code=code, expires_at=expires_at, identity=identity, chat=chat)
 
 
 def confirm_identity(tx: Transaction, body: IdentityConfirmed, token: str) -> None:
@@ -316,8 +318,7 @@ def unlink(tx: Transaction, owner: str, by: str, operation_id: str) -> Parted:
 def void_code(tx: Transaction, code: str) -> None:
     row = tx.row(SQL.find_link_code, (code,)) if code else None
     if row is not None:
-        home = home_journal(tx)
-        tx.add(home, f"~link-voided:{home.head_seq + 1}", LinkVoided(owner=row[0]))
+        add_at_home(tx, "link-voided", LinkVoided(owner=row[0]))
 
 
 def check_known(found: CodeCheck) -> Code:

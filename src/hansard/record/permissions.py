@@ -18,6 +18,7 @@ from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import Transaction, home_journal
 from hansard.record.access import AccessChanged
+from hansard.record.people import add_at_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -106,9 +107,7 @@ def revoke(tx: Transaction, permission_id: str, by: str) -> Permission:
     row = tx.row(SQL.find_permission, (permission_id,))
     if row is None:
         raise NotFound(f"there is no permission {permission_id}", "`hansard permissions` lists them.")
-    home = home_journal(tx)
-    revoked = PermissionRevoked(permission_id=permission_id, by=by)
-    tx.add(home, f"~permission-revoked:{home.head_seq + 1}", revoked)
+    add_at_home(tx, "permission-revoked", PermissionRevoked(permission_id=permission_id, by=by))
     return Permission.from_row(row)
 
 

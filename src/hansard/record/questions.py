@@ -24,11 +24,11 @@ from hansard.domain.questions import Answered, Given, Scope
 from hansard.domain.sessions import TurnState
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
-from hansard.journal.transaction import Transaction, home_journal
+from hansard.journal.transaction import Transaction
 from hansard.record.deliveries import DELIVERIES, DeliveryMoved, delivery_value
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.messages.operations import Offered, add_message
-from hansard.record.people import PACE, read_pace
+from hansard.record.people import PACE, add_at_home, read_pace
 from hansard.record.permissions import grant
 from hansard.record.sessions import session_journal
 from hansard.record.turns.entries import TurnEnded, find_turn
@@ -460,8 +460,7 @@ def may_guess(tx: Transaction, person: str) -> bool:
 
 
 def guess(tx: Transaction, reply: GivenAnswer) -> None:
-    home = home_journal(tx)
-    tx.add(home, f"~guessed:{home.head_seq + 1}", QuestionGuessed(person=guesser(reply), chat=reply.chat))
+    add_at_home(tx, "guessed", QuestionGuessed(person=guesser(reply), chat=reply.chat))
 
 
 def reply_at_terminal(tx: Transaction, reply: GivenAnswer) -> str:

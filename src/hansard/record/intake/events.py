@@ -28,7 +28,7 @@ from hansard.record.access import grant_of
 from hansard.record.budgets import count_used
 from hansard.record.messages.entries import Entry, MessageAdded, MessageEdited, MessageRetracted
 from hansard.record.messages.operations import append, entry_of, offer
-from hansard.record.people import read_circle
+from hansard.record.people import add_at_home, read_circle
 from hansard.record.routes import find_route, move_chat, tell_at_home, tell_in_chat
 from hansard.record.sessions import reopen_session, session_journal
 from hansard.record.turns.entries import TURNS, turn_value
@@ -184,17 +184,14 @@ def mark_received(
     turns: tuple[tuple[str, str], ...] = (),
 ) -> None:
     channel, account, event_id = event
-    home = home_journal(tx)
     body = IntakeAccepted(channel=channel, account=account, event_id=event_id, entries=entries, turns=turns)
-    tx.add(home, f"~intake:{home.head_seq + 1}", body)
+    add_at_home(tx, "intake", body)
 
 
 def move_cursor(tx: Transaction, channel: str, account: str, value: str) -> None:
     """Note how far a platform's stream was received; an empty value says nothing."""
     if value and tx.row(SQL.find_cursor, (channel, account)) != (value,):
-        home = home_journal(tx)
-        moved = CursorMoved(channel=channel, account=account, value=value)
-        tx.add(home, f"~cursor:{home.head_seq + 1}", moved)
+        add_at_home(tx, "cursor", CursorMoved(channel=channel, account=account, value=value))
 
 
 def tell(tx: Transaction, session_id: str, chat: str, text: str, id: str = "") -> Entry:
@@ -233,7 +230,6 @@ def hold_event(tx: Transaction, origin: Origin, raw: str, words: Wording, *, tel
     allowed = may(Action.TALK, origin.standing, grant_of(tx, origin.channel, origin.identity))
     if not kept and not received and allowed and has_room(tx, origin, len(raw.encode())):
         first = tx.row(SQL.find_held_in_chat, (origin.channel, origin.account, origin.chat)) is None
-        home = home_journal(tx)
         body = IntakeHeld(
             channel=origin.channel,
             account=origin.account,
@@ -242,7 +238,7 @@ def hold_event(tx: Transaction, origin: Origin, raw: str, words: Wording, *, tel
             raw=raw,
             identity=origin.identity,
         )
-        tx.add(home, f"~held:{home.head_seq + 1}", body)
+        add_at_home(tx, "held", body)
         if first and tells:
             tell_in_chat(tx, origin.chat, words.unreadable)
         kept = True
