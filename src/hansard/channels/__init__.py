@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
+from hansard.tasks import HALF, backoff_seconds
+
 FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 OTHERS_BITS: Final = 0o077
@@ -60,6 +62,16 @@ def at(value: Json, names: tuple[str, ...]) -> object:
             return None
         found = found.get(name)
     return found
+
+
+class RetryTiming(msgspec.Struct, frozen=True, kw_only=True):
+    """How long to wait between attempts to reach a platform: doubled each time, up to half of it left out by lot."""
+
+    retry_seconds_min: float = 1.0
+    retry_seconds_max: float = 60.0
+
+    def retry_seconds(self, failures: int) -> float:
+        return backoff_seconds(failures, self.retry_seconds_min, self.retry_seconds_max, spread=HALF)
 
 
 def canonical(value: object) -> bytes:

@@ -374,8 +374,6 @@ class Crypto:
         return text_of(own_keys, "device_keys", self.user_id, self.device_id, "keys", f"ed25519:{self.device_id}")
 
 
-logger = logging.getLogger(__name__)
-
 WITHHELD_MAX: Final = 1000
 """Devices that are told why they do not get one key."""
 REASONS: Final = {

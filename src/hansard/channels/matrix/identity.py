@@ -59,11 +59,11 @@ class IdentityKey:
 
     def sign(self, value: Json) -> str:
         """Sign a JSON object, without its signatures and what servers add."""
-        return encode(self._private.sign(signed_bytes(value)))
+        return encode(self._private.sign(canonical(bare(value))))
 
 
-def signed_bytes(value: Json) -> bytes:
-    return canonical({name: field for name, field in value.items() if name not in {"signatures", "unsigned"}})
+def bare(value: Json) -> Json:
+    return {name: field for name, field in value.items() if name not in {"signatures", "unsigned"}}
 
 
 def is_signed(value: Json, user_id: str, public: str, key_id: str = "") -> bool:
@@ -73,7 +73,7 @@ def is_signed(value: Json, user_id: str, public: str, key_id: str = "") -> bool:
 
     signature = text_of(value, "signatures", user_id, f"ed25519:{key_id or public}")
     try:
-        Ed25519PublicKey.from_public_bytes(decode(public)).verify(decode(signature), signed_bytes(value))
+        Ed25519PublicKey.from_public_bytes(decode(public)).verify(decode(signature), canonical(bare(value)))
     except (InvalidSignature, ValueError):
         return False
     return True
@@ -190,8 +190,7 @@ class Signer:
                 device, identity.self_signing.public, identity.self_signing.sign(device)
             )
         if not is_signed(master, self._user_id, self._crypto.identity_keys["ed25519"], self._device_id):
-            bare = {name: value for name, value in master.items() if name not in {"signatures", "unsigned"}}
-            upload[identity.master.public] = self._with(master, self._device_id, self._crypto.sign(bare))
+            upload[identity.master.public] = self._with(master, self._device_id, self._crypto.sign(bare(master)))
         if not upload:
             return
         answer = await self._wire.ask(
@@ -201,8 +200,7 @@ class Signer:
             raise ChannelDown("signing the device: the homeserver does not take the signature")
 
     def _with(self, value: Json, key_id: str, signature: str) -> Json:
-        bare = {name: field for name, field in value.items() if name not in {"signatures", "unsigned"}}
-        return bare | {"signatures": {self._user_id: {f"ed25519:{key_id}": signature}}}
+        return bare(value) | {"signatures": {self._user_id: {f"ed25519:{key_id}": signature}}}
 
     # ----------------------------------------------------------------------------------------------- secret storage
 
@@ -216,6 +214,11 @@ class Signer:
             raise ChannelDown(str(error_of(answer, what)))
         return answer.body
 
+    async def _described_key(self) -> tuple[str, Json]:
+        """Return the id of the secret storage's key, and what is known of that key; both empty when there is none."""
+        key_id = text_of(await self._account_data(DEFAULT_KEY), "key")
+        return key_id, await self._account_data(f"m.secret_storage.key.{key_id}") if key_id else {}
+
     async def _keep_account_data(self, kind: str, content: Json) -> None:
         target = path("user", self._user_id, "account_data", kind)
         await self._wire.ask("PUT", target, content, what="writing the account's secret storage")
@@ -226,8 +229,7 @@ class Signer:
         if not text:
             return None
         key = secret_storage.recovery_key(text)
-        key_id = text_of(await self._account_data(DEFAULT_KEY), "key")
-        described = await self._account_data(f"m.secret_storage.key.{key_id}") if key_id else {}
+        key_id, described = await self._described_key()
         if not secret_storage.opens(key, described):
             raise ConfigInvalid(f"The recovery key is not that of {self._user_id}.")
         found: dict[str, str] = {}
@@ -251,8 +253,7 @@ class Signer:
         if not text:
             return
         key = secret_storage.recovery_key(text)
-        key_id = text_of(await self._account_data(DEFAULT_KEY), "key")
-        described = await self._account_data(f"m.secret_storage.key.{key_id}") if key_id else {}
+        key_id, described = await self._described_key()
         if not described or not secret_storage.opens(key, described):
             if described and not self._given.wants_new_identity:
                 logger.warning("the account's secret storage has another recovery key; it is left as it is")

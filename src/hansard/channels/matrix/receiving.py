@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from hansard.channels import Json, canonical, list_of, object_of, objects_of, remember, text_of
+from hansard.channels import Json, RetryTiming, canonical, list_of, object_of, objects_of, remember, text_of
 from hansard.channels.matrix.contents import says
 from hansard.channels.matrix.history import Gaps, Pages, is_membership
 from hansard.channels.matrix.reading import (
@@ -36,7 +36,7 @@ from hansard.channels.matrix.rooms import PRESENT, STATE_KINDS, MatrixRoom, is_o
 from hansard.channels.matrix.wire import path
 from hansard.errors import ChannelBusy, ChannelError, ChatGone, PostRefused
 from hansard.ports.channel import Batch, Event, EventKind, Keeps
-from hansard.tasks import HALF, backoff_seconds, cancel_all
+from hansard.tasks import cancel_all
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -69,20 +69,14 @@ def sync_filter(timeline_events: int, state: Json) -> str:
     return canonical({"presence": NOTHING, "account_data": NOTHING, "room": room}).decode()
 
 
-class MatrixTiming(msgspec.Struct, frozen=True, kw_only=True):
+class MatrixTiming(RetryTiming, frozen=True, kw_only=True):
     """How long to wait for what."""
 
     poll_seconds: float = 30.0
     """For news, in one request."""
-    retry_seconds_min: float = 1.0
-    retry_seconds_max: float = 60.0
-    """Between attempts to reach the homeserver: doubled each time, and then up to half of it left out by lot."""
     pages: Pages = Pages()
     beat_seconds: float = 30.0
     """So often a batch is given although nothing happened: the cursor moves on, and all is seen to be well."""
-
-    def retry_seconds(self, failures: int) -> float:
-        return backoff_seconds(failures, self.retry_seconds_min, self.retry_seconds_max, spread=HALF)
 
 
 class UnreadableEvents:

@@ -13,9 +13,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from hansard.channels import Json, number_of, object_of, remember, text_of
+from hansard.channels import Json, RetryTiming, number_of, object_of, remember, text_of
 from hansard.channels.telegram.reading import (
     CHOICE,
     KINDS,
@@ -28,7 +26,6 @@ from hansard.channels.telegram.reading import (
 )
 from hansard.errors import ChannelBusy, ChannelError, HansardError
 from hansard.ports.channel import Batch, Event
-from hansard.tasks import HALF, backoff_seconds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -46,17 +43,11 @@ PARTS_MAX: Final = 1000
 """Texts and albums of which further parts are recognised."""
 
 
-class TelegramTiming(msgspec.Struct, frozen=True, kw_only=True):
+class TelegramTiming(RetryTiming, frozen=True, kw_only=True):
     """How long to wait for what."""
 
     poll_seconds: int = 30
     """For news, in one request."""
-    retry_seconds_min: float = 1.0
-    retry_seconds_max: float = 60.0
-    """Between attempts to reach Telegram: doubled each time, and then up to half of it left out by lot."""
-
-    def retry_seconds(self, failures: int) -> float:
-        return backoff_seconds(failures, self.retry_seconds_min, self.retry_seconds_max, spread=HALF)
 
 
 class Parts:
