@@ -114,7 +114,6 @@ class Ambiguous(HansardError):
     hint = "Give more of the id; `hansard sessions` lists the ids."
 
     def __init__(self, message: str, candidates: Sequence[str] = ()) -> None:
-        """Keep the ids that matched, so that a caller can offer them."""
         super().__init__(message)
         self.candidates = tuple(candidates)
 
@@ -132,7 +131,6 @@ class LeaseHeld(HansardError):
     hint = "Wait for the other turn to end, or interrupt it."
 
     def __init__(self, message: str, holder: str = "") -> None:
-        """Keep who holds the session."""
         super().__init__(message)
         self.holder = holder
 

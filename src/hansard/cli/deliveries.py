@@ -39,25 +39,27 @@ async def find(record: Record, text: str) -> Delivery:
     return exact[0]
 
 
-async def retry(record: Record, delivery: Delivery) -> Delivery:
+async def retry(record: Record, named: str) -> list[Delivery]:
     """Let a delivery that failed be tried again, and with it the rest of its message."""
+    delivery = await find(record, named)
     if delivery.state is DeliveryState.FAILED:
         delivery = await record.deliveries.move(
             delivery.session_id, delivery.id, DeliveryState.PENDING, reason="a person asked for another try"
         )
     await record.deliveries.finish_message(delivery.session_id, delivery.message_id, delivery.target, "retried")
-    return delivery
+    return [delivery]
 
 
-async def drop(record: Record, delivery: Delivery) -> Delivery:
+async def drop(record: Record, named: str) -> list[Delivery]:
     """Let nobody try any longer: neither this delivery nor the rest of its message in that chat."""
+    delivery = await find(record, named)
     if delivery.state is DeliveryState.SENDING:
         raise WrongState(f"delivery {delivery.id} is on its way just now")
     reason = "a person dropped it"
     await record.deliveries.finish_message(delivery.session_id, delivery.message_id, delivery.target, "dropped", reason)
     if delivery.state in {DeliveryState.PENDING, DeliveryState.UNKNOWN}:
         delivery = await record.deliveries.move(delivery.session_id, delivery.id, DeliveryState.FAILED, reason=reason)
-    return delivery
+    return [delivery]
 
 
 def show(deliveries: list[Delivery], *, as_json: bool) -> None:
@@ -105,11 +107,7 @@ def command(context: click.Context, state: str | None, channel: str | None, *, a
 @click.pass_obj
 def retry_command(options: dict[str, Path], id: str, *, as_json: bool) -> None:
     """Try a delivery that failed once more; the gateway does so as soon as it runs."""
-
-    async def act(record: Record) -> list[Delivery]:
-        return [await retry(record, await find(record, id))]
-
-    show(with_record(options["home"], act), as_json=as_json)
+    show(with_record(options["home"], lambda record: retry(record, id)), as_json=as_json)
 
 
 @command.command("drop")
@@ -118,8 +116,4 @@ def retry_command(options: dict[str, Path], id: str, *, as_json: bool) -> None:
 @click.pass_obj
 def drop_command(options: dict[str, Path], id: str, *, as_json: bool) -> None:
     """Drop a delivery, and what is left of its message in that chat. The words stay in the record."""
-
-    async def act(record: Record) -> list[Delivery]:
-        return [await drop(record, await find(record, id))]
-
-    show(with_record(options["home"], act), as_json=as_json)
+    show(with_record(options["home"], lambda record: drop(record, id)), as_json=as_json)
