@@ -6,8 +6,9 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from hansard.delivery.split import PostSpace, PostStretch, fence_at, joins, show_bytes, split
+from hansard.delivery.split import PostSpace, PostStretch, fence_at, joins, show_bytes
 from hansard.domain.text import utf16_units
+from tests.delivery.splitting import split
 
 PIECES = st.sampled_from(
     [

@@ -12,8 +12,9 @@ import pytest
 from hansard.channels.matrix.contents import html_of as matrix_html
 from hansard.channels.telegram.html import RULE
 from hansard.channels.telegram.html import html_of as telegram_html
-from hansard.delivery.split import PostSpace, read_as, split
+from hansard.delivery.split import PostSpace, read_as
 from hansard.ports.channel import Reading
+from tests.delivery.splitting import split
 
 PIECES = st.sampled_from(
     [

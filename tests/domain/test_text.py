@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from hansard.domain.messages import Text, ToolCall, clean_part, original
+from hansard.domain.messages import Text, ToolCall, clean_part
 from hansard.domain.text import (
     INTEGER_MAX,
     NESTING_MAX,
@@ -21,6 +21,7 @@ from hansard.domain.text import (
     split_pending_surrogate,
 )
 from hansard.errors import InvalidInput, TooLarge
+from tests.domain.originals import original
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=20)
 """Text with everything that Python allows in a str: lone surrogates and NUL included."""

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from hansard import Message, Record, Role, Text, ToolCall, ToolResult
-from hansard.domain.messages import Part, original
+from hansard.domain.messages import Part
 from hansard.interop.jsonl_import import import_file
+from tests.domain.originals import original
 from tests.interop.told import export_jsonl
 from tests.record.helpers_facts import SESSION, assert_clean, new_session
 

@@ -137,15 +137,6 @@ def next_post(text: str, start_bytes: int, room: PostSpace) -> PostStretch:
     return PostStretch(start_bytes, start_bytes + len(text[rest.start : end].encode()), rest.show(end))
 
 
-def split(text: str, room: PostSpace) -> list[PostStretch]:
-    """Return the posts of a whole text, none of which shows more than there is room for."""
-    size = len(text.encode())
-    posts: list[PostStretch] = []
-    while not posts or posts[-1].end < size:
-        posts.append(next_post(text, posts[-1].end if posts else 0, room))
-    return posts
-
-
 def read_as(text: str, start_bytes: int, end_bytes: int) -> Reading:
     """Return how the post of the UTF-8 bytes [start, end) of a text is read, so that none of its signs is lost."""
     rest = text_from(text, start_bytes)

@@ -141,12 +141,6 @@ def clean_part(part: Part) -> Part:
     return part
 
 
-def original(part: Part, name: str = "text") -> str:
-    """Return a text of a part as it came in, with what a record cannot carry as it is."""
-    value: str = getattr(part, name)
-    return restore_text(value, split_escapes(part.escaped).get(name, "")) if part.escaped else value
-
-
 RETRACTED = "(deleted in the chat)"
 """Stands in transcripts where somebody deleted on the platform what was said. The words stay in the record."""
 

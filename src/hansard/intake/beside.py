@@ -16,7 +16,6 @@ from hansard.errors import MUST_END, HansardError
 from hansard.tasks import backoff_seconds, cancel_all
 
 Job = TypeVar("Job")
-Result = TypeVar("Result")
 
 Report = Callable[[str, BaseException], None]
 

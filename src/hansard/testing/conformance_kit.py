@@ -9,7 +9,6 @@ from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from inspect import cleandoc
-from typing import TypeVar
 
 from hansard.domain.access import Standing
 from hansard.domain.arrivals import Arrival, ArrivalKind, Origin
@@ -25,7 +24,6 @@ Check = Callable[["RecordUnderTest"], Awaitable[None]]
 RecordCheck = Callable[[Record], Awaitable[None]]
 SessionCheck = Callable[[Record, str], Awaitable[None]]
 Item = Entry | Chunk
-Found = TypeVar("Found")
 
 FOLLOW_SECONDS_MAX = 120.0
 """How long a contract waits for a follower before it calls the contract broken."""

@@ -14,7 +14,7 @@ from hansard.channels.telegram import TelegramChannel
 from hansard.channels.telegram.channel import TEXT_UNITS_MAX
 from hansard.delivery.dispatch import Dispatcher
 from hansard.delivery.sending import UNSETTLED, DeliveryTiming
-from hansard.delivery.split import MARK, MARKS_MAX, room_of, split, with_mark
+from hansard.delivery.split import MARK, MARKS_MAX, room_of, with_mark
 from hansard.domain.deliveries import Delivery, DeliveryState
 from hansard.domain.ids import delivery_id, new_id
 from hansard.domain.messages import File, Message, Role, Text
@@ -22,6 +22,7 @@ from hansard.record.api import Record
 from hansard.record.deliveries import DeliveryMoved
 from tests.channels.telegram.bot_api import BotApi, Fault, FaultKind
 from tests.channels.telegram.stage import WAIT_SECONDS_MAX, channel_on, until
+from tests.delivery.splitting import split
 from tests.gateway.stage import entries_of
 
 PACE = DeliveryTiming(
