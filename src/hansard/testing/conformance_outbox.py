@@ -128,13 +128,18 @@ def delivery_of(session_id: str, channel: str, chat: str, message_id: str) -> De
     )
 
 
-@kit.session_contract("outbox")
-async def a_delivery_begins_once(record: Record, session_id: str) -> None:
-    """Beginning records the delivery as on its way; again is refused until it is settled; its order is its id's."""
+async def undelivered(record: Record, session_id: str) -> Delivery:
+    """Tell something in a chat of its own; return the delivery of it, which has not begun."""
     channel, chat = new_chat()
     notice = Message.notice("to you", chat=chat)
     await record.append(session_id, notice)
-    delivery = delivery_of(session_id, channel, chat, notice.id)
+    return delivery_of(session_id, channel, chat, notice.id)
+
+
+@kit.session_contract("outbox")
+async def a_delivery_begins_once(record: Record, session_id: str) -> None:
+    """Beginning records the delivery as on its way; again is refused until it is settled; its order is its id's."""
+    delivery = await undelivered(record, session_id)
     begun = await record.deliveries.begin(delivery)
     kit.require_equal((begun.state, begun.attempts), (DeliveryState.SENDING, 1), "a delivery that began")
     with kit.require_error(WrongState, "beginning what is on its way"):
@@ -142,21 +147,16 @@ async def a_delivery_begins_once(record: Record, session_id: str) -> None:
     await record.deliveries.move(session_id, delivery.id, "pending", reason="busy")
     kit.require_equal((await record.deliveries.begin(delivery)).attempts, 2, "attempts")
     await record.deliveries.move(session_id, delivery.id, "sent", receipt="r1")
-    kit.require_equal(
-        [each.receipt for each in await record.deliveries.list_of_message(session_id, notice.id, chat)],
-        ["r1"],
-        "receipts",
-    )
-    kit.require_equal([each.id for each in await record.deliveries.list_of_chat(chat)], [delivery.id], "sent there")
+    found = await record.deliveries.list_of_message(session_id, delivery.message_id, delivery.target)
+    kit.require_equal([each.receipt for each in found], ["r1"], "receipts")
+    there = [each.id for each in await record.deliveries.list_of_chat(delivery.target)]
+    kit.require_equal(there, [delivery.id], "sent there")
 
 
 @kit.session_contract("outbox")
 async def a_mark_stays_with_its_delivery(record: Record, session_id: str) -> None:
     """A delivery that may be shown twice is marked when it is sent again, and keeps that, whatever becomes of it."""
-    channel, chat = new_chat()
-    notice = Message.notice("to you", chat=chat)
-    await record.append(session_id, notice)
-    delivery = delivery_of(session_id, channel, chat, notice.id)
+    delivery = await undelivered(record, session_id)
     kit.require_equal((await record.deliveries.begin(delivery)).mark, "", "the mark of a first try")
     await record.deliveries.move(session_id, delivery.id, "unknown", reason="cut")
     marked = msgspec.structs.replace(delivery, mark="↻")
@@ -164,19 +164,17 @@ async def a_mark_stays_with_its_delivery(record: Record, session_id: str) -> Non
     await record.deliveries.move(session_id, delivery.id, "pending", reason="busy")
     await record.deliveries.begin(marked)
     await record.deliveries.move(session_id, delivery.id, "sent", receipt="r1")
-    found = await record.deliveries.list_of_message(session_id, notice.id, chat)
+    found = await record.deliveries.list_of_message(session_id, delivery.message_id, delivery.target)
     kit.require_equal([(each.mark, each.receipt) for each in found], [("↻", "r1")], "marks and receipts")
 
 
 @kit.session_contract("outbox")
 async def a_delivery_that_grew_is_tried_again(record: Record, session_id: str) -> None:
     """Words that were surely not shown may grow. When their outcome is unknown after that, they can be tried again."""
-    channel, chat = new_chat()
-    notice = Message.notice("to you", chat=chat)
-    await record.append(session_id, notice)
-    await record.deliveries.begin(delivery_of(session_id, channel, chat, notice.id))
+    delivery = await undelivered(record, session_id)
+    await record.deliveries.begin(delivery)
     for state, end_bytes in (("pending", 4), ("unknown", 4), ("pending", 6)):
-        tried = await record.deliveries.move(session_id, delivery_id(notice.id, chat, 1), state, reason="busy")
+        tried = await record.deliveries.move(session_id, delivery.id, state, reason="busy")
         begun = await record.deliveries.begin(msgspec.structs.replace(tried, end_bytes=end_bytes))
         kit.require_equal((begun.state, begun.end_bytes), (DeliveryState.SENDING, end_bytes), f"tried after {state}")
     await record.deliveries.move(session_id, begun.id, "unknown", reason="cut")
