@@ -26,14 +26,29 @@ Key = tuple[str, str]
 """A message, and the name of a file of it."""
 
 
-def missing_files(conversation: Conversation) -> dict[Key, str]:
-    said = [placed.message for placed in last_exchange(conversation)]
-    return {
-        (message.id, part.fetch): named(part.name) or "a file without a name"
-        for message in said
+class SentFile(NamedTuple):
+    """A file, and the message that it came in."""
+
+    message_id: str
+    file: File
+
+
+def last_files(conversation: Conversation) -> list[SentFile]:
+    """Return the files of the last exchange that were sent to the agent."""
+    return [
+        SentFile(message.id, part)
+        for message in (placed.message for placed in last_exchange(conversation))
         if message.role == Role.USER and not message.is_observed and not message.is_retracted
         for part in message.parts
-        if isinstance(part, File) and (message.id, part.fetch) in conversation.awaited
+        if isinstance(part, File)
+    ]
+
+
+def missing_files(conversation: Conversation) -> dict[Key, str]:
+    return {
+        (message_id, file.fetch): named(file.name) or "a file without a name"
+        for message_id, file in last_files(conversation)
+        if (message_id, file.fetch) in conversation.awaited
     }
 
 
@@ -70,23 +85,13 @@ async def _settled(agent: Agent, turn: Turn, after: int, told: set[Key]) -> None
 VOICE_TYPE = "audio/"
 
 
-class VoiceNote(NamedTuple):
-    """A voice note, and the message that it came in."""
-
-    message_id: str
-    file: File
-
-
-def unheard(conversation: Conversation) -> list[VoiceNote]:
+def unheard(conversation: Conversation) -> list[SentFile]:
     """Return the voice notes of the last exchange that nobody has tried to write down."""
-    said = [placed.message for placed in last_exchange(conversation)]
     return [
-        VoiceNote(message.id, part)
-        for message in said
-        if message.role == Role.USER and not message.is_observed and not message.is_retracted
-        for part in message.parts
-        if isinstance(part, File) and part.blob and part.media_type.startswith(VOICE_TYPE)
-        if not part.transcript and (message.id, part.blob) not in conversation.heard
+        SentFile(message_id, file)
+        for message_id, file in last_files(conversation)
+        if file.blob and file.media_type.startswith(VOICE_TYPE)
+        if not file.transcript and (message_id, file.blob) not in conversation.heard
     ]
 
 

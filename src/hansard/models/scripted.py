@@ -86,14 +86,8 @@ class ScriptedStall(Part, frozen=True):
     seconds: float | None = None
 
 
-class ScriptedUsage(Part, frozen=True):
+class ScriptedUsage(Usage, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The figures of an answer."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    cost_micros: int | None = None
 
 
 class ScriptedAnswer(Part, frozen=True):

@@ -74,31 +74,18 @@ class MemoryTool:
         parameters=MEMORY_PARAMETERS,
     )
 
-    def __init__(self, memory: Memory) -> None:
-        """The notes of all owners; a call sees those of one."""
+    def __init__(self, memory: Memory, owner: str = "", people: tuple[str, ...] = ()) -> None:
+        """Keep notes for one owner; no argument of a call can name another. Changes are in the name of who asked."""
         self._memory = memory
+        self._owner = owner
+        self._by = f"model, for {', '.join(people)}"
 
-    def at(self, scene: ToolScene) -> OwnMemory:
-        return OwnMemory(self._memory, scene)
+    def at(self, scene: ToolScene) -> MemoryTool:
+        return MemoryTool(self._memory, scene.owner, scene.people)
 
     async def run(self, arguments: dict[str, object]) -> str:
-        del arguments
-        raise RuntimeError("the memory belongs to an owner, and none is known here")
-
-
-class OwnMemory:
-    """The memory of one owner. No argument of a call can name another owner."""
-
-    repeatable = MemoryTool.repeatable
-    spec = MemoryTool.spec
-
-    def __init__(self, memory: Memory, scene: ToolScene) -> None:
-        """Changes are recorded in the name of the people who asked."""
-        self._memory = memory
-        self._owner = scene.owner
-        self._by = f"model, for {', '.join(scene.people)}"
-
-    async def run(self, arguments: dict[str, object]) -> str:
+        if not self._owner:
+            raise RuntimeError("the memory belongs to an owner, and none is known here")
         action, text, note_id = (str(arguments.get(name) or "") for name in ("action", "text", "id"))
         try:
             if action == "add":

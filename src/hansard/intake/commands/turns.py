@@ -173,10 +173,7 @@ async def answer(scene: CommandScene, given: Given) -> str:
 async def why(scene: CommandScene, argument: str) -> CommandReply:
     """Say why the tools of the last turn, or of the one that is named, were run or not."""
     record, name = scene.record, argument.strip()
-    if name:
-        turn = await find_turn(record, scene.session_id, name)
-    else:
-        turn = await last_turn(record, scene.session_id)
+    turn = await (find_turn(record, scene.session_id, name) if name else last_turn(record, scene.session_id))
     facts = await read_facts(record, turn)
     if scene.is_own_only and scene.asker not in {each.person for each in facts.by or ()}:
         return scene.reply("You did not ask for that turn. Guests of a room are told only about their own.")
