@@ -108,8 +108,7 @@ def command(options: dict[str, Path], chat: str, *, as_json: bool) -> None:
     check_record(home)
     report = asyncio.run(audit(home, named))
     if as_json:
-        is_ok = report.ok and report.is_whole
-        stdout_json({"ok": is_ok, **msgspec.structs.asdict(report)})
+        stdout_json({"ok": report.ok and report.is_whole, **msgspec.structs.asdict(report)})
     else:
         for each in report.differences:
             who = f" by {each.sender}" if each.sender else ""

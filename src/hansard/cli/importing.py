@@ -65,8 +65,7 @@ async def _hermes(home: Path, path: Path, owner: str | None, *, dry_run: bool, a
             record = None if dry_run else await stack.enter_async_context(opened_record(home))
             report = await import_hermes(record, path, owner=owner, progress=lambda done: meter.show(done.describe()))
     if as_json:
-        fields = {"complete": report.complete, **msgspec.structs.asdict(report)}
-        stdout_json(fields)
+        stdout_json({"complete": report.complete, **msgspec.structs.asdict(report)})
     else:
         show_hermes(report)
     return EXIT_DONE if report.complete else EXIT_FAILED
@@ -119,8 +118,7 @@ async def _hansard(home: Path, path: Path, *, as_json: bool) -> int:
                 record, path, lambda done, of: meter.show(f"{done * 100 // max(of, 1)} % of {of:,} bytes")
             )
     if as_json:
-        fields = {"ok": report.ok, **msgspec.structs.asdict(report)}
-        stdout_json(fields)
+        stdout_json({"ok": report.ok, **msgspec.structs.asdict(report)})
     else:
         show_own(report)
     return EXIT_DONE if report.ok else EXIT_FAILED

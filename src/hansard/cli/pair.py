@@ -151,8 +151,7 @@ async def one(access: Awaitable[Access]) -> AccessList:
 def show(found: AccessList, *, as_json: bool) -> None:
     now = round(datetime.now(UTC).timestamp() * 1_000_000)
     if as_json:
-        fields = [fields_of(access, now) for access in found]
-        stdout_json({"people": fields})
+        stdout_json({"people": [fields_of(access, now) for access in found]})
         return
     if not found:
         click.echo("Nobody has asked yet.")

@@ -212,10 +212,6 @@ async def before_last_exchange(app: App, session_id: str) -> str:
     return str(min(placed.seq for placed in exchange) - 1 if exchange else conversation.seq)
 
 
-def show_nowhere(item: Entry | Chunk) -> None:
-    """Show nothing: there is no screen yet."""
-
-
 async def drawn_at_once() -> None:
     """Wait for nothing: what was shown is to be seen."""
 
@@ -226,7 +222,7 @@ class Talk:
     def __init__(
         self,
         app: App,
-        show: Callable[[Entry | Chunk], None] = show_nowhere,
+        show: Callable[[Entry | Chunk], None] = lambda _item: None,
         drawn: Callable[[], Awaitable[None]] = drawn_at_once,
     ) -> None:
         """Nobody has said anything, and no session exists for it. `drawn` waits until what was shown is to be seen."""

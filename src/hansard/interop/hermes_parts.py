@@ -87,18 +87,9 @@ def clean_line(text: str, characters_max: int) -> str:
 
 def settings_of(facts: Facts) -> dict[str, str]:
     """Return what else Hermes knows of the session, by name; it is kept with the session."""
-    known = {
-        "session_id": facts.id,
-        "parent_session_id": facts.parent_id,
-        "source": facts.source,
-        "session_key": facts.session_key,
-        "user_id": facts.user_id,
-        "chat_id": facts.chat_id,
-        "chat_type": facts.chat_type,
-        "thread_id": facts.thread_id,
-        "display_name": facts.display_name,
-        "model": facts.model,
-    }
+    same = ("source", "session_key", "user_id", "chat_id", "chat_type", "thread_id", "display_name", "model")
+    known = {"session_id": facts.id, "parent_session_id": facts.parent_id}
+    known |= {name: getattr(facts, name) for name in same}
     cleaned = {name: clean_line(value, NAME_CHARACTERS_MAX) for name, value in known.items()}
     return {f"hermes.{name}": value for name, value in cleaned.items() if value}
 

@@ -461,9 +461,7 @@ class Sessions:
         return await self._caller.write(lambda tx: freeze(tx, session_id, cleaned))
 
     async def set_setting(self, session_id: str, name: str, value: str) -> None:
-        named, given = (
-            clean_name(name, "a setting", NAME_CHARACTERS_MAX),
-            clean_name(value, "a value", NAME_CHARACTERS_MAX),
-        )
-        setting, token = SessionSet(name=named, value=given), new_id()
+        named = clean_name(name, "a setting", NAME_CHARACTERS_MAX)
+        setting = SessionSet(name=named, value=clean_name(value, "a value", NAME_CHARACTERS_MAX))
+        token = new_id()
         await self._caller.write(lambda tx: set_setting(tx, session_id, setting, token))

@@ -6,16 +6,11 @@ account's own devices. The device that made a key could have sent it in the firs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from hansard.channels import Json
 from hansard.channels.matrix.pins import Device, Pins
-
-
-def only_allowed(devices: dict[str, list[str]], is_allowed: Callable[[str, str], bool]) -> dict[str, list[str]]:
-    kept = {user: [each for each in ids if is_allowed(user, each)] for user, ids in devices.items()}
-    return {user: ids for user, ids in kept.items() if ids}
 
 
 def new_fallback_keys(machine: Any, kind: str) -> Json:  # noqa: ANN401
@@ -80,7 +75,9 @@ def new_machine(user_id: str, device_id: str, store: Any, pins: Pins) -> Any:  #
         def get_missing_sessions(self, users: list[str]) -> dict[str, list[str]]:
             """The devices that may have keys and cannot be sent any yet."""
             missing: dict[str, list[str]] = super().get_missing_sessions(users)
-            return only_allowed(missing, lambda user, device_id: self.may_have_keys(self.device_store[user][device_id]))
+            store = self.device_store
+            kept = {user: [i for i in ids if self.may_have_keys(store[user][i])] for user, ids in missing.items()}
+            return {user: ids for user, ids in kept.items() if ids}
 
         def other_devices(self, user: str) -> Iterable[Any]:
             own = (self.user_id, self.device_id)

@@ -108,9 +108,9 @@ def event_of(update: Json, seen: TelegramUpdateFacts, me: Me) -> Event | None:
         return membership_of(update, seen)
     if CHOICE in update:
         return choice_of(object_of(update, CHOICE), seen)
-    is_edit = "edited_message" in update
-    message = object_of(update, "edited_message" if is_edit else "message")
-    return edit_of(update, message, seen, me) if is_edit else said_of(message, seen, me)
+    if "edited_message" in update:
+        return edit_of(update, object_of(update, "edited_message"), seen, me)
+    return said_of(object_of(update, "message"), seen, me)
 
 
 def said_of(message: Json, seen: TelegramUpdateFacts, me: Me) -> Event | None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hansard.domain.budgets import Budget, BudgetState
-from hansard.domain.messages import Part, Role, Status, Text, ToolCall, ToolResult
+from hansard.domain.messages import Part, Role, Status, Text, ToolCall
 from hansard.domain.notices import ENGLISH, Wording
 from hansard.domain.people import By, How, joined
 from hansard.domain.sessions import RESUMED_SUFFIX, TURN_ENDS, SessionState, TurnInfo, TurnState
@@ -314,10 +314,6 @@ def _sealed_calls(tx: Transaction, journal: Journal, message_id: str) -> set[str
     return {part.id for part in getattr(body, "parts", ()) if isinstance(part, ToolCall)}
 
 
-def _answered_calls(offered: Offered) -> set[str]:
-    return {part.call_id for part in offered.body.parts if isinstance(part, ToolResult)}
-
-
 def end_turn(
     tx: Transaction,
     lease: Lease,
@@ -344,7 +340,7 @@ def end_turn(
         seal_stream(tx, journal, session.open_message, Status.INTERRUPTED)
     _write_kept(tx, journal, kept)
     calls = _sealed_calls(tx, journal, calling_id)
-    settled = [offered for offered in results if calls & _answered_calls(offered)]
+    settled = [each for each in results if calls & {getattr(part, "call_id", "") for part in each.body.parts}]
     for offered in (*settled, *notices):
         if tx.find(journal, offered.id) is None:
             add_message(tx, journal, offered)
