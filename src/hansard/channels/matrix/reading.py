@@ -110,17 +110,18 @@ class MatrixEventFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it came to an encrypted room in the clear, or from a device that is not known to be its sender's."""
 
 
+def event_in(room_id: str, raw: Json, kind: EventKind, /, **more: object) -> Event:
+    """Return what a raw event of a room is to the port; `more` says what its kind does not."""
+    chat, sender = MatrixPlace(room_id).chat, text_of(raw, "sender")
+    return msgspec.structs.replace(Event(id=text_of(raw, "event_id"), kind=kind, chat=chat, sender=sender), **more)
+
+
 def event_of(raw: Json, seen: MatrixEventFacts, me: Self) -> Event | None:
     """Turn a readable event of another person into the port's; None for what was deleted since."""
     kind, content = text_of(raw, "type"), object_of(raw, "content")
-    common = Event(
-        id=text_of(raw, "event_id"),
-        kind=EventKind.MESSAGE,
-        chat=MatrixPlace(seen.room_id).chat,
-        sender=text_of(raw, "sender"),
-        sent_at_ms=number_of(raw, "origin_server_ts"),
-        is_direct=seen.is_direct,
-        is_for_agent=seen.is_direct,
+    sent_at_ms, is_direct = number_of(raw, "origin_server_ts"), seen.is_direct
+    common = event_in(
+        seen.room_id, raw, EventKind.MESSAGE, sent_at_ms=sent_at_ms, is_direct=is_direct, is_for_agent=is_direct
     )
     if kind == REDACTION:
         about = text_of(raw, "redacts") or text_of(content, "redacts")
@@ -163,11 +164,11 @@ def event_of(raw: Json, seen: MatrixEventFacts, me: Self) -> Event | None:
 def unreadable(raw: Json, seen: MatrixEventFacts) -> Event:
     """An event whose keys are missing, as it came, with its room: so it can be tried again."""
     content = object_of(raw, "content")
-    return Event(
-        id=text_of(raw, "event_id"),
-        kind=EventKind.UNREADABLE,
+    return event_in(
+        seen.room_id,
+        raw,
+        EventKind.UNREADABLE,
         chat=MatrixPlace(seen.room_id, thread_of(content)).chat,
-        sender=text_of(raw, "sender"),
         sent_at_ms=number_of(raw, "origin_server_ts"),
         is_direct=seen.is_direct,
         is_for_agent=seen.is_direct,

@@ -27,6 +27,7 @@ from hansard.channels.matrix.reading import (
     MatrixEventFacts,
     MatrixPlace,
     Self,
+    event_in,
     event_of,
     names_agent,
     reply_of,
@@ -293,15 +294,8 @@ class MatrixReceiver:
                 # Most homeservers give no id. One made with the cursor is the same when the same sync comes again,
                 # and another when the same person invites again.
                 id = text_of(raw, "event_id") or hashlib.sha256(canonical([cursor, room_id, raw])).hexdigest()
-                events.append(
-                    Event(
-                        id=id,
-                        kind=EventKind.INVITATION,
-                        chat=MatrixPlace(room_id).chat,
-                        sender=text_of(raw, "sender"),
-                        is_direct=object_of(raw, "content").get("is_direct") is True,
-                    )
-                )
+                is_direct = object_of(raw, "content").get("is_direct") is True
+                events.append(event_in(room_id, raw, EventKind.INVITATION, id=id, is_direct=is_direct))
         return events
 
     async def _events(
@@ -314,7 +308,8 @@ class MatrixReceiver:
             if is_left and is_membership(raw, self._me.user_id, {"leave", "ban"}):
                 was = text_of(raw, "unsigned", "prev_content", "membership")
                 if text_of(raw, "sender") != self._me.user_id or was == "join":
-                    events.append(left(raw, room_id))
+                    reason = text_of(raw, "content", "reason")
+                    events.append(event_in(room_id, raw, EventKind.LEFT, text=reason))
                 continue
             if text_of(raw, "sender") == self._me.user_id or "state_key" in raw:
                 continue
@@ -349,15 +344,7 @@ class MatrixReceiver:
         others = room.members.keys() - {self._me.user_id}
         if room.is_direct or len(others - names) > 1:
             return []
-        return [
-            Event(
-                id=text_of(changes[0], "event_id"),
-                kind=EventKind.COMPANY,
-                chat=MatrixPlace(room_id).chat,
-                sender=text_of(changes[0], "sender"),
-                text=", ".join(sorted(names & others)),
-            )
-        ]
+        return [event_in(room_id, changes[0], EventKind.COMPANY, text=", ".join(sorted(names & others)))]
 
     async def _learn_devices(self, session: MatrixLogin, raws: Sequence[Json]) -> None:
         """Ask which devices those have who wrote these events: it tells whether they did. None is waited for long."""
@@ -413,26 +400,9 @@ def is_arrival(raw: Json) -> bool:
 
 def replacements(room_id: str, raws: Sequence[Json]) -> list[Event]:
     """That a room was given up for another one, as its upgrade leaves it."""
+    given_up = [raw for raw in raws if text_of(raw, "type") == TOMBSTONE and raw.get("state_key") == ""]
     return [
-        Event(
-            id=text_of(raw, "event_id"),
-            kind=EventKind.REPLACED,
-            chat=MatrixPlace(room_id).chat,
-            sender=text_of(raw, "sender"),
-            about=MatrixPlace(text_of(raw, "content", "replacement_room")).chat,
-        )
-        for raw in raws
-        if text_of(raw, "type") == TOMBSTONE
-        and raw.get("state_key") == ""
-        and text_of(raw, "content", "replacement_room")
+        event_in(room_id, raw, EventKind.REPLACED, about=MatrixPlace(replacement).chat)
+        for raw in given_up
+        if (replacement := text_of(raw, "content", "replacement_room"))
     ]
-
-
-def left(raw: Json, room_id: str) -> Event:
-    return Event(
-        id=text_of(raw, "event_id"),
-        kind=EventKind.LEFT,
-        chat=MatrixPlace(room_id).chat,
-        sender=text_of(raw, "sender"),
-        text=text_of(raw, "content", "reason"),
-    )
