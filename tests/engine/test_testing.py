@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from hansard.domain.requests import Delta, Finished, Request, UserSaid
+from hansard.models.scripted import ScriptedModel
 from hansard.ports.model import Model
 from hansard.ports.tool import Tool
 from hansard.testing.fakes import (
@@ -17,7 +18,6 @@ from hansard.testing.fakes import (
     Failing,
     LargeOutput,
     RecordingModel,
-    ScriptedModel,
     Slow,
     tools_by_name,
 )

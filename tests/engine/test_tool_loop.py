@@ -14,6 +14,7 @@ from hansard.domain.messages import Role, ToolCall, ToolOutcome
 from hansard.domain.requests import AssistantSaid, Request, ToolsSaid
 from hansard.domain.sessions import TurnState
 from hansard.domain.settings import TurnLimits
+from hansard.models.scripted import ScriptedModel
 from hansard.record.messages.entries import MessageAdded, MessageSealed
 from hansard.testing.fakes import (
     Counting,
@@ -21,7 +22,6 @@ from hansard.testing.fakes import (
     Failing,
     LargeOutput,
     RecordingModel,
-    ScriptedModel,
     Slow,
     tools_by_name,
 )

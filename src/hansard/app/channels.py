@@ -36,7 +36,6 @@ class Opens(Protocol):
         self, home: Path, options: Mapping[str, str | int | float | bool], environment: Mapping[str, str], /
     ) -> Channel:
         """Make the channel. Nothing is asked of the platform yet, which may be down."""
-        ...
 
 
 def open_other(home: Path, name: str, other: OtherChannel, environment: Mapping[str, str]) -> Channel:

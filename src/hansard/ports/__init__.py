@@ -11,11 +11,9 @@ class Clock(Protocol):
 
     def now_microseconds(self) -> int:
         """Return the wall clock's time since 1970, as a label."""
-        ...
 
     def monotonic_seconds(self) -> float:
         """Return a time that never goes back, for deadlines."""
-        ...
 
 
 class SystemClock:

@@ -208,7 +208,6 @@ class Keeps(Protocol):
 
     def keeps(self, event_id: str) -> bool:
         """Return whether an event is kept; asked when the batch that it came in was taken."""
-        ...
 
 
 class Presence(Protocol):
@@ -217,17 +216,14 @@ class Presence(Protocol):
     @property
     def name(self) -> str:
         """Such as `matrix`: what its chats begin with."""
-        ...
 
     @property
     def account(self) -> str:
         """The agent's own name on the platform."""
-        ...
 
     @property
     def capabilities(self) -> Capabilities:
         """What it can do."""
-        ...
 
 
 class Channel(Presence, Protocol):
@@ -240,23 +236,18 @@ class Channel(Presence, Protocol):
 
         Lost connections are its own business: it waits, tries again with back-off, and goes on where it was.
         """
-        ...
 
     async def send(self, post: Post) -> str:
         """Show something, or replace what was shown; return the platform's id of it."""
-        ...
 
     async def typing(self, chat: str, *, on: bool) -> None:
         """Show that the agent writes, or no longer. A courtesy: it fails silently."""
-        ...
 
     async def answer(self, chat: str, *, accept: bool, reason: str = "") -> None:
         """Accept or decline an invitation. Whoever gave it is shown the reason, where the platform can do that."""
-        ...
 
     async def close(self) -> None:
         """Let go of connections."""
-        ...
 
 
 class TimelineEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -288,7 +279,6 @@ class Company(Protocol):
 
     async def is_direct(self, chat: str) -> bool:
         """Return whether a chat is direct now, as `Event.is_direct` means it. People who are invited count."""
-        ...
 
 
 class Fetches(Protocol):
@@ -296,7 +286,6 @@ class Fetches(Protocol):
 
     async def fetch(self, file: RemoteFile, *, bytes_max: int) -> bytes:
         """Return a file's bytes, decrypted. Larger than `bytes_max` is refused."""
-        ...
 
 
 class Timeline(Fetches, Protocol):
@@ -304,4 +293,3 @@ class Timeline(Fetches, Protocol):
 
     def history(self, chat: str, *, events_max: int = 10_000) -> AsyncGenerator[TimelineEvent, None]:
         """Give a chat's messages and edits, the latest first."""
-        ...

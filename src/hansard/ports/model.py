@@ -24,25 +24,20 @@ class Model(Protocol):
     @property
     def name(self) -> str:
         """The name that people gave it."""
-        ...
 
     @property
     def uses_tools(self) -> bool:
         """Whether it can be offered tools."""
-        ...
 
     @property
     def rules(self) -> ModelRules:
         """What it takes: whose reasoning, how much, which pictures."""
-        ...
 
     def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         """Ask once, and give the answer as it comes."""
-        ...
 
     async def close(self) -> None:
         """Let go of connections and processes."""
-        ...
 
 
 class Voice(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,17 +62,13 @@ class Transcriber(Protocol):
     @property
     def name(self) -> str:
         """The name that people gave it."""
-        ...
 
     @property
     def bytes_max(self) -> int:
         """The largest note that it takes."""
-        ...
 
     async def hear(self, voice: Voice) -> TranscribedText:
         """Write a note down, in one attempt."""
-        ...
 
     async def close(self) -> None:
         """Let go of connections."""
-        ...

@@ -47,16 +47,13 @@ class Tool(Protocol):
     @property
     def spec(self) -> ToolSpec:
         """How it is described to a model."""
-        ...
 
     @property
     def repeatable(self) -> bool:
         """Whether running it twice does no harm."""
-        ...
 
     async def run(self, arguments: dict[str, object]) -> str | ToolOutput:
         """Run it. An exception is a result too: the model is told its text."""
-        ...
 
 
 @runtime_checkable
@@ -65,4 +62,3 @@ class PlacedTool(Protocol):
 
     def at(self, scene: ToolScene) -> Tool:
         """Return the tool as it is for one call."""
-        ...

@@ -8,6 +8,7 @@ crash           points of a commit at which a process can be killed
 """
 
 from hansard.journal.store import Wiring, abandon_store
+from hansard.models.scripted import ScriptedModel
 from hansard.testing.channel import RECORDING_CAPABILITIES, RecordingChannel
 from hansard.testing.crash import CRASH_POINTS, CrashPoint, count_steps
 from hansard.testing.fakes import (
@@ -17,7 +18,6 @@ from hansard.testing.fakes import (
     FakeClock,
     LargeOutput,
     RecordingModel,
-    ScriptedModel,
     Slow,
     tools_by_name,
 )

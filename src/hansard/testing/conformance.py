@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from hansard.testing import (
+from hansard.testing import (  # noqa: F401 - importing them enters their contracts into the table
     conformance_chats,
     conformance_content,
     conformance_follow,
@@ -41,18 +41,6 @@ __all__ = [
     "elsewhere",
     "run_record_conformance",
 ]
-
-GROUPS = (
-    conformance_chats,
-    conformance_identity,
-    conformance_turns,
-    conformance_follow,
-    conformance_sessions,
-    conformance_content,
-    conformance_processes,
-    conformance_outbox,
-)
-"""The modules whose contracts are in the table; importing them entered them."""
 
 CONTRACT_SECONDS_MAX = 300.0
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hansard.domain.requests import ModelEvent, Request, ToolSpec
-from hansard.models.scripted import ScriptedModel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -41,9 +40,6 @@ class FakeClock:
     def jump(self, seconds: float) -> None:
         """Set the wall clock forth or back, as an administrator or NTP does."""
         self._now += round(seconds * 1_000_000)
-
-
-__all__ = ["RecordingModel", "ScriptedModel"]
 
 
 class RecordingModel:

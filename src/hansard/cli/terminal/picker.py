@@ -20,8 +20,6 @@ from hansard.cli.terminal.screen import TerminalOutput
 from hansard.cli.terminal.text import ID_ENDING_CHARACTERS, cells, cut, safe_line
 from hansard.cli.terminal.view import MARKER
 
-__all__ = ["SessionChoice", "pick"]
-
 ROWS_MAX: Final = 12
 ROWS_BESIDE: Final = 4
 STYLE: Final = Style.from_dict(
