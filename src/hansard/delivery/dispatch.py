@@ -55,7 +55,6 @@ class DispatchState(msgspec.Struct, frozen=True, kw_only=True):
 
     lanes: int
     waiting: int
-    is_fine: bool
     trouble: str
     sent: int = 0
     note: str = ""
@@ -184,7 +183,6 @@ class Dispatcher:
         return DispatchState(
             lanes=len(self._lanes),
             waiting=waiting,
-            is_fine=health.is_fine,
             trouble=health.trouble,
             sent=self._sender.sent,
             note=health.note,
