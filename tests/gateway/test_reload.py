@@ -106,9 +106,7 @@ async def test_a_running_answer_goes_on_with_what_it_began_with(home: Path, tmp_
         write_config(home, quick, more='busy = "queue"\n[limits]\nsteps_max = 3\n')
         await play.renew()
         platform.say(chat, ANN, "and?")
-        await play.until(lambda: len(play.texts(chat)) == 2)
-        assert play.texts(chat)[0] == "one two three four five six seven eight"
-        await play.until(lambda: play.texts(chat)[1] == "from the new one")
+        await play.until(lambda: play.texts(chat) == ["one two three four five six seven eight", "from the new one"])
         await play.settled()
 
 
