@@ -13,7 +13,6 @@ import msgspec
 
 from hansard.domain.access import (
     DAY_MICROSECONDS,
-    HOUR_MICROSECONDS,
     MINUTE_MICROSECONDS,
     Access,
     Action,
@@ -36,7 +35,7 @@ from hansard.errors import NotFound
 from hansard.journal.concepts import Body, Concept, EntryPlace, IsAlive, Table
 from hansard.journal.transaction import Transaction, home_journal
 from hansard.record.messages.entries import MessageAdded
-from hansard.record.people import PACE, add_at_home, read_circle, read_pace
+from hansard.record.people import add_at_home, count_pace, read_circle, read_pace
 from hansard.record.routes import tell_at_home, tell_in_chat
 from hansard.record.sessions import ALL_ROWS
 from hansard.record.turns.entries import TURNS
@@ -83,23 +82,19 @@ class AccessChanged(Body, frozen=True):
     code: str = ""
 
 
-@ACCESS.projects(AccessAsked)
-def project_access_asked(place: EntryPlace, body: AccessAsked) -> None:
-    asked = (body.channel, body.identity, body.code, body.expires_at, body.chat)
-    place.run(SQL.ask_access, (*asked, place.at, DAY_MICROSECONDS))
-    for name in ("asked", f"asked {stranger_source(body.channel, body.identity, body.chat)}"):
-        place.run(PACE.queries.add_pace, (name, place.at, HOUR_MICROSECONDS, 1))
-
-
-@ACCESS.projects(AccessTried)
-def project_access_tried(place: EntryPlace, _body: AccessTried) -> None:
-    place.run(PACE.queries.add_pace, ("tried", place.at, HOUR_MICROSECONDS, 1))
-
-
-@ACCESS.projects(AccessChanged)
-def project_access_changed(place: EntryPlace, body: AccessChanged) -> None:
-    state = Grant.ALLOWED if body.allowed else Grant.REVOKED
-    place.run(SQL.change_access, (body.channel, body.identity, state, place.at, body.by))
+@ACCESS.projects(AccessAsked, AccessTried, AccessChanged)
+def project_access(place: EntryPlace, body: Body) -> None:
+    match body:
+        case AccessAsked():
+            asked = (body.channel, body.identity, body.code, body.expires_at, body.chat)
+            place.run(SQL.ask_access, (*asked, place.at, DAY_MICROSECONDS))
+            for name in ("asked", f"asked {stranger_source(body.channel, body.identity, body.chat)}"):
+                count_pace(place, name)
+        case AccessTried():
+            count_pace(place, "tried")
+        case AccessChanged():
+            state = Grant.ALLOWED if body.allowed else Grant.REVOKED
+            place.run(SQL.change_access, (body.channel, body.identity, state, place.at, body.by))
 
 
 BARRED = "the person may talk no longer"

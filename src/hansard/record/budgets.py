@@ -33,7 +33,7 @@ from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import Transaction, home_journal
 from hansard.record.messages.entries import MessageAdded, is_spoken
-from hansard.record.people import PACE, add_at_home, read_circle, read_pace
+from hansard.record.people import add_at_home, count_pace, read_circle, read_pace
 from hansard.record.routes import tell_at_home
 from hansard.record.turns.entries import TurnEnded, TurnStarted, TurnUsed
 
@@ -183,7 +183,7 @@ class QuotaUsed(Body, frozen=True):
 def project_quota_used(place: EntryPlace, body: QuotaUsed) -> None:
     for brought, count in ((Brought.FILES, body.files), (Brought.SESSIONS, body.sessions)):
         if count:
-            place.run(PACE.queries.add_pace, (pace_name(brought, body.person), place.at, HOUR_MICROSECONDS, count))
+            count_pace(place, pace_name(brought, body.person), count)
 
 
 def brought_by(reads: Reads, brought: Brought, person: str, now: int) -> int:

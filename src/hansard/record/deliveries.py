@@ -99,46 +99,31 @@ class DeliveryMoved(Body, frozen=True):
     end_bytes: int = 0  # how far its stretch goes from now on, when it was surely not shown before; 0: as it did
 
 
-@DELIVERIES.projects(MessageAdded)
-def project_message_shown(place: EntryPlace, body: MessageAdded) -> None:
-    """A reply or a notice is shown in its chat, or where the running turn is shown.
-
-    A notice with an author is a command, as a person wrote it: it is on the platform already. What came by an import
-    was said elsewhere: nobody is shown it because it is here now.
-    """
-    if not body.imported and not body.author and body.role in SHOWN_ROLES:
-        if body.chat:
-            place.run(SQL.add_outbox, (place.journal, place.entry_id, body.chat, place.seq, int(body.follows)))
-        else:
-            place.run(SQL.add_outbox_of_running, (place.journal, place.entry_id, place.seq))
-
-
-@DELIVERIES.projects(MessageOpened)
-def project_reply_shown(place: EntryPlace, body: MessageOpened) -> None:
-    """A reply is shown where its turn is shown."""
-    place.run(SQL.add_outbox_of_turn, (place.journal, body.turn_id, place.entry_id, place.seq))
-
-
-@DELIVERIES.projects(MessageDelivered)
-def project_message_delivered(place: EntryPlace, body: MessageDelivered) -> None:
-    if body.outcome == RETRIED:
-        place.run(SQL.add_outbox, (place.journal, body.message_id, body.chat, place.seq, 0))
-    else:
-        place.run(SQL.drop_outbox, (place.journal, body.message_id, body.chat))
-
-
-@DELIVERIES.projects(DeliveryCreated)
-def project_delivery_created(place: EntryPlace, body: DeliveryCreated) -> None:
-    place.run(SQL.insert_delivery, (place.journal, *msgspec.structs.astuple(body)))
-
-
-@DELIVERIES.projects(DeliveryMoved)
-def project_delivery_moved(place: EntryPlace, body: DeliveryMoved) -> None:
-    place_of = (place.journal, body.delivery_id)
-    place.run(
-        SQL.move_delivery,
-        (body.state, body.owner, body.receipt, body.reason, *place_of, body.mark, body.end_bytes),
-    )
+@DELIVERIES.projects(MessageAdded, MessageOpened, MessageDelivered, DeliveryCreated, DeliveryMoved)
+def project_delivery(place: EntryPlace, body: Body) -> None:
+    match body:
+        case MessageAdded():
+            # A reply or a notice is shown in its chat, or where the running turn is shown. A notice with an author is a
+            # command, as a person wrote it: it is on the platform already. What came by an import was said elsewhere:
+            # nobody is shown it because it is here now.
+            if not body.imported and not body.author and body.role in SHOWN_ROLES:
+                if body.chat:
+                    place.run(SQL.add_outbox, (place.journal, place.entry_id, body.chat, place.seq, int(body.follows)))
+                else:
+                    place.run(SQL.add_outbox_of_running, (place.journal, place.entry_id, place.seq))
+        case MessageOpened():
+            # A reply is shown where its turn is shown.
+            place.run(SQL.add_outbox_of_turn, (place.journal, body.turn_id, place.entry_id, place.seq))
+        case MessageDelivered():
+            if body.outcome == RETRIED:
+                place.run(SQL.add_outbox, (place.journal, body.message_id, body.chat, place.seq, 0))
+            else:
+                place.run(SQL.drop_outbox, (place.journal, body.message_id, body.chat))
+        case DeliveryCreated():
+            place.run(SQL.insert_delivery, (place.journal, *msgspec.structs.astuple(body)))
+        case DeliveryMoved():
+            moved = (body.state, body.owner, body.receipt, body.reason)
+            place.run(SQL.move_delivery, (*moved, place.journal, body.delivery_id, body.mark, body.end_bytes))
 
 
 def journal_of(tx: Transaction, session_id: str) -> Journal:

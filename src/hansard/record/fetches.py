@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from hansard.domain.access import HOUR_MICROSECONDS
 from hansard.domain.arrivals import Arrival, ArrivalKind, Awaited, IntakeRules
 from hansard.domain.budgets import Brought, pace_name
 from hansard.domain.ids import HOME_JOURNAL
@@ -25,7 +24,7 @@ from hansard.journal.transaction import Transaction
 from hansard.record.budgets import allows, count_used, tell_over
 from hansard.record.messages.entries import FileFetched
 from hansard.record.messages.operations import append, offer
-from hansard.record.people import PACE, add_at_home
+from hansard.record.people import add_at_home, count_pace
 from hansard.record.routes import tell_at_home
 from hansard.record.sessions import session_journal
 
@@ -72,19 +71,16 @@ class FileSettled(Body, frozen=True):
     size_bytes: int = 0
 
 
-@FETCHES.projects(FileAwaited)
-def project_file_awaited(place: EntryPlace, body: FileAwaited) -> None:
-    file = (body.session_id, body.message_id, body.file)
-    place.run(SQL.insert_fetch, (*file, body.channel, body.account, body.person, place.seq))
-
-
-@FETCHES.projects(FileSettled)
-def project_file_settled(place: EntryPlace, body: FileSettled) -> None:
-    place.run(SQL.drop_fetch, (body.session_id, body.message_id, body.file))
-    if body.size_bytes:
-        place.run(
-            PACE.queries.add_pace, (pace_name(Brought.BYTES, body.person), place.at, HOUR_MICROSECONDS, body.size_bytes)
-        )
+@FETCHES.projects(FileAwaited, FileSettled)
+def project_fetch(place: EntryPlace, body: Body) -> None:
+    match body:
+        case FileAwaited():
+            file = (body.session_id, body.message_id, body.file)
+            place.run(SQL.insert_fetch, (*file, body.channel, body.account, body.person, place.seq))
+        case FileSettled():
+            place.run(SQL.drop_fetch, (body.session_id, body.message_id, body.file))
+            if body.size_bytes:
+                count_pace(place, pace_name(Brought.BYTES, body.person), body.size_bytes)
 
 
 OPEN_MAX = 2000

@@ -20,7 +20,7 @@ from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import Transaction
 from hansard.record.access import decline, grant_of
 from hansard.record.intake.events import INTAKE, mark_received, move_cursor
-from hansard.record.people import PACE, add_at_home, read_pace
+from hansard.record.people import add_at_home, count_pace, read_pace
 from hansard.record.routes import find_route, move_route, tell_in_chat
 from hansard.record.sessions import session_journal
 
@@ -69,15 +69,14 @@ class InvitationAnswered(Body, frozen=True):
     failure: str = ""
 
 
-@INVITATIONS.projects(InvitationReceived)
-def project_invitation_received(place: EntryPlace, body: InvitationReceived) -> None:
-    place.run(SQL.insert_invitation, (body.channel, body.account, body.event_id, body.source, place.seq))
-    place.run(PACE.queries.add_pace, (f"invited {body.source}", place.at, HOUR_MICROSECONDS, 1))
-
-
-@INVITATIONS.projects(InvitationAnswered)
-def project_invitation_answered(place: EntryPlace, body: InvitationAnswered) -> None:
-    place.run(SQL.drop_invitation, (body.channel, body.account, body.event_id))
+@INVITATIONS.projects(InvitationReceived, InvitationAnswered)
+def project_invitation(place: EntryPlace, body: Body) -> None:
+    match body:
+        case InvitationReceived():
+            place.run(SQL.insert_invitation, (body.channel, body.account, body.event_id, body.source, place.seq))
+            count_pace(place, f"invited {body.source}")
+        case InvitationAnswered():
+            place.run(SQL.drop_invitation, (body.channel, body.account, body.event_id))
 
 
 OPEN_MAX = 1000

@@ -57,19 +57,15 @@ class MemoryForgotten(Body, frozen=True):
     by: str = ""
 
 
-@MEMORY.projects(MemoryNoted)
-def project_memory_noted(place: EntryPlace, body: MemoryNoted) -> None:
-    place.run(SQL.insert_note, (body.note_id, body.owner, body.text, place.seq, place.at))
-
-
-@MEMORY.projects(MemoryEdited)
-def project_memory_edited(place: EntryPlace, body: MemoryEdited) -> None:
-    place.run(SQL.edit_note, (body.note_id, body.text, place.at))
-
-
-@MEMORY.projects(MemoryForgotten)
-def project_memory_forgotten(place: EntryPlace, body: MemoryForgotten) -> None:
-    place.run(SQL.delete_note, (body.note_id,))
+@MEMORY.projects(MemoryNoted, MemoryEdited, MemoryForgotten)
+def project_note(place: EntryPlace, body: Body) -> None:
+    match body:
+        case MemoryNoted():
+            place.run(SQL.insert_note, (body.note_id, body.owner, body.text, place.seq, place.at))
+        case MemoryEdited():
+            place.run(SQL.edit_note, (body.note_id, body.text, place.at))
+        case MemoryForgotten():
+            place.run(SQL.delete_note, (body.note_id,))
 
 
 NOTE_ID_LETTERS = 4

@@ -42,6 +42,10 @@ PACE = Concept("pace", "hansard.record", tables=(Table(name="pace", order="name"
 """How often something happened within an hour, such as codes that were shown."""
 
 
+def count_pace(place: EntryPlace, name: str, count: int = 1) -> None:
+    place.run(PACE.queries.add_pace, (name, place.at, HOUR_MICROSECONDS, count))
+
+
 @PEOPLE.entry("people.declared")
 class PeopleDeclared(Body, frozen=True):
     """Whom config.toml makes one person, by name: all of it, in place of what was declared before."""
@@ -103,44 +107,36 @@ class IdentityConfirmed(Body, frozen=True):
     by: str = ""
 
 
-@PEOPLE.projects(PeopleDeclared)
-def project_people_declared(place: EntryPlace, body: PeopleDeclared) -> None:
-    place.run(SQL.drop_named)
-    for name, owners in body.people.items():
-        for owner in owners:
-            place.run(SQL.add_person, (owner, f"named:{name}"))
+@PEOPLE.projects(PeopleDeclared, PersonLinked, PersonUnlinked)
+def project_people(place: EntryPlace, body: Body) -> None:
+    match body:
+        case PeopleDeclared():
+            place.run(SQL.drop_named)
+            for name, owners in body.people.items():
+                for owner in owners:
+                    place.run(SQL.add_person, (owner, f"named:{name}"))
+        case PersonLinked():
+            circle = f"linked:{place.seq}"
+            for owner in body.owners:
+                place.run(SQL.join_linked, (circle, owner))
+                place.run(SQL.add_person, (owner, circle))
+                place.run(SQL.drop_link_code, (owner,))
+        case PersonUnlinked():
+            for owner in body.owners:
+                place.run(SQL.leave_linked, (owner,))
+            place.run(SQL.drop_lonely)
 
 
-@PEOPLE.projects(PersonLinked)
-def project_person_linked(place: EntryPlace, body: PersonLinked) -> None:
-    circle = f"linked:{place.seq}"
-    for owner in body.owners:
-        place.run(SQL.join_linked, (circle, owner))
-        place.run(SQL.add_person, (owner, circle))
-        place.run(SQL.drop_link_code, (owner,))
-
-
-@PEOPLE.projects(PersonUnlinked)
-def project_person_unlinked(place: EntryPlace, body: PersonUnlinked) -> None:
-    for owner in body.owners:
-        place.run(SQL.leave_linked, (owner,))
-    place.run(SQL.drop_lonely)
-
-
-@PEOPLE.projects(LinkShown)
-def project_link_shown(place: EntryPlace, body: LinkShown) -> None:
-    place.run(SQL.put_link_code, (body.owner, body.code, body.expires_at, body.identity, body.chat))
-    place.run(PACE.queries.add_pace, (f"link shown {body.owner}", place.at, HOUR_MICROSECONDS, 1))
-
-
-@PEOPLE.projects(LinkTried)
-def project_link_tried(place: EntryPlace, body: LinkTried) -> None:
-    place.run(PACE.queries.add_pace, (f"link tried {body.owner}", place.at, HOUR_MICROSECONDS, 1))
-
-
-@PEOPLE.projects(LinkVoided)
-def project_link_voided(place: EntryPlace, body: LinkVoided) -> None:
-    place.run(SQL.drop_link_code, (body.owner,))
+@PEOPLE.projects(LinkShown, LinkTried, LinkVoided)
+def project_code(place: EntryPlace, body: Body) -> None:
+    match body:
+        case LinkShown():
+            place.run(SQL.put_link_code, (body.owner, body.code, body.expires_at, body.identity, body.chat))
+            count_pace(place, f"link shown {body.owner}")
+        case LinkTried():
+            count_pace(place, f"link tried {body.owner}")
+        case LinkVoided():
+            place.run(SQL.drop_link_code, (body.owner,))
 
 
 NAMED = "named:"

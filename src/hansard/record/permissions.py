@@ -60,22 +60,18 @@ class RulesDeclared(Body, frozen=True):
     """The user of this machine whose process loaded it."""
 
 
-@PERMISSIONS.projects(AccessChanged)
-def project_permissions_revoked(place: EntryPlace, body: AccessChanged) -> None:
-    """What somebody allowed counts no more when they may not talk."""
-    if not body.allowed:
-        place.run(SQL.drop_permissions_of, (body.identity, f"{body.channel}:", f"{body.channel};"))
-
-
-@PERMISSIONS.projects(PermissionGranted)
-def project_permission_granted(place: EntryPlace, body: PermissionGranted) -> None:
-    allowed = (body.permission_id, body.tool, body.person, body.place, body.session_id)
-    place.run(SQL.add_permission, (*allowed, place.seq, place.at, body.by))
-
-
-@PERMISSIONS.projects(PermissionRevoked)
-def project_permission_revoked(place: EntryPlace, body: PermissionRevoked) -> None:
-    place.run(SQL.drop_permission, (body.permission_id,))
+@PERMISSIONS.projects(AccessChanged, PermissionGranted, PermissionRevoked)
+def project_permission(place: EntryPlace, body: Body) -> None:
+    match body:
+        case AccessChanged():
+            # What somebody allowed counts no more when they may not talk.
+            if not body.allowed:
+                place.run(SQL.drop_permissions_of, (body.identity, f"{body.channel}:", f"{body.channel};"))
+        case PermissionGranted():
+            allowed = (body.permission_id, body.tool, body.person, body.place, body.session_id)
+            place.run(SQL.add_permission, (*allowed, place.seq, place.at, body.by))
+        case PermissionRevoked():
+            place.run(SQL.drop_permission, (body.permission_id,))
 
 
 class Permission(msgspec.Struct, frozen=True, kw_only=True):

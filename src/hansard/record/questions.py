@@ -28,7 +28,7 @@ from hansard.journal.transaction import Transaction
 from hansard.record.deliveries import DELIVERIES, DeliveryMoved, delivery_value
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.messages.operations import Offered, add_message
-from hansard.record.people import PACE, add_at_home, read_pace
+from hansard.record.people import add_at_home, count_pace, read_pace
 from hansard.record.permissions import grant
 from hansard.record.sessions import session_journal
 from hansard.record.turns.entries import TurnEnded, find_turn
@@ -98,28 +98,19 @@ class QuestionGuessed(Body, frozen=True):
     chat: str = ""
 
 
-@QUESTIONS.projects(TurnEnded)
-def project_question_over(place: EntryPlace, body: TurnEnded) -> None:
-    place.run(SQL.drop_question, (place.journal, body.turn_id))
-
-
-@QUESTIONS.projects(QuestionAsked)
-def project_question_asked(place: EntryPlace, body: QuestionAsked) -> None:
-    for author, chat in body.people:
-        place.run(
-            SQL.add_question,
-            (place.journal, body.turn_id, author, chat, body.message_id, " ".join(body.scopes)),
-        )
-
-
-@QUESTIONS.projects(QuestionAnswered)
-def project_question_answered(place: EntryPlace, body: QuestionAnswered) -> None:
-    place.run(SQL.drop_question, (place.journal, body.turn_id))
-
-
-@QUESTIONS.projects(QuestionGuessed)
-def project_question_guessed(place: EntryPlace, body: QuestionGuessed) -> None:
-    place.run(PACE.queries.add_pace, (guess_name(body.person), place.at, HOUR_MICROSECONDS, 1))
+@QUESTIONS.projects(TurnEnded, QuestionAsked, QuestionAnswered, QuestionGuessed)
+def project_question(place: EntryPlace, body: Body) -> None:
+    match body:
+        case TurnEnded() | QuestionAnswered():
+            place.run(SQL.drop_question, (place.journal, body.turn_id))
+        case QuestionAsked():
+            for author, chat in body.people:
+                place.run(
+                    SQL.add_question,
+                    (place.journal, body.turn_id, author, chat, body.message_id, " ".join(body.scopes)),
+                )
+        case QuestionGuessed():
+            count_pace(place, guess_name(body.person))
 
 
 SINCE_ENTRIES_MAX = 10_000

@@ -104,45 +104,35 @@ class SessionSet(Body, frozen=True):
     value: str
 
 
-@SESSIONS.projects(SessionCreated)
-def project_session_created(place: EntryPlace, body: SessionCreated) -> None:
-    created = (body.source, body.owner, body.title, body.parent_id, body.link, body.at, place.at)
-    place.run(SQL.insert_session, (place.journal, place.journal_id, *created))
-
-
-@SESSIONS.projects(SessionTitled)
-def project_session_titled(place: EntryPlace, body: SessionTitled) -> None:
-    place.run(SQL.set_session_title, (body.title, place.journal))
-
-
-@SESSIONS.projects(SessionLinked)
-def project_session_linked(place: EntryPlace, body: SessionLinked) -> None:
-    place.run(SQL.set_session_parent, (body.parent_id, body.link, place.journal))
-
-
-@SESSIONS.projects(SessionEnd)
-def project_session_ended(place: EntryPlace, body: SessionEnd) -> None:
-    place.run(SQL.set_session_state, ("ended", body.reason, place.journal))
-
-
-@SESSIONS.projects(SessionReopened)
-def project_session_reopened(place: EntryPlace, _body: SessionReopened) -> None:
-    place.run(SQL.set_session_state, ("open", None, place.journal))
-
-
-@SESSIONS.projects(SessionArchived)
-def project_session_archived(place: EntryPlace, body: SessionArchived) -> None:
-    place.run(SQL.set_session_archived, (int(body.archived), place.journal))
-
-
-@SESSIONS.projects(MessageOpened)
-def project_message_opened(place: EntryPlace, body: MessageOpened) -> None:
-    place.run(SQL.open_session_message, (place.entry_id, body.turn_id, place.journal))
-
-
-@SESSIONS.projects(MessageSealed)
-def project_message_sealed(place: EntryPlace, _body: MessageSealed) -> None:
-    place.run(SQL.seal_session_message, (place.journal,))
+@SESSIONS.projects(
+    SessionCreated,
+    SessionTitled,
+    SessionLinked,
+    SessionEnd,
+    SessionReopened,
+    SessionArchived,
+    MessageOpened,
+    MessageSealed,
+)
+def project_session(place: EntryPlace, body: Body) -> None:
+    match body:
+        case SessionCreated():
+            created = (body.source, body.owner, body.title, body.parent_id, body.link, body.at, place.at)
+            place.run(SQL.insert_session, (place.journal, place.journal_id, *created))
+        case SessionTitled():
+            place.run(SQL.set_session_title, (body.title, place.journal))
+        case SessionLinked():
+            place.run(SQL.set_session_parent, (body.parent_id, body.link, place.journal))
+        case SessionEnd():
+            place.run(SQL.set_session_state, ("ended", body.reason, place.journal))
+        case SessionReopened():
+            place.run(SQL.set_session_state, ("open", None, place.journal))
+        case SessionArchived():
+            place.run(SQL.set_session_archived, (int(body.archived), place.journal))
+        case MessageOpened():
+            place.run(SQL.open_session_message, (place.entry_id, body.turn_id, place.journal))
+        case MessageSealed():
+            place.run(SQL.seal_session_message, (place.journal,))
 
 
 def session_value(row: SessionRow) -> Session:

@@ -91,21 +91,17 @@ class IntakeHeld(Body, frozen=True):
     identity: str = ""
 
 
-@INTAKE.projects(CursorMoved)
-def project_cursor_moved(place: EntryPlace, body: CursorMoved) -> None:
-    place.run(SQL.put_cursor, (body.channel, body.account, body.value))
-
-
-@INTAKE.projects(IntakeAccepted)
-def project_intake_accepted(place: EntryPlace, body: IntakeAccepted) -> None:
-    place.run(SQL.insert_intake, (body.channel, body.account, body.event_id, place.seq))
-    place.run(SQL.drop_held, (body.channel, body.account, body.event_id))
-
-
-@INTAKE.projects(IntakeHeld)
-def project_intake_held(place: EntryPlace, body: IntakeHeld) -> None:
-    event = (body.channel, body.account, body.event_id, body.chat, place.seq)
-    place.run(SQL.insert_held, (*event, body.identity, len(body.raw.encode()), place.at))
+@INTAKE.projects(CursorMoved, IntakeAccepted, IntakeHeld)
+def project_intake(place: EntryPlace, body: Body) -> None:
+    match body:
+        case CursorMoved():
+            place.run(SQL.put_cursor, (body.channel, body.account, body.value))
+        case IntakeAccepted():
+            place.run(SQL.insert_intake, (body.channel, body.account, body.event_id, place.seq))
+            place.run(SQL.drop_held, (body.channel, body.account, body.event_id))
+        case IntakeHeld():
+            event = (body.channel, body.account, body.event_id, body.chat, place.seq)
+            place.run(SQL.insert_held, (*event, body.identity, len(body.raw.encode()), place.at))
 
 
 # Values.
