@@ -180,8 +180,11 @@ class Concept:
         """The query of what owners have open; the last column is the owner."""
         self.end_lost: EndLost | None = None
         self.check_journal: CheckJournal | None = None
+        """Gives (what, detail) for each finding in one journal."""
         self.check_record: CheckRecord | None = None
+        """Gives (journal id, what, detail) for each finding in all journals at once."""
         self.refold: Refold | None = None
+        """What surrounds a fold of all entries into empty tables."""
         self.companion: Callable[[AnyStore], Companion] | None = None
 
     def entry(self, name: str, version: int = 1, **options: Unpack[KindOptions]) -> Callable[[BodyType], BodyType]:
@@ -209,25 +212,6 @@ class Concept:
             return function
 
         return register
-
-    def checks_journal(self, function: CheckJournal) -> CheckJournal:
-        """Register a check of one journal: it gives (what, detail) for each finding."""
-        self.check_journal = function
-        return function
-
-    def checks_record(self, function: CheckRecord) -> CheckRecord:
-        """Register a check of all journals at once: it gives (journal id, what, detail) for each finding."""
-        self.check_record = function
-        return function
-
-    def refolds(self, function: Refold) -> Refold:
-        """Register what surrounds a fold of all entries into empty tables."""
-        self.refold = function
-        return function
-
-    def accompanies(self, function: Callable[[AnyStore], Companion]) -> Callable[[AnyStore], Companion]:
-        self.companion = function
-        return function
 
 
 class Schema:

@@ -144,7 +144,7 @@ def search(index: SearchIndex, readers: Snapshots, wanted: Search, now: int) -> 
     ranked = sorted(candidates, key=lambda each: (-score(each, now), -each.key))[: wanted.limit]
     loader = Loader(readers, database_id, wanted.context, undone=wanted.undone)
     return [
-        Hit(**msgspec.structs.asdict(found), undone=each.undone, score=score(each, now))
+        msgspec.structs.replace(found, undone=each.undone, score=score(each, now))
         for each, found in zip(ranked, loader.load([each.key for each in ranked]), strict=True)
         if found is not None and (wanted.undone or not found.message.is_retracted)
     ]
@@ -323,17 +323,6 @@ def describe_search(query: str, limit: int, context: int, filters: Filters) -> S
     )
 
 
-class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """A message and its neighbours."""
-
-    session_id: str
-    seq: int
-    message: Message
-    before: tuple[Message, ...]
-    after: tuple[Message, ...]
-    undone_ids: tuple[str, ...]
-
-
 class Past(NamedTuple):
     """Where a session's entries lie, and what became of its messages after they were said."""
 
@@ -361,15 +350,15 @@ class Loader:
         self._undone = undone
         self._pasts: dict[int, Past | None] = {}
 
-    def load(self, keys: list[int]) -> list[Loaded | None]:
+    def load(self, keys: list[int]) -> list[Hit | None]:
         """Return messages with their neighbours, None for one that is no longer there."""
         size = max(1, READ_ROWS_MAX // (1 + 2 * ENTRIES_FOR_ONE * self._context))
-        found: list[Loaded | None] = []
+        found: list[Hit | None] = []
         for start in range(0, max(1, len(keys)), size):
             found += self._load_some(keys[start : start + size])
         return found
 
-    def _load_some(self, keys: list[int]) -> list[Loaded | None]:
+    def _load_some(self, keys: list[int]) -> list[Hit | None]:
         """Read hits in one snapshot; what lies far from them is read after it, page by page."""
 
         def read(snapshot: Reads) -> list[Near | None]:
@@ -403,7 +392,7 @@ class Loader:
         after = self._nearest(past, chain(filter(None, map(decode, rows[place + 1 :])), more_after))
         return Near(seq=row[0], message=message, before=before, after=after)
 
-    def _complete(self, key: int, near: Near | None) -> Loaded | None:
+    def _complete(self, key: int, near: Near | None) -> Hit | None:
         """Read on where what lay near was not enough."""
         past = self._pasts[key >> SEQ_BITS]
         if near is None or past is None:
@@ -414,7 +403,7 @@ class Loader:
         assert before is not None
         assert after is not None
         undone_ids = tuple(each.id for each in (*before[::-1], *after) if past.fold.is_undone(each.id))
-        return Loaded(
+        return Hit(
             session_id=past.session_id,
             seq=near.seq,
             message=near.message,

@@ -194,7 +194,7 @@ class SearchCompanion:
         return [f"search.db did not find every message; {ends}"]
 
 
-SEARCHES.accompanies(SearchCompanion)
+SEARCHES.companion = SearchCompanion
 
 
 def search_index(store: AnyStore) -> SearchIndex:
