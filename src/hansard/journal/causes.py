@@ -223,7 +223,8 @@ def misplaced(path: str, mode: int) -> HansardError:
 
 def explain_waiting(locks: Path | str) -> HansardError | None:
     """Return the error of another process that holds the write lock; None when none is known to hold it."""
-    holder = find_lock_holder(os.path.join(locks, "write"))
+    held = _locks_of(os.path.join(locks, "write"))
+    holder = _first_other(lock.pid for lock in held if lock.kind == "FLOCK" and lock.mode == "WRITE")
     if holder is None:
         return None
     return tell(Cause.LOCK_HOLDER_STOPPED if holder.is_stopped else Cause.LOCK_HELD, holder)
@@ -343,11 +344,6 @@ class Lock(msgspec.Struct, frozen=True, kw_only=True):
     start: int
 
 
-def find_lock_holder(path: str) -> Holder | None:
-    """Return the other process that holds a lock file; None when none does or it cannot be known."""
-    return _first_other(lock.pid for lock in _locks_of(path) if lock.kind == "FLOCK" and lock.mode == "WRITE")
-
-
 def find_transaction_holder(database: str) -> Holder | None:
     """Return the other process that has a write transaction open; None when it cannot be known."""
     wal = (lock.pid for lock in _locks_of(f"{database}-shm") if lock.mode == "WRITE" and lock.start in WAL_LOCKS)
@@ -371,16 +367,11 @@ def _locks_of(path: str) -> Iterator[Lock]:
     """Yield the locks of a file that are held, not waited for."""
     try:
         found = os.stat(path)
-        lines = {line.partition(":")[2] for _ in range(READS) for line in _read_locks()}
+        lists = [Path("/proc/locks").read_text(encoding="ascii") for _ in range(READS)]
     except OSError:
         return
     place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
-    for line in lines:
+    for line in {line.partition(":")[2] for each in lists for line in each.splitlines()}:
         fields = line.split()
         if fields[0] != "->" and fields[4] == place:
             yield Lock(kind=fields[0], mode=fields[2], pid=int(fields[3]), start=int(fields[5]))
-
-
-def _read_locks() -> list[str]:
-    with open("/proc/locks", encoding="ascii") as file:
-        return file.read().splitlines()

@@ -14,13 +14,13 @@ On crash: the backend rolls back; what was logged is found by the next writer, w
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from hansard.domain.ids import HOME_JOURNAL, random_bytes
 from hansard.errors import IdConflict, PastMissing, WrongState
-from hansard.journal.backend import EntriesGoneError, Group, IdTakenError, Reads, Unit
+from hansard.journal.backend import EntriesGoneError, Group, Reads, Unit
 from hansard.journal.concepts import Base, Body, Concept, EntryPlace, Schema, encode_body, load_queries
 from hansard.journal.entries import (
     DIGEST_FORMAT,
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from hansard.ports import Clock
 
 SQL = load_queries("hansard.journal", "journal.sql")
+
+Known = TypeVar("Known", bound=Body)
 
 SALT_BYTES = 16
 
@@ -100,12 +102,16 @@ class Transaction:
     def decode(self, found: KnownEntry) -> Body:
         return self.schema.decode_body(found.kind, found.version, found.body)
 
-    def add_once(self, journal: Journal, entry_id: str, body: Body, data: bytes) -> EntryRow | None:
-        """Append an entry unless its id is there already; None then, and nothing is changed (L3)."""
-        try:
-            return self.add(journal, entry_id, body, data)
-        except IdTakenError:
-            return None
+    def find_body(self, journal: Journal, entry_id: str, kind: type[Known]) -> Known | None:
+        """Return what an entry says, if it is there and of that kind."""
+        found = self.find(journal, entry_id)
+        body = None if found is None else self.decode(found)
+        return body if isinstance(body, kind) else None
+
+    def add_once(self, journal: Journal, entry_id: str, body: Body) -> None:
+        """Append an entry, unless its id is there already (L3)."""
+        if self.find(journal, entry_id) is None:
+            self.add(journal, entry_id, body)
 
     def add(
         self, journal: Journal, entry_id: str, body: Body, data: bytes = b"", *, ignorable: bool = False

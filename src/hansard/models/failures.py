@@ -71,6 +71,7 @@ def failure_of(error: Exception, wire: AnswerWire, place: RequestTarget) -> Fail
     """Say what an exception of the model library, the provider's library or the transport means."""
     if (own := own_failure(error)) is not None:
         return own
+    import httpx2
     from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UnexpectedModelBehavior
 
     if isinstance(error, ModelHTTPError):
@@ -78,8 +79,7 @@ def failure_of(error: Exception, wire: AnswerWire, place: RequestTarget) -> Fail
     if isinstance(error, ModelAPIError) and error.in_stream:
         text = said("The provider broke off with an error", error.body, place)
         return Failure(kind=FailureKind.UNAVAILABLE, text=text)
-    transport = transport_cause(error)
-    if transport is not None:
+    if (transport := cause_of(error, httpx2.TransportError)) is not None:
         return transport_failure(transport, wire, place)
     if not wire.is_answered:
         # Nobody was asked, or not in words that could be sent. To repeat that would not help.
@@ -149,13 +149,6 @@ def cut_by_peer(error: Exception) -> bool:
     """Whether a protocol error is a connection that closed too early, and not nonsense in place of HTTP."""
     text = str(error).lower()
     return "disconnected" in text or "closed" in text or "incomplete" in text
-
-
-def transport_cause(error: BaseException) -> Exception | None:
-    """Return the transport's exception among an exception and those that it was raised from."""
-    import httpx2
-
-    return cause_of(error, httpx2.TransportError)
 
 
 def cause_of(error: BaseException, kind: type[Caught]) -> Caught | None:

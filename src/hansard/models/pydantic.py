@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     import httpx2
-    from pydantic_ai.messages import ModelMessage, ModelResponseStreamEvent
+    from pydantic_ai.messages import ModelResponseStreamEvent
     from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
     from pydantic_ai.settings import ModelSettings
     from pydantic_ai.tools import ToolDefinition
@@ -188,10 +188,11 @@ async def opened(
 ) -> AsyncGenerator[StreamedResponse, None]:
     """Send a request, and watch what comes back for as long as the answer is read."""
     from pydantic_ai.direct import model_request_stream
+    from pydantic_ai.messages import ModelRequest, UserPromptPart
 
     opening = model_request_stream(
         model,
-        stand_in(),
+        [ModelRequest(parts=[UserPromptPart(content=NO_TEXT)])],  # in place of what was said
         model_settings=map_settings(request, access.style.name),
         model_request_parameters=map_parameters(request),
         instrument=False,
@@ -255,13 +256,6 @@ def whole_characters(text: str) -> str:
     except UnicodeEncodeError:
         return clean_text(text)
     return text
-
-
-def stand_in() -> list[ModelMessage]:
-    """Return the message that the library is given in place of what was said."""
-    from pydantic_ai.messages import ModelRequest, UserPromptPart
-
-    return [ModelRequest(parts=[UserPromptPart(content=NO_TEXT)])]
 
 
 def map_parameters(request: Request) -> ModelRequestParameters:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hansard.domain.budgets import Usage
 from hansard.models.clients import STYLES, find_access, http_client, openai_client
+from hansard.models.endings import cost_micros
 from hansard.models.failures import said
 from hansard.ports.model import TranscribedText, Voice
 
@@ -95,27 +96,17 @@ class OpenAITranscriber:
 
     def _usage(self, given: Any) -> Usage:  # noqa: ANN401
         """Return what it took: tokens, where the provider counts those; else minutes at the price of the settings."""
+        from pydantic_ai.usage import RequestUsage
+
         seconds = getattr(given, "seconds", None)
         price = self._settings.dollars_per_minute
         if isinstance(seconds, int | float):
             return Usage(cost_micros=None if price is None else round(seconds / MINUTE_SECONDS * price * 1_000_000))
         tokens = [getattr(given, name, 0) for name in ("input_tokens", "output_tokens")]
         coming, going = (count if isinstance(count, int) and count > 0 else 0 for count in tokens)
-        return Usage(input_tokens=coming, output_tokens=going, cost_micros=self._price(coming, going))
-
-    def _price(self, coming: int, going: int) -> int | None:
-        """Return what tokens cost, where a price is known."""
-        if not coming + going:
-            return None
-        from genai_prices import Usage as Priced
-        from genai_prices import calc_price
-
-        try:
-            priced = Priced(input_tokens=coming, output_tokens=going)
-            price = calc_price(priced, self._access.model, provider_api_url=self._access.base_url)
-        except (LookupError, ValueError):
-            return None
-        return round(price.total_price * 1_000_000)
+        used = RequestUsage(input_tokens=coming, output_tokens=going)
+        price_micros = cost_micros(used, self._access.model, self._access.base_url)
+        return Usage(input_tokens=coming, output_tokens=going, cost_micros=price_micros)
 
     async def close(self) -> None:
         if self._client is not None:

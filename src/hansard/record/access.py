@@ -137,12 +137,11 @@ def decline(tx: Transaction, invited: Origin, rules: IntakeRules, words: Wording
         return ""
     text = words.declined.format(code=written_code(code), minutes=rules.pairing.code_minutes)
     home = home_journal(tx)
-    told = tx.find(home, f"declined-{code}")
+    told = tx.find_body(home, f"declined-{code}", MessageAdded)
     if told is None:
         tell_at_home(tx, "", text, f"declined-{code}")
         return text
-    body = tx.decode(told)
-    return join_text(body.parts) if isinstance(body, MessageAdded) else ""
+    return join_text(told.parts)
 
 
 def give_code(tx: Transaction, channel: str, identity: str, chat: str, rules: IntakeRules) -> str:
@@ -179,10 +178,9 @@ NO_SUCH_CODE = "no such code waits: it was never given, was used, or its time is
 def approve(tx: Transaction, code: str, *, by: str, welcome: str, pairing: Pairing, token: str) -> Approved:
     """Allow whoever was shown a code. A code counts once, for that person; wrong ones are counted."""
     home = home_journal(tx)
-    done = tx.find(home, f"~access:{token}")
+    done = tx.find_body(home, f"~access:{token}", AccessChanged)
     if done is not None:
-        body = tx.decode(done)
-        return Approved(_read(tx, body.channel, body.identity) if isinstance(body, AccessChanged) else None)
+        return Approved(_read(tx, done.channel, done.identity))
     if tx.find(home, f"~tried:{token}") is not None:
         return Approved(None, NO_SUCH_CODE)
     now = tx.clock.now_microseconds()

@@ -266,7 +266,6 @@ def end_lost_sending(sending: tuple[Any, ...], is_alive: Callable[[str], bool]) 
     return partial(end_lost_delivery, session_id=session_id, delivery_id=delivery_id, token=new_id(), is_alive=is_alive)
 
 
-@DELIVERIES.refolds
 @contextmanager
 def keep_outbox_order(reads: Reads, run: Callable[..., object]) -> Iterator[None]:
     """Messages that wait to be shown keep their numbers, which give the messages of several sessions their order."""
@@ -274,6 +273,9 @@ def keep_outbox_order(reads: Reads, run: Callable[..., object]) -> Iterator[None
     yield
     for place in order:
         run(SQL.restore_outbox_number, place)
+
+
+DELIVERIES.refold = keep_outbox_order
 
 
 ROW_FIELDS = tuple(name for name in Delivery.__struct_fields__ if name != "session_id")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hansard.domain.messages import Part, Status
+from hansard.domain.messages import Status
 from hansard.domain.sessions import Link, Session
 from hansard.errors import IdConflict, InvalidInput
 from hansard.journal.concepts import Base
@@ -82,12 +82,7 @@ def _open_at(tx: Transaction, parent: Journal, lineage: list[Stretch], at: int) 
 
 def _interrupt_cut_message(tx: Transaction, parent: Journal, message_id: str, child: Journal) -> None:
     """Seal, in the child, a message that was open at the fork point: it reads as interrupted there (rule 19)."""
-    seal = tx.find(parent, f"~seal:{message_id}")
-    parts: tuple[Part, ...]
-    if seal is None:
-        parts = join_chunks(tx.open_pieces(parent))
-    else:
-        sealed = tx.decode(seal)
-        parts = sealed.parts if isinstance(sealed, MessageSealed) else ()
+    sealed = tx.find_body(parent, f"~seal:{message_id}", MessageSealed)
+    parts = join_chunks(tx.open_pieces(parent)) if sealed is None else sealed.parts
     interrupted = MessageSealed(message_id=message_id, status=Status.INTERRUPTED, parts=parts)
     tx.add(child, f"~seal:{message_id}", interrupted)

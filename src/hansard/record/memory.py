@@ -105,10 +105,9 @@ def note_value(row: tuple[Any, ...]) -> Note:
 def add_note(tx: Transaction, *, owner: str, text: str, by: str, token: str) -> Note:
     """Note something. What is noted already, word for word, is not noted twice."""
     home = home_journal(tx)
-    done = tx.find(home, f"~noted:{token}")
+    done = tx.find_body(home, f"~noted:{token}", MemoryNoted)
     if done is not None:
-        body = tx.decode(done)
-        return _read(tx, body.note_id, owner) if isinstance(body, MemoryNoted) else _missing(owner)
+        return find_note(tx, done.note_id, None)
     notes = [note_value(row) for row in tx.rows(SQL.list_notes, (owners_text(tx, owner), NOTES_MAX + 1))]
     same = next((note for note in notes if note.text == text), None)
     if same is not None:
@@ -119,15 +118,15 @@ def add_note(tx: Transaction, *, owner: str, text: str, by: str, token: str) -> 
     while tx.row(SQL.find_note, (note_id,)) is not None:
         note_id = random_letters(NOTE_ID_LETTERS)
     tx.add(home, f"~noted:{token}", MemoryNoted(note_id=note_id, owner=owner, text=text, by=by))
-    return _read(tx, note_id, owner)
+    return find_note(tx, note_id, None)
 
 
 def edit_note(tx: Transaction, *, note_id: str, owner: str | None, text: str, by: str, token: str) -> Note:
     note = find_note(tx, note_id, owner)
     home = home_journal(tx)
-    if text != note.text and tx.find(home, f"~edited:{token}") is None:
-        tx.add(home, f"~edited:{token}", MemoryEdited(note_id=note.id, text=text, by=by))
-    return _read(tx, note.id, note.owner)
+    if text != note.text:
+        tx.add_once(home, f"~edited:{token}", MemoryEdited(note_id=note.id, text=text, by=by))
+    return find_note(tx, note.id, None)
 
 
 def forget_note(tx: Transaction, *, note_id: str, owner: str | None, by: str, token: str) -> Note:
@@ -146,11 +145,6 @@ def find_note(tx: Transaction, note_id: str, owner: str | None) -> Note:
     if note is None or (owner is not None and note.owner not in read_circle(tx, owner)):
         return _missing(note_id)
     return note
-
-
-def _read(tx: Transaction, note_id: str, owner: str) -> Note:
-    row = tx.row(SQL.find_note, (note_id,))
-    return note_value(row) if row is not None else _missing(owner)
 
 
 def _recall(tx: Transaction, home: Journal, note_id: str) -> Note:

@@ -211,8 +211,7 @@ def show_code(tx: Transaction, owner: str, identity: str, chat: str) -> Code:
 
 def confirm_identity(tx: Transaction, body: IdentityConfirmed, token: str) -> None:
     home = home_journal(tx)
-    if tx.find(home, f"~identity:{token}") is None:
-        tx.add(home, f"~identity:{token}", body)
+    tx.add_once(home, f"~identity:{token}", body)
 
 
 class CodeCheck(NamedTuple):
@@ -231,8 +230,7 @@ def check_code(tx: Transaction, code: str, owner: str, token: str) -> CodeCheck:
     row = tx.row(SQL.find_link_code, (code,)) if code else None
     known = None if row is None else Code(owner=row[0], code=row[1], expires_at=row[2], identity=row[3], chat=row[4])
     if known is None or not known.is_good(now) or is_barred(tx, known.owner):
-        if tx.find(home, f"~link-tried:{token}") is None:
-            tx.add(home, f"~link-tried:{token}", LinkTried(owner=owner))
+        tx.add_once(home, f"~link-tried:{token}", LinkTried(owner=owner))
         return CodeCheck(None, NO_SUCH_CODE)
     refusal = why_not(tx, known.owner, owner)
     return CodeCheck(None if refusal else known, refusal)
@@ -243,10 +241,9 @@ def enter_code(
 ) -> CodeCheck:
     """Make whoever was shown a code and whoever enters it one person. A code counts once."""
     home = home_journal(tx)
-    done = tx.find(home, f"~link:{token}")
+    done = tx.find_body(home, f"~link:{token}", PersonLinked)
     if done is not None:
-        body = tx.decode(done)
-        return CodeCheck(Code(owner=body.owners[0] if isinstance(body, PersonLinked) else "", code=code, expires_at=0))
+        return CodeCheck(Code(owner=done.owners[0], code=code, expires_at=0))
     checked = check_code(tx, code, owner, token)
     if checked.code is not None:
         linked = PersonLinked(owners=(checked.code.owner, owner), by=owner, code=code)
@@ -305,8 +302,8 @@ def unlink(tx: Transaction, owner: str, by: str, operation_id: str) -> Parted:
     own = tuple(dict.fromkeys([owner, *(each for circle, each in rows if circle.removeprefix(NAMED) in names)]))
     linked = {each for circle, each in rows if circle.startswith(LINKED)}
     leaving = tuple(each for each in own if each in linked)
-    if leaving and tx.find(home, f"~unlink:{operation_id}") is None:
-        tx.add(home, f"~unlink:{operation_id}", PersonUnlinked(owners=leaving, by=by))
+    if leaving:
+        tx.add_once(home, f"~unlink:{operation_id}", PersonUnlinked(owners=leaving, by=by))
     after = read_circle(tx, owner)
     return Parted(tuple(each for each in before if each not in after), tuple(each for each in after if each != owner))
 

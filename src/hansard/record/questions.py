@@ -17,7 +17,7 @@ import msgspec
 from hansard.domain import questions as q
 from hansard.domain.access import HOUR_MICROSECONDS
 from hansard.domain.chats import person_owner
-from hansard.domain.deliveries import Delivery, DeliveryState
+from hansard.domain.deliveries import DeliveryState
 from hansard.domain.ids import delivery_prefix
 from hansard.domain.messages import File, Role, join_text
 from hansard.domain.questions import Answered, Given, Scope
@@ -25,7 +25,7 @@ from hansard.domain.sessions import TurnState
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import Transaction
-from hansard.record.deliveries import DELIVERIES, DeliveryMoved, delivery_value
+from hansard.record.deliveries import DeliveryMoved, list_message_deliveries
 from hansard.record.messages.entries import MessageAdded
 from hansard.record.messages.operations import Offered, add_message
 from hansard.record.people import add_at_home, count_pace, read_pace
@@ -177,10 +177,9 @@ def note_shown(tx: Transaction, session_id: str, message_id: str) -> None:
 def settle_question(tx: Transaction, lease: Lease, number: int, reason: str) -> Answered:
     """End a question that nobody answered in time as a no; an answer that came first counts."""
     journal, _ = session_journal(tx, lease.session_id)
-    found = tx.find(journal, answer_id(lease.turn_id, number))
-    body = tx.decode(found) if found is not None else None
-    if isinstance(body, QuestionAnswered):
-        return answered_value(body)
+    answered = tx.find_body(journal, answer_id(lease.turn_id, number), QuestionAnswered)
+    if answered is not None:
+        return answered_value(answered)
     check_fence(tx, lease)
     last = last_question(tx, journal, lease.turn_id)
     call_id = last.body.call_id if last is not None else ""
@@ -283,7 +282,7 @@ def find_meant(tx: Transaction, reply: GivenAnswer) -> tuple[list[Open], str]:
         return [], q.TOO_MANY_GUESSES
     found = [each for each in waiting if each.body.code == given.code]
     if not found:
-        guess(tx, reply)
+        add_at_home(tx, "guessed", QuestionGuessed(person=guesser(reply), chat=reply.chat))
     return found, "" if found else q.NO_SUCH_QUESTION
 
 
@@ -349,29 +348,22 @@ def is_of_others(tx: Transaction, reply: GivenAnswer) -> bool:
     return any(reply.given.about in receipts(tx, each, reply.chat) for each in others)
 
 
-def deliveries_of(tx: Transaction, question: Open, chat: str) -> list[Delivery]:
-    journal, _ = session_journal(tx, question.session_id)
-    prefix = delivery_prefix(question.body.message_id, chat)
-    rows = tx.rows(DELIVERIES.queries.deliveries_between, (journal.key, prefix, f"{prefix}~"))
-    return [delivery_value(question.session_id, row) for row in rows]
-
-
 def receipts(tx: Transaction, question: Open, chat: str) -> set[str]:
     """Return under which ids people see a question in a chat."""
-    return {each.receipt for each in deliveries_of(tx, question, chat) if each.receipt}
+    sent = list_message_deliveries(tx, question.session_id, question.body.message_id, chat)
+    return {each.receipt for each in sent if each.receipt}
 
 
 def is_shown(tx: Transaction, question: Open, chat: str) -> bool:
     """Return whether people were shown the whole question: every word and every file is sent, or was drawn."""
     journal, _ = session_journal(tx, question.session_id)
-    found = tx.find(journal, question.body.message_id)
-    body = tx.decode(found) if found is not None else None
-    if not isinstance(body, MessageAdded):
+    body = tx.find_body(journal, question.body.message_id, MessageAdded)
+    if body is None:
         return False
     files = sum(isinstance(part, File) for part in body.parts)
     if not chat:
         return not files and tx.find(journal, f"~shown:{question.body.message_id}") is not None
-    sent = deliveries_of(tx, question, chat)
+    sent = list_message_deliveries(tx, question.session_id, question.body.message_id, chat)
     if any(each.state is not DeliveryState.SENT for each in sent):
         return False
     words = max((each.end_bytes for each in sent if not each.file), default=0)
@@ -448,10 +440,6 @@ def may_guess(tx: Transaction, person: str) -> bool:
     """Return whether another code of a person is looked at: only so many wrong ones an hour."""
     tried = read_pace(tx, guess_name(person))
     return tried.within(tx.clock.now_microseconds(), HOUR_MICROSECONDS) < GUESSES_PER_HOUR_MAX
-
-
-def guess(tx: Transaction, reply: GivenAnswer) -> None:
-    add_at_home(tx, "guessed", QuestionGuessed(person=guesser(reply), chat=reply.chat))
 
 
 def reply_at_terminal(tx: Transaction, reply: GivenAnswer) -> str:

@@ -86,16 +86,14 @@ def tell_followers(tx: Transaction, session_id: str, message_ids: tuple[str, ...
         return
     journal, _ = session_journal(tx, session_id)
     for message_id in message_ids:
-        found = tx.find(journal, message_id)
-        body = tx.decode(found) if found is not None else None
-        if not isinstance(body, MessageAdded) or body.role is not Role.USER:
+        body = tx.find_body(journal, message_id, MessageAdded)
+        if body is None or body.role is not Role.USER:
             continue
         files = sum(isinstance(part, File) for part in body.parts)
         text = quoted(words, body.chat, join_text(body.parts), files)
         for chat in list_following_chats(tx, session_id, (body.chat,) if body.chat else ()):
             told = MessageAdded(role=Role.NOTICE, parts=(Text(text),), chat=chat, follows=True)
-            if tx.find(journal, quote_id(message_id, chat)) is None:
-                tx.add(journal, quote_id(message_id, chat), told)
+            tx.add_once(journal, quote_id(message_id, chat), told)
 
 
 def find_route(reads: Reads, key: str) -> Route | None:
@@ -119,11 +117,9 @@ def move_route(
     `owner` and `identity`: whose chat it is; it follows the session if it is a person's.
     """
     home = home_journal(tx)
-    done = tx.find(home, f"~route:{token}")
+    done = tx.find_body(home, f"~route:{token}", RouteMoved)
     if done is not None:
-        body = tx.decode(done)
-        if isinstance(body, RouteMoved):
-            return Route(key=body.key, session_id=body.session_id, generation=body.generation, reason=body.reason)
+        return Route(key=done.key, session_id=done.session_id, generation=done.generation, reason=done.reason)
     session_journal(tx, session_id)
     now = find_route(tx, key)
     generation = now.generation if now is not None else 0

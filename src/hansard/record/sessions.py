@@ -314,13 +314,15 @@ def session_journal(tx: Transaction, session_id: str, *, look: bool = True) -> t
 SESSIONS.tip = SQL.read_tip
 
 
-@SESSIONS.checks_record
 def check_sessions(reads: Reads) -> Iterator[tuple[str, str, str]]:
     """Every journal but the home's is a session's, and every chunk belongs to an open message."""
     for (journal_id,) in reads.rows(SQL.stray_journals, (HOME_JOURNAL,)):
         yield journal_id, "stray", "a journal without a session"
     for journal, message_id in reads.rows(SQL.find_open_chunks):
         yield str(journal), "part", f"chunks of {message_id}, which is not open"
+
+
+SESSIONS.check_record = check_sessions
 
 
 CANDIDATES_MAX = 20
@@ -386,18 +388,15 @@ def read_session(snapshot: Reads, session_id: str) -> Session:
 
 def freeze(tx: Transaction, session_id: str, frozen: SessionFrozen) -> SessionFrozen:
     journal, _ = session_journal(tx, session_id)
-    found = tx.find(journal, "~frozen")
-    if found is not None:
-        body = tx.decode(found)
-        return body if isinstance(body, SessionFrozen) else frozen
-    tx.add(journal, "~frozen", frozen)
-    return frozen
+    known = tx.find_body(journal, "~frozen", SessionFrozen)
+    if known is None:
+        tx.add(journal, "~frozen", frozen)
+    return known or frozen
 
 
 def set_setting(tx: Transaction, session_id: str, setting: SessionSet, token: str) -> None:
     journal, _ = session_journal(tx, session_id)
-    if tx.find(journal, f"~set:{token}") is None:
-        tx.add(journal, f"~set:{token}", setting)
+    tx.add_once(journal, f"~set:{token}", setting)
 
 
 class Sessions:

@@ -199,9 +199,7 @@ def tell_once(tx: Transaction, session_id: str, chat: str, text: str, why: str) 
     """Tell people why nothing is done about what they said: once, until something is answered again."""
     journal, _ = session_journal(tx, session_id)
     (fence,) = tx.row(TURNS.queries.last_fence, (journal.key,))
-    told = f"~{why}:{fence}"
-    if tx.find(journal, told) is None:
-        tx.add(journal, told, MessageAdded(role=Role.NOTICE, parts=(Text(text),), chat=chat))
+    tx.add_once(journal, f"~{why}:{fence}", MessageAdded(role=Role.NOTICE, parts=(Text(text),), chat=chat))
 
 
 def pass_event(tx: Transaction, origin: Origin, text: str, *, at_home: bool) -> None:
@@ -272,9 +270,8 @@ def changed_message(tx: Transaction, origin: Origin, about: str) -> tuple[str, s
     if receipt is None or not receipt.entries:
         return None
     session_id, message_id = receipt.entries[0]
-    entry = tx.find(session_journal(tx, session_id)[0], message_id)
-    body = tx.decode(entry) if entry is not None else None
-    return (session_id, message_id, body) if isinstance(body, MessageAdded) else None
+    body = tx.find_body(session_journal(tx, session_id)[0], message_id, MessageAdded)
+    return None if body is None else (session_id, message_id, body)
 
 
 def may_change(tx: Transaction, origin: Origin, said: MessageAdded, body: Body) -> bool:

@@ -7,6 +7,7 @@ On crash: a message is there with the changes that came with it, or it is not th
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +19,7 @@ from hansard.domain.messages import Message, Part, Role, Status, clean_part
 from hansard.domain.sessions import SessionState, TurnState
 from hansard.domain.text import clean_name
 from hansard.errors import InvalidInput, LeaseHeld, NotFound
+from hansard.journal.backend import IdTakenError
 from hansard.journal.concepts import Body, encode_body
 from hansard.journal.entries import SEQ_BITS, EntryRow, Journal, KnownEntry, Stretch
 from hansard.journal.transaction import SQL as JOURNAL
@@ -88,9 +90,8 @@ def append(tx: Transaction, session_id: str, offered: Offered) -> Entry:
     """Append a message to an open session; a repeat returns the first."""
     journal, row = session_journal(tx, session_id)
     if row.state == SessionState.OPEN and journal.base_id is None:
-        added = tx.add_once(journal, offered.id, offered.body, offered.data)
-        if added is not None:
-            return entry_of(journal.id, offered.id, added, offered.body)
+        with suppress(IdTakenError):
+            return add_message(tx, journal, offered)
     inherited_entries(tx, journal)  # a fork whose past is missing takes no words: nobody can answer them
     found = tx.find_same(journal, offered.id, offered.body, offered.data)
     if found is None:
@@ -120,22 +121,16 @@ def clean_change(change: ChatChange, message_id: str) -> ChatChange:
     return MessageEdited(message_id=message_id, parts=parts, event_id=event_id)
 
 
-def is_imported(tx: Transaction, journal: Journal, message_id: str) -> bool:
-    found = tx.find(journal, message_id)
-    body = tx.decode(found) if found is not None else None
-    return isinstance(body, MessageAdded) and body.imported
-
-
 def take_one(tx: Transaction, session_id: str, offered: Offered, changes: tuple[ChatChange, ...], known: int) -> None:
     """Record a message and the changes of it that are not here. Each has an id of its own: no retry doubles it."""
     append(tx, session_id, offered)
     journal, _ = session_journal(tx, session_id)
-    if changes[known:] and not is_imported(tx, journal, offered.id):
-        raise InvalidInput(f"message {offered.id} was said here: an import does not change it")
+    if changes[known:]:
+        said = tx.find_body(journal, offered.id, MessageAdded)
+        if said is None or not said.imported:
+            raise InvalidInput(f"message {offered.id} was said here: an import does not change it")
     for number, change in list(enumerate(changes))[known:]:
-        entry_id = f"~imported:{offered.id}:{number}"
-        if tx.find(journal, entry_id) is None:
-            tx.add(journal, entry_id, change)
+        tx.add_once(journal, f"~imported:{offered.id}:{number}", change)
 
 
 async def check_blobs(caller: Caller, *offered: Offered) -> None:
@@ -217,11 +212,6 @@ def transcript_page(snapshot: Reads, session_id: str, after: int) -> TranscriptP
     return TranscriptPage(rows=rows, open_pieces=pieces, complete=True)
 
 
-def fold_pages(pages: list[TranscriptPage]) -> list[Message]:
-    rows = [(row[1], row[4], row[5]) for piece in pages for row in piece.rows]
-    return fold_transcript(rows, join_chunks(pages[-1].open_pieces))
-
-
 async def load_transcript(caller: Caller, session_id: str) -> list[Message]:
     pages: list[TranscriptPage] = []
     after = 0
@@ -229,7 +219,8 @@ async def load_transcript(caller: Caller, session_id: str) -> list[Message]:
         start = after
         pages.append(await caller.read(lambda snapshot: transcript_page(snapshot, session_id, start)))  # noqa: B023
         after = pages[-1].rows[-1][0] if pages[-1].rows else after
-    return fold_pages(pages)
+    rows = [(row[1], row[4], row[5]) for page in pages for row in page.rows]
+    return fold_transcript(rows, join_chunks(pages[-1].open_pieces))
 
 
 def read_message(snapshot: Reads, session_id: str, message_id: str) -> Message:

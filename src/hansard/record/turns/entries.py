@@ -131,31 +131,23 @@ def project_message_added(place: EntryPlace, body: MessageAdded) -> None:
             place.run(SQL.add_turn_chat, (place.journal, "", body.chat, 0))
 
 
-@TURNS.projects(TurnQueued)
-def project_turn_queued(place: EntryPlace, body: TurnQueued) -> None:
-    place.run(SQL.put_turn, (place.journal, body.turn_id, TurnState.QUEUED, place.seq, "", ""))
-    for follows, chats in enumerate((body.chats, body.followers)):
-        for chat in chats:
-            place.run(SQL.add_turn_chat, (place.journal, "", chat, follows))
-    for each in body.by or ():
-        place.run(SQL.add_turn_by, (place.journal, body.turn_id, each.person, each.chat, each.how))
-
-
-@TURNS.projects(TurnAsked)
-def project_turn_asked(place: EntryPlace, body: TurnAsked) -> None:
-    for each in body.by:
-        place.run(SQL.add_turn_by, (place.journal, body.turn_id, each.person, each.chat, each.how))
-
-
-@TURNS.projects(TurnStarted)
-def project_turn_started(place: EntryPlace, body: TurnStarted) -> None:
-    """What waits to be answered goes on waiting while a turn runs that answers nobody."""
-    place.run(SQL.put_turn, (place.journal, body.turn_id, TurnState.RUNNING, place.seq, body.owner, body.purpose))
-    if not body.purpose:
-        place.run(SQL.take_turn_chats, (place.journal, body.turn_id))
-        if body.by is None:
-            place.run(SQL.take_turn_by, (place.journal, body.turn_id))
-        place.run(SQL.drop_next_by, (place.journal,))
+@TURNS.projects(TurnQueued, TurnAsked, TurnStarted)
+def project_turn_askers(place: EntryPlace, body: TurnQueued | TurnAsked | TurnStarted) -> None:
+    match body:
+        case TurnQueued():
+            place.run(SQL.put_turn, (place.journal, body.turn_id, TurnState.QUEUED, place.seq, "", ""))
+            for follows, chats in enumerate((body.chats, body.followers)):
+                for chat in chats:
+                    place.run(SQL.add_turn_chat, (place.journal, "", chat, follows))
+        case TurnStarted():
+            running = (TurnState.RUNNING, place.seq, body.owner, body.purpose)
+            place.run(SQL.put_turn, (place.journal, body.turn_id, *running))
+            # What waits to be answered goes on waiting while a turn runs that answers nobody.
+            if not body.purpose:
+                place.run(SQL.take_turn_chats, (place.journal, body.turn_id))
+                if body.by is None:
+                    place.run(SQL.take_turn_by, (place.journal, body.turn_id))
+                place.run(SQL.drop_next_by, (place.journal,))
     for each in body.by or ():
         place.run(SQL.add_turn_by, (place.journal, body.turn_id, each.person, each.chat, each.how))
 
@@ -214,9 +206,8 @@ def add_askers(tx: Transaction, journal: Journal, turn_id: str, by: tuple[By, ..
 def inherited_by(tx: Transaction, journal: Journal, lost_id: str) -> tuple[By, ...] | None:
     """Return who asked for the turn that goes on with a lost one; None when nobody had recorded that."""
     by = recovered(read_by(tx, journal, lost_id))
-    queued = tx.find(journal, f"~queued:{lost_id}")
-    body = tx.decode(queued) if queued is not None else None
-    return None if not by and isinstance(body, TurnQueued) and body.by is None else by
+    queued = tx.find_body(journal, f"~queued:{lost_id}", TurnQueued)
+    return None if not by and queued is not None and queued.by is None else by
 
 
 def turn_askers(tx: Transaction, journal: Journal, turn_id: str) -> set[str]:

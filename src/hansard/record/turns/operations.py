@@ -248,8 +248,7 @@ def _write_kept(tx: Transaction, journal: Journal, kept: PendingFacts) -> None:
     if row.open_message is not None and row.open_message in kept.abandoned:
         seal_stream(tx, journal, row.open_message, Status.INTERRUPTED)
     for entry_id, fact in kept.facts:
-        if tx.find(journal, entry_id) is None:
-            tx.add(journal, entry_id, fact)
+        tx.add_once(journal, entry_id, fact)
 
 
 class StreamPiece(msgspec.Struct, frozen=True, kw_only=True):
@@ -285,13 +284,11 @@ class ReplyText(msgspec.Struct, frozen=True, kw_only=True):
 def seal_message(tx: Transaction, lease: Lease, said: ReplyText) -> None:
     """Finish a streamed message. The same seal again changes nothing; another text under its id is an error."""
     journal, _ = session_journal(tx, lease.session_id)
-    sealed = tx.find(journal, f"~seal:{said.message_id}")
+    sealed = tx.find_body(journal, f"~seal:{said.message_id}", MessageSealed)
     if sealed is not None:
         own = tx.row(SQL.find_turn, (journal.key, lease.turn_id))
         if own is not None and own[1] != TurnState.LOST:
-            body = tx.decode(sealed)
-            pieces = streamed_pieces(body.parts) if isinstance(body, MessageSealed) else []
-            check_said(said, pieces)
+            check_said(said, streamed_pieces(sealed.parts))
             return
     check_fence(tx, lease)
     pieces = tx.open_pieces(journal)
@@ -309,9 +306,8 @@ def check_said(said: ReplyText, pieces: list[tuple[str, str]]) -> None:
 
 
 def _sealed_calls(tx: Transaction, journal: Journal, message_id: str) -> set[str]:
-    sealed = tx.find(journal, f"~seal:{message_id}") if message_id else None
-    body = tx.decode(sealed) if sealed is not None else None
-    return {part.id for part in getattr(body, "parts", ()) if isinstance(part, ToolCall)}
+    sealed = tx.find_body(journal, f"~seal:{message_id}", MessageSealed) if message_id else None
+    return {part.id for part in sealed.parts if isinstance(part, ToolCall)} if sealed is not None else set()
 
 
 def end_turn(
@@ -370,8 +366,7 @@ def stop_turns(
     running = find_turn(tx, journal, TurnState.RUNNING)
     if running is not None and is_asked_by(turn_askers(tx, journal, running.id), asked_by):
         stopped.append(running)
-        if tx.find(journal, f"~stop:{running.id}") is None:
-            tx.add(journal, f"~stop:{running.id}", TurnStopping(turn_id=running.id, reason=reason))
+        tx.add_once(journal, f"~stop:{running.id}", TurnStopping(turn_id=running.id, reason=reason))
     may_end = queued and is_asked_by(next_askers(tx, journal.key), asked_by)
     waiting = end_queued(tx, journal, reason) if may_end else None
     if waiting is not None:
@@ -405,9 +400,8 @@ def meet_running_turn(
 
 def said_in(tx: Transaction, journal: Journal, message_id: str) -> tuple[str, str]:
     """Return who said a message, and in which chat; both are empty when nobody knows."""
-    found = tx.find(journal, message_id)
-    body = tx.decode(found) if found is not None else None
-    return (body.author, body.chat) if isinstance(body, MessageAdded) and body.author else ("", "")
+    body = tx.find_body(journal, message_id, MessageAdded)
+    return (body.author, body.chat) if body is not None and body.author else ("", "")
 
 
 def close_lost(tx: Transaction, session_id: str, is_alive: IsAlive, words: Wording) -> bool:
@@ -455,12 +449,14 @@ def end_lost_turn(
     return partial(close_lost, session_id=turn[0], is_alive=is_alive, words=words)
 
 
-@TURNS.checks_journal
 def check_open_message(reads: Reads, journal: Journal) -> Iterator[tuple[str, str]]:
     """A message is open only while a turn runs."""
     stream_id = open_stream(reads, journal.id)
     if stream_id is not None and not reads.rows(SQL.find_turn_in_state, (journal.key, "running")):
         yield "turn", f"message {stream_id} is open and no turn runs"
+
+
+TURNS.check_journal = check_open_message
 
 
 def queue_resumption(tx: Transaction, session_id: str, lost_id: str, chats: tuple[str, ...]) -> TurnInfo | None:
