@@ -224,15 +224,13 @@ async def test_nobody_there(style: str) -> None:
     ],
 )
 async def test_no_key_in_any_text(style: str, behaviour: Behaviour) -> None:
-    """Whatever a server echoes, neither the key nor a header nor a part of them gets into a text."""
-    headers = {"X-Secret": "header-value-1234"}
+    """Whatever a server echoes, neither the key nor a part of it gets into a text."""
     async with Provider(style, [behaviour]) as provider:
-        model = open_provider(f"{style}:m", key=KEY, base_url=provider.base_url, stall_seconds=5, headers=headers)
+        model = open_provider(f"{style}:m", key=KEY, base_url=provider.base_url, stall_seconds=5)
         text = (await ask(model)).failure.text
         await model.close()
-    assert provider.answers[0].headers["x-secret"] == "header-value-1234"
     assert KEY in provider.answers[0].headers["authorization"]
-    assert not any(part in text for part in (KEY, KEY[:12], KEY[-12:], "header-value-1234", "Bearer"))
+    assert not any(part in text for part in (KEY, KEY[:12], KEY[-12:], "Bearer"))
     assert len(text) < TEXT_CHARACTERS_MAX + 100
 
 

@@ -152,12 +152,11 @@ def test_secrets_of_an_access() -> None:
         "m",
         key=KEY,
         base_url="http://me:hush@host:1/v1",
-        headers={"X-A": "also"},
         stall_seconds=1,
     )
     assert access.place.host == "host:1"
-    assert set(access.place.secrets) == {KEY, "also", "hush", "me"}
-    bare = find_access(STYLES["openai"], "m", key=None, base_url="http://h", headers=None, stall_seconds=1)
+    assert set(access.place.secrets) == {KEY, "hush", "me"}
+    bare = find_access(STYLES["openai"], "m", key=None, base_url="http://h", stall_seconds=1)
     assert bare.place.secrets == ()
 
 

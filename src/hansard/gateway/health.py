@@ -106,12 +106,6 @@ class Page(NamedTuple):
     media_type: str
     status: str = "200 OK"
 
-    @classmethod
-    def of_health(cls, health: Health) -> Page:
-        """Return the page that tells how a gateway does: 200 when all is well, else 503."""
-        status = "200 OK" if health.status == "ok" else "503 Service Unavailable"
-        return cls(msgspec.json.encode(health) + b"\n", "application/json", status)
-
 
 Pages = Mapping[str, Callable[[], Awaitable[Page]]]
 """By path."""

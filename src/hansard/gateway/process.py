@@ -316,7 +316,9 @@ class Gateway:
         )
 
     async def _health_page(self) -> Page:
-        return Page.of_health(await self.health())
+        health = await self.health()
+        status = "200 OK" if health.status == "ok" else "503 Service Unavailable"
+        return Page(msgspec.json.encode(health) + b"\n", "application/json", status)
 
     async def _metrics_page(self) -> Page:
         """Return the numbers; those that only the record knows are left out while it cannot be read."""

@@ -140,7 +140,7 @@ class Store:
         self.backend.upkeep.step()
         self.writer.stop()
         if self._writer_thread.is_alive():
-            self._writer_thread.join(self.writer.patience_left(patience_seconds))
+            self._writer_thread.join(self.writer.standing.left_of(patience_seconds))
         else:
             while self.writer.queue.items and self.writer.problem is None:
                 self.writer.step()

@@ -171,18 +171,14 @@ class Writer:
         self._is_full = False
         self._stopped = threading.Event()
         self.migrated = ""
-        self._standing = WriteHealth(backend)
+        self.standing = WriteHealth(backend)
         self.unwritable = UnwritableLogs(str(backend.home))
         self.latency = Latency()
 
     @property
     def problem(self) -> HansardError | None:
         """Why nothing can be written just now; None when all is well."""
-        return self._standing.problem()
-
-    def patience_left(self, patience_seconds: float) -> float:
-        """Return how long to wait for what is queued: the time in which nothing could be written counts."""
-        return self._standing.left_of(patience_seconds)
+        return self.standing.problem()
 
     def describe_trouble(self) -> str:
         """Return what prevents writing, of everything or of one log; empty when all is well."""
@@ -193,15 +189,14 @@ class Writer:
     def wait(self) -> bool:
         """Wait until there is something to do; return False when there is nothing left and the writer stops."""
         until = time.monotonic() + self._pause_seconds
-        while (left := until - time.monotonic()) > 0 and not (self._is_full and self._may_go_on()):
+        while (left := until - time.monotonic()) > 0:
+            # On a disk that was full there is something to do when it has room, or something is to be ended.
+            if self._is_full and (self._room.has_room() or self.queue.has_ending()):
+                break
             if self._stopped.wait(min(left, ROOM_SECONDS)):
                 time.sleep(RETRY_SECONDS_MIN)  # a record that closes tries again soon, and not without a pause
                 break
         return self.queue.wait()
-
-    def _may_go_on(self) -> bool:
-        """Return whether there is something to do on a disk that was full: it has room, or something is to be ended."""
-        return self._room.has_room() or self.queue.has_ending()
 
     def stop(self) -> None:
         """Take no new items; what is queued is still written."""
@@ -223,20 +218,20 @@ class Writer:
 
     def stumble(self, error: Exception) -> None:
         """Note an error outside a batch, such as a lock file that cannot be opened; the next try is after a pause."""
-        self._standing.note(error)
+        self.standing.note(error)
         self._pause_seconds = RETRY_SECONDS_MAX
 
     def retire(self, why: str) -> None:
         """Note that a newer Hansard has migrated the record: nothing is written here any more."""
         self.migrated = why
-        self._standing.note(RecordMigrated(why))
+        self.standing.note(RecordMigrated(why))
 
     def _take_items(self) -> list[Item]:
         """Take what has gathered. On a full disk, only what ends something."""
         self._is_full = self._room.spent and not self._room.restore()
         batch = self.queue.take_batch(only_ending=self._is_full)
         if self._is_full and self.queue.items:
-            self._standing.note_full()
+            self.standing.note_full()
             self._pause_seconds = FULL_SECONDS
         return batch
 
@@ -272,7 +267,7 @@ class Writer:
     def step(self) -> None:
         """Commit what has gathered. Failures leave the items queued; their waiters decide how long to wait."""
         try:
-            commit = self._standing.begin()
+            commit = self.standing.begin()
         except (HomeMoved, PermissionError, NotADirectoryError) as error:  # waiting does not change that
             batch = self._refuse(self._take_items(), self._backend.explain(error))
             answer_items(batch if isinstance(error, HomeMoved) else self._park(batch, lambda _item: True))
@@ -315,9 +310,9 @@ class Writer:
             self._undo(commit, batch, error)
             return self._refuse(batch, error), []
         if self._room.spent:
-            self._standing.note_full()
+            self.standing.note_full()
         else:
-            self._standing.note(None)
+            self.standing.note(None)
         self._pause_seconds = FULL_SECONDS if self._is_full else 0.0
         self.unwritable.forget(change.journal_id for change in touched)
         return self._park(batch, lambda item: isinstance(item.error, LogUnwritable | OutcomeUnknown)), touched
@@ -335,7 +330,7 @@ class Writer:
 
     def _refuse(self, batch: list[Item], error: Exception) -> list[Item]:
         """Answer a batch that cannot be written as things stand. Of items in doubt nobody knows."""
-        self._standing.note(error)
+        self.standing.note(error)
         for item in batch:
             item.error = OutcomeUnknown(str(error)) if item.doubt else error
         return batch
@@ -392,10 +387,10 @@ class Writer:
         self, commit: GroupCommit, batch: list[Item], error: Exception
     ) -> tuple[list[Item], list[TouchedJournal]]:
         """After a failed commit: make sure that it is gone, and queue the batch again."""
-        self._standing.note(error)
+        self.standing.note(error)
         self._undo(commit, batch, error)
         self._put_back(batch)
-        problem = self._standing.problem()
+        problem = self.standing.problem()
         if problem is not None and problem.cause == Cause.LOCKED_BY_STRANGER:
             self._pause_seconds = RETRY_SECONDS_MIN
         return [], []

@@ -79,7 +79,6 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     base_url: str
     key: str
-    headers: dict[str, str]
     stall_seconds: float
 
     @property
@@ -95,7 +94,7 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def place(self) -> RequestTarget:
         parts = urlsplit(self.base_url)
-        secrets = (self.key, *self.headers.values(), parts.password or "", parts.username or "")
+        secrets = (self.key, parts.password or "", parts.username or "")
         return RequestTarget(
             host=parts.netloc.rpartition("@")[2],
             secrets=tuple(secret for secret in secrets if secret not in {"", PLACEHOLDER_KEY}),
@@ -109,7 +108,6 @@ def find_access(
     *,
     key: str | None,
     base_url: str | None,
-    headers: dict[str, str] | None,
     stall_seconds: float,
 ) -> ModelAccess:
     """Complete what was given by what the environment says, with the variables of the provider's own library."""
@@ -119,7 +117,6 @@ def find_access(
         model=model,
         base_url=base_url or os.environ.get(style.base_url_variable) or style.base_url,
         key=key or os.environ.get(variable) or PLACEHOLDER_KEY,
-        headers=dict(headers or {}),
         stall_seconds=stall_seconds,
     )
 
@@ -195,7 +192,6 @@ def openai_client(access: ModelAccess, client: httpx2.AsyncClient) -> AsyncOpenA
         base_url=access.base_url,
         max_retries=0,
         timeout=client.timeout,
-        default_headers=access.headers,
         http_client=client,
     )
 
@@ -242,7 +238,6 @@ def anthropic_model(access: ModelAccess, client: httpx2.AsyncClient) -> Model[An
         base_url=access.base_url,
         max_retries=0,
         timeout=client.timeout,
-        default_headers=access.headers,
         http_client=client,
         open_telemetry=False,
     )

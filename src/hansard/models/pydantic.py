@@ -42,7 +42,6 @@ def open_provider(
     key: str | None,
     base_url: str | None,
     stall_seconds: float,
-    headers: dict[str, str] | None = None,
     sees: bool | None = None,
 ) -> ProviderModel:
     """Return the model of a name such as `openai:gpt-5`. Nothing is imported and nobody is called before it is asked.
@@ -57,7 +56,7 @@ def open_provider(
     style = STYLES[prefix]
     if prefix == "google" and not is_installed("google.genai"):
         return ProviderModel(name, missing_package("google-genai"), sees=sees)
-    access = find_access(style, model, key=key, base_url=base_url, headers=headers, stall_seconds=stall_seconds)
+    access = find_access(style, model, key=key, base_url=base_url, stall_seconds=stall_seconds)
     return ProviderModel(name, missing_key(style.key_variables[0]) if access.lacks_key else access, sees=sees)
 
 

@@ -51,7 +51,6 @@ class OpenAITranscriber:
             self.name.partition(":")[2],
             key=key,
             base_url=settings.base_url or base_url,
-            headers=None,
             stall_seconds=settings.seconds_max,
         )
         self._client: httpx2.AsyncClient | None = None

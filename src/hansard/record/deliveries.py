@@ -152,10 +152,15 @@ def create_delivery(tx: Transaction, delivery: Delivery) -> Delivery:
     entry_id = f"~delivery:{delivery.id}"
     if tx.find_same(journal, entry_id, body, ENCODER.encode(body)) is None:
         tx.add(journal, entry_id, body)
-    row = tx.row(SQL.find_delivery, (journal.key, delivery.id))
-    if row is None:
+    created = find_delivery(tx, delivery.session_id, delivery.id)
+    if created is None:
         raise IdConflict(f"delivery {delivery.id} belongs to the session that {delivery.session_id} was forked from")
-    return delivery_value(delivery.session_id, row)
+    return created
+
+
+def find_delivery(tx: Transaction, session_id: str, delivery_id: str) -> Delivery | None:
+    row = tx.row(SQL.find_delivery, (journal_of(tx, session_id).key, delivery_id))
+    return None if row is None else delivery_value(session_id, row)
 
 
 def move_delivery(
@@ -173,10 +178,9 @@ def move_delivery(
 ) -> Delivery:
     """Move a delivery; an ended session accepts this too (rule 19)."""
     journal = journal_of(tx, session_id)
-    row = tx.row(SQL.find_delivery, (journal.key, delivery_id))
-    if row is None:
+    now = find_delivery(tx, session_id, delivery_id)
+    if now is None:
         raise NotFound(f"there is no delivery {delivery_id} in session {session_id}")
-    now = delivery_value(session_id, row)
     if tx.find(journal, f"~moved:{token}") is not None:
         return now
     if state not in DELIVERY_MOVES[now.state]:
@@ -214,12 +218,10 @@ def find_tried(tx: Transaction, delivery: Delivery) -> Delivery | None:
 
     Their stretch may go further than when they were created: it can grow as long as they were surely not shown.
     """
-    if not delivery.attempts or delivery.file:
+    may_be_known = delivery.attempts and not delivery.file
+    known = find_delivery(tx, delivery.session_id, delivery.id) if may_be_known else None
+    if known is None:
         return None
-    row = tx.row(SQL.find_delivery, (journal_of(tx, delivery.session_id).key, delivery.id))
-    if row is None:
-        return None
-    known = delivery_value(delivery.session_id, row)
     asked = (delivery.channel, delivery.target, delivery.message_id, delivery.operation, delivery.start_bytes)
     is_same = asked == (known.channel, known.target, known.message_id, known.operation, known.start_bytes)
     may_grow = known.state is DeliveryState.PENDING and known.end_bytes <= delivery.end_bytes
@@ -248,12 +250,8 @@ def end_lost_delivery(
     tx: Transaction, session_id: str, delivery_id: str, token: str, is_alive: Callable[[str], bool]
 ) -> bool:
     """Mark what a dead process was sending as unknown: it may have been shown."""
-    journal = journal_of(tx, session_id)
-    row = tx.row(SQL.find_delivery, (journal.key, delivery_id))
-    if row is None:
-        return False
-    delivery = delivery_value(session_id, row)
-    if delivery.state != DeliveryState.SENDING or is_alive(delivery.owner):
+    delivery = find_delivery(tx, session_id, delivery_id)
+    if delivery is None or delivery.state != DeliveryState.SENDING or is_alive(delivery.owner):
         return False
     reason = f"its sender {delivery.owner} is gone"
     move_delivery(tx, session_id, delivery.id, DeliveryState.UNKNOWN, reason=reason, token=token)

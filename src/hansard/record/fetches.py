@@ -94,20 +94,18 @@ def await_files(
     """Note that the files of a message are to be fetched. Of those that are too many, people are told."""
     person = arrival.origin.person
     for awaited in arrival.files:
-        if over := over_quota(tx, rules, person, awaited.size_bytes):
-            fetched = FileFetched(message_id=message_id, file=awaited.file, failure=f"the hour's limit of {over}")
-            record_file(tx, session_id, fetched)
-            tell_over(tx, words, over, person, told_in(arrival))
-            continue
+        over = over_quota(tx, rules, person, awaited.size_bytes)
         waiting, own = tx.row(SQL.count_fetches, (person,))
-        if waiting >= OPEN_MAX or own >= PERSON_OPEN_MAX:
-            failure = "the limit of files that wait is reached"
-            fetched = FileFetched(message_id=message_id, file=awaited.file, failure=failure)
-            record_file(tx, session_id, fetched)
-            tell(tx, session_id, told_in(arrival), words.tell_file_not_kept(awaited.name, words.file_too_many))
+        if not over and waiting < OPEN_MAX and own < PERSON_OPEN_MAX:
+            add_at_home(tx, "awaited", awaited_of(arrival, awaited, session_id, message_id, person))
+            count_used(tx, person, files=1)
             continue
-        add_at_home(tx, "awaited", awaited_of(arrival, awaited, session_id, message_id, person))
-        count_used(tx, person, files=1)
+        failure = f"the hour's limit of {over}" if over else "the limit of files that wait is reached"
+        record_file(tx, session_id, FileFetched(message_id=message_id, file=awaited.file, failure=failure))
+        if over:
+            tell_over(tx, words, over, person, told_in(arrival))
+        else:
+            tell(tx, session_id, told_in(arrival), words.tell_file_not_kept(awaited.name, words.file_too_many))
 
 
 def over_quota(tx: Transaction, rules: IntakeRules, person: str, size_bytes: int) -> Brought | None:

@@ -26,7 +26,8 @@ def fork_session(
     session_id, exists = choose_id(tx, id, token)
     if exists:
         return read_session_now(tx, session_id)
-    lineage = trace_lineage(tx, parent, at)
+    starts = ((stretch, stretch.after >> SEQ_BITS << SEQ_BITS) for stretch in trace_entries(tx, parent))
+    lineage = [Stretch(each.after, min(each.last, start + at)) for each, start in starts if each.after < start + at]
     digest: bytes = tx.row(JOURNAL.read_digest, ((lineage[-1].last >> SEQ_BITS << SEQ_BITS) + at,))[0]
     journal = tx.create_journal(session_id, Base(parent.id, at, digest))
     body = SessionCreated(
@@ -53,12 +54,6 @@ def _existing_fork(tx: Transaction, parent_id: str, at: int | None, id: str) -> 
     if parent is None or parent.link != Link.FORK or parent.session_id != parent_id or at not in {None, parent.at}:
         raise IdConflict(f"session {id} exists and is not this fork")
     return session
-
-
-def trace_lineage(tx: Transaction, journal: Journal, at: int) -> list[Stretch]:
-    """Return where the entries of a journal up to `at` lie, the oldest first."""
-    starts = ((stretch, stretch.after >> SEQ_BITS << SEQ_BITS) for stretch in trace_entries(tx, journal))
-    return [Stretch(each.after, min(each.last, start + at)) for each, start in starts if each.after < start + at]
 
 
 def _count_at(tx: Transaction, parent: Journal, lineage: list[Stretch], at: int) -> int:

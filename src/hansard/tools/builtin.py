@@ -16,8 +16,6 @@ from hansard.errors import HansardError
 from hansard.ports.tool import ToolOutput, ToolScene
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from hansard.ports import Clock
     from hansard.record.api import Record
     from hansard.record.memory import Memory
@@ -177,7 +175,7 @@ class SessionSearch:
             "Nothing was found." if tools else "Nothing was found; tool calls and their results were not looked into."
         )
         text = DATA + "\n\n".join(lines) if lines else nothing
-        return ToolOutput(text=text, sources=quoted_sources(hit.message for hit in hits))
+        return ToolOutput(text=text, sources=tuple(sorted(sources_of(hit.message for hit in hits))))
 
     async def _read(self, session_id: str, around: int | None) -> ToolOutput:
         conversation = await self._record.conversation(session_id)
@@ -189,7 +187,7 @@ class SessionSearch:
             middle = max(0, bisect_right([each.seq for each in placed], around) - 1)
         shown = placed[max(0, middle - READ_MESSAGES) : middle + READ_MESSAGES + 1]
         lines = [line_of(each, MESSAGE_CHARACTERS if each is placed[middle] else EXCERPT_CHARACTERS) for each in shown]
-        sources = quoted_sources(each.message for each in shown)
+        sources = tuple(sorted(sources_of(each.message for each in shown)))
         return ToolOutput(text=DATA + "\n\n".join(lines), sources=sources)
 
     async def _browse(self, owner: str) -> ToolOutput:
@@ -201,11 +199,6 @@ class SessionSearch:
             for each in sessions
         ]
         return ToolOutput(text=DATA + "\n".join(lines))
-
-
-def quoted_sources(messages: Iterable[Message]) -> tuple[str, ...]:
-    """Return whose words the messages hold that are quoted."""
-    return tuple(sorted(sources_of(messages)))
 
 
 def head_of(message: Message) -> str:

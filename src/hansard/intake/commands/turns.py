@@ -102,11 +102,8 @@ async def stop(scene: CommandScene, argument: str) -> CommandReply:
 
 async def stop_turns(scene: CommandScene) -> list[TurnInfo]:
     """Stop what runs and what waits, as far as the person may; return what is stopped."""
-    reason = "stopped by the person"
-    if scene.is_own_only:
-        owner = person_owner(*scene.speaker)
-        return await scene.record.turns.stop(scene.session_id, reason, queued=True, asked_by=owner)
-    return await scene.record.turns.stop(scene.session_id, reason, queued=True)
+    owner = person_owner(*scene.speaker) if scene.is_own_only else ""
+    return await scene.record.turns.stop(scene.session_id, "stopped by the person", queued=True, asked_by=owner)
 
 
 async def queue(scene: CommandScene, argument: str) -> CommandReply:
