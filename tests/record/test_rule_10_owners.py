@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hansard import LeaseHeld, Message, Record, StaleLease, TurnState
-from hansard.journal.locks import OwnerLock, is_locked
+from hansard.journal.locks import LockFile, is_locked
 from tests.record.helpers_facts import SESSION, assert_clean, new_session, say
 from tests.record.helpers_process import Worker, WorkerError
 
@@ -24,7 +24,8 @@ def test_liveness_is_the_lock_and_never_the_pid(tmp_path: Path) -> None:
     """A name with a living pid and no lock is dead; a name with a pid that cannot be and a lock is alive."""
     (tmp_path / f"host-{os.getpid()}-aaaaaa").touch()
     assert not is_locked(tmp_path / f"host-{os.getpid()}-aaaaaa")
-    lock = OwnerLock(tmp_path, "host-999999999-bbbbbb")
+    lock = LockFile(tmp_path / "host-999999999-bbbbbb")
+    lock.acquire()
     assert is_locked(tmp_path / "host-999999999-bbbbbb")
     lock.close()
     assert not is_locked(tmp_path / "host-999999999-bbbbbb")

@@ -240,19 +240,16 @@ class PageReader(Generic[Item]):
 
     async def follow(self, journal_id: str, position: Position, *, chunks: bool) -> AsyncGenerator[Item, None]:
         """Yield what came after a position, and then what comes, without end."""
-        followers = self._caller.store.followers
-        signal = followers.add(journal_id)
-        try:
+        event = asyncio.Event()
+        with notified(self._caller.store.followers, event, journal_id):
             while True:
-                signal.event.clear()
+                event.clear()
                 page = await self.next(journal_id, position, chunks=chunks)
                 position = page.position
                 for item in page.items:
                     yield item
                 if page.complete:
-                    await signal.event.wait()
-        finally:
-            followers.remove(journal_id, signal)
+                    await event.wait()
 
     async def next(self, journal_id: str, position: Position, *, chunks: bool) -> FollowPage[Item]:
         future: asyncio.Future[FollowPage[Item]] = asyncio.get_running_loop().create_future()

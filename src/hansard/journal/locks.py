@@ -154,30 +154,6 @@ class TryLock:
             self._file.close()
 
 
-class OwnerLock:
-    """Held by a process for as long as it lives: how others know that its turns are not orphans (rule 10)."""
-
-    def __init__(self, folder: Path, owner: str) -> None:
-        self.owner = owner
-        self._file = LockFile(folder / owner)
-        self._file.acquire()
-
-    def renew(self) -> None:
-        """Take the lock again if its file was removed or replaced."""
-        if not self._file.is_in_place():
-            self._file.acquire()
-
-    def drop(self) -> None:
-        """Let the lock fall and leave the file, as a process that is killed does."""
-        self._file.close()
-
-    def close(self) -> None:
-        """Say goodbye: the file of an owner that is gone serves nobody, and its name is never used again."""
-        if self._file.descriptor >= 0:
-            _unlink(self._file.path)
-        self._file.close()
-
-
 def find_owners(home: Path) -> list[bool]:
     """Return for each owner's lock file whether its process lives; one that may not be read counts as held."""
     try:
@@ -224,19 +200,23 @@ def _unlink(path: str) -> None:
 
 
 class HostOwners:
-    """The processes of this host that have a home open: each holds a lock file of its own (rule 10)."""
+    """The processes of this host that have a home open: each holds a lock file of its own (rule 10).
+
+    A process holds it for as long as it lives: that is how others know that its turns are not orphans.
+    """
 
     def __init__(self, home: Path) -> None:
         """Look on; `join` makes this process one of them."""
         self.owner = ""
         self.held_locks: list[Callable[[], None]] = []
         self._folder = home / "locks" / "owners"
-        self._lock: OwnerLock | None = None
+        self._lock: LockFile | None = None
 
     def join(self) -> None:
         """Take a lock of this process's own."""
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{random_letters(6)}"
-        self._lock = OwnerLock(self._folder, self.owner)
+        self._lock = LockFile(self._folder / self.owner)
+        self._lock.acquire()
 
     def is_alive(self, owner: str) -> bool:
         return is_locked(self._folder / owner)
@@ -250,17 +230,17 @@ class HostOwners:
     def take_again(self) -> None:
         """Take locks again whose files were removed or replaced."""
         assert self._lock is not None
-        self._lock.renew()
+        if not self._lock.is_in_place():
+            self._lock.acquire()
         for take_again in self.held_locks:
             take_again()
 
     def leave(self, *, killed: bool) -> None:
         """Give the lock back; or let it fall and leave its file, as a process that is killed does."""
         assert self._lock is not None
-        if killed:
-            self._lock.drop()
-        else:
-            self._lock.close()
+        if not killed and self._lock.descriptor >= 0:
+            _unlink(self._lock.path)  # it serves nobody, and its name is never used again
+        self._lock.close()
 
 
 # Long work under the write lock (migrating, rebuilding, bringing many logs in line): everybody can see how far it is.

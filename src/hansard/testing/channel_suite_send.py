@@ -151,29 +151,27 @@ async def a_chat_that_is_gone(scene: Scene) -> None:
 @chat_contract("send", Ability.BUSY)
 async def a_request_to_wait_says_how_long(scene: Scene, chat: str) -> None:
     """A platform that asks to wait is told as that, with the time that it asks for; nothing was shown, and later is."""
-    await scene.show(chat, "one")
-    post = make_post(chat, "two")
-    await scene.stage.fail(FaultKind.BUSY)
-    with scene.refused(ChannelBusy) as caught:
-        await scene.channel.send(post)
-    (error,) = caught
+    error = await fail_unseen(scene, chat, FaultKind.BUSY, ChannelBusy)
     require(isinstance(error, ChannelBusy) and 0 < error.seconds <= WAIT_SECONDS_MAX, "a time to wait")
-    require_equal(await scene.shown(chat), ["one"], "what a person sees meanwhile")
-    await again(scene, post)
-    require_equal(await scene.shown(chat), ["one", "two"], "what a person sees")
 
 
 @chat_contract("send", Ability.CUT_BEFORE)
 async def a_break_before_the_effect(scene: Scene, chat: str) -> None:
     """A connection that broke before anything was shown is no refusal: the same post again is shown, once."""
+    await fail_unseen(scene, chat, FaultKind.CUT_BEFORE, PostUnknown, ChannelDown)
+
+
+async def fail_unseen(scene: Scene, chat: str, kind: FaultKind, *errors: type[ChannelError]) -> Exception:
+    """Let a post fail; it is not shown, and the same post is shown afterwards. Return the error."""
     await scene.show(chat, "one")
     post = make_post(chat, "two")
-    await scene.stage.fail(FaultKind.CUT_BEFORE)
-    with scene.refused(PostUnknown, ChannelDown):
+    await scene.stage.fail(kind)
+    with scene.refused(*errors) as caught:
         await scene.channel.send(post)
     require_equal(await scene.shown(chat), ["one"], "what a person sees meanwhile")
     await again(scene, post)
     require_equal(await scene.shown(chat), ["one", "two"], "what a person sees")
+    return caught[0]
 
 
 @chat_contract("send", Ability.CUT_AFTER)
