@@ -180,10 +180,6 @@ class Writer:
         """Why nothing can be written just now; None when all is well."""
         return self.standing.problem()
 
-    def describe_trouble(self) -> str:
-        """Return what prevents writing, of everything or of one log; empty when all is well."""
-        return str(self.problem or "") or self.unwritable.describe()
-
     # Between two commits.
 
     def wait(self) -> bool:

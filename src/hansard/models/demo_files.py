@@ -157,8 +157,11 @@ def fetch(scratch: Path, installer: Sequence[str], progress: Callable[[str], Non
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment
         )
         try:
-            while not ended_within(process, PROGRESS_SECONDS):
-                progress(f"… {megabytes(scratch)} MB so far")
+            while process.returncode is None:
+                try:
+                    process.wait(PROGRESS_SECONDS)
+                except subprocess.TimeoutExpired:
+                    progress(f"… {megabytes(scratch)} MB so far")
         finally:
             process.kill()
             process.wait()
@@ -169,13 +172,6 @@ def fetch(scratch: Path, installer: Sequence[str], progress: Callable[[str], Non
             f"The demo model could not be fetched ({Path(command[0]).name} ended with {process.returncode}):\n{reason}"
         )
         raise ModelMissing(message)
-
-
-def ended_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Wait for a process, at most so long, and return whether it has ended."""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(seconds)
-    return process.returncode is not None
 
 
 def megabytes(folder: Path) -> int:

@@ -133,8 +133,11 @@ class Record:
 
     @property
     def trouble(self) -> str:
-        """Why the record cannot be written just now; empty when all is well."""
-        return "" if self.is_read_only else self.store.writer.describe_trouble()
+        """Why the record, or one log of it, cannot be written just now; empty when all is well."""
+        if self.is_read_only:
+            return ""
+        writer = self.store.writer
+        return str(writer.problem or "") or writer.unwritable.describe()
 
     @property
     def latency(self) -> Latency:

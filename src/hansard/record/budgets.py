@@ -51,13 +51,6 @@ SQL = BUDGETS.queries
 QUOTAS = Concept("quotas")
 
 
-@BUDGETS.projects(MessageAdded)
-def count_author(place: EntryPlace, body: MessageAdded) -> None:
-    """Whoever speaks to the agent in a chat is answered by the next turn."""
-    if is_spoken(body) and body.chat:
-        place.run(SQL.add_turn_person, (place.journal, person_owner(body.chat.partition(":")[0], body.author)))
-
-
 @BUDGETS.projects(TurnStarted)
 def count_turn(place: EntryPlace, body: TurnStarted) -> None:
     """Who asked for a turn, and so whose day it counts to.
@@ -79,18 +72,21 @@ def count_turn(place: EntryPlace, body: TurnStarted) -> None:
     place.run(SQL.take_turn_everybody, counted)
 
 
-@BUDGETS.projects(TurnUsed)
-def project_turn_used(place: EntryPlace, body: TurnUsed) -> None:
-    used = body.usage
-    figures = (used.input_tokens, used.output_tokens, used.cost_micros or 0)
-    place.run(SQL.use_turn_person, (place.journal, body.turn_id, *figures))
-
-
-@BUDGETS.projects(TurnEnded)
-def spare_turn(place: EntryPlace, body: TurnEnded) -> None:
-    """A turn that asked no model is not counted."""
-    if body.state in {TurnState.COMPLETED, TurnState.FAILED}:
-        place.run(SQL.spare_turn_persons, (place.journal, body.turn_id))
+@BUDGETS.projects(MessageAdded, TurnUsed, TurnEnded)
+def project_turn_person(place: EntryPlace, body: Body) -> None:
+    match body:
+        case MessageAdded():
+            # Whoever speaks to the agent in a chat is answered by the next turn.
+            if is_spoken(body) and body.chat:
+                person = person_owner(body.chat.partition(":")[0], body.author)
+                place.run(SQL.add_turn_person, (place.journal, person))
+        case TurnUsed(usage=used):
+            figures = (used.input_tokens, used.output_tokens, used.cost_micros or 0)
+            place.run(SQL.use_turn_person, (place.journal, body.turn_id, *figures))
+        case TurnEnded():
+            # A turn that asked no model is not counted.
+            if body.state in {TurnState.COMPLETED, TurnState.FAILED}:
+                place.run(SQL.spare_turn_persons, (place.journal, body.turn_id))
 
 
 class BudgetCheck(NamedTuple):

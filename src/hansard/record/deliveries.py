@@ -374,18 +374,8 @@ class Deliveries:
         """Return what waits to be shown in a channel's chats, the oldest first, a page after a number."""
         bindings = (after, *chats_of(channel), max(0, min(limit, READ_ROWS_MAX)))
         rows = await self._caller.read(lambda snapshot: snapshot.rows(SQL.list_outbox, bindings))
-        return [
-            OutboxItem(
-                number=number,
-                session_id=session_id,
-                message_id=message_id,
-                chat=chat,
-                seq=seq,
-                is_open=bool(is_open),
-                follows=bool(follows),
-            )
-            for number, session_id, message_id, chat, seq, is_open, follows in rows
-        ]
+        named = [dict(zip(OutboxItem.__struct_fields__, row, strict=True)) for row in rows]
+        return msgspec.convert(named, list[OutboxItem], strict=False)  # the flags are numbers in the database
 
     async def count_waiting(self, channel: str) -> Backlog:
         """Return how much waits, for the health of a channel."""

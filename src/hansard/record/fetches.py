@@ -13,24 +13,21 @@ from typing import TYPE_CHECKING
 
 from hansard.domain.arrivals import Arrival, ArrivalKind, Awaited, IntakeRules
 from hansard.domain.budgets import Brought, pace_name
-from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import REASON_CHARACTERS_MAX
 from hansard.domain.messages import Message
 from hansard.domain.sessions import SessionState
 from hansard.domain.text import clean_text
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
-from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import Transaction
 from hansard.record.budgets import allows, count_used, tell_over
 from hansard.record.messages.entries import FileFetched
 from hansard.record.messages.operations import append, offer
-from hansard.record.people import add_at_home, count_pace
+from hansard.record.people import add_at_home, count_pace, list_due
 from hansard.record.routes import tell_at_home
 from hansard.record.sessions import session_journal
 
 if TYPE_CHECKING:
     from hansard.domain.notices import Wording
-    from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
 
 FETCHES = Concept(
@@ -177,16 +174,9 @@ class FileFetches:
 
     async def list_due(self, channel: str, account: str, *, person_max: int, limit: int) -> list[FileAwaited]:
         """Return what is to be fetched now: so many files of one person, people in turn."""
-
-        def read(snapshot: Reads) -> list[FileAwaited]:
-            home = snapshot.row(JOURNAL.read_journal, (HOME_JOURNAL,))
-            if home is None:
-                return []
-            rows = snapshot.rows(SQL.list_fetches, (channel, account, home[0], person_max, limit))
-            bodies = [snapshot.schema.decode_body("file.awaited", 1, data) for (data,) in rows]
-            return [body for body in bodies if isinstance(body, FileAwaited)]
-
-        return await self._caller.read(read)
+        return await self._caller.read(
+            lambda snapshot: list_due(snapshot, FileAwaited, SQL.list_fetches, (channel, account), (person_max, limit))
+        )
 
     async def keep(self, awaited: FileAwaited, blob: str, size_bytes: int) -> None:
         """Record that a file is kept: its blob is stored already."""

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 
 from hansard.domain.access import HOUR_MICROSECONDS, Action, may
 from hansard.domain.chats import parse_key
-from hansard.domain.ids import HOME_JOURNAL, new_id
+from hansard.domain.ids import new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX
 from hansard.domain.people import is_person
 from hansard.domain.text import clean_name, clean_text
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
-from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import Transaction
 from hansard.record.access import decline, grant_of
 from hansard.record.intake.events import INTAKE, mark_received, move_cursor
-from hansard.record.people import add_at_home, count_pace, read_pace
+from hansard.record.people import add_at_home, count_pace, list_due, read_pace
 from hansard.record.routes import find_route, move_route, tell_in_chat
 from hansard.record.sessions import session_journal
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
     from hansard.domain.arrivals import IntakeRules, Origin
     from hansard.domain.notices import Wording
-    from hansard.journal.backend import Reads
     from hansard.journal.calls import Caller
 
 INVITATIONS = Concept(
@@ -160,16 +158,11 @@ class Invitations:
 
     async def list_due(self, channel: str, account: str, *, source_max: int, limit: int) -> list[InvitationReceived]:
         """Return what is to be answered now: so many of one source, the sources in turn."""
-
-        def read(snapshot: Reads) -> list[InvitationReceived]:
-            home = snapshot.row(JOURNAL.read_journal, (HOME_JOURNAL,))
-            if home is None:
-                return []
-            rows = snapshot.rows(SQL.list_invitations, (channel, account, home[0], source_max, limit))
-            bodies = [snapshot.schema.decode_body("invitation.received", 1, data) for (data,) in rows]
-            return [body for body in bodies if isinstance(body, InvitationReceived)]
-
-        return await self._caller.read(read)
+        return await self._caller.read(
+            lambda snapshot: list_due(
+                snapshot, InvitationReceived, SQL.list_invitations, (channel, account), (source_max, limit)
+            )
+        )
 
     async def settle_invitation(self, answered: InvitationAnswered, chat: str = "", text: str = "") -> None:
         """Record that an invitation was answered, or why it cannot be; `text` is told in a chat then."""

@@ -7,18 +7,19 @@ Tables: person, link_code, pace. SQL: people.sql, pace.sql.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
 from hansard.domain.access import HOUR_MICROSECONDS, MINUTE_MICROSECONDS, Pace, new_code, read_code
 from hansard.domain.chats import identity_of
-from hansard.domain.ids import new_id
+from hansard.domain.ids import HOME_JOURNAL, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX
 from hansard.domain.people import CIRCLE_MAX, CODE_MINUTES, Circle, Code, is_person, may_be_shown, may_try, named
 from hansard.domain.text import clean_name
 from hansard.errors import InvalidInput, NotFound
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
+from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import Transaction, home_journal
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ PEOPLE = Concept(
     ),
 )
 SQL = PEOPLE.queries
+
+Due = TypeVar("Due", bound=Body)
 
 PACE = Concept("pace", "hansard.record", tables=(Table(name="pace", order="name", of_home=True),))
 """How often something happened within an hour, such as codes that were shown."""
@@ -160,6 +163,14 @@ def add_at_home(tx: Transaction, name: str, body: Body) -> None:
     """Add an entry to the home journal, under an id that none has yet."""
     home = home_journal(tx)
     tx.add(home, f"~{name}:{home.head_seq + 1}", body)
+
+
+def list_due(reads: Reads, kind: type[Due], query: str, account: tuple[str, str], limits: tuple[int, int]) -> list[Due]:
+    """Return entries of the home journal that an account has to see to. `limits`: of one person, and in all."""
+    home = reads.row(JOURNAL.read_journal, (HOME_JOURNAL,))
+    rows = reads.rows(query, (*account, home[0], *limits)) if home is not None else []
+    bodies = [reads.schema.decode_body(reads.schema.by_body[kind].name, 1, data) for (data,) in rows]
+    return [body for body in bodies if isinstance(body, kind)]
 
 
 def read_pace(reads: Reads, name: str) -> Pace:

@@ -122,15 +122,6 @@ class ToolDecided(Body, frozen=True):
     reasons: tuple[Reason, ...] = ()
 
 
-@TURNS.projects(MessageAdded)
-def project_message_added(place: EntryPlace, body: MessageAdded) -> None:
-    """What a person says to the agent is answered by the next turn, in the chat where it was said."""
-    if is_spoken(body):
-        place.run(SQL.add_turn_by, (place.journal, "", body.author, body.chat, How.MESSAGE))
-        if body.chat:
-            place.run(SQL.add_turn_chat, (place.journal, "", body.chat, 0))
-
-
 @TURNS.projects(TurnQueued, TurnAsked, TurnStarted)
 def project_turn_askers(place: EntryPlace, body: TurnQueued | TurnAsked | TurnStarted) -> None:
     match body:
@@ -152,19 +143,24 @@ def project_turn_askers(place: EntryPlace, body: TurnQueued | TurnAsked | TurnSt
         place.run(SQL.add_turn_by, (place.journal, body.turn_id, each.person, each.chat, each.how))
 
 
-@TURNS.projects(TurnSteered)
-def project_turn_steered(place: EntryPlace, body: TurnSteered) -> None:
-    """The turn that runs is shown there, too; so is the next one, which answers when this one never comes to it."""
-    if body.chat:
-        place.run(SQL.add_turn_chat, (place.journal, body.turn_id, body.chat, 0))
-
-
-@TURNS.projects(TurnEnded)
-def project_turn_ended(place: EntryPlace, body: TurnEnded) -> None:
-    place.run(SQL.end_turn, (body.state, body.reason, place.journal, body.turn_id))
-    if body.state == TurnState.LOST:
-        place.run(SQL.leave_turn_chats, (place.journal, body.turn_id))
-    place.run(SQL.drop_turn_chats, (place.journal, body.turn_id))
+@TURNS.projects(MessageAdded, TurnSteered, TurnEnded)
+def project_turn(place: EntryPlace, body: Body) -> None:
+    match body:
+        case MessageAdded():
+            # What a person says to the agent is answered by the next turn, in the chat where it was said.
+            if is_spoken(body):
+                place.run(SQL.add_turn_by, (place.journal, "", body.author, body.chat, How.MESSAGE))
+                if body.chat:
+                    place.run(SQL.add_turn_chat, (place.journal, "", body.chat, 0))
+        case TurnSteered():
+            # The turn that runs is shown there, too; so is the next one, which answers if this one never comes to it.
+            if body.chat:
+                place.run(SQL.add_turn_chat, (place.journal, body.turn_id, body.chat, 0))
+        case TurnEnded():
+            place.run(SQL.end_turn, (body.state, body.reason, place.journal, body.turn_id))
+            if body.state == TurnState.LOST:
+                place.run(SQL.leave_turn_chats, (place.journal, body.turn_id))
+            place.run(SQL.drop_turn_chats, (place.journal, body.turn_id))
 
 
 def turn_value(session_id: str, row: tuple[Any, ...]) -> TurnInfo:

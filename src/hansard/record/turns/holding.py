@@ -439,11 +439,8 @@ class Turns:
 
         `asked_by`: only turns that this person asked for, and nobody else.
         """
-        cleaned, is_alive, words = (
-            clean_text(reason)[:REASON_CHARACTERS_MAX],
-            self._caller.store.is_alive,
-            self._words(),
-        )
+        cleaned, words = clean_text(reason)[:REASON_CHARACTERS_MAX], self._words()
+        is_alive = self._caller.store.is_alive
 
         def stop(tx: Transaction) -> list[TurnInfo]:
             owners = read_circle(tx, asked_by) if asked_by else ()
