@@ -13,7 +13,7 @@ import pytest
 
 from hansard import Cursor, HansardError, Intake, Message, Record
 from tests.record.helpers_damage import assert_holds, hear, lose_database, make_home, put_back
-from tests.record.helpers_facts import assert_clean, ids_of, log_of, new_session, say
+from tests.record.helpers_facts import assert_clean, ids_of, log_of, new_session, raw_rows, say
 
 OPEN_AND_DIE = """
 import asyncio, os, sys
@@ -210,3 +210,102 @@ async def test_logs_are_listed_while_part_files_come_and_go(home: Path) -> None:
         finally:
             done.set()
             await busy
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number as SQLite writes it, and where the next thing begins."""
+    value = 0
+    while data[at] & 0x80:
+        value, at = value << 7 | data[at] & 0x7F, at + 1
+    return value << 7 | data[at], at + 1
+
+
+def find_last_key(data: bytes, key: int, first: int, end: int) -> int:
+    """Return where the last byte of a key stands that is the last of its page; the pages are of tables."""
+    leaf, page_bytes = 13, 4096
+    for page in range(first, end, page_bytes):
+        count = int.from_bytes(data[page + 3 : page + 5])
+        if data[page] != leaf or not count:
+            continue
+        pointer = page + 8 + 2 * (count - 1)
+        _, at = read_varint(data, page + int.from_bytes(data[pointer : pointer + 2]))
+        found, at = read_varint(data, at)
+        if found == key:
+            return at - 1
+    raise AssertionError(key)
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize("table", ["entry", "journal"])
+async def test_keys_that_do_not_grow_end_no_opening(home: Path, table: str, *, read_only: bool) -> None:
+    """One byte of `state.db` differs: its last row has a smaller key than others. Paging by key would never end."""
+    await make_home(home, "one", "two")
+    async with Record.open(home) as record:
+        await say(record, *(f"m{number}" for number in range(20)), session_id="two")
+    ((key,),) = raw_rows(home, f"SELECT max(key) FROM {table}")  # noqa: S608 - names of this test
+    ((root,),) = raw_rows(home, f"SELECT rootpage FROM sqlite_master WHERE name = '{table}'")  # noqa: S608
+    raw_rows(home, "UPDATE record SET checked = 0")
+    raw_rows(home, "PRAGMA wal_checkpoint(TRUNCATE)")
+    data = bytearray((home / "state.db").read_bytes())
+    first, end = (4096, len(data)) if table == "entry" else (4096 * (root - 1), 4096 * root)
+    data[find_last_key(bytes(data), key, first, end)] = 1
+    (home / "state.db").write_bytes(data)
+    async with Record.open(home, read_only=read_only) as record:
+        assert await ids_of(record, "two") == [f"m{number}" for number in range(20)]
+        if not read_only:
+            await assert_clean(record)
+
+
+async def test_a_log_that_could_not_be_written_anew_is_remembered(home: Path) -> None:
+    """A log of the right size is damaged, and its new file cannot be made: the session waits for a later opening.
+
+    The process that has the home open puts what it knows of the log on the disk: that does not count.
+    """
+    await make_home(home, "one")
+    async with Record.open(home) as record:
+        await say(record, "a", "b", session_id="one")
+    raw_rows(home, "UPDATE journal SET log_synced = 0 WHERE id = 'one'")
+    log = log_of(home, "one")
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join([lines[0], b"#" + lines[1][1:], *lines[2:]]))
+    log.with_suffix(".jsonl.new").mkdir()
+    async with Record.open(home) as record:
+        with pytest.raises(HansardError, match=r"one\.jsonl"):
+            await say(record, "c", session_id="one")
+    ((synced,),) = raw_rows(home, "SELECT log_synced FROM journal WHERE id = 'one'")
+    assert synced < 0, "the keeper took the log for whole"
+    log.with_suffix(".jsonl.new").rmdir()
+    await assert_holds(home, "a", "b", session_ids=("one",))
+    assert b"#" not in log.read_bytes()
+
+
+@pytest.mark.parametrize("names", [("a", "c"), ("c", "a")])
+async def test_the_order_of_sessions_decides_nothing(tmp_path: Path, names: tuple[str, str]) -> None:
+    """The database is put back to just before a unit of two sessions, and the log of one of them is cut short."""
+    home, backup = tmp_path / "home", tmp_path / "backup"
+    await make_home(home, *names)
+    async with Record.open(home) as record:
+        for name in names:
+            await say(record, *(f"{name}{number}" for number in range(5)), session_id=name)
+    async with Record.open(home) as record:
+        await say(record, "last", session_id="a")
+        shutil.copytree(home, backup)
+        await record.accept([("a", Message.user("both", id="U")), ("c", Message.user("both", id="U"))])
+    put_back(backup, home)
+    log = log_of(home, "c")
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:3]))
+    async with Record.open(home) as record:
+        assert await ids_of(record, "a") == [*(f"a{number}" for number in range(5)), "last", "U"]
+        await assert_clean(record)
+
+
+async def test_a_pipe_in_the_place_of_a_tail_blocks_nothing(home: Path) -> None:
+    """What lies in the place of a `.tail` is kept under another name."""
+    await make_home(home, "one")
+    async with Record.open(home) as record:
+        await say(record, "a", session_id="one")
+    log = log_of(home, "one")
+    log.write_bytes(log.read_bytes() + b"damage\n")
+    os.mkfifo(log.with_suffix(".tail"))
+    await assert_holds(home, "a", session_ids=("one",))
+    assert b"damage" in log.with_suffix(".tail").read_bytes()

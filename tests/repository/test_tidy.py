@@ -138,6 +138,17 @@ def test_sizes(sources: list[Source]) -> None:
     assert violations(tidy_rules.too_long, sources, r".*\.py$") == []
 
 
+def test_projections_have_a_case_for_each_body(sources: list[Source]) -> None:
+    """A projection by cases has one for each body that it is registered for."""
+    sample = (
+        "@C.projects(A, B, D)\ndef project(place, body):\n    match body:\n        case A() | B():\n            pass\n"
+    )
+    assert findings_in(tidy_rules.bodies_without_case, sample) == [
+        "src/hansard/engine/example.py:2: project has no case for D"
+    ]
+    assert violations(tidy_rules.bodies_without_case, sources, r"src/.*\.py$") == []
+
+
 def test_class_names_are_unique(sources: list[Source]) -> None:
     """A class name is defined once in src, the nested and the private ones and hansard.testing included."""
     twice = [Source(path=PurePosixPath(f"src/{name}.py"), text="class C:\n    class D: ...\n") for name in "ab"]

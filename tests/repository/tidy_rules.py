@@ -333,3 +333,21 @@ def dotted(expression: ast.expr) -> str:
     if isinstance(expression, ast.Call):
         return dotted(expression.func)
     return ""
+
+
+def bodies_without_case(source: Source) -> Iterator[str]:
+    """A projection by cases has one for each body that it is registered for: another would change no table."""
+    for function in source.nodes:
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        matches = [node for node in function.body if isinstance(node, ast.Match)]
+        for decorator in function.decorator_list:
+            is_projection = isinstance(decorator, ast.Call) and ast.unparse(decorator.func).endswith(".projects")
+            if not is_projection or not matches:
+                continue
+            assert isinstance(decorator, ast.Call)
+            patterns = [each for case in matches[0].cases for each in ast.walk(case.pattern)]
+            cases = {ast.unparse(each.cls) for each in patterns if isinstance(each, ast.MatchClass)}
+            for body in decorator.args:
+                if ast.unparse(body) not in cases:
+                    yield f"{source.path}:{function.lineno}: {function.name} has no case for {ast.unparse(body)}"

@@ -248,6 +248,9 @@ def _verify(store: AnyStore) -> Report:
     known = set()
     after = 0
     while rows := leg.snapshot(lambda s: s.rows(SQL.list_journals, (after, READ_ROWS_MAX))):  # noqa: B023
+        if rows[-1][0] <= after:
+            findings.append(Finding("", "database", "state.db is damaged: journals are not in the order of their keys"))
+            break
         after = rows[-1][0]
         for row in rows:
             check = _check_journal(store, fold, row[1])

@@ -78,8 +78,8 @@ MUTANTS = (
             NO_FIT,
             Edit(
                 "journal/sqlite/database.py",
-                "            check_heads(connection, every=every)\n        except",
-                "            self.work.show_life()\n        except",
+                "            check_heads(connection, every=every)\n            ((rebuilding",
+                "            ((rebuilding",
             ),
         ),
     ),

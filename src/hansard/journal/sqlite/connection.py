@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import apsw
 
-from hansard.domain.limits import BUSY_STEP_SECONDS, WAL_BYTES_MAX
+from hansard.domain.limits import BUSY_STEP_SECONDS, READ_ROWS_MAX, WAL_BYTES_MAX
 from hansard.errors import (
     HansardError,
     RecordDamaged,
@@ -111,6 +111,17 @@ def map_error(error: Exception, done: str, database: Path | str = "state.db", *,
 def fetch(connection: apsw.Connection, query: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
     """Return every row of a query: no cursor stays half read (rule 12)."""
     return connection.execute(query, bindings).fetchall()
+
+
+def list_journals(connection: apsw.Connection) -> Iterator[tuple[Any, ...]]:
+    """Yield every journal's row. Keys that do not grow are damage, with which paging would never end."""
+    after = 0
+    while rows := fetch(connection, SQL.list_journals, (after, READ_ROWS_MAX)):
+        for row in rows:
+            if row[0] <= after:
+                raise apsw.CorruptError("the journals are not in the order of their keys")
+            after = row[0]
+            yield row
 
 
 @contextmanager

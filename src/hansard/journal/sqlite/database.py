@@ -188,11 +188,11 @@ class Database:
         self._seen = look_at(self.path)
         try:
             check_heads(connection, every=every)
+            ((rebuilding,),) = fetch(connection, SQL.read_rebuilding)
+            has_all = self._reconcile_all(connection, REBUILDING if rebuilding else COMPARING)
         except (DamagedDatabaseError, apsw.CorruptError) as error:
             copy_to_logs(connection, self.files)
             raise DamagedDatabaseError(str(error)) from error
-        ((rebuilding,),) = fetch(connection, SQL.read_rebuilding)
-        has_all = self._reconcile_all(connection, REBUILDING if rebuilding else COMPARING)
         introduce(self, connection, rebuilt=bool(rebuilding))
         if rebuilding:
             with stamped(connection):
@@ -317,20 +317,23 @@ class Database:
             except (LogUnwritable, RecordDamaged) as error:
                 problem = error  # what the log gave is kept
         self.reach("reconciled")
-        # A log that is to be written anew stays so, although its lines are known by now.
-        mends.update({name: mend for name, mend in reconciler.mends.items() if name not in mends or mend.is_rewritten})
+        for name, mend in reconciler.mends.items():
+            if not (name in mends and mends[name].is_rewritten):  # that stays so, although its lines are known by now
+                mends[name] = mend
         if problem is not None:
             raise problem
 
     def _mend_logs(self, connection: apsw.Connection, mends: dict[str, LogMend]) -> dict[str, HansardError]:
         """Write logs anew, or cut them, once the entries that they gave are committed; return what is wrong."""
         errors = {}
-        if mends:
+        needed = [mend for mend in mends.values() if mend.is_rewritten or mend.end < mend.size]
+        if needed:
             with stamped(connection):
-                for mend in mends.values():
+                for mend in needed:
                     error = self._attempt(mend.journal_id, partial(self._mend_log, connection, mend))
                     if error is not None:
                         errors[mend.journal_id] = error
+                        self.files.suspect.update([mend.journal_id] if mend.is_rewritten else [])
             self.reach("mended")
         return errors
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from hansard.journal.sqlite.connection import (
     STAMPED_VERSION,
     fetch,
     immediate,
+    list_journals,
     schema_version,
 )
 from hansard.journal.sqlite.reading import Snapshot
@@ -49,7 +50,7 @@ def refold(connection: apsw.Connection, schema: Schema, work: Work) -> None:
                 stack.enter_context(concept.refold(reads, connection.cursor().execute))
         for table in schema.tables:
             connection.execute(f"DELETE FROM {table.name}")  # noqa: S608 - our own names
-        for row in _list_journals(connection):
+        for row in list_journals(connection):
             _refold_journal(connection, schema, Journal(row), work)
             work.advance(sessions=1)
 
@@ -74,13 +75,6 @@ class MemoryFold:
 
     def dump(self, query: str, bindings: tuple[Any, ...]) -> list[Any]:
         return self.run(query, bindings).fetchall()
-
-
-def _list_journals(connection: apsw.Connection) -> Iterator[tuple[object, ...]]:
-    after = 0
-    while rows := fetch(connection, SQL.list_journals, (after, READ_ROWS_MAX)):
-        yield from rows
-        after = rows[-1][0]
 
 
 def _refold_journal(connection: apsw.Connection, schema: Schema, journal: Journal, work: Work) -> None:

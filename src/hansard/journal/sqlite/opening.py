@@ -39,6 +39,7 @@ from hansard.journal.sqlite.connection import (
     STAMPED_VERSION,
     check_version,
     fetch,
+    list_journals,
     open_alone,
     open_connection,
     schema_version,
@@ -311,19 +312,15 @@ def find_differences(
             parts[seen.journal_id] = seen.size_bytes
         work.show_life()
     different = []
-    after = 0
-    while rows := fetch(connection, SQL.list_journals, (after, READ_ROWS_MAX)):
-        after = rows[-1][0]
-        for row in rows:
-            journal = Journal(row)
-            log = logs.pop(journal.id, NO_LOG)
-            sizes = log.size_bytes, parts.pop(journal.id, 0)
-            if sizes != (journal.log_end, journal.part_end) or (unsynced and journal.log_synced < journal.log_end):
-                different.append(JournalDifference(journal.id, abs(sizes[0] - journal.log_end)))
-                continue
-            is_suspect = since_ns is not None and (log.changed_ns > since_ns or journal.id in recent)
-            if (is_suspect or journal.id == HOME_JOURNAL) and _is_foreign(files, journal):
-                different.append(JournalDifference(journal.id, 0))
+    for journal in map(Journal, list_journals(connection)):
+        log = logs.pop(journal.id, NO_LOG)
+        sizes = log.size_bytes, parts.pop(journal.id, 0)
+        if sizes != (journal.log_end, journal.part_end) or (unsynced and journal.log_synced < journal.log_end):
+            different.append(JournalDifference(journal.id, abs(sizes[0] - journal.log_end)))
+            continue
+        is_suspect = since_ns is not None and (log.changed_ns > since_ns or journal.id in recent)
+        if (is_suspect or journal.id == HOME_JOURNAL) and _is_foreign(files, journal):
+            different.append(JournalDifference(journal.id, 0))
     for journal_id in sorted(logs, key=lambda journal_id: (journal_id != HOME_JOURNAL, journal_id)):
         work.show_life()
         if _has_line(files, journal_id):

@@ -16,7 +16,7 @@ import os
 import secrets
 from array import array
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import apsw
 
@@ -39,6 +39,7 @@ from hansard.journal.entries import (
 from hansard.journal.sqlite.connection import (
     SQL,
     fetch,
+    list_journals,
 )
 from hansard.journal.sqlite.reconcile import set_aside, unknown_stretches
 from hansard.journal.sqlite.tails import PIECE_BYTES
@@ -93,19 +94,24 @@ def set_damaged_aside(path: Path, why: DamagedDatabaseError) -> None:
 
 def list_heads(connection: apsw.Connection) -> Iterator[tuple[Journal, int]]:
     """Yield every journal, and the commit that last changed it."""
-    after = 0
-    while rows := fetch(connection, SQL.list_journals, (after, READ_ROWS_MAX)):
-        after = rows[-1][0]
-        for row in rows:
-            ((touched,),) = fetch(connection, SQL.read_touched, (row[0],))
-            yield Journal(row), touched
+    for row in list_journals(connection):
+        touched = fetch(connection, SQL.read_touched, (row[0],))
+        yield Journal(row), touched[0][0] if touched else 0
 
 
 def read_entries(connection: apsw.Connection, journal: Journal) -> Iterator[EntryRow]:
+    """Yield a journal's entries. Keys that do not grow are damage, with which paging would never end."""
     after, last = journal.entry_key(journal.base_seq), ((journal.key + 1) << SEQ_BITS) - 1
-    while rows := fetch(connection, SQL.read_full_entries, (after, last, READ_ROWS_MAX)):
+    while rows := _read_page(connection, journal, after, last, READ_ROWS_MAX):
         yield from map(EntryRow._make, rows)
         after = journal.entry_key(rows[-1][0])
+
+
+def _read_page(connection: apsw.Connection, journal: Journal, after: int, last: int, count: int) -> list[Any]:
+    rows = fetch(connection, SQL.read_full_entries, (after, last, count))
+    if rows and journal.entry_key(rows[-1][0]) <= after:
+        raise apsw.CorruptError(f"the entries of {journal.id} are not in the order of their keys")
+    return rows
 
 
 def copy_to_logs(connection: apsw.Connection, files: LogFiles) -> None:
@@ -202,7 +208,7 @@ class Merge:
         count = READ_ROWS_MAX
         while True:
             try:
-                rows = fetch(self._connection, SQL.read_full_entries, (after, last, count))
+                rows = _read_page(self._connection, self._journal, after, last, count)
             except apsw.Error as error:
                 if count > 1:
                     logger.warning("not all entries of %s can be read from state.db: %s", self._journal.id, error)

@@ -53,8 +53,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hansard.record")
 
-MISPLACED = frozenset({Cause.NOT_PERMITTED, Cause.IS_A_FOLDER, Cause.IS_A_LINK})
+MISPLACED = frozenset({Cause.NOT_PERMITTED, Cause.IS_A_FOLDER, Cause.IS_A_LINK, Cause.NOT_A_FILE})
 """Why a `.tail` cannot be appended to, when another one can be begun in its place."""
+
+
+DOUBTED: Final = -2
+"""`log_synced` of a log that is to be written anew, or that tells another history (`doubt_log`)."""
 
 
 class LogMend(msgspec.Struct, frozen=True):
@@ -174,7 +178,7 @@ class Reconciler:
     def _is_kept(self, journal: Journal, size: int) -> bool:
         """Return whether a log is unchanged as far as it was known to be on the disk: a power cut may take the rest."""
         if journal.log_synced <= 0:
-            return True
+            return bool(journal.log_synced != DOUBTED)
         line = last_line(self.files, journal.id, journal.log_synced) if size >= journal.log_synced else None
         return line is not None and self._read_stored(journal, line.seq) == line.row()
 
@@ -247,8 +251,7 @@ class Reconciler:
         """Note that a log is to be written anew where its lines are not all there in their order, or else to be cut."""
         lacks_lines = not tail.fits and tail.end_seq == tail.base_seq
         is_rewritten = journal is not None and (tail.is_patchy or lacks_lines or tail.journal_id in self.files.suspect)
-        if is_rewritten or tail.end < tail.size:
-            self.mends[tail.journal_id] = LogMend(tail.journal_id, tail.end, tail.size, is_rewritten=is_rewritten)
+        self.mends[tail.journal_id] = LogMend(tail.journal_id, tail.end, tail.size, is_rewritten=is_rewritten)
         # One that is to be written anew is compared again until that is done.
         self.tx.run(SQL.doubt_log if is_rewritten else SQL.trust_read_log, (tail.journal_id,))
 
@@ -333,8 +336,9 @@ def set_aside(
 def _open_tail(files: LogFiles, name: str) -> int:
     """Make sure that a `.tail` can be appended to; return how long it is."""
     try:
+        files.stat_file(name)
         files.open(name, None)
-    except LogUnwritable as error:
+    except (LogUnwritable, RecordDamaged) as error:
         if error.cause not in MISPLACED:
             raise
         files.put_aside(name)  # a folder, a link, or a file of another user: kept as well
@@ -359,7 +363,7 @@ def stored_rows(group: SqliteGroup, journal: Journal) -> Iterator[EntryRow]:
 
 
 def mend_log(group: SqliteGroup, mend: LogMend) -> None:
-    """Write a log anew from the database, or cut it. What it holds besides is kept first."""
+    """Write a log anew from the database, or cut it if it has something to cut. What it holds besides is kept first."""
     name = log_name(mend.journal_id)
     if not mend.is_rewritten:
         set_aside(group.files, mend.journal_id, [(mend.end, mend.size)], partial(group.files.cut, name, mend.end))

@@ -235,8 +235,9 @@ UPDATE journal SET log_synced = -1 WHERE id = ?1
 UPDATE journal SET log_synced = max(log_synced, 0) WHERE id = ?1
 
 -- name: doubt_log
--- The log tells another history: compare it again at each opening, also when it is as long as it should be.
-UPDATE journal SET log_synced = 0 WHERE id = ?1
+-- The log is to be written anew or tells another history: compare all of it again at each opening, also when it is as
+-- long as it should be.
+UPDATE journal SET log_synced = -2 WHERE id = ?1
 
 -- name: touched_since
 -- The journals, of those that somebody follows (a JSON array), that changed after a commit of another process.

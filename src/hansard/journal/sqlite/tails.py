@@ -34,6 +34,9 @@ ReadStored = Callable[[Journal, int], "EntryRow | None"]
 PIECE_BYTES = 4 * MIB
 """A log that is longer than the database says by more than this is adopted in pieces of this size, each committed."""
 
+UNREAD: Final = -1
+"""`log_synced` of a log that could not be read at the last opening (`doubt_unread_log`)."""
+
 PASSES_MAX: Final = 10
 """How often a log is read for lines that stand before the one that they follow."""
 
@@ -110,7 +113,7 @@ class LogTail:
     @property
     def was_unread(self) -> bool:
         """Whether the log could not be read at the last opening: it may hold more than a crash can leave."""
-        return self.journal is not None and self.journal.log_synced < 0
+        return self.journal is not None and self.journal.log_synced == UNREAD
 
     def scan(self, files: LogFiles, read_stored: ReadStored = lambda _journal, _seq: None) -> None:
         """Read the lines that continue the chain, and note what the last transaction's units ask for.

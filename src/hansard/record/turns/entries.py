@@ -139,6 +139,8 @@ def project_turn_askers(place: EntryPlace, body: TurnQueued | TurnAsked | TurnSt
                 if body.by is None:
                     place.run(SQL.take_turn_by, (place.journal, body.turn_id))
                 place.run(SQL.drop_next_by, (place.journal,))
+        case TurnAsked():
+            pass  # more people ask for a turn, and nothing else
     for each in body.by or ():
         place.run(SQL.add_turn_by, (place.journal, body.turn_id, each.person, each.chat, each.how))
 
