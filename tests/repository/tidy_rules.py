@@ -341,11 +341,9 @@ def bodies_without_case(source: Source) -> Iterator[str]:
         if not isinstance(function, ast.FunctionDef):
             continue
         matches = [node for node in function.body if isinstance(node, ast.Match)]
-        for decorator in function.decorator_list:
-            is_projection = isinstance(decorator, ast.Call) and ast.unparse(decorator.func).endswith(".projects")
-            if not is_projection or not matches:
+        for decorator in function.decorator_list if matches else ():
+            if not isinstance(decorator, ast.Call) or not ast.unparse(decorator.func).endswith(".projects"):
                 continue
-            assert isinstance(decorator, ast.Call)
             patterns = [each for case in matches[0].cases for each in ast.walk(case.pattern)]
             cases = {ast.unparse(each.cls) for each in patterns if isinstance(each, ast.MatchClass)}
             for body in decorator.args:

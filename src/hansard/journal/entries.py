@@ -281,8 +281,8 @@ def decode_line(data: bytes) -> LogLine | None:
 def read_log(files: LogFiles, journal_id: str, start: int, end: int) -> Iterator[tuple[int, bytes, LogLine | None]]:
     """Yield what a stretch of a log holds: the offset after it, its bytes, and the entry, or None for damage.
 
-    Bytes that are no line may hold several that lost the ends between them, with other bytes behind each of them. They
-    are announced as damage of no bytes, so that the log is written anew.
+    A damaged stretch can hold whole lines whose ends are gone. It is announced by an empty piece of damage, so that the
+    log is written anew. Then each line in it is given, and the bytes after it.
     """
     for place, data in files.read_lines(log_name(journal_id), start, end):
         if (line := decode_line(data)) is not None:

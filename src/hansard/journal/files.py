@@ -20,6 +20,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -135,12 +136,13 @@ class HomeFolder:
             raise HomeMoved(f"the home {self.path} was moved, removed or replaced while this program had it open")
 
 
-def write_durably(
-    path: str, pieces: Iterable[bytes], *, temporary: str, below: str, before: Callable[[], None] | None = None
-) -> int:
+Keep = Callable[[Callable[[], None]], None]
+
+
+def write_durably(path: str, pieces: Iterable[bytes], *, temporary: str, below: str, keep: Keep | None = None) -> int:
     """Replace a file by rename, durable before and after; return its size. Folders `below` the home are made.
 
-    `before` is called once the new file is on the disk, while the old one is still there.
+    `keep` is called once the new file is on the disk, with what puts it in the place of the old one.
     """
     make_folder(os.path.dirname(path), below=below)
     with suppress(OSError):
@@ -152,9 +154,11 @@ def write_durably(
             write_all(descriptor, piece)
             size += len(piece)
         sync_descriptor(descriptor)
-        if before is not None:
-            before()
-        os.rename(temporary, path)
+        replace = partial(os.rename, temporary, path)
+        if keep is None:
+            replace()
+        else:
+            keep(replace)
     except BaseException as error:
         os.unlink(temporary)
         if isinstance(error, OSError) and error.filename in (None, temporary):
@@ -192,7 +196,7 @@ def count_handles() -> int:
     return max(LOG_HANDLES_MIN, min(LOG_HANDLES_MAX, limit // LOG_HANDLES_SHARE))
 
 
-FILE_KINDS = {".part": "the file of an unfinished reply", ".tail": "a file of damaged lines"}
+FILE_KINDS = {".part": "the file of an unfinished reply", ".tail": "the file that keeps lines outside the record"}
 """What a person is told that a file is; others are logs."""
 
 
@@ -343,12 +347,12 @@ class LogFiles:
             raise self.name_error(name, error) from error
         logger.warning("%s cannot be used; it was set aside as %s", name, aside)
 
-    def replace(self, name: str, pieces: Iterable[bytes], before: Callable[[], None] | None = None) -> int:
-        """Write a whole file anew, durably; return its size. `before` is called just before the old one goes."""
+    def replace(self, name: str, pieces: Iterable[bytes], keep: Keep | None = None) -> int:
+        """Write a whole file anew, durably; return its size. `keep` is called with what replaces the old one."""
         self.forget(name)
         path = self.path(name)
         try:
-            return write_durably(path, pieces, temporary=f"{path}.new", below=self.home, before=before)
+            return write_durably(path, pieces, temporary=f"{path}.new", below=self.home, keep=keep)
         except OSError as error:
             raise self.name_error(name, error) from error
 

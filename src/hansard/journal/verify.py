@@ -105,7 +105,7 @@ class JournalCheck:
         rows = snapshot.rows(SQL.read_full_entries, (start, ((journal.key + 1) << SEQ_BITS) - 1, READ_ROWS_MAX))
         for row in map(EntryRow._make, rows):
             self._check_entry(journal, row)
-        if len(rows) == READ_ROWS_MAX:
+        if len(rows) == READ_ROWS_MAX and self._seq > (-1 if after is None else after):
             return self._seq
         self._check_end(snapshot, journal)
         return -1
@@ -275,7 +275,7 @@ def _explain_stray(leg: Leg, name: str) -> str:
     try:
         leg.files.stat_file(name)
         next(iter(leg.files.read(name, 0, 1)), b"")
-    except HansardError as error:
+    except (HansardError, OSError) as error:
         return str(error)
     return f"{name} cannot be read as the log of a session"
 

@@ -95,12 +95,12 @@ class OpenAITranscriber:
 
     def _usage(self, given: Any) -> Usage:  # noqa: ANN401
         """Return what it took: tokens, where the provider counts those; else minutes at the price of the settings."""
-        from pydantic_ai.usage import RequestUsage
-
         seconds = getattr(given, "seconds", None)
         price = self._settings.dollars_per_minute
         if isinstance(seconds, int | float):
             return Usage(cost_micros=None if price is None else round(seconds / MINUTE_SECONDS * price * 1_000_000))
+        from pydantic_ai.usage import RequestUsage
+
         tokens = [getattr(given, name, 0) for name in ("input_tokens", "output_tokens")]
         coming, going = (count if isinstance(count, int) and count > 0 else 0 for count in tokens)
         used = RequestUsage(input_tokens=coming, output_tokens=going)

@@ -166,7 +166,7 @@ def add_at_home(tx: Transaction, name: str, body: Body) -> None:
 
 
 def list_due(reads: Reads, kind: type[Due], query: str, account: tuple[str, str], limits: tuple[int, int]) -> list[Due]:
-    """Return entries of the home journal that an account has to see to. `limits`: of one person, and in all."""
+    """Return what an account has to see to. `limits`: of one person or source, and in all."""
     home = reads.row(JOURNAL.read_journal, (HOME_JOURNAL,))
     rows = reads.rows(query, (*account, home[0], *limits)) if home is not None else []
     bodies = [reads.schema.decode_body(reads.schema.by_body[kind].name, 1, data) for (data,) in rows]

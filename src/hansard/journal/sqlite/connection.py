@@ -24,6 +24,7 @@ from hansard.errors import (
 from hansard.journal import causes
 from hansard.journal.causes import Cause, find_transaction_holder, framed, look_for_cause, tell
 from hansard.journal.concepts import Queries, Schema, read_sql
+from hansard.journal.entries import Journal
 
 SQL = Queries(read_sql("hansard.journal.sqlite", "sqlite.sql") + read_sql("hansard.journal", "journal.sql"))
 """The tables and statements of this backend, and the reads that every backend has."""
@@ -114,7 +115,7 @@ def fetch(connection: apsw.Connection, query: str, bindings: tuple[Any, ...] = (
 
 
 def list_journals(connection: apsw.Connection) -> Iterator[tuple[Any, ...]]:
-    """Yield every journal's row. Keys that do not grow are damage, with which paging would never end."""
+    """Yield every journal's row. CorruptError if keys do not grow: paging would never end."""
     after = 0
     while rows := fetch(connection, SQL.list_journals, (after, READ_ROWS_MAX)):
         for row in rows:
@@ -122,6 +123,16 @@ def list_journals(connection: apsw.Connection) -> Iterator[tuple[Any, ...]]:
                 raise apsw.CorruptError("the journals are not in the order of their keys")
             after = row[0]
             yield row
+
+
+def read_page(
+    connection: apsw.Connection, journal: Journal, after: int, last: int, count: int = READ_ROWS_MAX
+) -> list[Any]:
+    """Return the next rows of entries. CorruptError if their keys do not grow: paging would never end."""
+    rows = fetch(connection, SQL.read_full_entries, (after, last, count))
+    if rows and journal.entry_key(rows[-1][0]) <= after:
+        raise apsw.CorruptError(f"the entries of {journal.id} are not in the order of their keys")
+    return rows
 
 
 @contextmanager

@@ -202,7 +202,7 @@ class Database:
     def _reconcile_all(self, connection: apsw.Connection, doing: str) -> bool:
         """Bring every journal in line whose files are not as the database says, in pieces that are committed.
 
-        Return whether every log could be read. One of another history could.
+        Return whether every log could be read and mended. One of another history could.
         """
         self.work.begin(doing, 0, 0)
         differences = find_differences(connection, self.files, self.work, since_ns=self._written_ns)
@@ -249,7 +249,9 @@ class Database:
                 if isinstance(error, LogForked):
                     self.files.suspect.add(difference.journal_id)
                     fetch(connection, SQL.doubt_log, (difference.journal_id,))
-                elif isinstance(error, RecordDamaged) or (isinstance(error, LogUnwritable) and error.is_unread):
+                elif isinstance(error, RecordDamaged) or (
+                    isinstance(error, LogUnwritable) and error.is_unread and error.name.endswith(".jsonl")
+                ):
                     fetch(connection, SQL.doubt_unread_log, (difference.journal_id,))
                 self.work.advance(sessions=1, done=min(difference.size_bytes, PIECE_BYTES))
         return errors + list(self._mend_logs(connection, mends).values())
@@ -333,7 +335,8 @@ class Database:
                     error = self._attempt(mend.journal_id, partial(self._mend_log, connection, mend))
                     if error is not None:
                         errors[mend.journal_id] = error
-                        self.files.suspect.update([mend.journal_id] if mend.is_rewritten else [])
+                        if mend.is_rewritten:
+                            self.files.suspect.add(mend.journal_id)
             self.reach("mended")
         return errors
 
@@ -348,7 +351,7 @@ class Database:
         try:
             act(journal_id)
         except LogUnwritable as error:
-            logger.error("%s; until that is mended, %s may take no words", error, journal_id)  # noqa: TRY400
+            logger.error("%s; until that is mended, messages to %s can be refused", error, journal_id)  # noqa: TRY400
             return error
         except (LogForked, RecordDamaged, RecordTooNew) as error:
             logger.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a traceback
@@ -421,7 +424,7 @@ def introduce(database: Database, connection: apsw.Connection, *, rebuilt: bool)
             logger.error("%s", problem)  # noqa: TRY400
     except (MismatchError, HansardError) as error:
         name = log_name(HOME_JOURNAL)
-        logger.error("this rebuild is not noted in %s, which is not as state.db says: %s", name, error)  # noqa: TRY400
+        logger.error("that this database is new is not noted in %s, which is not as state.db says: %s", name, error)  # noqa: TRY400
 
 
 @contextmanager

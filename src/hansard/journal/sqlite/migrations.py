@@ -17,7 +17,6 @@ from typing import Any
 import apsw
 import msgspec
 
-from hansard.domain.limits import READ_ROWS_MAX
 from hansard.journal.concepts import EntryPlace, Schema, Table
 from hansard.journal.entries import (
     EntryRow,
@@ -32,6 +31,7 @@ from hansard.journal.sqlite.connection import (
     fetch,
     immediate,
     list_journals,
+    read_page,
     schema_version,
 )
 from hansard.journal.sqlite.reading import Snapshot
@@ -81,7 +81,7 @@ def _refold_journal(connection: apsw.Connection, schema: Schema, journal: Journa
     run = connection.cursor().execute
     after, last = journal.entry_key(journal.base_seq), journal.entry_key(journal.head_seq)
     messages = active_at = 0
-    while rows := fetch(connection, SQL.read_full_entries, (after, last, READ_ROWS_MAX)):
+    while rows := read_page(connection, journal, after, last):
         for row in map(EntryRow._make, rows):
             try:
                 body = schema.decode_body(row.kind, row.version, row.body, ignorable=bool(row.ignorable))

@@ -45,7 +45,7 @@ from hansard.journal.sqlite.connection import (
     schema_version,
 )
 from hansard.journal.sqlite.reading import LOOK_SECONDS, LOOKS_MAX, Identity, look_at
-from hansard.journal.sqlite.rebuilding import copy_to_logs, list_heads, read_entries, set_files_aside
+from hansard.journal.sqlite.rebuilding import copy_to_logs, read_entries, set_files_aside
 from hansard.journal.sqlite.stamps import (
     DatabaseVerdict,
     does_fit,
@@ -170,7 +170,7 @@ def check_heads(connection: apsw.Connection, *, every: bool) -> None:
         for (problem,) in fetch(connection, SQL.integrity_check):
             if problem != "ok":
                 raise DamagedDatabaseError(f"state.db is damaged: {problem}")
-        for journal, _ in list_heads(connection):
+        for journal in map(Journal, list_journals(connection)):
             _check_chain(connection, journal)
     depth = 1 << SEQ_BITS if every else TAIL_ENTRIES_MAX
     for journal_id, head_seq in fetch(connection, SQL.wrong_heads, (depth, int(every))):

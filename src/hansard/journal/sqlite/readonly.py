@@ -28,7 +28,7 @@ import msgspec
 from hansard.errors import HansardError, RecordDamaged
 from hansard.journal.backend import Blobs, Owners, ReplacedError
 from hansard.journal.causes import SAFE, Cause, explain_delay, find_hindrance, framed, tell
-from hansard.journal.files import FileBlobs, HomeFolder, LogFiles, write_durably
+from hansard.journal.files import FileBlobs, HomeFolder, Keep, LogFiles, write_durably
 from hansard.journal.locks import HostOwners, Work, find_owners, is_locked
 from hansard.journal.sqlite.backend import SqliteBackend, SqliteLeg
 from hansard.journal.sqlite.connection import (
@@ -147,9 +147,9 @@ class CopiedFiles(LogFiles):
         """Let the copy be absent; what lies in the home stays there."""
         self.remove(name)
 
-    def replace(self, name: str, pieces: Iterable[bytes], before: Callable[[], None] | None = None) -> int:
+    def replace(self, name: str, pieces: Iterable[bytes], keep: Keep | None = None) -> int:
         target = f"{self._folder}/{name}"
-        size = write_durably(target, pieces, temporary=f"{target}.new", below=self._folder, before=before)
+        size = write_durably(target, pieces, temporary=f"{target}.new", below=self._folder, keep=keep)
         self.forget(name)
         self._copied.add(name)  # until here it is the home's that is read
         return size

@@ -16,7 +16,7 @@ import os
 import secrets
 from array import array
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import apsw
 
@@ -40,12 +40,13 @@ from hansard.journal.sqlite.connection import (
     SQL,
     fetch,
     list_journals,
+    read_page,
 )
 from hansard.journal.sqlite.reconcile import set_aside, unknown_stretches
 from hansard.journal.sqlite.tails import PIECE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from hansard.journal.files import LogFiles
@@ -100,18 +101,10 @@ def list_heads(connection: apsw.Connection) -> Iterator[tuple[Journal, int]]:
 
 
 def read_entries(connection: apsw.Connection, journal: Journal) -> Iterator[EntryRow]:
-    """Yield a journal's entries. Keys that do not grow are damage, with which paging would never end."""
     after, last = journal.entry_key(journal.base_seq), ((journal.key + 1) << SEQ_BITS) - 1
-    while rows := _read_page(connection, journal, after, last, READ_ROWS_MAX):
+    while rows := read_page(connection, journal, after, last):
         yield from map(EntryRow._make, rows)
         after = journal.entry_key(rows[-1][0])
-
-
-def _read_page(connection: apsw.Connection, journal: Journal, after: int, last: int, count: int) -> list[Any]:
-    rows = fetch(connection, SQL.read_full_entries, (after, last, count))
-    if rows and journal.entry_key(rows[-1][0]) <= after:
-        raise apsw.CorruptError(f"the entries of {journal.id} are not in the order of their keys")
-    return rows
 
 
 def copy_to_logs(connection: apsw.Connection, files: LogFiles) -> None:
@@ -119,11 +112,11 @@ def copy_to_logs(connection: apsw.Connection, files: LogFiles) -> None:
 
     Only entries whose chain holds count. Where both legs go on differently, nothing is done and a person decides.
     """
+    journals: list[tuple[Journal, int]] = []
     try:
-        journals = list(list_heads(connection))
+        journals.extend(list_heads(connection))
     except apsw.Error as error:
-        logger.warning("no entries could be read from the state.db that is set aside: %s", error)
-        return
+        logger.warning("not all sessions could be read from the state.db that is set aside: %s", error)
     for journal, touched in journals:
         merge = Merge(connection, files, journal)
         try:
@@ -136,6 +129,10 @@ def copy_to_logs(connection: apsw.Connection, files: LogFiles) -> None:
         if merge.missing:
             files.replace(log_name(journal.id), merge.lines(touched), merge.keep_unknown_lines)
             logger.warning("wrote %d entries of %s from state.db into its log", merge.missing, journal.id)
+
+
+LEFT_OUT_MAX: Final = 100_000
+"""Entries of one session that cannot be read from a damaged database, one by one; then the rest is left out."""
 
 
 class Merge:
@@ -156,10 +153,10 @@ class Merge:
             self.missing += not data
             self._marks.append(int.from_bytes(row.digest[:MARK_BYTES]))
 
-    def keep_unknown_lines(self) -> None:
-        """Set aside what the log holds besides merged entries."""
-        name = self._journal.id
-        set_aside(self._files, name, unknown_stretches(self._files, name, log_size(self._files, name), self._has))
+    def keep_unknown_lines(self, replace: Callable[[], None]) -> None:
+        """Set aside what the log holds besides merged entries, and replace it."""
+        files, name = self._files, self._journal.id
+        set_aside(files, name, unknown_stretches(files, name, log_size(files, name), self._has), replace)
 
     def _has(self, line: LogLine) -> bool:
         place = line.seq - self._journal.base_seq - 1
@@ -189,7 +186,7 @@ class Merge:
                 taken, data = from_log
             elif from_database is not None:
                 taken, data = from_database, b""
-            elif row is not None or seq < self._journal.head_seq:
+            elif row is not None or (seq < self._journal.head_seq and digest != self._journal.head_digest):
                 self._refuse_gap(seq + 1)
             else:
                 return
@@ -205,24 +202,25 @@ class Merge:
     def stored(self) -> Iterator[EntryRow]:
         """Yield the entries of the database. Those on a page that cannot be read are left out, one by one."""
         after, last = self._journal.entry_key(self._journal.base_seq), ((self._journal.key + 1) << SEQ_BITS) - 1
-        count = READ_ROWS_MAX
+        end = self._journal.entry_key(self._journal.head_seq)
+        singly_until = left_out = 0
         while True:
+            count = 1 if after < singly_until else READ_ROWS_MAX
             try:
-                rows = _read_page(self._connection, self._journal, after, last, count)
+                rows = read_page(self._connection, self._journal, after, last, count)
             except apsw.Error as error:
                 if count > 1:
                     logger.warning("not all entries of %s can be read from state.db: %s", self._journal.id, error)
-                    count = 1
-                elif after >= self._journal.entry_key(self._journal.head_seq):
+                    singly_until = after + READ_ROWS_MAX
+                elif after >= end or left_out >= LEFT_OUT_MAX:
                     return
                 else:
-                    after += 1
+                    after, left_out = after + 1, left_out + 1
                 continue
             if not rows:
                 return
             yield from map(EntryRow._make, rows)
             after = self._journal.entry_key(rows[-1][0])
-            count = READ_ROWS_MAX
 
     def _logged(self) -> Iterator[tuple[EntryRow, bytes]]:
         """Yield the lines of the log by their seq, wherever they stand."""
@@ -240,20 +238,20 @@ class Merge:
 
     def _refuse_gap(self, seq: int) -> NoReturn:
         message = (
-            f"entry {seq} of {self._journal.id} is neither in state.db nor in {log_name(self._journal.id)}, or not "
-            f"whole. To go on without it and what follows it, move state.db, state.db-wal and state.db-shm away: the "
-            f"database is rebuilt from the logs"
+            f"no whole copy of entry {seq} of {self._journal.id} is left, neither in state.db nor in "
+            f"{log_name(self._journal.id)}. To go on without it and all that follows it in that session, move "
+            f"state.db, state.db-wal and state.db-shm away: the database is rebuilt from the logs"
         )
         error = RecordDamaged(message)
-        error.hint = "Nothing was changed. Keep the files that you move: what only they hold is not in the logs."
+        error.hint = "Both are as they were. Keep the files that you move: what only they hold is not in the logs."
         raise error
 
     def _refuse(self, seq: int) -> NoReturn:
         message = (
-            f"state.db cannot be used as it is, and it and {log_name(self._journal.id)} go on differently from entry "
-            f"{seq} of {self._journal.id}. To take the log, move state.db, state.db-wal and state.db-shm away; to take "
-            f"the database, move the log away"
+            f"state.db is damaged or does not fit its WAL, and {log_name(self._journal.id)} says something else than "
+            f"state.db from entry {seq} of {self._journal.id} on. To take the log, move state.db, state.db-wal and "
+            f"state.db-shm away; to take the database, move the log away"
         )
         error = LogForked(message)
-        error.hint = "Nothing was changed. Keep a copy of the home before you move a file."
+        error.hint = "Both are as they were. Make a copy of the home before you move a file."
         raise error

@@ -43,7 +43,7 @@ from hansard.journal.entries import (
 )
 from hansard.journal.sqlite.connection import SQL
 from hansard.journal.sqlite.group import SqliteGroup, group_of
-from hansard.journal.sqlite.tails import PIECE_BYTES, LogTail, scan_piece
+from hansard.journal.sqlite.tails import DOUBTED, PIECE_BYTES, LogTail, scan_piece
 from hansard.journal.transaction import Transaction, open_stream
 
 if TYPE_CHECKING:
@@ -57,12 +57,8 @@ MISPLACED = frozenset({Cause.NOT_PERMITTED, Cause.IS_A_FOLDER, Cause.IS_A_LINK, 
 """Why a `.tail` cannot be appended to, when another one can be begun in its place."""
 
 
-DOUBTED: Final = -2
-"""`log_synced` of a log that is to be written anew, or that tells another history (`doubt_log`)."""
-
-
 class LogMend(msgspec.Struct, frozen=True):
-    """A log that is to be written anew, or of which an end is to be set aside."""
+    """What is to be done with a log: write it anew, or set aside what lies between `end` and `size`, if anything."""
 
     journal_id: str
     end: int
@@ -86,8 +82,8 @@ class Reconciler:
         self.files = self.group.files
         self.tails: dict[str, LogTail] = {}
         self.mends: dict[str, LogMend] = {}
-        """What is to be done with logs once what they gave is committed: a log that was cut before, and a commit that
-        failed, would let the transaction before look like the last one."""
+        """Done only after the commit. If a log were cut first and the commit failed, the next opening would take the
+        transaction before it for the last one."""
 
     def run(self, journal_id: str) -> None:
         """Reconcile a journal's log. The file of its open message is looked at afterwards, and undoes nothing here."""
@@ -300,9 +296,7 @@ def unknown_stretches(
     yield start, size  # with what comes after a line over the limit, which is not given
 
 
-def set_aside(
-    files: LogFiles, journal_id: str, stretches: Iterable[tuple[int, int]], cut: Callable[[], None] | None = None
-) -> None:
+def set_aside(files: LogFiles, journal_id: str, stretches: Iterable[tuple[int, int]], cut: Callable[[], None]) -> None:
     """Copy stretches of a log into the journal's `.tail`, and keep it there; then `cut` the log.
 
     When that fails the `.tail` is as before, so that trying it again and again does not let it grow.
@@ -321,13 +315,14 @@ def set_aside(
             files.append(name, b"\n", None)
         if length >= 0:
             files.sync(name)
-        if cut is not None:
-            cut()
+        cut()
         if count:
             logger.warning("set aside %d bytes of %s in %s", count, journal_id, name)
     except (HansardError, OSError):
-        if length >= 0:
+        if length > 0:
             files.cut(name, length)
+        elif length == 0:
+            files.remove(name)
         raise
     finally:
         files.forget(name)
@@ -371,9 +366,9 @@ def mend_log(group: SqliteGroup, mend: LogMend) -> None:
     journal = Journal(group.row(SQL.read_journal, (mend.journal_id,)))
     (touched,) = group.row(SQL.read_touched, (journal.key,))
 
-    def keep_unknown() -> None:
+    def keep_unknown(replace: Callable[[], None]) -> None:
         stretches = unknown_stretches(group.files, journal.id, mend.size, is_stored)
-        set_aside(group.files, journal.id, stretches)
+        set_aside(group.files, journal.id, stretches, replace)
 
     def is_stored(line: LogLine) -> bool:
         return read_stored(group, journal, line.seq) == line.row()

@@ -167,7 +167,7 @@ UPDATE record SET checked = -1
 
 -- name: mark_lost
 -- The database is rebuilt, and this is the last commit that a log knows: only that one can have been torn by a crash.
--- The first opening says it: one that is killed may have cut a log. 0 and -1 mean something else.
+-- Only the first opening sets it: a later one may find logs that a killed opening had cut. 0 and -1 mean something else.
 UPDATE record SET checked = -max(2, ?1) WHERE checked >= 0
 
 -- name: read_put_back
@@ -228,10 +228,10 @@ SELECT EXISTS (SELECT 1 FROM entry WHERE key > ?1 AND key <= ?2 AND instr(body, 
 
 -- name: doubt_unread_log
 -- The log could not be read at an opening: nobody knows what it holds, so none of its units counts as torn by a crash.
-UPDATE journal SET log_synced = -1 WHERE id = ?1
+UPDATE journal SET log_synced = -1 WHERE id = ?1 AND log_synced <> -2
 
 -- name: trust_read_log
--- The log could be read again.
+-- The log is as it should be, after -1 or -2.
 UPDATE journal SET log_synced = max(log_synced, 0) WHERE id = ?1
 
 -- name: doubt_log

@@ -37,6 +37,9 @@ PIECE_BYTES = 4 * MIB
 UNREAD: Final = -1
 """`log_synced` of a log that could not be read at the last opening (`doubt_unread_log`)."""
 
+DOUBTED: Final = -2
+"""`log_synced` of a log that is to be written anew, or that tells another history (`doubt_log`)."""
+
 PASSES_MAX: Final = 10
 """How often a log is read for lines that stand before the one that they follow."""
 
@@ -97,7 +100,7 @@ class LogTail:
             return
         name, entry = log_name(self.journal_id), f"entry {self.foreign.seq} ({self.foreign.id})"
         if self.journal is None:
-            error = LogForked(f"{name} does not begin as a log does, but with {entry}, and state.db does not know it")
+            error = LogForked(f"{name} begins with {entry}, which cannot be its first line; state.db does not know it")
             error.hint = (
                 "The file is left as it is. Put back an older copy of it, or of state.db, to have its session back."
             )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hansard.domain.budgets import Budget, BudgetState
-from hansard.domain.messages import Part, Role, Status, Text, ToolCall
+from hansard.domain.messages import Part, Role, Status, Text, ToolCall, ToolResult
 from hansard.domain.notices import ENGLISH, Wording
 from hansard.domain.people import By, How, joined
 from hansard.domain.sessions import RESUMED_SUFFIX, TURN_ENDS, SessionState, TurnInfo, TurnState
@@ -336,7 +336,9 @@ def end_turn(
         seal_stream(tx, journal, session.open_message, Status.INTERRUPTED)
     _write_kept(tx, journal, kept)
     calls = _sealed_calls(tx, journal, calling_id)
-    settled = [each for each in results if calls & {getattr(part, "call_id", "") for part in each.body.parts}]
+    settled = [
+        each for each in results if calls & {part.call_id for part in each.body.parts if isinstance(part, ToolResult)}
+    ]
     for offered in (*settled, *notices):
         if tx.find(journal, offered.id) is None:
             add_message(tx, journal, offered)
