@@ -38,10 +38,13 @@ GARBAGE: tuple[Answer, ...] = (
     ["\x00\ufffd" * 200],
     ["again and again " * 100],
     [SUMMARY, FinishReason.LENGTH],
+)
+FAILURES: tuple[Answer, ...] = (
     [SUMMARY[:50], failure(FailureKind.CUT)],
     [failure(FailureKind.BUSY)],
     [RuntimeError("the adapter broke")],
 )
+"""With these there is no summary, whatever else happens."""
 
 
 async def unharmed(on: Stage, model: Summing, before: list[str]) -> None:
@@ -91,7 +94,7 @@ async def test_anything_at_any_moment(home: Path, seed: int) -> None:
     outcomes: Counter[str] = Counter()
     for number in range(ROUNDS):
         chance = random.Random(f"{seed}/{number}")
-        model = Summing(chance.choice(GARBAGE) if number % 3 else [SUMMARY])
+        model = Summing(chance.choice(GARBAGE + FAILURES if number % 3 == 2 else FAILURES) if number % 3 else [SUMMARY])
         folder = home / str(number)
         async with stage(folder, model, compaction=chance.choice([MANUAL, SETTINGS])) as on:
             await talk(on, 6)
