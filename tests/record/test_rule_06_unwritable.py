@@ -141,7 +141,7 @@ async def test_a_home_whose_own_log_cannot_be_written_serves_its_sessions(home: 
 async def test_a_turn_ends_when_its_log_can_be_written_again(home: Path) -> None:
     """The end of a turn waits in the process; other sessions go on, and the session is free once it healed."""
     await make_home(home)
-    async with Record.open(home, patience_seconds=0.5) as record:
+    async with Record.open(home, patience_seconds=3) as record:
         with contextlib.ExitStack() as fault:
             with pytest.raises(OutcomeUnknown, match="cannot be written"):
                 async with record.turn(BAD):
