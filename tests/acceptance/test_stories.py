@@ -117,7 +117,7 @@ async def test_interrupted_delivery_by_a_new_message(hansard: Hansard) -> None:
 @pytest.mark.loss("A5")
 async def test_interrupted_delivery_by_a_reader_that_leaves(hansard: Hansard, tmp_path: Path) -> None:
     """Who reads the pipe goes away in the middle of an answer: what was shown is kept, and the next turn runs."""
-    long = write_script(tmp_path / "long.toml", {"text": "word " * 500, "delay_seconds": 0.002}, ECHO)
+    long = write_script(tmp_path / "long.toml", {"text": "word " * 10_000, "delay_seconds": 0.002}, ECHO)
     talker = hansard._replace(model=long, is_forked=False)
     async with talker.asks("-p", "Tell me.") as program:
         await program.shows("word word")
@@ -449,7 +449,7 @@ async def test_two_processes_on_one_session_and_a_question_that_waits(home: Path
 
     The first process leaves when its own answer is done; whoever runs the second turn, that does not end it.
     """
-    slow = {"text": "one two three four", "stall": {"after_pieces": 2, "seconds": 3.0}}
+    slow = {"text": "one two three four", "stall": {"after_pieces": 2, "seconds": 10.0}}
     hansard = Hansard(home, write_script(tmp_path / "script.toml", slow, {**ECHO, "delay_seconds": 0.1}))
     async with hansard.asks("-p", "Count.") as first:
         await first.shows("one two")

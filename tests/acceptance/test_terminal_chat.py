@@ -235,7 +235,7 @@ async def test_another_width_while_an_answer_comes(desk: Desk, above: int) -> No
     text = numbered()
     words = re.findall(r"w\d{4}", text)
     cuts = [0, *(text.index(words[number]) for number in (40, 100, 160, 230, 300, 345, 400, 470)), len(text)]
-    desk.script({"pieces": [text[start:end] for start, end in pairwise(cuts)], "delay_seconds": 0.7})
+    desk.script({"pieces": [text[start:end] for start, end in pairwise(cuts)], "delay_seconds": 1.5})
     with desk.shell(120) as shell:
         shell.type(f"seq {above} && hansard")
         shell.see(IN_ORDER)

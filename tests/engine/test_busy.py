@@ -59,8 +59,7 @@ async def test_interrupt_takes_a_burst_together(home: Path) -> None:
     async with stage(home, model) as on:
         await on.speak("start")
         await gate.reached()
-        for text in RAPID:
-            await on.speak(text, Busy.INTERRUPT)
+        await asyncio.gather(*(on.speak(text, Busy.INTERRUPT) for text in RAPID))  # in few commits: no gap between them
         await on.settled()
         assert len(model.requests) == 2
         assert await on.states() == [TurnState.INTERRUPTED, TurnState.COMPLETED]

@@ -90,9 +90,13 @@ async def test_nothing_is_lost_and_nothing_is_twice(home: Path, seed: int) -> No
     """Messages in every mode, stops, undos, retries, tools, failures, and kills at any moment; then all is checked."""
     chance = random.Random(seed)
     facts: list[Fact] = []
-    for number in range(ROUNDS):
+    number = 0
+    counts: Counter[str] = Counter()
+    # A slow process, or a model that says nothing, may show nothing in so short a life: then it lives again.
+    while number < ROUNDS or (number < ROUNDS + 20 and not min(counts[kind] for kind in ("said", "asked", "shown"))):
         facts += await babble_and_kill(home, seed + number, chance.uniform(*TALK_SECONDS))
-    counts = Counter(fact["kind"] for fact in facts)
+        counts = Counter(fact["kind"] for fact in facts)
+        number += 1
     assert min(counts["said"], counts["asked"], counts["shown"]) > 0, counts
     assert [fact["error"] for fact in facts if fact["kind"] == "reported"] == []
     async with stage(home, PlayedModel([answer_last]), session_id=SESSION) as on:

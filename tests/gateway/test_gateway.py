@@ -143,7 +143,8 @@ async def test_a_drain_lets_a_running_answer_finish(home: Path, tmp_path: Path) 
     platform = Platform()
     script = write_script(tmp_path / "script", "a long answer with many words in it", delay_seconds=0.05)
     chat = platform.create_room(ANN, AGENT)
-    async with playing(home, make_settings(script), platform) as play:
+    timing = TIMING._replace(drain_seconds=60, flush_seconds=60)
+    async with playing(home, make_settings(script), platform, timing=timing) as play:
         await play.until(lambda: platform.calls["poll"] > 1)
         platform.say(chat, ANN, "go")
         await play.until(lambda: len(play.texts(chat)) == 1)
@@ -155,7 +156,7 @@ async def test_a_drain_interrupts_what_takes_too_long(home: Path, tmp_path: Path
     platform = Platform()
     script = write_script(tmp_path / "script", "word " * 2000, delay_seconds=0.02)
     chat = platform.create_room(ANN, AGENT)
-    timing = TIMING._replace(drain_seconds=0.3)
+    timing = TIMING._replace(drain_seconds=0.3, flush_seconds=60)
     async with playing(home, make_settings(script), platform, timing=timing) as play:
         await play.until(lambda: platform.calls["poll"] > 1)
         platform.say(chat, ANN, "go")

@@ -38,7 +38,7 @@ def one(families: dict[str, Family], name: str, **labels: str) -> float:
 async def test_the_numbers_are_true_and_name_nobody(home: Path, tmp_path: Path) -> None:
     """While an answer runs and after it, the page says what is so; no word, person or chat is in it."""
     platform = Platform()
-    script = write_script(tmp_path / "script", f"{WORDS} " * 20, delay_seconds=0.02)
+    script = write_script(tmp_path / "script", f"{WORDS} " * 60, delay_seconds=0.02)
     chat = platform.create_room(ANN, AGENT)
     async with playing(home, make_settings(script), platform) as play:
         await play.until(lambda: platform.calls["poll"] > 1)

@@ -163,6 +163,19 @@ def stranger(database: Path) -> Iterator[Stranger]:
             process.kill()
 
 
+def ask_again(worker: Worker, do: str, **order: str) -> None:
+    """Ask until it is done: a slow machine may need longer than the worker's patience, and an id counts once."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            worker.ask(do, **order)
+        except WorkerError as error:
+            if error.name not in {"RecordUnavailable", "OutcomeUnknown"} or time.monotonic() > deadline:
+                raise
+        else:
+            return
+
+
 @contextmanager
 def rebuild(
     home: Path, patience_seconds: float, crash: str = "", pause_seconds: float = 0

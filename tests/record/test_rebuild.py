@@ -136,10 +136,10 @@ async def test_words_wait_for_a_rebuild(home: Path) -> None:
         if step == "reconciled":
             time.sleep(pause_seconds)
 
-    async with Record.open(home, patience_seconds=1, wiring=Wiring(reach=reach)) as record:
+    async with Record.open(home, patience_seconds=3, wiring=Wiring(reach=reach)) as record:
         for name in ("state.db", "state.db-wal", "state.db-shm"):
             (home / name).unlink()
-        pause_seconds = 0.01
+        pause_seconds = 0.02
         session = await record.create_session(id="new", source="test")
         assert session.id == "new"
         assert (await record.verify()).ok

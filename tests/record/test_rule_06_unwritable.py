@@ -17,7 +17,16 @@ from hansard import Entry, Message, Record, TurnState
 from hansard.domain.ids import log_path
 from hansard.errors import LogUnwritable, OutcomeUnknown
 from tests.record.helpers_facts import assert_clean, ids_of, new_session, say
-from tests.record.helpers_process import Worker, WorkerError, failing, immutable, need_mounts, need_strace, weather
+from tests.record.helpers_process import (
+    Worker,
+    WorkerError,
+    ask_again,
+    failing,
+    immutable,
+    need_mounts,
+    need_strace,
+    weather,
+)
 
 BAD, GOOD = "20250101-000000-aaaaaa", "20260101-000000-bbbbbb"
 
@@ -162,7 +171,7 @@ async def test_the_end_of_a_turn_is_dropped_when_the_record_closes(home: Path) -
     """Closing does not wait for a log that cannot be written; the next opening ends the turn as lost."""
     await make_home(home)
     with contextlib.ExitStack() as fault:
-        async with Record.open(home, patience_seconds=0.5) as record:
+        async with Record.open(home, patience_seconds=3) as record:
             with pytest.raises(OutcomeUnknown):
                 async with record.turn(BAD):
                     fault.enter_context(immutable(home / log_path(BAD)))
@@ -183,8 +192,8 @@ def test_lines_that_cannot_be_cut_off_leave_their_own_session_in_doubt(home: Pat
                 worker.ask("unit", sessions=[GOOD, BAD], id="unit")
             assert refused.value.name == "OutcomeUnknown"
             assert str(home / log_path(GOOD)) in str(refused.value)
-            worker.ask("append", session="third", id="a")
-        worker.ask("append", session=GOOD, id="after")
+            ask_again(worker, "append", session="third", id="a")
+        ask_again(worker, "append", session=GOOD, id="after")
         assert [row[0] for row in worker.ask("texts", session=GOOD)] == ["before", "after"]
         assert worker.ask("verify") == []
 

@@ -18,7 +18,7 @@ from hansard import Message, Record, RecordUnavailable
 from hansard.journal.locks import FairLock
 from tests.record.helpers_facts import SESSION, assert_clean, eventually, ids_of, new_session, say
 from tests.record.helpers_locks import make_lock, note
-from tests.record.helpers_process import ROOT, Worker, WorkerError
+from tests.record.helpers_process import ROOT, Worker, WorkerError, ask_again
 
 ROUNDS = 100
 LOCKS = Path("/proc/locks")
@@ -208,13 +208,13 @@ async def test_waiting_is_bounded_and_loud_and_heals(home: Path) -> None:
         await new_session(record)
     lock = FairLock(home / "locks")
     with Worker(home, patience_seconds=2) as worker:
-        worker.ask("append", session=SESSION, id="before")
+        ask_again(worker, "append", session=SESSION, id="before")
         lock.acquire()
         with pytest.raises(WorkerError, match=r"RecordUnavailable.*another Hansard process holds the write lock"):
             worker.ask("append", session=SESSION, id="refused")
         assert "lock" in worker.ask("trouble")
         lock.release()
-        worker.ask("append", session=SESSION, id="after")
+        ask_again(worker, "append", session=SESSION, id="after")
         assert [row[0] for row in worker.ask("texts", session=SESSION)] == ["before", "after"]
         assert not worker.ask("trouble")
         assert worker.ask("verify") == []

@@ -35,7 +35,7 @@ from tests.record.helpers_facts import (
     retry_append,
     say,
 )
-from tests.record.helpers_process import Worker, WorkerError, need_mounts, remount, small_disk
+from tests.record.helpers_process import Worker, WorkerError, ask_again, need_mounts, remount, small_disk
 
 MOUNTS = """22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 30 22 0:25 / /mnt/share rw - nfs4 server:/export rw
@@ -82,7 +82,7 @@ def test_a_home_that_becomes_read_only_is_loud_and_heals(home: Path) -> None:
             assert refused.value.name in {"LogUnwritable", "RecordUnavailable", "OutcomeUnknown"}
             assert worker.ask("trouble")
             assert [row[0] for row in worker.ask("texts", session=SESSION)][:1] == ["before"]
-        worker.ask("append", session=SESSION, id="after")
+        ask_again(worker, "append", session=SESSION, id="after")
         found = [row[0] for row in worker.ask("texts", session=SESSION)]
         assert [id for id in found if id != "refused"] == ["before", "after"]
         assert refused.value.name == "OutcomeUnknown" or "refused" not in found
@@ -182,7 +182,7 @@ async def test_zero_byte_files_brick_nothing(home: Path, name: str) -> None:
 
 async def write_to_both_journals(home: Path) -> None:
     """Write to a session and to the home's own journal."""
-    async with Record.open(home, patience_seconds=0.3) as record:
+    async with Record.open(home, patience_seconds=3) as record:
         await say(record, "c")
         await record.routes.move("key", SESSION)
 

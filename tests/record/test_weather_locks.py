@@ -11,7 +11,16 @@ import pytest
 
 from hansard import OutcomeUnknown, Record, RecordUnavailable
 from tests.counts import times
-from tests.record.helpers_facts import SESSION, assert_clean, eventually, ids_of, new_session, outcome, say
+from tests.record.helpers_facts import (
+    SESSION,
+    assert_clean,
+    eventually,
+    ids_of,
+    new_session,
+    outcome,
+    retry_append,
+    say,
+)
 from tests.record.helpers_process import Worker, stranger
 
 HELD_SECONDS = times(test=3, long=20, prove=20)
@@ -118,13 +127,13 @@ async def test_longer_than_the_patience_is_loud_and_heals(home: Path) -> None:
     """The caller is told, nothing of it is written late, and without reopening the next append works."""
     async with Record.open(home, patience_seconds=2) as record:
         await new_session(record)
-        await say(record, "before")
+        await retry_append(record, "before")
         with stranger(home / "state.db"):
             for _ in range(2):
                 with pytest.raises(RecordUnavailable, match="locked"):
                     await say(record, "refused")
             assert await ids_of(record) == ["before"]
-        await say(record, "after")
+        await retry_append(record, "after")
         assert await ids_of(record) == ["before", "after"]
         assert not record.trouble
         await assert_clean(record)
