@@ -66,6 +66,7 @@ async def chores(play: Playing) -> list[TurnState]:
     """How the turns ended that answer nobody, in all sessions."""
     found = []
     for session in await play.record.sessions(source="matrix"):
+        await play.app.runner.beside.compacted(session.id)  # its notice comes before its end
         bodies = [entry.body for entry in await entries_of(play.record, session.id)]
         ids = {body.turn_id for body in bodies if isinstance(body, TurnStarted) and body.purpose}
         found += [body.state for body in bodies if isinstance(body, TurnEnded) and body.turn_id in ids]

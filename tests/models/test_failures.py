@@ -17,7 +17,7 @@ from tests.models.helpers import KEY, STYLES, ask, asking
 from tests.models.providers.behaviour import Behaviour
 from tests.models.providers.server import Provider
 
-STALL_SECONDS = 1.5
+STALL_SECONDS = 3.0
 """Longer than a busy machine keeps back what was sent: only the silence that a test makes is a stall."""
 
 STATUSES = [
@@ -190,12 +190,12 @@ async def test_silence_before_the_headers(style: str) -> None:
 @pytest.mark.drawn(1)
 async def test_slow_is_not_silent(style: str) -> None:
     """The patience is for each wait, not for the whole answer."""
-    behaviour = Behaviour(pieces=("a",) * 4, delay_seconds=0.5)
-    async with Provider(style, [behaviour]) as provider, asking(provider, stall_seconds=2.5) as model:
+    behaviour = Behaviour(pieces=("a",) * 8, delay_seconds=0.5)
+    async with Provider(style, [behaviour]) as provider, asking(provider, stall_seconds=3.5) as model:
         started = asyncio.get_running_loop().time()
         answer = await ask(model)
-    assert answer.text == "aaaa"
-    assert asyncio.get_running_loop().time() - started > 2.5
+    assert answer.text == "aaaaaaaa"
+    assert asyncio.get_running_loop().time() - started > 3.5
 
 
 async def test_nobody_there(style: str) -> None:
