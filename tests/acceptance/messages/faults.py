@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shutil
 import signal
@@ -14,8 +12,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from hansard import Record
-from hansard.journal.entries import Header, chain_digest
-from tests.record.helpers_facts import SESSION, log_lines, log_of, new_session, raw_rows, say
+from tests.record.helpers_damage import made_line
+from tests.record.helpers_facts import log_of, new_session, raw_rows, say
 from tests.record.helpers_process import fill_disk, remount, small_disk, stranger
 
 NOBODY = 65534
@@ -233,13 +231,8 @@ def sessions_is_file(home: Path) -> Iterator[None]:
 @fault("the session's log goes on with another history")
 def forked(home: Path) -> Iterator[None]:
     """Two copies of a home were written to and then merged."""
-    last = log_lines(home)[-1]
-    line = dict(last, seq=last["seq"] + 1, id="foreign", salt="00" * 16)
-    header = Header(SESSION, line["seq"], "foreign", line["kind"], line["version"], False, line["at"])  # noqa: FBT003
-    body = json.dumps(line["body"], separators=(",", ":")).encode()
-    line["digest"] = chain_digest(hashlib.sha256(b"another").digest(), header, bytes(16), body).hex()
     with log_of(home).open("ab") as file:
-        file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        file.write(made_line(home, instead=True))
     yield
 
 
