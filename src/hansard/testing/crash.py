@@ -25,11 +25,11 @@ logging: after each file that was logged. logged: all files are, COMMIT comes ne
 removed: part files of sealed messages are gone. released: the lock is free. acknowledged: waiters were told.
 reconciling, reconciled: before and after a journal's files were brought in line with the database."""
 
-OPENING_POINTS = ("adopted", "mended", "copied", "altered", "folded", "migrated")
-"""Steps that only some openings come to. adopted: a piece of a long log is in the database. mended: logs were cut or
-written anew, after what they gave was committed. Of a migration: copied (the
-backup is made), altered (the tables have their new shape), folded (the entries are in the projections again), migrated
-(it is committed)."""
+OPENING_POINTS = ("adopted", "mending", "mended", "copied", "altered", "folded", "migrated")
+"""Steps that only some openings come to. adopted: a piece of a long log is in the database. mending, mended: before
+and after logs are cut or written anew; what they gave was committed. Of a migration: copied (the backup is made),
+altered (the tables have their new shape), folded (the entries are in the projections again), migrated (it is
+committed)."""
 
 
 class CrashPoint:

@@ -330,6 +330,7 @@ class Database:
         errors = {}
         needed = [mend for mend in mends.values() if mend.is_rewritten or mend.end < mend.size]
         if needed:
+            self.reach("mending")
             with stamped(connection):
                 for mend in needed:
                     error = self._attempt(mend.journal_id, partial(self._mend_log, connection, mend))
