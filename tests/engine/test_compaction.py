@@ -209,6 +209,33 @@ async def test_a_message_comes_meanwhile(home: Path, busy: Busy) -> None:
         await on.check()
 
 
+async def test_asking_for_it_does_not_cancel_it(home: Path) -> None:
+    """The summing up after an answer may have taken up what was asked for before whoever asked wakes the runner."""
+    model = Summing()
+    wanted, reached, release = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def found() -> list[Summing]:
+        if wanted.is_set():
+            reached.set()
+            await release.wait()
+        return [model]
+
+    async with stage(home, found=found, compaction=MANUAL) as on:
+        await talk(on, 6)
+        wanted.set()
+        await on.record.sessions.set_setting(on.session_id, "compact", "{}")
+        on.runner.wake(on.session_id)
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            await reached.wait()
+        on.runner.wake(on.session_id)
+        release.set()
+        await on.settled()
+        await on.runner.beside.compacted(on.session_id)
+        assert (await on.conversation()).covered
+        assert TurnState.INTERRUPTED not in await on.states()
+        await on.check()
+
+
 async def test_a_message_from_another_process_comes_meanwhile(home: Path) -> None:
     """Whoever sums up hears of it through the record, and makes way."""
     gate = Gate()

@@ -132,8 +132,13 @@ class Runner:
         self._start(session_id, gathered.turn_id)
 
     def _start(self, session_id: str, turn_id: str) -> None:
-        """Serve a session. Its compaction waits: whoever speaks comes first."""
-        self.beside.cancel_compaction(session_id)
+        """Serve a session. Its compaction makes way for a turn: whoever speaks comes first.
+
+        Without a turn's id nobody may have spoken: `/compact` must not cancel the compaction that it asks for. One that
+        is in the way of a turn hears of that through the record.
+        """
+        if turn_id:
+            self.beside.cancel_compaction(session_id)
         self._wanted.setdefault(session_id, set()).add(turn_id)
         if session_id not in self._tasks:
             self._tasks[session_id] = asyncio.create_task(self._serve(session_id))
