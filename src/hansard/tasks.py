@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 
@@ -37,6 +38,13 @@ async def wait_for_first(*tasks: asyncio.Task[Any]) -> None:
         await cancel_all(*tasks)
     for task in done:
         task.result()
+
+
+async def wait_until(event: asyncio.Event, when: float | None) -> None:
+    """Wait for an event, but not beyond a time of the loop's clock."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout_at(when):
+            await event.wait()
 
 
 async def run_all(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:

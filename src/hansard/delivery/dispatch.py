@@ -21,7 +21,7 @@ import msgspec
 from hansard.delivery.sending import DeliveryTiming, Report, Sender
 from hansard.delivery.stream import Rhythm, Showing, ShowState
 from hansard.errors import HansardError
-from hansard.tasks import Askers, cancel_all
+from hansard.tasks import Askers, cancel_all, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,9 +100,7 @@ class Lane:
                     due = await self._try_round()
                 if not self.shows:
                     return
-                with suppress(TimeoutError):
-                    async with asyncio.timeout_at(None if math.isinf(due) else due):
-                        await self.woken.wait()
+                await wait_until(self.woken, None if math.isinf(due) else due)
         finally:
             for show in self.shows:
                 show.close()
@@ -201,9 +199,7 @@ class Dispatcher:
                     if is_full:
                         full_at, again_at = now + self._pace.full_look_seconds, now + self._pace.again_seconds
                     await self._read_outbox(is_full=is_full)
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout_at(again_at if self._has_room else full_at):
-                            await self._woken.wait()
+                    await wait_until(self._woken, again_at if self._has_room else full_at)
                     await asyncio.sleep(self._pace.look_seconds)
         finally:
             await cancel_all(*(task for _, task in self._lanes.values()))
@@ -332,9 +328,7 @@ class Typing:
                     woken.clear()
                     await self._show_typing()
                     await asyncio.sleep(TYPING_LOOK_SECONDS)
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout_at(self._due()):
-                            await woken.wait()
+                    await wait_until(woken, self._due())
         finally:
             with suppress(TimeoutError):
                 async with asyncio.timeout(1):

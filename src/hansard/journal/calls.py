@@ -19,6 +19,7 @@ from hansard.errors import HansardError, OutcomeUnknown, RecordDamaged, RecordRe
 from hansard.journal.backend import EntriesGoneError, Reads, ReplacedError
 from hansard.journal.causes import Cause, explain_delay, framed, tell
 from hansard.journal.concepts import Schema
+from hansard.journal.follow import notified
 from hansard.journal.locks import QUIET_SECONDS, SHOW_SECONDS, OpeningWatch, Progress, ProgressLog, ProgressWatch
 from hansard.journal.queue import Item, ItemState, WriteQueue
 from hansard.journal.store import (
@@ -35,6 +36,7 @@ from hansard.journal.store import (
     open_store,
 )
 from hansard.journal.transaction import Transaction
+from hansard.tasks import wait_until
 
 Result = TypeVar("Result")
 
@@ -44,7 +46,9 @@ READ_THREADS = 2
 SEARCH_THREADS = 2
 """Apart from the others: a search that has to read everything must not hold up who follows a conversation."""
 
-ROOM_POLL_SECONDS = 0.005
+ROOM_LOOK_SECONDS = 0.25
+"""How often to look for room that no commit made: what waited was withdrawn."""
+
 PATIENCE_LOOKS = 20
 PATIENCE_PAUSE_SECONDS_MIN = 0.01
 PATIENCE_PAUSE_SECONDS_MAX = 0.5
@@ -396,13 +400,16 @@ class Caller:
         """Hold a caller back while too much waits for the writer."""
         deadline = self._loop.time() + self.patience_seconds
         watch = ProgressWatch(self.store.home, self.store.work)
-        while self.crowded():
-            if self._loop.time() > deadline:
-                if watch.has_moved():
-                    deadline = self._loop.time() + self.patience_seconds
-                    continue
-                raise framed(self.writable.problem, "too much waits to be written", RecordUnavailable)
-            await asyncio.sleep(ROOM_POLL_SECONDS)
+        committed = asyncio.Event()
+        with notified(self.store.followers, committed, None):
+            while self.crowded():
+                if self._loop.time() > deadline:
+                    if watch.has_moved():
+                        deadline = self._loop.time() + self.patience_seconds
+                        continue
+                    raise framed(self.writable.problem, "too much waits to be written", RecordUnavailable)
+                await wait_until(committed, self._loop.time() + ROOM_LOOK_SECONDS)
+                committed.clear()
 
     async def read(self, read: Callable[[Reads], Result]) -> Result:
         """Run a read in one snapshot, off the loop."""

@@ -20,6 +20,7 @@ from hansard.domain.messages import Message, Part, Reasoning, Text, clean_part
 from hansard.domain.sessions import TurnInfo, TurnState
 from hansard.domain.text import clean_text, split_pending_surrogate
 from hansard.errors import HansardError, IdConflict, InvalidInput, LeaseHeld, LimitReached, OutcomeUnknown, TooLarge
+from hansard.journal.follow import notified
 from hansard.journal.queue import Item, ItemState
 from hansard.record import questions
 from hansard.record.conversation import SessionCompacted
@@ -47,6 +48,7 @@ from hansard.record.turns.operations import (
     stop_turns,
     write_chunk,
 )
+from hansard.tasks import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -59,8 +61,9 @@ if TYPE_CHECKING:
     from hansard.journal.calls import Caller
     from hansard.journal.transaction import Transaction
 
-WAIT_POLL_SECONDS = 0.02
-"""How often a caller that waits for a running turn looks again."""
+HOLDER_LOOK_SECONDS = 0.25
+"""How often a caller that waits for a turn looks again for what no commit to its session tells: that the holder
+died, or that a turn of another session ended and left more of the day's limit."""
 
 GATHER_SECONDS = 0.02
 """A reply's pieces are written at most this often: words come faster than an eye can follow, and each commit costs."""
@@ -230,7 +233,7 @@ async def hold_session(
         is_alive=caller.store.is_alive,
         words=words,
     )
-    turn = Turn(caller, await wait_for_turn(caller, claim, release, wait_seconds))
+    turn = Turn(caller, await wait_for_turn(caller, session_id, claim, release, wait_seconds))
     try:
         yield turn
     except BaseException as error:
@@ -241,29 +244,41 @@ async def hold_session(
 
 
 async def wait_for_turn(
-    caller: Caller, claim: partial[TurnInfo], release: partial[None], wait_seconds: float
+    caller: Caller, session_id: str, claim: partial[TurnInfo], release: partial[None], wait_seconds: float
 ) -> TurnInfo:
     """Claim a turn; wait for the one that runs, no longer than told."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_seconds
-    while True:
-        try:
-            claimed = await caller.write(claim)
-            if claimed.state is TurnState.QUEUED:
-                raise LeaseHeld("the day's limit is near: other turns have to end first")
-        except LeaseHeld:
-            if loop.time() >= deadline:
-                raise
-            await asyncio.sleep(WAIT_POLL_SECONDS)
-        except (asyncio.CancelledError, OutcomeUnknown):
-            # The claim may have been written all the same: a turn that nobody runs must not hold the session.
-            with contextlib.suppress(HansardError):
-                await caller.write(release, ending=True)
+    try:
+        return await try_to_claim(caller, claim, release)
+    except LeaseHeld:
+        if wait_seconds <= 0:
             raise
-        else:
-            if claimed.state is TurnState.FAILED:
-                raise LimitReached(claimed.reason)
-            return claimed
+    changed = asyncio.Event()
+    with notified(caller.store.followers, changed, session_id):
+        while True:
+            changed.clear()
+            try:
+                return await try_to_claim(caller, claim, release)
+            except LeaseHeld:
+                if loop.time() >= deadline:
+                    raise
+            await wait_until(changed, min(deadline, loop.time() + HOLDER_LOOK_SECONDS))
+
+
+async def try_to_claim(caller: Caller, claim: partial[TurnInfo], release: partial[None]) -> TurnInfo:
+    try:
+        claimed = await caller.write(claim)
+    except (asyncio.CancelledError, OutcomeUnknown):
+        # The claim may have been written all the same: a turn that nobody runs must not hold the session.
+        with contextlib.suppress(HansardError):
+            await caller.write(release, ending=True)
+        raise
+    if claimed.state is TurnState.QUEUED:
+        raise LeaseHeld("the day's limit is near: other turns have to end first")
+    if claimed.state is TurnState.FAILED:
+        raise LimitReached(claimed.reason)
+    return claimed
 
 
 class Reply:
