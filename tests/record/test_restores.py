@@ -11,6 +11,7 @@ import random
 import shutil
 import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ from tests.counts import times
 from tests.record.helpers_facts import ids_of, new_session, raw_rows, say
 from tests.record.helpers_process import Worker, rebuild
 
-SHAPES = times(test=10, long=25, prove=200)
+SHAPES = times(test=25, long=50, prove=200)
 SESSIONS = ("one", "two", "three")
 TOOLS = ("cp", "cp -a", "rsync", "tar", "rename")
 DATABASE = ("state.db", "state.db-wal", "state.db-shm")
@@ -44,6 +45,7 @@ DEADLINE_SECONDS = 600
 UNITS_SHARE = 0.4
 """How often something is said that stands in several logs at once."""
 DIRECTIONS = ("older", "newer", "diverged", "other home")
+CHECKPOINTS = ("none", "PASSIVE", "TRUNCATE")
 
 Words = set[tuple[str, str]]
 """Session ids and message ids."""
@@ -56,7 +58,10 @@ class Shape(NamedTuple):
     what: str
     direction: str
     checkpoint: str
-    """What happens to the WAL between two lives of the home."""
+    """What happens to the WAL after the first life of the home, before the backup is taken."""
+
+    checkpoint_later: str
+    """What happens to the WAL after each later life."""
 
     restart: bool
     """Whether the WAL begins anew in the middle of a life."""
@@ -68,17 +73,26 @@ class Shape(NamedTuple):
     """Whether little is said in each life."""
 
 
-def draw_shape(dice: random.Random) -> Shape:
-    """Draw one of the restores."""
-    return Shape(
-        tool=dice.choice(TOOLS),
-        what=dice.choice(list(WHAT)),
-        direction=dice.choice(DIRECTIONS),
-        checkpoint=dice.choice(("none", "PASSIVE", "TRUNCATE")),
-        restart=dice.random() < 0.5,
-        rewrite=dice.random() < 0.3,
-        is_short=dice.random() < 0.3,
-    )
+SILENT = Shape("cp", "database", "older", "TRUNCATE", "none", restart=True, rewrite=False, is_short=False)
+"""The backup was taken after the WAL was emptied; `cp` puts it back over the same inode, beside a newer WAL."""
+
+
+def deal(dice: random.Random, values: Sequence[str], count: int) -> list[str]:
+    """Return values in an order by chance, each as often as the others, give or take one."""
+    dealt = [values[number % len(values)] for number in range(count)]
+    dice.shuffle(dealt)
+    return dealt
+
+
+def draw_shapes(seed: int, count: int) -> list[Shape]:
+    """Return some restores, by a seed: the silent case, and each value of each part at least once."""
+    dice = random.Random(seed)
+    dealt = [deal(dice, values, count - 1) for values in (TOOLS, [*WHAT], DIRECTIONS, CHECKPOINTS, CHECKPOINTS)]
+    shapes = [SILENT]
+    for tool, what, direction, checkpoint, checkpoint_later in zip(*dealt, strict=True):
+        restart, rewrite, is_short = dice.random() < 0.5, dice.random() < 0.3, dice.random() < 0.3
+        shapes.append(Shape(tool, what, direction, checkpoint, checkpoint_later, restart, rewrite, is_short))
+    return shapes
 
 
 class Forked(NamedTuple):
@@ -100,7 +114,7 @@ async def hear(record: Record, message_id: str, session_ids: list[str]) -> None:
     )
 
 
-async def live(home: Path, dice: random.Random, name: str, shape: Shape) -> Forked:
+async def live(home: Path, dice: random.Random, name: str, shape: Shape, checkpoint: str) -> Forked:
     """Let a process say something in the home, and leave the WAL in one of its states."""
     logs = sorted(home.glob("sessions/other/*.jsonl"))
     if shape.rewrite and logs:
@@ -121,8 +135,8 @@ async def live(home: Path, dice: random.Random, name: str, shape: Shape) -> Fork
                 await say(record, f"{name}-{number:02}", session_id=dice.choice(SESSIONS))
             if shape.restart and number == 3:
                 raw_rows(home, "PRAGMA wal_checkpoint(PASSIVE)")
-    if shape.checkpoint != "none":
-        raw_rows(home, f"PRAGMA wal_checkpoint({shape.checkpoint})")
+    if checkpoint != "none":
+        raw_rows(home, f"PRAGMA wal_checkpoint({checkpoint})")
     return fork
 
 
@@ -221,21 +235,25 @@ async def read_words(home: Path, forks: list[Forked]) -> Held:
     return held
 
 
-async def play(tmp_path: Path, number: int, seed: int) -> None:
+async def play(tmp_path: Path, number: int, seed: int, shape: Shape) -> None:
     """Make a home and a backup, restore, and compare."""
     dice = random.Random(f"{seed}-{number}")
-    shape = draw_shape(dice)
     home, backup = tmp_path / f"home-{number}", tmp_path / f"backup-{number}"
     told = f"HANSARD_SEED={seed}, number {number}: {shape}"
-    forks = [await live(home, dice, "a", shape)]
+    forks = [await live(home, dice, "a", shape, shape.checkpoint)]
     if shape.direction == "other home":
-        forks.append(await live(backup, dice, "x", shape))
+        forks.append(await live(backup, dice, "x", shape, shape.checkpoint_later))
     else:
         shutil.copytree(home, backup)
-        forks.append(await live(backup if shape.direction == "newer" else home, dice, "b", shape))
+        newer = backup if shape.direction == "newer" else home
+        forks.append(await live(newer, dice, "b", shape, shape.checkpoint_later))
         if shape.direction == "diverged":
-            forks.append(await live(backup, dice, "c", shape))
+            forks.append(await live(backup, dice, "c", shape, shape.checkpoint_later))
+    inode = (home / "state.db").stat().st_ino
     restore(shape.tool, backup, home, WHAT[shape.what])
+    if shape == SILENT:
+        assert (home / "state.db").stat().st_ino == inode
+        assert (home / "state.db-wal").stat().st_size > (backup / "state.db-wal").stat().st_size == 0
     expected = logged_words(home) | stored_words(home)
     may_refuse = shape.direction in {"diverged", "other home"}
     try:
@@ -254,14 +272,26 @@ async def play(tmp_path: Path, number: int, seed: int) -> None:
 
 @pytest.mark.loss("B26")
 async def test_a_restore_loses_nothing_that_either_leg_holds(tmp_path: Path, seed: int) -> None:
-    """Random shapes: tool × files × direction × state of the WAL."""
+    """Random shapes: tool × files × direction × states of the WAL; the silent case is always among them."""
     if shutil.which("rsync") is None:
         pytest.skip("rsync is not installed: scripts/system-packages does that")
-    for number in range(SHAPES):
+    for number, shape in enumerate(draw_shapes(seed, SHAPES)):
         try:
-            await play(tmp_path, number, seed)
+            await play(tmp_path, number, seed, shape)
         except HansardError as error:
             raise AssertionError((f"HANSARD_SEED={seed}", number, error)) from error
+
+
+@pytest.mark.parametrize("seed_number", range(20))
+def test_every_part_of_a_restore_is_drawn(seed_number: int) -> None:
+    """Whatever the seed: no tool, no kind of files, no direction, no state of the WAL is left out."""
+    shapes = draw_shapes(seed_number, SHAPES)
+    assert len(shapes) == SHAPES
+    assert SILENT in shapes
+    assert {shape.tool for shape in shapes} == set(TOOLS)
+    assert {shape.what for shape in shapes} == set(WHAT)
+    assert {shape.direction for shape in shapes} == set(DIRECTIONS)
+    assert {shape.checkpoint for shape in shapes} == {shape.checkpoint_later for shape in shapes} == set(CHECKPOINTS)
 
 
 async def put_back(tmp_path: Path, what: str) -> Path:
