@@ -11,7 +11,9 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import tarfile
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
@@ -22,7 +24,7 @@ from hansard import Message, Record
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.record.schema import SCHEMA
 from hansard.testing.crash import OPENING_POINTS
-from tests.record.helpers_process import rebuild
+from tests.record.helpers_process import ROOT, rebuild
 
 ARCHIVES = sorted((Path(__file__).parent / "homes").glob("schema-*.tar.xz"))
 PROVE = bool(os.environ.get("HANSARD_PROVE"))
@@ -72,6 +74,28 @@ async def check_migrated(home: Path, before: Entries) -> None:
 def test_every_schema_that_was_written_has_a_home() -> None:
     """The archives are those of the versions that a commit wrote."""
     assert [path.name for path in ARCHIVES] == [f"schema-{version}.tar.xz" for version in (1, 3, 5, 6, 8, 9)]
+
+
+def has_history() -> bool:
+    """Return whether git has the whole history here: an archive and a shallow clone have none."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "--is-shallow-repository"]
+    asked = subprocess.run(command, check=False, capture_output=True, text=True)
+    return asked.stdout.strip() == "false" and (ROOT / ".git").exists()
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.partition(".")[0])
+def test_the_script_still_makes_these_homes(tmp_path: Path, archive: Path) -> None:
+    """It works with the code of the old commit, and what it says there is what the archive holds."""
+    if shutil.which("git") is None or not has_history():
+        pytest.skip("the code of old commits is needed: a clone with its whole history")
+    version = archive.name.partition(".")[0].removeprefix("schema-")
+    subprocess.run([sys.executable, ROOT / "scripts" / "old_homes.py", tmp_path, version], check=True)
+    made, kept = (
+        Counter((seq, kind) for (_, seq), (_, kind, _) in unpack(folder / archive.name, tmp_path / name).items())
+        for folder, name in ((tmp_path, "made"), (archive.parent, "kept"))
+    )
+    assert made == kept
 
 
 @pytest.mark.loss("M4", "M7")
