@@ -40,6 +40,8 @@ RINGS = (
     "tests/record/test_old_homes.py",
     "tests/record/test_restores.py",
     "tests/record/test_read_only.py",
+    "tests/record/test_resolve.py",
+    "tests/record/test_rule_17_limits.py",
     "tests/record/search/test_equal.py",
     "tests/acceptance/shown",
     "tests/acceptance/messages",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.proof import BEGIN, END, RINGS, ROOT, cover, make_page, make_proof, say_whose
+from tests.repository.repository import text_files
 
 FILES = {
     "src/hansard/a.py": "",
@@ -107,3 +110,37 @@ def test_make_prove_runs_every_ring() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert "-m tests.proof rings)" in makefile
     assert [path for path in RINGS if not (ROOT / path).exists()] == []
+
+
+def proof_only(text: str) -> Iterator[int]:
+    """Yield the lines that skip a test unless HANSARD_PROVE is set, without those that HANSARD_LONG runs as well."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"pytest.mark.skipif", "pytest.skip"}:
+            told = ast.unparse(node)
+            if "PROVE" in told and "LONG" not in told:
+                yield node.lineno
+
+
+@pytest.mark.parametrize(
+    ("line", "is_found"),
+    [
+        ("@pytest.mark.skipif(not PROVE, reason='long')", True),
+        ("@pytest.mark.skipif('HANSARD_PROVE' not in os.environ, reason='long')", True),
+        ("@pytest.mark.skipif(not (LONG or PROVE), reason='long')", False),
+        ("@pytest.mark.skipif(os.getuid() != 0, reason='root')", False),
+    ],
+)
+def test_what_runs_in_a_proof_only_is_found(line: str, is_found: bool) -> None:  # noqa: FBT001 - a case of the table
+    """In each of the forms that are in use."""
+    assert any(proof_only(f"{line}\ndef test_one(): ...")) == is_found
+
+
+def test_what_runs_in_a_proof_only_lies_in_a_ring() -> None:
+    """A test that `make test` skips and that is in no ring would never be run."""
+    never_run = [
+        f"{path}:{line}"
+        for path, text in text_files()
+        if path.startswith("tests/") and path.endswith(".py") and not path.startswith(RINGS)
+        for line in proof_only(text)
+    ]
+    assert never_run == []
