@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import subprocess
 import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
+from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from hansard.domain.requests import FailureKind
 from hansard.errors import InvalidInput
-from hansard.models.clients import STYLES, find_access, is_loopback
+from hansard.models.clients import STYLES, find_access, is_loopback, trusted
 from hansard.models.endings import cost_micros
 from hansard.models.failures import missing_package
 from hansard.models.pydantic import is_installed, open_provider
 from tests.models.helpers import KEY, ask, asking
+from tests.models.providers.behaviour import Behaviour
 from tests.models.providers.server import Provider
 
 VARIABLES = {"openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"), "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")}
@@ -89,12 +100,42 @@ async def test_first_requests_at_once_share_one_client(style: str) -> None:
     assert len(provider.answers) == 20
 
 
-async def test_connections_are_used_again(style: str) -> None:
-    """One conversation needs one connection."""
-    async with Provider(style) as provider, asking(provider) as model:
+@pytest.fixture
+def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ssl.SSLContext]:
+    """A certificate of this machine's own, which the clients of one test believe."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a test")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, now - timedelta(days=1), now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    both = tmp_path / "both.pem"
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    both.write_bytes(certificate.public_bytes(Encoding.PEM) + secret)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(both)
+    monkeypatch.setenv("SSL_CERT_FILE", str(both))
+    trusted.cache_clear()
+    yield context
+    trusted.cache_clear()
+
+
+async def test_connections_are_used_again(style: str, tls: ssl.SSLContext) -> None:
+    """Requests that follow one another share a connection, for an encrypted one takes long to make."""
+    async with Provider(style, tls=tls) as provider, asking(provider) as model:
         for _ in range(5):
-            await ask(model)
-    assert provider.connections_count == 1
+            assert (await ask(model)).text == "Hello, world."
+    assert provider.connections_count < 5, "one, unless this machine stalled longer than an idle one is kept"
+
+
+async def test_a_server_that_hangs_up_after_each_answer(style: str) -> None:
+    """llama.cpp closes the connection after a streamed answer without saying so: no request is sent on its remains."""
+    async with Provider(style, [Behaviour(hangs_up=True)]) as provider, asking(provider) as model:
+        for _ in range(5):
+            assert (await ask(model)).text == "Hello, world."
+    assert provider.connections_count == 5
 
 
 async def test_closing_twice_and_before_use(style: str) -> None:

@@ -58,6 +58,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     body: str | None = None
     """The whole body, in place of events or of an error."""
 
+    hangs_up: bool = False
+    """Whether the connection ends after the answer without a word, just as the next request comes on it."""
     framing: Literal["chunked", "close", "length"] = "chunked"
     cut: Literal["fin", "rst"] = "fin"
     cut_after_head_bytes: int | None = None

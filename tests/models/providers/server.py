@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 import struct
 from collections.abc import Iterator, Sequence
 from types import ModuleType
@@ -56,7 +57,14 @@ class Provider:
     It refuses what the real API would refuse, whatever the behaviour, and keeps every request.
     """
 
-    def __init__(self, style: str, behaviours: Sequence[Behaviour] = (), *, key: str | None = None) -> None:
+    def __init__(
+        self,
+        style: str,
+        behaviours: Sequence[Behaviour] = (),
+        *,
+        key: str | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.style = style
         self.behaviours = list(behaviours) or [Behaviour()]
         self.exchanges: list[Exchange] = []
@@ -64,6 +72,7 @@ class Provider:
         self.model = "test-model"
         self.port = 0
         self._key = key
+        self._tls = tls
         self._protocol = STYLES[style]
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -72,7 +81,8 @@ class Provider:
     @property
     def base_url(self) -> str:
         """Where a client of this style finds it."""
-        return f"http://127.0.0.1:{self.port}" + ("/v1" if self.style.startswith("openai") else "")
+        scheme = "https" if self._tls else "http"
+        return f"{scheme}://127.0.0.1:{self.port}" + ("/v1" if self.style.startswith("openai") else "")
 
     @property
     def answers(self) -> list[Exchange]:
@@ -82,7 +92,7 @@ class Provider:
     async def __aenter__(self) -> Self:
         """Listen on a free port."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._connected, "127.0.0.1", 0)
+        self._server = await loop.create_server(self._connected, "127.0.0.1", 0, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -166,6 +176,9 @@ class Connection:
                     if self._reader.ended.is_set():
                         exchange.left.set()
                     exchange.over.set()
+                if behaviour.hangs_up:
+                    await self._reader.read(1)
+                    break
         except (Gone, ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
