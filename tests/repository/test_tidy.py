@@ -30,6 +30,11 @@ def sources() -> list[Source]:
     return found
 
 
+def modules_of_src(sources: Iterable[Source]) -> list[Source]:
+    """The modules of the package."""
+    return [source for source in sources if source.in_folder("src") and source.path.suffix == ".py"]
+
+
 def violations(rule: Rule, sources: Iterable[Source], pattern: str) -> list[str]:
     """What a rule finds in the files whose path matches a regular expression."""
     return [finding for source in sources if re.match(pattern, str(source.path)) for finding in rule(source)]
@@ -138,6 +143,14 @@ def test_sizes(sources: list[Source]) -> None:
     assert violations(tidy_rules.too_long, sources, r".*\.py$") == []
 
 
+def test_few_modules_are_short(sources: list[Source]) -> None:
+    """At most 25 modules of src, the packages' own included, have under 60 lines."""
+    samples = [Source(path=PurePosixPath(f"src/{lines}.py"), text="#\n" * lines) for lines in (59, 60)]
+    assert tidy_rules.short_modules(samples) == ["src/59.py"]
+    short = tidy_rules.short_modules(modules_of_src(sources))
+    assert len(short) <= tidy_rules.SHORT_MODULES_MAX, short
+
+
 def test_projections_have_a_case_for_each_body(sources: list[Source]) -> None:
     """A projection by cases has one for each body that it is registered for."""
     sample = (
@@ -156,8 +169,7 @@ def test_class_names_are_unique(sources: list[Source]) -> None:
         "src/b.py:1: a second class C; the first is at src/a.py:1",
         "src/b.py:2: a second class D; the first is at src/a.py:2",
     ]
-    modules = [source for source in sources if source.in_folder("src") and source.path.suffix == ".py"]
-    assert list(tidy_rules.repeated_classes(modules)) == []
+    assert list(tidy_rules.repeated_classes(modules_of_src(sources))) == []
 
 
 def test_values_name_their_fields(sources: list[Source]) -> None:
@@ -171,8 +183,7 @@ def test_values_name_their_fields(sources: list[Source]) -> None:
         "src/u.py:1: F() is filled by place: name the fields",
         "src/u.py:2: R() is filled by place: name the fields",
     ]
-    modules = [source for source in sources if source.in_folder("src") and source.path.suffix == ".py"]
-    assert list(tidy_rules.positional_values(modules)) == []
+    assert list(tidy_rules.positional_values(modules_of_src(sources))) == []
 
 
 def test_verbs_have_objects(sources: list[Source]) -> None:

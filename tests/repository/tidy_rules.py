@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 MODULE_LINES_MAX = 500
+SHORT_MODULE_LINES = 60
+SHORT_MODULES_MAX = 25
 FUNCTION_LINES_MAX = 70
 CLASS_METHODS_MAX = 25
 PROTOCOL_METHODS_MAX = 5
@@ -73,6 +75,11 @@ def too_long(source: Source) -> Iterator[str]:
             continue
         if count > limit:
             yield source.at(node.lineno, f"{kind} {node.name} of {count} {unit}; the limit is {limit}")
+
+
+def short_modules(sources: Iterable[Source]) -> list[str]:
+    """The modules of so few lines that they may belong into their importer."""
+    return [str(source.path) for source in sources if len(source.lines) < SHORT_MODULE_LINES]
 
 
 def repeated_classes(sources: Iterable[Source]) -> Iterator[str]:
