@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,9 +15,8 @@ from hansard.cli.main import cli
 from hansard.domain.messages import File
 from hansard.errors import HansardError
 from hansard.record.api import Record
-from tests.acceptance.shown.program import run_forked
+from tests.acceptance.commands import run_apart
 from tests.tools.samples import PICTURE
-from tests.tools.servers import environment
 
 SCRIPT = """
 [[answers]]
@@ -28,13 +26,6 @@ calls = [{ name = "mcp__t__echo", arguments = { text = "hello from the server" }
 [[answers]]
 text = "It says: {result}"
 """
-
-
-def run(home: Path, *arguments: str, stdin: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run `hansard` as a shell does."""
-    ended = run_forked("--home", home, *arguments, variables=environment(), stdin=stdin)
-    assert ended.returncode == code, ended.stderr
-    return ended
 
 
 def prepare(home: Path, do: str, ran: Path) -> None:
@@ -57,7 +48,7 @@ def test_a_tool_of_a_server_by_the_rules(home: Path, tmp_path: Path, do: str, an
     ran = tmp_path / "server" / "ran"
     ran.parent.mkdir()
     prepare(home, do, ran)
-    assert answer in run(home, "-p", "go").stdout
+    assert answer in run_apart(home, "-p", "go").stdout
     assert ran.exists() is (do == "allow")
 
 
@@ -72,7 +63,7 @@ def remembers(home: Path) -> None:
 def test_one_question_cannot_be_asked_another(home: Path) -> None:
     """With -p nobody is there to say yes, so it is a no at once."""
     remembers(home)
-    assert "nobody can be asked" in run(home, "-p", "go").stdout
+    assert "nobody can be asked" in run_apart(home, "-p", "go").stdout
     assert ask(home, "memory") == "Nothing is remembered.\n"
 
 
@@ -80,7 +71,7 @@ def test_one_question_cannot_be_asked_another(home: Path) -> None:
 def test_a_yes_at_the_command_line(home: Path, words: str, runs: bool) -> None:  # noqa: FBT001
     """The question stands on standard error, and the next line answers it."""
     remembers(home)
-    ended = run(home, stdin=f"go\n{words}\n")
+    ended = run_apart(home, stdin=f"go\n{words}\n")
     assert "May I run the tool memory" in ended.stderr
     assert ("did not allow this call" in ended.stdout) is not runs
     assert ("Likes tea." in ask(home, "memory")) is runs
@@ -107,7 +98,7 @@ def test_memory(home: Path) -> None:
     added = json.loads(ask(home, "memory", "add", "Likes tea.", "--json"))["notes"][0]
     assert (added["owner"], added["text"]) == ("person:admin", "Likes tea.")
     ask(home, "memory", "add", "Meets on Mondays.", "--owner", "room:matrix:!den:x.org")
-    assert len(run(home, "memory").stdout.splitlines()) == 2
+    assert len(run_apart(home, "memory").stdout.splitlines()) == 2
     assert ask(home, "memory", "list", "--owner", "person:admin").split(None, 2)[2] == "Likes tea.\n"
     ask(home, "memory", "edit", added["id"], "Likes coffee.")
     assert "Likes coffee." in ask(home, "config", "prompt")
@@ -132,7 +123,7 @@ def test_the_frozen_prompt_is_shown(home: Path) -> None:
     model = ("-m", f"scripted:{home.parent}/s.toml")
     home.mkdir(mode=0o700)
     (home / "config.toml").write_text('system_prompt = "Be brief."\n')
-    run(home, *model, "-p", "hi")
+    run_apart(home, *model, "-p", "hi")
     (home / "config.toml").write_text('system_prompt = "Be long."\n')
     (session,) = sorted(path.stem for path in (home / "sessions").rglob("*.jsonl"))
     shown = ask(home, "config", "prompt", session)
@@ -154,9 +145,9 @@ def test_files_are_handed_in(home: Path, tmp_path: Path, way: str) -> None:
     (tmp_path / "s.toml").write_text('[[answers]]\ntext = "You said: {last}"\n')
     model = ("-m", f"scripted:{tmp_path}/s.toml")
     if way == "option":
-        ended = run(home, *model, "--file", str(picture), "-p", "What is this?")
+        ended = run_apart(home, *model, "--file", str(picture), "-p", "What is this?")
     else:
-        ended = run(home, *model, stdin=f'/file "{picture}" What is this?\n')
+        ended = run_apart(home, *model, stdin=f'/file "{picture}" What is this?\n')
     assert "What is this?" in ended.stdout
     parts = asyncio.run(read_parts(home))
     assert [(part.name, part.media_type, data) for part, data in parts] == [("a dot.bin", "image/png", PICTURE)]
@@ -174,6 +165,6 @@ async def read_parts(home: Path) -> list[tuple[File, bytes]]:
 def test_a_file_that_cannot_be_read_is_named(home: Path, path: str, why: str) -> None:
     """Nothing is said to a model about a file that is not there."""
     (home.parent / "s.toml").write_text('[[answers]]\ntext = "hi"\n')
-    ended = run(home, "-m", f"scripted:{home.parent}/s.toml", "--file", path, "-p", "look", code=2)
+    ended = run_apart(home, "-m", f"scripted:{home.parent}/s.toml", "--file", path, "-p", "look", code=2)
     assert why in ended.stderr
     assert os.path.basename(path) in ended.stderr  # noqa: PTH119 - it need not be a path that exists

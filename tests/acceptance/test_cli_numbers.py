@@ -12,7 +12,7 @@ import pytest
 from hansard.cli.main import cli
 from hansard.cli.printing import WholeNumber
 from hansard.record.api import Record
-from tests.acceptance.test_cli_sessions import EXIT_COULD_NOT_RUN, run
+from tests.acceptance.commands import EXIT_COULD_NOT_RUN, run
 
 HUGE = ("99999999999999999999", str(2**63), "9" * 5000, "-1", "-" + "9" * 30)
 SESSION_ID = "20261115-201233-story2"

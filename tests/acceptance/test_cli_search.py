@@ -16,7 +16,7 @@ import pytest
 
 from hansard.domain.messages import Message, Text, ToolCall
 from hansard.record.api import Record
-from tests.acceptance.test_cli_sessions import run
+from tests.acceptance.commands import run
 from tests.record.search.scene import delete_in_chat, edit_in_chat, say_in_chat
 
 FOUND, NOTHING, COULD_NOT_RUN = 0, 1, 2

@@ -11,13 +11,12 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from hansard.cli.main import main
 from hansard.cli.sessions import table
 from hansard.cli.sessions_show import show_for_people
 from hansard.domain.deliveries import Delivery, DeliveryState
@@ -25,10 +24,10 @@ from hansard.domain.limits import READ_ROWS_MAX
 from hansard.domain.messages import Message
 from hansard.domain.sessions import Link
 from hansard.record.api import Record
+from tests.acceptance.commands import EXIT_COULD_NOT_RUN, EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, run
 from tests.interop.told import tell_story
 
 ROOT = Path(__file__).parents[2]
-EXIT_DONE, EXIT_FAILED, EXIT_COULD_NOT_RUN, EXIT_INTERRUPTED = 0, 1, 2, 130
 VERBS = ("show", "title", "end", "reopen", "fork", "undo", "archive", "unarchive")
 
 
@@ -40,20 +39,6 @@ def start(home: Path, *arguments: str) -> subprocess.Popen[bytes]:
         stderr=subprocess.PIPE,
         env=os.environ | {"TZ": "UTC"},
     )
-
-
-def run(home: Path, *arguments: str, code: int = EXIT_DONE) -> tuple[str, str]:
-    """Run the command to its end, in this process, which is no terminal; it must end as expected."""
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-        main(["--home", str(home), *arguments])
-    texts = []
-    for stream in (out, err):
-        stream.flush()
-        stream.seek(0)
-        texts.append(stream.read())
-    assert (ended.value.code or EXIT_DONE) == code, texts
-    return texts[0], texts[1]
 
 
 def run_json(home: Path, *arguments: str, code: int = EXIT_DONE) -> dict[str, object]:

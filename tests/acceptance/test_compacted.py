@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hansard.engine.compaction import CompactionRequest, compact
-from tests.acceptance.test_cli_sessions import run
+from tests.acceptance.commands import run
 from tests.engine.stage import stage
-from tests.engine.test_compaction import MANUAL, SUMMARY, Summing, talk
+from tests.engine.summing import MANUAL, SUMMARY, Summing, talk
 
 
 async def sum_up(home: Path) -> tuple[str, list[str]]:

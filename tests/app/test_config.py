@@ -23,10 +23,11 @@ from hansard.app.config import (
     read_config,
     value_at,
 )
-from hansard.app.home_files import FILE_BYTES_MAX, ConfigFinding
+from hansard.app.home_files import FILE_BYTES_MAX
 from hansard.app.keys import check_keys
 from hansard.domain.settings import PREFIX, SECTIONS, SETTINGS, Busy, LeftSessions, Settings, TurnLimits
 from hansard.errors import ConfigInvalid
+from tests.app.config_files import findings_of, write
 
 SAMPLES: dict[str, tuple[object, str]] = {
     "model": ("openai:gpt-5", "openai:gpt-5"),
@@ -85,26 +86,11 @@ SAMPLES: dict[str, tuple[object, str]] = {
 """For each setting a value that is not its default, as the file has it and as a variable has it."""
 
 
-def write(home: Path, text: str | bytes, name: str = "config.toml", mode: int = 0o600) -> Path:
-    """Put a file into a home."""
-    home.mkdir(exist_ok=True, mode=0o700)
-    path = home / name
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
-    path.chmod(mode)
-    return path
-
-
 def as_toml(key: str, value: object) -> str:
     """A setting as a line of a file, its section above it."""
     section, _, name = key.rpartition(".")
     written = json.dumps(value).replace('": ', '" = ') if isinstance(value, dict | list) else json.dumps(value)
     return f"[{section}]\n{name} = {written}\n" if section else f"\n{name} = {written}\n"
-
-
-def findings_of(home: Path, text: str | bytes, **environment: str) -> list[ConfigFinding]:
-    """What is wrong with a file, and with variables beside it."""
-    write(home, text)
-    return read_config(home, environment, {})[1]
 
 
 def test_nothing_set(home: Path) -> None:

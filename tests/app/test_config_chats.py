@@ -9,7 +9,7 @@ import pytest
 from hansard.app.config import load_config, read_config
 from hansard.domain.people import terminal_owner
 from hansard.domain.settings import SETTINGS, Person
-from tests.app.test_config import findings_of, write
+from tests.app.config_files import findings_of, write
 
 ZONE = SETTINGS["resets.time_zone"].allowed
 

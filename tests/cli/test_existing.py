@@ -14,8 +14,8 @@ from hansard import Message, Record
 from hansard.record.schema import SCHEMA
 from tests.acceptance.shown.program import run_forked
 from tests.record.helpers_facts import SESSION, ids_of, log_of, new_session, raw_rows, say
+from tests.record.helpers_homes import ARCHIVES, unpack
 from tests.record.helpers_process import Worker
-from tests.record.test_old_homes import ARCHIVES, unpack
 
 INDEX = {"search.db", "search.db-wal", "search.db-shm", "locks/search"}
 """What a reading command may write in a home that needs no repair."""

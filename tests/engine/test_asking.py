@@ -8,9 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hansard.domain.messages import Message, Role, ToolOutcome
-from hansard.domain.permissions import CallVerdict, ToolRule
-from hansard.domain.policy import Policy
+from hansard.domain.messages import Role, ToolOutcome
 from hansard.domain.questions import NOTHING_WAITS
 from hansard.domain.requests import UserSaid
 from hansard.domain.sessions import TurnState
@@ -18,36 +16,14 @@ from hansard.domain.settings import Busy
 from hansard.intake.commands.registry import run_command
 from hansard.intake.commands.scene import CommandScene
 from hansard.intake.commands.turns import read_command
-from hansard.intake.speak import parse, speak
+from hansard.intake.speak import parse
 from hansard.record.messages.entries import Entry
 from hansard.record.questions import QuestionAnswered, QuestionAsked
 from hansard.testing.fakes import Counting, Slow, tools_by_name
-from tests.engine.stage import PERSON, PlayedModel, Stage, call, stage
+from tests.engine.asking import ASKS, ask_of, drawn, say
+from tests.engine.stage import PlayedModel, call, stage
 
-ASKS = Policy(rules=(ToolRule(do=CallVerdict.ASK, tool="counting"), ToolRule(do=CallVerdict.DENY, tool="slow")))
 ROOM = "matrix:room:!den:x.org"
-
-
-def ask_of(on: Stage, policy: Policy = ASKS) -> None:
-    """Let the stage's agent keep these rules."""
-    on.agent = msgspec.structs.replace(on.agent, policy=policy)
-    on.runner._agent = on.agent  # noqa: SLF001 - the stage's own runner
-
-
-async def say(on: Stage, text: str, author: str = PERSON, chat: str = "", busy: Busy = Busy.INTERRUPT) -> None:
-    """Say something as somebody, and wake the runner."""
-    message = Message.user(text, author=author, chat=chat)
-    spoken = await speak(on.record, on.session_id, [message], busy, answers=True)
-    if spoken.turn_id:
-        on.runner.wake(on.session_id, spoken.turn_id)
-
-
-async def drawn(on: Stage, count: int = 1) -> QuestionAsked:
-    """Wait for a question, and draw it as a terminal does."""
-    body = (await on.until_body(QuestionAsked, count)).body
-    assert isinstance(body, QuestionAsked)
-    await on.record.questions.note_shown(on.session_id, body.message_id)
-    return body
 
 
 @pytest.mark.drawn(6)

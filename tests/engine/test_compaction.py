@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.messages import Role
-from hansard.domain.requests import FailureKind, FinishReason, ModelRules, Request
+from hansard.domain.requests import FailureKind, FinishReason, ModelRules
 from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy
 from hansard.domain.settings.agent import CompactionSettings
 from hansard.engine import compaction
 from hansard.engine.compaction import compact, compact_if_due, context_tokens, is_due, plan
-from hansard.engine.summaries import INSTRUCTIONS
 from hansard.errors import LeaseHeld
 from hansard.intake.commands.scene import CommandScene
 from hansard.intake.commands.turns import compact as compact_command
@@ -23,62 +22,13 @@ from hansard.record.api import Record
 from hansard.record.conversation import SessionCompacted
 from hansard.record.turns.entries import TurnEnded, TurnStarted
 from hansard.testing.fakes import Echo, tools_by_name
-from tests.engine.stage import WAIT_SECONDS_MAX, Answer, Gate, PlayedModel, Stage, call, failure, stage
+from tests.engine.stage import WAIT_SECONDS_MAX, Answer, Gate, PlayedModel, call, failure, stage
+from tests.engine.summing import MANUAL, SETTINGS, SUMMARY, TOPIC, WINDOW, Summing, last_request, talk
 
-WINDOW = 2_000
-SETTINGS = CompactionSettings(window_tokens=WINDOW, tail_tokens=400, summary_tokens_max=300)
-MANUAL = CompactionSettings(automatic=False, window_tokens=WINDOW, tail_tokens=400, summary_tokens_max=300)
-
-SUMMARY = (
-    "The people want the lighthouse of Ravensund repaired. The estimate is 4,200 crowns; the keeper, Ingeborg, asked "
-    "for new lamps and oil. The council has not decided yet, and the harbour office waits for the figures by Friday."
-)
 SOMETHING_ELSE = (
     "The weather was fine, and everybody went home after a while, happy and tired, to have some soup and bread; nobody "
     "knew what the next morning would bring, and so they slept well and dreamt of the sea, of boats and of the sky."
 )
-TOPIC = "The lighthouse of Ravensund needs repair, says Ingeborg the keeper; the council wants an estimate for lamps. "
-
-
-def is_summary(request: Request) -> bool:
-    """Whether a summary is asked for."""
-    return request.system == INSTRUCTIONS
-
-
-class Summing(PlayedModel):
-    """Answers at length, and sums up as it is told to: `summaries` in turn, the last one again."""
-
-    def __init__(self, *summaries: Answer, words: str = TOPIC * 3) -> None:
-        """Nothing was asked yet."""
-        super().__init__([words])
-        self.summaries = list(summaries) or [[SUMMARY]]
-        self.asked: list[Request] = []
-        self.told: list[Request] = []
-        self._words = words
-
-    async def stream(self, request: Request):  # type: ignore[no-untyped-def]  # noqa: ANN201
-        """Answer, or sum up."""
-        if is_summary(request):
-            self.asked.append(request)
-            chosen = self.summaries[min(len(self.asked), len(self.summaries)) - 1]
-            self._answers = (chosen,)
-        else:
-            self.told.append(request)
-            self._answers = ([self._words],)
-        async for event in super().stream(request):
-            yield event
-
-
-async def talk(on: Stage, turns: int, start: int = 0) -> None:
-    """Have so many exchanges, each with a word of its own."""
-    for number in range(start, start + turns):
-        await on.ask(f"marker-{number} {TOPIC}")
-
-
-async def last_request(on: Stage, model: Summing) -> str:
-    """Say one more thing, and return all that the model is told then."""
-    await on.ask("and now?")
-    return str(model.told[-1].messages)
 
 
 @pytest.mark.loss("G5", "G7", "G8")

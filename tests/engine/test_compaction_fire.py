@@ -21,7 +21,7 @@ from hansard.testing.crash import CRASH_POINTS
 from tests.counts import times
 from tests.engine.compactor import ASKED
 from tests.engine.stage import WAIT_SECONDS_MAX, Answer, Stage, failure, stage
-from tests.engine.test_compaction import MANUAL, SETTINGS, SUMMARY, Summing, last_request, talk
+from tests.engine.summing import MANUAL, SETTINGS, SUMMARY, Summing, last_request, talk
 from tests.engine.worker import ROOT
 
 PROVE = bool(os.environ.get("HANSARD_PROVE"))

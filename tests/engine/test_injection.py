@@ -29,7 +29,7 @@ from hansard.testing.fakes import tools_by_name
 from hansard.tools.builtin import MemoryTool
 from hansard.tools.mcp import McpServers
 from tests.engine.stage import PlayedModel, Stage, call, stage
-from tests.engine.test_injection_ways import Trap
+from tests.engine.trap import Trap
 from tests.tools.samples import INJECTION
 from tests.tools.servers import by_stdio, environment
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from pathlib import Path
 from typing import NamedTuple
+
+from hansard.gateway.health import read_status
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\"n])*"'
@@ -79,3 +83,19 @@ def check_histogram(name: str, family: Family) -> None:
     assert counts == sorted(counts)
     assert family.samples[f"{name}_count", ()] == counts[-1]
     assert family.samples[f"{name}_sum", ()] >= 0
+
+
+async def ask(home: Path, path: str, method: str = "GET") -> tuple[str, str]:
+    """Return the head and the body of a page."""
+    running = read_status(home)
+    assert running is not None
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    writer.write(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    head, _, body = (await asyncio.wait_for(reader.read(), 120)).decode().partition("\r\n\r\n")
+    writer.close()
+    return head, body
+
+
+def one(families: dict[str, Family], name: str, **labels: str) -> float:
+    """Return one number."""
+    return families[name].samples[name, tuple(labels.items())]

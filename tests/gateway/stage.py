@@ -196,3 +196,17 @@ async def entries_of(record: Record, session_id: str) -> list[Entry]:
     while page := await record.sessions.read_entries(session_id, after=found[-1].seq if found else 0):
         found += page
     return found
+
+
+ROUNDS = 6
+
+
+def write_rounds(path: Path) -> Path:
+    """A model that wants to remember something each time, which nobody lets it do unasked, and then says what came."""
+    rounds = []
+    for number in range(ROUNDS):
+        arguments = json.dumps({"action": "add", "text": f"note {number}"})
+        rounds.append(f"[[answers]]\ncalls = [{{ name = 'memory', arguments = '{arguments}', id = 'c{number}' }}]\n")
+        rounds.append(f"[[answers]]\ntext = 'Round {number} is over.'\n")
+    path.write_text("".join(rounds))
+    return path

@@ -17,7 +17,7 @@ from hansard.testing import Platform
 from tests.gateway.care import write_config
 from tests.gateway.socket_platform import served_platform
 from tests.gateway.stage import AGENT, ANN, TIMING, Playing, entries_of, make_settings, playing, until, write_script
-from tests.gateway.test_care import ROOT, Town
+from tests.gateway.town import ROOT, Town
 
 WORDS = ENGLISH
 

@@ -24,54 +24,12 @@ from hansard.testing import Platform
 from tests.gateway.care import write_config
 from tests.gateway.care_worker import EXIT_MIGRATED
 from tests.gateway.socket_platform import served_platform
-from tests.gateway.stage import AGENT, ANN, BOB, settled, until, write_script
-from tests.gateway.test_kills import check
+from tests.gateway.stage import AGENT, settled, until, write_script
+from tests.gateway.town import ROOT, Town, check
 
 ROUNDS = 25 if os.environ.get("HANSARD_PROVE") else 1
 RELOADS = 4
-ROOMS = 30
-ROOT = Path(__file__).parents[2]
 NEXT = "CREATE TABLE of_the_next_hansard (id INTEGER PRIMARY KEY) STRICT;\n"
-
-
-class Town:
-    """People who talk all the time, and the gateway that serves them."""
-
-    def __init__(self, home: Path, platform: Platform, port: int, draw: random.Random) -> None:
-        """Nobody said anything yet."""
-        self.home = home
-        self.platform = platform
-        self.port = port
-        self.draw = draw
-        self.people = {
-            platform.create_room(who, AGENT): who for number in range(ROOMS) for who in [(ANN, BOB)[number % 2]]
-        }
-        self.chats = list(self.people)
-        self.sent: list[str] = []
-
-    async def talk(self) -> None:
-        """Let somebody say something every few milliseconds, until cancelled."""
-        while True:
-            self.sent.append(f"message-{len(self.sent)}")
-            chat = self.draw.choice(self.chats)
-            self.platform.say(chat, self.people[chat], self.sent[-1])
-            await asyncio.sleep(self.draw.random() * 0.06)
-
-    async def more(self, count: int) -> None:
-        """Wait until people said so much more."""
-        wanted = len(self.sent) + count
-        await until(lambda: len(self.sent) >= wanted)
-
-    async def start(self, source: Path) -> subprocess.Popen[bytes]:
-        """Start a gateway of a Hansard, and wait until it receives."""
-        polls = self.platform.calls["poll"] + (not self.sent)
-        path = os.pathsep.join((str(source), str(ROOT)))
-        arguments = [sys.executable, "-m", "tests.gateway.care_worker", str(self.home), str(self.port)]
-        environment = {**os.environ, "PYTHONPATH": path}
-        process = subprocess.Popen(arguments, env=environment, cwd=source, stderr=subprocess.DEVNULL)
-        await until(lambda: self.platform.calls["poll"] > polls or process.poll() is not None)
-        assert process.poll() is None, "it did not start"
-        return process
 
 
 @asynccontextmanager

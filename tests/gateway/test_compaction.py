@@ -21,7 +21,7 @@ from hansard.record.messages.entries import Entry, MessageEdited, MessageRetract
 from hansard.record.turns.entries import TurnEnded, TurnStarted
 from hansard.testing import RECORDING_CAPABILITIES, FakeClock, Platform
 from tests.engine.stage import Gate
-from tests.engine.test_compaction import MANUAL, SETTINGS, SUMMARY, TOPIC, Summing
+from tests.engine.summing import MANUAL, SETTINGS, SUMMARY, TOPIC, Summing
 from tests.gateway.stage import AGENT, ANN, WAIT_SECONDS_MAX, Playing, app_with, entries_of, gateway_on
 
 LOOK_SECONDS = 0.5

@@ -15,9 +15,8 @@ from hansard.gateway.health import TurnsHealth, ask_health
 from hansard.gateway.logs import JsonFormatter
 from hansard.gateway.process import count_turn
 from hansard.testing import Platform
-from tests.gateway.exposition import parse
+from tests.gateway.exposition import ask, one, parse
 from tests.gateway.stage import AGENT, ANN, Playing, make_settings, playing
-from tests.gateway.test_metrics import ask, one
 
 SECRET = "sk-4711pangolin4711"  # noqa: S105 - of no account
 WORDS = "quiet pangolin"

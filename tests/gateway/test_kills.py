@@ -12,14 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from hansard.delivery.audit import audit_chat
-from hansard.domain.messages import Role
-from hansard.domain.notices import ENGLISH
 from hansard.record.api import Record
-from hansard.testing import Platform, RecordingChannel
+from hansard.testing import Platform
 from tests.counts import times
 from tests.gateway.socket_platform import served_platform
 from tests.gateway.stage import AGENT, ANN, BOB, settled, until, write_script
+from tests.gateway.town import check
 
 KILLS = times(test=2, long=5, prove=100)
 ROOMS = 3
@@ -45,30 +43,6 @@ async def talk(platform: Platform, chats: list[str], draw: random.Random, sent: 
             platform.say(draw.choice(chats), draw.choice([ANN, BOB]), sent[-1])
             await asyncio.sleep(draw.random() * 0.02)
         await asyncio.sleep(draw.random() * 0.4)
-
-
-async def check(home: Path, platform: Platform, chats: list[str], sent: list[str]) -> None:
-    """Compare the rooms with the record, message by message."""
-    async with Record.open(home) as record:
-        channel = RecordingChannel(platform, AGENT)
-        for chat in chats:
-            audit = await audit_chat(record, channel, "matrix", AGENT, chat)
-            assert audit.ok, audit.differences
-        said: list[str] = []
-        answers: list[str] = []
-        for session in await record.sessions(source="matrix"):
-            transcript = await record.load_transcript(session.id)
-            words = [message for message in transcript if message.role in {Role.USER, Role.ASSISTANT}]
-            said += [message.text for message in words if message.role is Role.USER]
-            answers += [message.text for message in words if message.role is Role.ASSISTANT]
-            told = [message.text for message in transcript if message.role is Role.NOTICE]
-            is_cut = words[-1].role is Role.ASSISTANT or told[-1:] == [ENGLISH.recovered]
-            assert is_cut, f"{words[-1].text} in {session.id} was never answered"
-        assert sorted(said) == sorted(sent)
-        for text in sent:
-            assert sum(answer.endswith(f"{text} is what you said.") for answer in answers) <= 1, text
-        report = await record.verify()
-        assert report.ok, report.findings
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 
@@ -10,29 +9,13 @@ import pytest
 
 from hansard import Record, __version__
 from hansard.domain.deliveries import DeliveryState
-from hansard.gateway.health import ChannelHealth, Health, Readings, metrics_text, read_status
+from hansard.gateway.health import ChannelHealth, Health, Readings, metrics_text
 from hansard.journal.queue import BOUNDS_SECONDS, Latency
 from hansard.testing import Platform
-from tests.gateway.exposition import Family, parse
+from tests.gateway.exposition import ask, one, parse
 from tests.gateway.stage import AGENT, ANN, make_settings, playing, write_script
 
 WORDS = "the quiet pangolin"
-
-
-async def ask(home: Path, path: str, method: str = "GET") -> tuple[str, str]:
-    """Return the head and the body of a page."""
-    running = read_status(home)
-    assert running is not None
-    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
-    writer.write(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-    head, _, body = (await asyncio.wait_for(reader.read(), 120)).decode().partition("\r\n\r\n")
-    writer.close()
-    return head, body
-
-
-def one(families: dict[str, Family], name: str, **labels: str) -> float:
-    """Return one number."""
-    return families[name].samples[name, tuple(labels.items())]
 
 
 async def test_the_numbers_are_true_and_name_nobody(home: Path, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from hansard.gateway.process import Gateway
 from hansard.journal.locks import TryLock
 from hansard.testing import Platform, RecordingChannel
 from tests.gateway.care import write_config
+from tests.gateway.program import running
 from tests.gateway.stage import AGENT, ANN, TIMING, make_settings, until, write_script
-from tests.gateway.test_process import running
 
 
 async def test_a_gateway_whose_home_is_renamed_ends(home: Path, tmp_path: Path) -> None:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import apsw
@@ -22,42 +18,15 @@ from hansard.gateway.health import ask_health
 from hansard.record.api import Record
 from hansard.record.schema import SCHEMA
 from tests.gateway.care import write_config
-from tests.gateway.exposition import parse
+from tests.gateway.exposition import ask, parse
+from tests.gateway.program import PASSWORD, PROGRAM, environment, running
 from tests.gateway.stage import until, write_script
-from tests.gateway.test_metrics import ask
-
-PROGRAM = [sys.executable, "-m", "hansard.cli.main"]
-PASSWORD = "not a real password"  # noqa: S105
-
-
-def environment(home: Path) -> dict[str, str]:
-    """Return where the program finds its home, and a password for a server that is not there."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HANSARD_")}
-    return {**kept, "HANSARD_HOME": str(home), "HANSARD_MATRIX_PASSWORD": PASSWORD}
 
 
 async def hansard(home: Path, *arguments: str) -> Result:
     """Run a command beside the gateway, to its end."""
     runner = CliRunner(env={"HANSARD_HOME": "", "HANSARD_MATRIX_PASSWORD": PASSWORD})
     return await asyncio.to_thread(runner.invoke, cli, ["--home", str(home), *arguments])
-
-
-@asynccontextmanager
-async def running(home: Path, *arguments: str) -> AsyncIterator[subprocess.Popen[str]]:
-    """Run a gateway, and give it when it tells how it is."""
-    command = [*PROGRAM, "gateway", *arguments]
-    process = subprocess.Popen(command, env=environment(home), stderr=subprocess.PIPE, text=True)
-    try:
-        async with asyncio.timeout(120):
-            while await ask_health(home) is None:
-                assert process.poll() is None, "it did not start"
-                await asyncio.sleep(0.05)
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        if process.stderr is not None:
-            process.stderr.close()
 
 
 def migrate_further(home: Path) -> None:

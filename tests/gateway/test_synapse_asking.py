@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -26,22 +25,9 @@ from hansard.record.questions import QuestionAnswered, QuestionAsked
 from tests.channels.matrix.people import Peer, channel_of, new_account, peer
 from tests.channels.matrix.synapse import SERVER_NAME, Synapse
 from tests.gateway.matrix_stage import Bot, Offspring, joined, kill, read_timeline, rest, running, write_config
-from tests.gateway.stage import TIMING, WAIT_SECONDS_MAX, entries_of
+from tests.gateway.stage import TIMING, WAIT_SECONDS_MAX, entries_of, write_rounds
 
 pytestmark = pytest.mark.slow
-
-ROUNDS = 6
-
-
-def write_rounds(path: Path) -> Path:
-    """A model that wants to remember something each time, which nobody lets it do unasked, and then says what came."""
-    rounds = []
-    for number in range(ROUNDS):
-        arguments = json.dumps({"action": "add", "text": f"note {number}"})
-        rounds.append(f"[[answers]]\ncalls = [{{ name = 'memory', arguments = '{arguments}', id = 'c{number}' }}]\n")
-        rounds.append(f"[[answers]]\ntext = 'Round {number} is over.'\n")
-    path.write_text("".join(rounds))
-    return path
 
 
 class Room(NamedTuple):

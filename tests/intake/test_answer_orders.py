@@ -20,7 +20,7 @@ from hansard.ports.channel import Event, EventKind
 from hansard.record.questions import QuestionAnswered
 from hansard.testing.fakes import Counting
 from tests.engine.stage import PlayedModel, call
-from tests.intake.test_ask_in_chats import ASKS, asked, equip, settled
+from tests.intake.asking import ASKS, asked, equip, settled
 from tests.intake.town import ANN, BOB, HOME_OF_ANN, ROOM, Town, settings_of, town
 
 WAYS = ("plain", "command", "bare command", "reply", "reaction", "edit")

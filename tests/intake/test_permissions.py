@@ -12,9 +12,9 @@ from hansard.domain.questions import NOT_OFFERED, Scope
 from hansard.domain.settings import Busy
 from hansard.record.questions import QuestionAsked
 from hansard.testing.fakes import Counting
-from tests.acceptance.test_cli_agent import run
+from tests.acceptance.commands import run_apart
 from tests.engine.stage import PlayedModel, call
-from tests.intake.test_ask_in_chats import ASKS, asked, equip, say, settled
+from tests.intake.asking import ASKS, asked, equip, say, settled
 from tests.intake.town import ANN, BOB, HOME_OF_ANN, ROOM, Town, settings_of, town
 
 ROUND = ([call("counting")], ["done"])
@@ -163,9 +163,9 @@ async def test_the_command_lists_and_revokes(home: Path) -> None:
         await here.say("always")
         await settled(here, session_id)
 
-    (found,) = json.loads(run(home, "permissions", "list", "--json").stdout)["permissions"]
+    (found,) = json.loads(run_apart(home, "permissions", "list", "--json").stdout)["permissions"]
     assert (found["tool"], found["person"], found["session_id"]) == ("counting", ANN, None)
-    assert found["id"] in run(home, "permissions").stdout
-    run(home, "permissions", "revoke", found["id"])
-    assert "Nobody allowed anything" in run(home, "permissions").stdout
-    run(home, "permissions", "revoke", found["id"], code=2)
+    assert found["id"] in run_apart(home, "permissions").stdout
+    run_apart(home, "permissions", "revoke", found["id"])
+    assert "Nobody allowed anything" in run_apart(home, "permissions").stdout
+    run_apart(home, "permissions", "revoke", found["id"], code=2)

@@ -13,18 +13,12 @@ from hansard.domain.messages import File, Message, Status
 from hansard.domain.sessions import Link, SessionState
 from hansard.errors import InvalidInput, NotFound
 from hansard.interop.jsonl import BLOB_PIECE_BYTES, JsonlExport
-from hansard.interop.jsonl_import import ImportReport, import_file
+from hansard.interop.jsonl_import import import_file
 from hansard.record.api import Record
-from tests.interop.told import ATTACHMENT, Teller, cut_answer, everything, export, export_jsonl, tell_story
+from tests.interop.told import ATTACHMENT, Teller, cut_answer, everything, export, export_jsonl, take, tell_story
 
 ROUNDS = 6
 LATER = datetime(2026, 11, 16, tzinfo=UTC)
-
-
-async def take(home: Path, path: Path) -> ImportReport:
-    """Import a file into a home."""
-    async with Record.open(home) as record:
-        return await import_file(record, path)
 
 
 async def story_file(tmp_path: Path) -> Path:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from hansard.domain.messages import File, Message, Status, Text, ToolCall, ToolOutcome
 from hansard.domain.sessions import Session
 from hansard.interop.jsonl import JsonlExport
+from hansard.interop.jsonl_import import ImportReport, import_file
 from hansard.interop.transcripts import Exporter, all_sessions, parents_first
 from hansard.record.api import Record
 from hansard.record.turns.holding import Turn
@@ -187,3 +188,9 @@ async def everything(home: Path) -> dict[str, tuple[object, ...]]:
         report = await record.verify()
         assert report.ok, report.findings
         return found
+
+
+async def take(home: Path, path: Path) -> ImportReport:
+    """Import a file into a home."""
+    async with Record.open(home) as record:
+        return await import_file(record, path)

@@ -22,6 +22,8 @@ from hansard.domain.requests import (
 )
 from hansard.models.pydantic import ProviderModel, open_provider
 from hansard.ports.model import Model
+from tests.models.providers import google_style, responses_style
+from tests.models.providers.behaviour import Behaviour, Call
 from tests.models.providers.server import Provider
 
 STYLES = ("openai", "anthropic")
@@ -97,3 +99,16 @@ async def ask(model: Model, request: Request = HELLO) -> Answer:
     """Ask and take the whole answer."""
     async with asyncio.timeout(WAIT_SECONDS_MAX):
         return Answer([event async for event in model.stream(request)])
+
+
+THINKS = Behaviour(
+    reasoning=("I ", "think."),
+    pieces=("Let me ", "see."),
+    calls=(Call(id="call_a", name="echo", arguments='{"text":"hello"}'),),
+)
+
+
+def sent_signature(style: str, body: str) -> bool:
+    """Whether a request holds what the provider signed."""
+    signature = {"anthropic": "c2lnbmVk", "openai-responses": responses_style.SECRET}.get(style, google_style.SIGNATURE)
+    return signature in body

@@ -13,16 +13,11 @@ from hansard.models.pydantic import open_provider
 from hansard.ports.model import Model
 from hansard.testing.fakes import Echo, tools_by_name
 from tests.engine.stage import stage
-from tests.models.helpers import CLOCK, KEY, ask, asking
+from tests.models.helpers import CLOCK, KEY, THINKS, ask, asking, sent_signature
 from tests.models.providers import google_style, responses_style
-from tests.models.providers.behaviour import Behaviour, Call
+from tests.models.providers.behaviour import Behaviour
 from tests.models.providers.server import STYLES, Provider
 
-THINKS = Behaviour(
-    reasoning=("I ", "think."),
-    pieces=("Let me ", "see."),
-    calls=(Call(id="call_a", name="echo", arguments='{"text":"hello"}'),),
-)
 ALL = sorted(STYLES)
 SIGNING = sorted(set(STYLES) - {"openai"})
 
@@ -66,12 +61,6 @@ async def test_nothing_is_signed_where_nobody_signs() -> None:
     """Chat Completions has no signatures: what was streamed is recorded as it was."""
     async with Provider("openai", [THINKS]) as provider, asking(provider) as model:
         assert (await ask(model)).finished.parts == ()
-
-
-def sent_signature(style: str, body: str) -> bool:
-    """Whether a request holds what the provider signed."""
-    signature = {"anthropic": "c2lnbmVk", "openai-responses": responses_style.SECRET}.get(style, google_style.SIGNATURE)
-    return signature in body
 
 
 @pytest.mark.loss("C7", "N3")

@@ -20,10 +20,9 @@ from hansard.models.pydantic import open_provider
 from hansard.ports.model import Model
 from hansard.testing.fakes import Echo, tools_by_name
 from tests.engine.stage import Stage, stage
-from tests.models.helpers import KEY
+from tests.models.helpers import KEY, THINKS, sent_signature
 from tests.models.providers.behaviour import Behaviour
 from tests.models.providers.server import STYLES, Provider
-from tests.models.test_reasoning import THINKS, sent_signature
 
 MODELS = {
     "openai": "gpt-5",

@@ -5,15 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
-import tarfile
-from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
@@ -21,32 +18,16 @@ import apsw
 import pytest
 
 from hansard import Message, Record
-from hansard.domain.ids import HOME_JOURNAL
 from hansard.record.schema import SCHEMA
 from hansard.testing.crash import OPENING_POINTS
+from tests.record.helpers_homes import ARCHIVES, Entries, unpack
 from tests.record.helpers_process import ROOT, rebuild
 
-ARCHIVES = sorted((Path(__file__).parent / "homes").glob("schema-*.tar.xz"))
 PROVE = bool(os.environ.get("HANSARD_PROVE"))
 POINTS = OPENING_POINTS[OPENING_POINTS.index("copied") :]
 KILLS = 40 if PROVE else 1
 KILL_SECONDS_MAX = 0.4
 DEADLINE_SECONDS = 120
-
-Entries = dict[tuple[str, int], tuple[str, str, str]]
-
-
-def unpack(archive: Path, home: Path) -> Entries:
-    """Unpack a home; return every entry of its logs by journal and seq, with id, kind and digest."""
-    with tarfile.open(archive) as packed:
-        packed.extractall(home, filter="data")
-    entries: Entries = {}
-    for path in [home / "home.jsonl", *sorted((home / "sessions").rglob("*.jsonl"))]:
-        journal_id = path.stem if path.parent != home else HOME_JOURNAL
-        for data in path.read_bytes().splitlines():
-            line = json.loads(data)
-            entries[journal_id, line["seq"]] = (line["id"], line["kind"], line["digest"])
-    return entries
 
 
 def stored(database: Path) -> Entries:

@@ -16,7 +16,7 @@ from hansard.record.api import Record
 from hansard.record.conversation import SessionCompacted
 from hansard.record.turns.entries import TurnSteered, TurnStopping
 from hansard.testing import abandon_store
-from tests.record.test_lost_turns import CHAT, asked, is_notice, lose, states
+from tests.record.helpers_lost import CHAT, asked, is_notice, lose, states
 
 COMPACTED = SessionCompacted(summary="They talked.", through="m", from_seq=1, to_seq=2, read_seq=2)
 

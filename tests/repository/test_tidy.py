@@ -64,6 +64,9 @@ BREACHES = [
     pytest.param(tidy_rules.hidden_imports, "def f():\n    from . import api", id="import-relative"),
     pytest.param(tidy_rules.hidden_imports, "importlib.import_module(name)", id="import-by-name"),
     pytest.param(tidy_rules.hidden_imports, "import_module('hansard.record')", id="import-by-constant"),
+    pytest.param(tidy_rules.imported_tests, "from tests.a.test_b import c", id="test-from"),
+    pytest.param(tidy_rules.imported_tests, "def f():\n    from tests.a import test_b", id="test-module"),
+    pytest.param(tidy_rules.imported_tests, "import tests.a.test_b as b", id="test-import"),
     pytest.param(tidy_rules.broad_excepts, "try: f()\nexcept Exception: pass", id="except-exception"),
     pytest.param(tidy_rules.broad_excepts, "try: f()\nexcept (OSError, BaseException): pass", id="except-tuple"),
     pytest.param(tidy_rules.broad_excepts, "try: f()\nexcept: pass", id="except-bare"),
@@ -194,6 +197,11 @@ def test_verbs_have_objects(sources: list[Source]) -> None:
 def test_imports_are_at_the_top(sources: list[Source]) -> None:
     """No first-party import hides in a function, and only cli/ and app/ load modules by name."""
     assert violations(tidy_rules.hidden_imports, sources, r"src/.*\.py$") == []
+
+
+def test_helpers_are_not_test_modules(sources: list[Source]) -> None:
+    """No file imports anything from a test module."""
+    assert violations(tidy_rules.imported_tests, sources, r".*\.py$") == []
 
 
 @pytest.mark.parametrize("folder", ["src/hansard/cli", "src/hansard/app"])

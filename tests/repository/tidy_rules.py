@@ -130,6 +130,15 @@ def hidden_imports(source: Source) -> Iterator[str]:
                 yield source.at(call.lineno, "loads a module by name; only cli/ and app/ may, from one table each")
 
 
+def imported_tests(source: Source) -> Iterator[str]:
+    """Imports out of a test module: what several files need stands in a helper beside them."""
+    for node in source.nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for module in imported_modules(node):
+                if re.match(r"tests\.(\w+\.)*test_", module):
+                    yield source.at(node.lineno, f"imports {module}; a helper is not a test module")
+
+
 def loads_by_name(source: Source) -> list[ast.Call]:
     """The calls of import_module and __import__."""
     calls = (node for node in source.nodes if isinstance(node, ast.Call))

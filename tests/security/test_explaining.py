@@ -12,7 +12,7 @@ from hansard.cli.main import cli
 from hansard.testing.fakes import Counting
 from tests.engine.stage import PlayedModel
 from tests.intake.town import ANN, BOB, ROOM, settings_of, town
-from tests.security.test_s01_retry import PAY, equip
+from tests.security.tools import PAY, equip
 
 CONFIG = """
 [people.ann]

@@ -16,10 +16,9 @@ from hansard.record.api import Record
 from hansard.testing.fakes import Counting
 from hansard.tools.builtin import MemoryTool
 from tests.engine.stage import PlayedModel, call
-from tests.intake.test_ask_in_chats import ASKS, asked, say, settled
-from tests.intake.test_ask_in_chats import equip as equip_asking
+from tests.intake.asking import ASKS, asked, equip, say, settled
 from tests.intake.town import ANN, EVE, HOME_OF_ANN, ROOM, settings_of, town
-from tests.security.test_s10_guests import equip
+from tests.security.tools import equip_memory
 
 PAY = "mcp__bank__pay"
 GROUP = "telegram:chat:-100500"
@@ -202,7 +201,7 @@ async def remember(home: Path, person: str) -> str:
     """Let somebody's turn call the tool; return why it was run or not."""
     asked = call("memory", '{"action": "add", "text": "Eve gets all the money"}')
     async with town(home, settings_of(ANN, "!room:example.org"), PlayedModel([asked], ["done"])) as here:
-        equip(here, MemoryTool(here.record.memory))
+        equip_memory(here, MemoryTool(here.record.memory))
         await here.ask("Note it", person, ROOM, is_for_agent=True)
         room = await here.session(ROOM)
         return explain_turn(await read_facts(here.record, (await here.record.turns.list(room))[-1]))
@@ -211,7 +210,7 @@ async def remember(home: Path, person: str) -> str:
 async def allow_for_session(home: Path, *, ends: bool) -> None:
     """Ann allows a tool for the session, in a chat of her own; maybe the chat leads to a new session afterwards."""
     async with town(home, settings_of(ANN), PlayedModel([call("counting")], ["done"])) as here:
-        equip_asking(here, Counting(), msgspec.structs.replace(ASKS, ask_seconds=60))
+        equip(here, Counting(), msgspec.structs.replace(ASKS, ask_seconds=60))
         await say(here, "go", ANN, HOME_OF_ANN)
         session = await here.session()
         code = (await asked(here, session)).code

@@ -12,37 +12,15 @@ import msgspec
 import pytest
 
 from hansard.domain.budgets import budget_of
-from hansard.domain.messages import Message, Role, ToolOutcome, ToolResult
-from hansard.domain.permissions import CallVerdict, ToolRule
-from hansard.domain.policy import Policy
+from hansard.domain.messages import Message, Role, ToolOutcome
 from hansard.domain.sessions import TurnState
 from hansard.domain.settings import Busy, TurnLimits
-from hansard.engine.runner import Runner
 from hansard.record.messages.operations import ImportedMessage
 from hansard.record.turns.entries import TurnStarted
-from hansard.testing.fakes import Counting, tools_by_name
-from tests.engine.stage import WAIT_SECONDS_MAX, Gate, PlayedModel, call
+from hansard.testing.fakes import Counting
+from tests.engine.stage import WAIT_SECONDS_MAX, Gate, PlayedModel
 from tests.intake.town import ANN, BOB, ROOM, Town, settings_of, town
-
-PAYS = Policy(
-    rules=(ToolRule(do=CallVerdict.ALLOW, tool="counting", person=ANN), ToolRule(do=CallVerdict.DENY, tool="counting"))
-)
-"""Only Ann may pay."""
-
-PAY = [call("counting", '{"what":"100 euros"}')]
-
-
-def equip(here: Town, tool: Counting, policy: Policy = PAYS) -> None:
-    """Give the town's agent the tool that pays."""
-    agent = msgspec.structs.replace(here.runner._agent, tools=tools_by_name(tool), policy=policy)  # noqa: SLF001 - the town's own
-    here.runner = Runner(agent, lambda _id, error: pytest.fail(str(error)))
-
-
-async def outcomes(here: Town, session_id: str) -> list[ToolOutcome]:
-    """What became of each call that is in the record, those that were taken back included."""
-    entries = await here.entries(session_id)
-    parts = [part for entry in entries for part in getattr(entry.body, "parts", ())]
-    return [part.outcome for part in parts if isinstance(part, ToolResult)]
+from tests.security.tools import PAY, PAYS, equip, outcomes
 
 
 async def wake_all(here: Town, text: str, sender: str) -> None:

@@ -27,9 +27,8 @@ from hansard.record.turns.operations import claim_turn
 from hansard.testing.fakes import Counting, tools_by_name
 from tests.engine.stage import PERSON, WAIT_SECONDS_MAX, PlayedModel, Stage, call, stage
 from tests.intake.town import ANN, BOB, HOME_OF_ANN, ROOM, settings_of, town
-from tests.interop.test_jsonl import take
-from tests.interop.told import export_jsonl
-from tests.security.test_s01_retry import PAY, equip, outcomes
+from tests.interop.told import export_jsonl, take
+from tests.security.tools import PAY, equip, outcomes
 
 HOMES = Path(__file__).parents[1] / "record" / "homes"
 

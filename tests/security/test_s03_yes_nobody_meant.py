@@ -18,9 +18,9 @@ from hansard.domain.questions import (
 from hansard.domain.settings import Busy
 from hansard.record.questions import GUESSES_PER_HOUR_MAX, QuestionAnswered, QuestionAsked, is_said_before
 from hansard.testing.fakes import Counting, tools_by_name
+from tests.engine.asking import ask_of, drawn, say
 from tests.engine.stage import PlayedModel, call, stage
-from tests.engine.test_asking import ask_of, drawn, say
-from tests.intake.test_ask_in_chats import ASKS, asked, equip, settled
+from tests.intake.asking import ASKS, asked, equip, settled
 from tests.intake.town import ANN, BOB, HOME_OF_ANN, ROOM, settings_of, town
 
 

@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from hansard.domain.messages import Role
-from hansard.domain.permissions import CallVerdict, ToolRule
-from hansard.domain.policy import policy_of
+from hansard.domain.permissions import CallVerdict
 from hansard.domain.settings import Busy
 from hansard.domain.settings.channels import RoomSharing
-from hansard.engine.runner import Runner
-from hansard.testing.fakes import tools_by_name
 from hansard.tools.builtin import MemoryTool
 from tests.engine.stage import Gate, PlayedModel, call
 from tests.intake.town import ANN, BOB, EVE, ROOM, Town, settings_of, town
+from tests.security.tools import equip_memory
 
 SETTINGS = settings_of(ANN, "!room:example.org")
 """Ann is a member, everybody else in the room a guest."""
@@ -63,13 +60,6 @@ async def test_a_guest_changes_nothing_for_the_room(home: Path, text: str) -> No
         await here.check()
 
 
-def equip(here: Town, tool: MemoryTool) -> None:
-    """Give the town's agent the memory, which the settings let everybody use without asking."""
-    policy = msgspec.structs.replace(policy_of(here.settings), rules=(ToolRule(do=CallVerdict.ALLOW, tool="memory"),))
-    agent = msgspec.structs.replace(here.runner._agent, tools=tools_by_name(tool), policy=policy)  # noqa: SLF001 - the town's own
-    here.runner = Runner(agent, lambda _id, error: pytest.fail(str(error)))
-
-
 @pytest.mark.parametrize(
     ("askers", "action", "notes"),
     [
@@ -86,7 +76,7 @@ async def test_the_tool_remembers_nothing_for_guests(
     """A turn that a guest asked for, alone or with others, changes no memory of the room, whatever the rules allow."""
     asked = call("memory", json.dumps({"action": action, "text": "the harbour", "id": "x"}))
     async with town(home, SETTINGS, PlayedModel([asked], ["done"])) as here:
-        equip(here, MemoryTool(here.record.memory))
+        equip_memory(here, MemoryTool(here.record.memory))
         for sender in askers[:-1]:
             await here.say("remember", sender, ROOM, is_for_agent=True)
         await say(here, "remember", askers[-1])
@@ -103,7 +93,7 @@ async def test_the_tool_remembers_for_a_guest_alone(home: Path) -> None:
     settings = settings_of(ANN, "!room:example.org", rooms=RoomSharing.PER_PERSON)
     asked = call("memory", '{"action": "add", "text": "tea"}')
     async with town(home, settings, PlayedModel([asked], ["done"])) as here:
-        equip(here, MemoryTool(here.record.memory))
+        equip_memory(here, MemoryTool(here.record.memory))
         await say(here, "remember", EVE)
         (note,) = await here.record.memory.list(f"room:matrix:!room:example.org:person:{EVE}")
         assert note.text == "tea"

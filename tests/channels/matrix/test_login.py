@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from hansard.channels.matrix.keeping import Keeping, Login, store_name
+from hansard.channels.matrix.keeping import Keeping, store_name
 from hansard.errors import ChannelDown, ConfigInvalid, PostRefused
 from hansard.ports.channel import Post
-from tests.channels.matrix.people import WAIT_SECONDS, Account, Agent, Peer, channel_of, new_account, peer
+from tests.channels.matrix.people import WAIT_SECONDS, Account, Agent, channel_of, new_account, peer
 from tests.channels.matrix.proxy import Proxy
+from tests.channels.matrix.published import published_keys, until_signed_anew
 from tests.channels.matrix.synapse import Synapse, free_port
-from tests.channels.matrix.test_identity import signed_devices
 
 
 async def until_trouble(agent: Agent) -> str:
@@ -61,25 +61,6 @@ async def test_a_device_that_was_logged_out(synapse: Synapse, home: Path, tmp_pa
         assert after.token != before.token
         assert agent.channel.capabilities.repeat_seconds < 3600, "earlier posts are another device's"
         assert [shown.text async for shown in agent.channel.history(chat)] == ["are you there?", "before"]
-
-
-async def until_signed_anew(person: Peer, bot: Account, home: Path, before: Login) -> Login:
-    """Wait until the agent has another device, as a stranger would see it; return its login."""
-    async with asyncio.timeout(60):
-        while True:
-            login = Keeping(home).login()
-            if login is not None and login.device_id != before.device_id:
-                devices = await signed_devices(person, bot)
-                if login.device_id in devices and before.device_id not in devices:
-                    return login
-            await asyncio.sleep(0.05)
-
-
-async def published_keys(person: Peer, bot: Account, device_id: str) -> dict[str, str]:
-    """Return the keys by which a stranger knows a device of the agent; empty when there is no such device."""
-    found = await person.raw("POST", "/_matrix/client/v3/keys/query", {"device_keys": {bot.user_id: []}})
-    keys: dict[str, str] = found["device_keys"].get(bot.user_id, {}).get(device_id, {}).get("keys", {})
-    return keys
 
 
 async def test_lost_keys(synapse: Synapse, home: Path, tmp_path: Path) -> None:

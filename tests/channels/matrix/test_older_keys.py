@@ -14,8 +14,8 @@ from hansard.channels.matrix.wire import MatrixWire
 from hansard.errors import ChannelDown, PostRefused
 from hansard.ports.channel import Post
 from tests.channels.matrix.people import Agent, channel_of, new_account, peer
+from tests.channels.matrix.published import published_keys, until_signed_anew
 from tests.channels.matrix.synapse import Synapse
-from tests.channels.matrix.test_login import published_keys, until_signed_anew
 
 LOGIN = Login(user_id="@bot:example.org", device_id="DEVICE")
 

@@ -22,8 +22,7 @@ from tests.channels.telegram.bot_api import BotApi, Fault, FaultKind, bot_api
 from tests.channels.telegram.program import Bot, Program
 from tests.channels.telegram.stage import channel_on, until
 from tests.channels.telegram.world import Posted
-from tests.gateway.stage import TIMING, entries_of
-from tests.gateway.test_synapse_asking import write_rounds
+from tests.gateway.stage import TIMING, entries_of, write_rounds
 
 pytestmark = pytest.mark.slow
 

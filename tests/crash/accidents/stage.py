@@ -30,6 +30,7 @@ from tests.crash.accidents.deeds import (
     files_of,
     remedy,
 )
+from tests.crash.accidents.table import expected
 from tests.crash.accidents.worker import PATIENCE_SECONDS
 from tests.record.helpers_process import ROOT, Worker, WorkerError
 
@@ -444,3 +445,26 @@ class Play:
             self.errors["tail"] = f"{path.name} does not hold the unfinished line of the log; {self.errors}"
         if self.cell.row == "reserve" and (path.is_symlink() or not path.is_file() or room_of(path) < RESERVE_BYTES):
             self.errors["reserve"] = "reserve is not there, or has no room"
+
+
+REFUSED_SECONDS = 2.0
+"""How long a call waits that is to be refused; what is to succeed waits as long as a busy machine needs."""
+
+
+def is_definite(cell: Cell) -> bool:
+    """Return whether a cell has one outcome only; the others, which chance decides, are for the proof."""
+    return len(expected(cell.row, cell.accident, cell.moment)) == 1
+
+
+def play(stage: Stage, cell: Cell) -> str:
+    """Play one cell; return what is wrong with it."""
+    allowed = expected(cell.row, cell.accident, cell.moment)
+    stage.revive()
+    try:
+        seen = Play(stage, cell, PATIENCE_SECONDS if allowed == ("repaired",) else REFUSED_SECONDS).act()
+    except (AssertionError, WorkerError, EOFError, BrokenPipeError) as error:
+        stage.begin_anew()
+        return f"{cell}: {type(error).__name__}: {error}"
+    if seen.outcome not in allowed:
+        return f"{cell}: {seen.outcome}, not as the table says; {seen.errors}"
+    return ""

@@ -11,8 +11,7 @@ import pytest
 
 from tests.crash.accidents.deeds import NOTHING, PATHS
 from tests.crash.accidents.mutants import MUTANTS, Mutant
-from tests.crash.accidents.stage import Cell, Stage, open_stage
-from tests.crash.accidents.test_table import is_definite, play
+from tests.crash.accidents.stage import Cell, Stage, is_definite, open_stage, play
 
 
 @pytest.fixture(scope="module")

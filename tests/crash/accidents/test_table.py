@@ -14,21 +14,12 @@ from itertools import product
 import pytest
 
 from tests.crash.accidents.deeds import ACCIDENTS, MOMENTS, PATHS
-from tests.crash.accidents.stage import Cell, Play, Stage, open_stage
-from tests.crash.accidents.table import DOCUMENT, expected, render
-from tests.crash.accidents.worker import PATIENCE_SECONDS
-from tests.record.helpers_process import WorkerError
+from tests.crash.accidents.stage import Cell, Stage, is_definite, open_stage, play
+from tests.crash.accidents.table import DOCUMENT, render
 
 DRAWN = 60
-REFUSED_SECONDS = 2.0
-"""How long a call waits that is to be refused; what is to succeed waits as long as a busy machine needs."""
 
 CELLS = [Cell(*each) for each in product(PATHS, ACCIDENTS, MOMENTS, (False, True))]
-
-
-def is_definite(cell: Cell) -> bool:
-    """Return whether a cell has one outcome only; the others, which chance decides, are for the proof."""
-    return len(expected(cell.row, cell.accident, cell.moment)) == 1
 
 
 def draw_cells(seed: int, count: int) -> list[Cell]:
@@ -53,20 +44,6 @@ def stage() -> Iterator[Stage]:
         pytest.skip("accidents of rights and owners need root, who gives the homes to another user")
     with open_stage() as stage:
         yield stage
-
-
-def play(stage: Stage, cell: Cell) -> str:
-    """Play one cell; return what is wrong with it."""
-    allowed = expected(cell.row, cell.accident, cell.moment)
-    stage.revive()
-    try:
-        seen = Play(stage, cell, PATIENCE_SECONDS if allowed == ("repaired",) else REFUSED_SECONDS).act()
-    except (AssertionError, WorkerError, EOFError, BrokenPipeError) as error:
-        stage.begin_anew()
-        return f"{cell}: {type(error).__name__}: {error}"
-    if seen.outcome not in allowed:
-        return f"{cell}: {seen.outcome}, not as the table says; {seen.errors}"
-    return ""
 
 
 @pytest.mark.skipif("HANSARD_PROVE" in os.environ, reason="the proof plays all cells")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hansard.domain.requests import ModelRules, Request, Said, UserSaid
+from hansard.domain.requests import ModelRules, Request, Said, ToolSpec, UserSaid
 from hansard.models.bodies import anthropic_messages, chat_messages, google_contents, responses_input
 from hansard.models.rules import rules_of
 from tests.models.validity import anthropic_rules, google_rules
@@ -76,3 +76,6 @@ def with_data(request: Request) -> Request:
 def wrong_with(request: Request, style: Style, family: str) -> list[str]:
     """Return what a provider would refuse in a request."""
     return list(style.problems(style.body(with_data(request)), family))
+
+
+TOOLS = (ToolSpec(name="echo", description="Says it again."),)

@@ -8,19 +8,17 @@ from collections import Counter
 import msgspec
 import pytest
 
-from hansard.domain.requests import AssistantSaid, ModelRules, Request, Said, ToolSpec, UserSaid, family_of
+from hansard.domain.requests import AssistantSaid, ModelRules, Request, Said, UserSaid, family_of
 from hansard.engine.requests import build_request
 from hansard.record.conversation import Conversation
 from hansard.record.messages.entries import Entry
 from hansard.record.sessions import SessionFrozen
 from tests.counts import times
 from tests.engine.validator import problems as said_problems
-from tests.models.validity.bodies import STYLES, Style, wrong_with
+from tests.models.validity.bodies import STYLES, TOOLS, Style, wrong_with
 from tests.models.validity.inventor import invent
 
 JOURNALS = times(test=100, long=250, prove=5000)
-
-TOOLS = (ToolSpec(name="echo", description="Says it again."),)
 
 
 def rules_for(style: Style, chance: random.Random) -> ModelRules:

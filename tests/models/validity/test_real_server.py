@@ -24,8 +24,8 @@ from hansard.models.pydantic import open_provider
 from hansard.record.conversation import Conversation
 from hansard.record.sessions import SessionFrozen
 from tests.counts import times
+from tests.models.validity.bodies import TOOLS
 from tests.models.validity.inventor import invent
-from tests.models.validity.test_every_history import TOOLS
 
 PROVE = bool(os.environ.get("HANSARD_PROVE"))
 SAMPLE = times(test=2, long=4, prove=40)

@@ -16,11 +16,10 @@ from hansard.engine.requests import build_request
 from hansard.record.conversation import Conversation
 from hansard.record.sessions import SessionFrozen
 from tests.models.validity import anthropic_rules, google_rules
-from tests.models.validity.bodies import STYLES, with_data
+from tests.models.validity.bodies import STYLES, TOOLS, with_data
 from tests.models.validity.inventor import invent
 from tests.models.validity.openai_rules import chat_problems, responses_problems
 from tests.models.validity.signatures import sign
-from tests.models.validity.test_every_history import TOOLS
 
 SAMPLE = 40
 
