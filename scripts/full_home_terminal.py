@@ -126,7 +126,7 @@ async def use_tools(story: Story) -> None:
             await reply.write("Let me look.")
             for call in first:
                 reply.add(call)
-            reasoning = Reasoning("A tool would know.", "c2lnbmVk", "anthropic:claude-sonnet-5")
+            reasoning = Reasoning(text="A tool would know.", signature="c2lnbmVk", model="anthropic:claude-sonnet-5")
             reply.arrange((reasoning, Text("Let me look."), *first))
         reason = Reason(verdict=CallVerdict.ALLOW, rule='the default (do = "allow")', person=ADMIN)
         await turn.note_decision(

@@ -47,7 +47,7 @@ CALLS = st.builds(
 RESULTS = st.builds(ToolResult, call_id=CALL_IDS, text=TEXTS, outcome=st.sampled_from(ToolOutcome))
 PARTS: st.SearchStrategy[Part] = st.one_of(
     TEXTS.map(Text),
-    TEXTS.map(Reasoning),
+    st.builds(Reasoning, text=TEXTS),
     CALLS,
     RESULTS,
     st.builds(File, blob=st.just("b"), name=TEXTS, size_bytes=st.integers(0, 9)),

@@ -202,9 +202,9 @@ def test_what_is_not_said_to_a_model() -> None:
     assert imported(
         Message.user("hi"),
         Message.notice("Hansard says"),
-        Message.make(Role.ASSISTANT, [Reasoning("I think")]),
+        Message.make(Role.ASSISTANT, [Reasoning(text="I think")]),
         Message.make(Role.ASSISTANT, [Text(" \n")]),
-        Message.make(Role.ASSISTANT, [Reasoning("I think"), Text("Hello.")]),
+        Message.make(Role.ASSISTANT, [Reasoning(text="I think"), Text("Hello.")]),
         Message.user("so?"),
     ) == [UserSaid("hi"), AssistantSaid("Hello."), UserSaid("so?")]
 

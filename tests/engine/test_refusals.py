@@ -95,7 +95,7 @@ async def fill(home: Path) -> str:
     """A session that has everything: reasoning, calls, a picture, and five exchanges."""
     async with stage(home, PlayedModel([call(id="c1")], ["It says hello."], ["Yes."]), tools=TOOLS) as on:
         await on.ask("call the tool")
-        thought: list[Part] = [Reasoning("I think.", "sig", NAME), Text("A thought answer.")]
+        thought: list[Part] = [Reasoning(text="I think.", signature="sig", model=NAME), Text("A thought answer.")]
         await on.record.append(on.session_id, Message.user("think"))
         await on.record.append(on.session_id, Message.assistant(thought))
         picture = File(blob=await on.record.blobs.put(b"png"), media_type="image/png", size_bytes=3, name="p.png")

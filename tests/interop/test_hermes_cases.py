@@ -163,10 +163,10 @@ def test_equal_lengths_take_the_richer_fields_of_each(case: Case) -> None:
     messages = case.transcripts["richer"]
     assert case.said("richer") == ["user: look", "assistant: Looking.", "tool: a.txt", "assistant: One file."]
     call = ToolCall(id="c1", name="terminal", arguments='{"command": "ls"}')
-    thought = Reasoning("A file list will do.", model="a-model")
+    thought = Reasoning(text="A file list will do.", model="a-model")
     assert (messages[1].parts[0], messages[1].parts[-1]) == (thought, call)
     assert messages[2].parts == (ToolResult(call_id="c1", text="a.txt"),)
-    assert messages[3].parts[0] == Reasoning("Done.", signature="sig", model="a-model")
+    assert messages[3].parts[0] == Reasoning(text="Done.", signature="sig", model="a-model")
     assert (case.findings("richer"), case.gaps("richer")) == ([], [])
 
 

@@ -130,8 +130,8 @@ async def test_equal_lengths_take_the_richer_fields_of_each(record: Record, herm
     report = await take(record, hermes)
     transcript = await record.load_transcript(ID)
     assert [message.parts[0] for message in transcript[1::2]] == [
-        Reasoning("A file list will do.", model="a-model"),
-        Reasoning("Done.", signature="sig", model="a-model"),
+        Reasoning(text="A file list will do.", model="a-model"),
+        Reasoning(text="Done.", signature="sig", model="a-model"),
     ]
     assert transcript[1].parts[2] == ToolCall(id="c1", name="terminal", arguments='{"command": "ls"}')
     assert transcript[2].parts == (ToolResult(call_id="c1", text="a.txt"),)

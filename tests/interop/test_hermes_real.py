@@ -72,7 +72,7 @@ async def test_a_database_of_the_real_hermes(version: str, home: Path, tmp_path:
         report = await import_hermes(record, hermes)
         found = await record.load_transcript(ID)
         assert [(message.role, message.text) for message in found] == EXPECTED
-        assert found[1].parts[0] == Reasoning("I should look.", model="a-model")
+        assert found[1].parts[0] == Reasoning(text="I should look.", model="a-model")
         assert found[1].parts[1] == ToolCall(id="c1", name="terminal", arguments='{"command": "ls"}')
         assert found[2].parts == (ToolResult(call_id="c1", text="a.txt"),)
         parent, child = await record.sessions.read(ID), await record.sessions.read(CHILD_ID)

@@ -291,7 +291,7 @@ async def test_parts_of_every_kind_are_shown(home: Path) -> None:
     """A tool's result without a call, an empty message and a message of reasoning alone do not break the page."""
     async with Record.open(home) as record:
         await record.create_session(id="s", source="cli")
-        await record.append("s", Message.assistant([Reasoning("only thought")], id="a1"))
+        await record.append("s", Message.assistant([Reasoning(text="only thought")], id="a1"))
         await record.append("s", Message.assistant([], id="a2"))
         await record.append("s", Message.tool("nobody", "orphan result", id="t1"))
         await record.append("s", Message.assistant([ToolCall(id="c9", name="unanswered")], id="a3"))

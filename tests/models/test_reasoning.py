@@ -41,15 +41,20 @@ async def test_parts_are_given_as_the_provider_gave_them(style: str) -> None:
     name = f"{style}:test-model"
     call = ToolCall(id="call_a", name="echo", arguments='{"text":"hello"}')
     expected = {
-        "anthropic": (Reasoning("I think.", "c2lnbmVk", name), Text("Let me see."), call),
+        "anthropic": (Reasoning(text="I think.", signature="c2lnbmVk", model=name), Text("Let me see."), call),
         "google": (
-            Reasoning("I think."),
+            Reasoning(text="I think."),
             Text("Let me see."),
-            Reasoning("", google_style.SIGNATURE, name, SIGNS_TEXT),
+            Reasoning(text="", signature=google_style.SIGNATURE, model=name, id=SIGNS_TEXT),
             ToolCall(id="call_a", name="echo", arguments=call.arguments, signature=google_style.SIGNATURE, model=name),
         ),
         "openai-responses": (
-            Reasoning("I think.", responses_style.SECRET, name, responses_style.REASONING_ID),
+            Reasoning(
+                text="I think.",
+                signature=responses_style.SECRET,
+                model=name,
+                id=responses_style.REASONING_ID,
+            ),
             Text("Let me see."),
             call,
         ),

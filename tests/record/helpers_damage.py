@@ -68,7 +68,15 @@ def made_line(home: Path, *, id: str = "foreign", kind: str = "", instead: bool 
     before, last = log_lines(home)[-2:]
     previous = before if instead else last
     line = dict(last, seq=previous["seq"] + 1, id=id, kind=kind or last["kind"], salt="00" * 16)
-    header = Header(SESSION, line["seq"], id, line["kind"], line["version"], False, line["at"])  # noqa: FBT003
+    header = Header(
+        journal_id=SESSION,
+        seq=line["seq"],
+        id=id,
+        kind=line["kind"],
+        version=line["version"],
+        ignorable=False,
+        at=line["at"],
+    )
     body = json.dumps(line["body"], separators=(",", ":")).encode()
     line["digest"] = chain_digest(bytes.fromhex(previous["digest"]), header, bytes(16), body).hex()
     return json.dumps(line, separators=(",", ":")).encode() + b"\n"

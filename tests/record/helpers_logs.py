@@ -23,7 +23,9 @@ def log_lines(journal_id: str, bodies: Iterator[tuple[str, Body]], first_tx: int
         kind = SCHEMA.by_body[type(body)].name
         version = SCHEMA.kinds[kind].version
         data = encode_body(body)
-        header = Header(journal_id, seq, entry_id, kind, version, ignorable=False, at=AT + seq)
+        header = Header(
+            journal_id=journal_id, seq=seq, id=entry_id, kind=kind, version=version, ignorable=False, at=AT + seq
+        )
         digest = chain_digest(digest, header, SALT, data)
         row = EntryRow(seq, entry_id, kind, version, False, AT + seq, DIGEST_FORMAT, SALT, digest, data)  # noqa: FBT003
         yield encode_line(row, first_tx + seq - 1)

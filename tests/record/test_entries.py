@@ -24,7 +24,7 @@ from hansard.record.turns.entries import TurnEnded
 WORDS = st.text(st.characters(codec="utf-8"), max_size=10)
 PARTS = st.one_of(
     st.builds(Text, WORDS),
-    st.builds(Reasoning, WORDS, signature=WORDS, model=WORDS),
+    st.builds(Reasoning, text=WORDS, signature=WORDS, model=WORDS),
     st.builds(ToolCall, id=WORDS, name=WORDS, arguments=WORDS),
     st.builds(ToolResult, call_id=WORDS, text=WORDS, outcome=st.sampled_from(ToolOutcome), blob=WORDS),
     st.builds(File, blob=WORDS, name=WORDS, media_type=WORDS, size_bytes=st.integers(0, 2**53)),
@@ -37,7 +37,9 @@ MESSAGES = st.builds(
     said_at=st.integers(0, 2**53),
     author=WORDS,
 )
-HEADER = Header("s1", 3, "m1", "message.added", 1, False, 1_700_000_000_000_000)  # noqa: FBT003
+HEADER = Header(
+    journal_id="s1", seq=3, id="m1", kind="message.added", version=1, ignorable=False, at=1_700_000_000_000_000
+)
 
 
 @given(MESSAGES)

@@ -40,7 +40,15 @@ async def test_the_bytes_that_are_stored_are_logged_and_hashed(home: Path) -> No
     raw = log_of(home).read_bytes().splitlines()
     for line, data, (body, known) in zip(log_lines(home), raw, stored, strict=True):
         assert bytes(body) in data
-        header = Header(SESSION, line["seq"], line["id"], line["kind"], line["version"], False, line["at"])  # noqa: FBT003
+        header = Header(
+            journal_id=SESSION,
+            seq=line["seq"],
+            id=line["id"],
+            kind=line["kind"],
+            version=line["version"],
+            ignorable=False,
+            at=line["at"],
+        )
         digest = chain_digest(digest, header, bytes.fromhex(line["salt"]), bytes(body))
         assert digest == bytes(known) == bytes.fromhex(line["digest"])
     assert raw_rows(home, "SELECT head_digest FROM journal WHERE id = ?", SESSION) == [(digest,)]

@@ -112,6 +112,6 @@ def test_streamed_pieces_skip_what_was_not_streamed(pieces: list[tuple[str, str]
 
 def test_a_message_is_its_words() -> None:
     """The text of a message leaves out reasoning and calls, and takes in tool results."""
-    spoken = Message.assistant([Reasoning("hm"), Text("one "), ToolCall(id="c", name="n"), Text("two")])
+    spoken = Message.assistant([Reasoning(text="hm"), Text("one "), ToolCall(id="c", name="n"), Text("two")])
     assert spoken.text == "one two"
     assert Message.tool("c", "result").text == "result"

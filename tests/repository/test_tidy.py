@@ -57,6 +57,14 @@ BREACHES = [
         "class C:\n" + "    @property\n    def f(self): ...\n" * 20 + "    async def g(self): ...\n" * 6,
         id="class-properties-26",
     ),
+    pytest.param(
+        tidy_rules.positional_structs, "class C(msgspec.Struct):\n    a: int\n    b: bool\n", id="struct-flag"
+    ),
+    pytest.param(
+        tidy_rules.positional_structs,
+        "class C(Struct, frozen=True):\n" + "".join(f"    {name}: int\n" for name in "abcd"),
+        id="struct-fields-4",
+    ),
     pytest.param(tidy_rules.bare_verbs, "class C:\n    def settle(self): ...", id="verb"),
     pytest.param(tidy_rules.bare_verbs, "async def _take(batch): ...", id="verb-private"),
     pytest.param(tidy_rules.hidden_imports, "def f():\n    from hansard.record import api", id="import-from"),
@@ -109,6 +117,9 @@ BREACHES = [
 
 ALLOWED = [
     pytest.param(tidy_rules.too_long, "def f():\n" + LONG_BODY * 69, id="function-70"),
+    pytest.param(
+        tidy_rules.positional_structs, "class C(Struct, kw_only=True):\n    a: bool = False\n", id="struct-by-keyword"
+    ),
     pytest.param(tidy_rules.bare_verbs, "def take_batch(batch): ...", id="verb-with-object"),
     pytest.param(tidy_rules.hidden_imports, "import hansard.record\ndef f():\n    import nio", id="late-third-party"),
     pytest.param(
@@ -187,6 +198,11 @@ def test_values_name_their_fields(sources: list[Source]) -> None:
         "src/u.py:2: R() is filled by place: name the fields",
     ]
     assert list(tidy_rules.positional_values(modules_of_src(sources))) == []
+
+
+def test_structs_are_filled_by_keyword(sources: list[Source]) -> None:
+    """A Struct with more than three fields, or with a flag, is keyword-only."""
+    assert violations(tidy_rules.positional_structs, sources, r"src/.*\.py$") == []
 
 
 def test_verbs_have_objects(sources: list[Source]) -> None:

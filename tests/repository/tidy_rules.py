@@ -93,18 +93,31 @@ def repeated_classes(sources: Iterable[Source]) -> Iterator[str]:
                     yield source.at(node.lineno, f"a second class {node.name}; the first is at {first[node.name]}")
 
 
-def positional_values(sources: list[Source]) -> Iterator[str]:
-    """Calls that fill a NamedTuple by place although it has many fields or a flag. `_make`, for a row, is none."""
-    large: set[str] = set()
-    for node in (node for source in sources for node in source.nodes):
-        if isinstance(node, ast.ClassDef) and any("NamedTuple" in ast.unparse(base) for base in node.bases):
+def large_values(source: Source, base: str) -> list[ast.ClassDef]:
+    """The values with more fields than a reader tells apart by their place, or with a flag."""
+    found = []
+    for node in source.nodes:
+        if isinstance(node, ast.ClassDef) and base in {dotted(each).rpartition(".")[2] for each in node.bases}:
             types = [ast.unparse(each.annotation) for each in node.body if isinstance(each, ast.AnnAssign)]
             if len(types) > VALUE_FIELDS_MAX or "bool" in types:
-                large.add(node.name)
+                found.append(node)
+    return found
+
+
+def positional_values(sources: list[Source]) -> Iterator[str]:
+    """Calls that fill a NamedTuple by place although it has many fields or a flag. `_make`, for a row, is none."""
+    large = {node.name for source in sources for node in large_values(source, "NamedTuple")}
     for source in sources:
         for node in source.nodes:
             if isinstance(node, ast.Call) and node.args and dotted(node.func).rpartition(".")[2] in large:
                 yield source.at(node.lineno, f"{ast.unparse(node.func)}() is filled by place: name the fields")
+
+
+def positional_structs(source: Source) -> Iterator[str]:
+    """Structs with many fields or a flag that can be filled by place."""
+    for node in large_values(source, "Struct"):
+        if not any(each.arg == "kw_only" for each in node.keywords):
+            yield source.at(node.lineno, f"{node.name} can be filled by place: kw_only=True")
 
 
 def bare_verbs(source: Source) -> Iterator[str]:

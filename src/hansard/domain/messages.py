@@ -62,7 +62,7 @@ class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
     """What stood where the texts of this part have U+FFFD: see `hansard.domain.text`. So in every kind of part."""
 
 
-class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True):
+class Reasoning(msgspec.Struct, frozen=True, kw_only=True, tag="reasoning", omit_defaults=True):
     """A model's own thinking, with the signature that its provider wants back and the model that made it.
 
     `id` is what the provider calls this stretch of it. A signature without a text is given back as well: some

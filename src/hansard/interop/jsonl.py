@@ -157,7 +157,7 @@ def encode(line: AnyLine) -> bytes:
     return json_line(line) + b"\n"
 
 
-class Numbered(msgspec.Struct, frozen=True):
+class Numbered(msgspec.Struct, frozen=True, kw_only=True):
     """A line of a file: its number, how far into the file it reaches, and what it says or why it cannot be read."""
 
     number: int
@@ -176,7 +176,9 @@ def read_lines(path: Path) -> Iterator[Numbered]:
                 end += len(data)
                 if len(data) == LINE_BYTES_MAX and not data.endswith(b"\n"):
                     end += skip_line(file.readline)
-                    yield Numbered(number, end, None, f"longer than {LINE_BYTES_MAX} bytes")
+                    yield Numbered(
+                        number=number, end_bytes=end, line=None, trouble=f"longer than {LINE_BYTES_MAX} bytes"
+                    )
                 elif data.strip():
                     yield decode(number, end, data)
     except OSError as error:
@@ -199,10 +201,10 @@ def skip_line(readline: Callable[[int], bytes]) -> int:
 
 def decode(number: int, end: int, data: bytes) -> Numbered:
     try:
-        return Numbered(number, end, DECODER.decode(data))
+        return Numbered(number=number, end_bytes=end, line=DECODER.decode(data))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         torn = "" if data.endswith(b"\n") else "torn: "
-        return Numbered(number, end, None, f"{torn}{error}")
+        return Numbered(number=number, end_bytes=end, line=None, trouble=f"{torn}{error}")
 
 
 def check_file(first: Numbered | None, path: Path) -> None:

@@ -32,7 +32,7 @@ DIGEST_FORMAT = 1
 """1: SHA-256 for chain and body. Kept with each entry, so that another can follow one day."""
 
 
-class Header(msgspec.Struct, frozen=True):
+class Header(msgspec.Struct, frozen=True, kw_only=True):
     """What an entry's digest covers besides its body."""
 
     journal_id: str
@@ -176,7 +176,7 @@ class EntryRow(NamedTuple):
     body: bytes
 
 
-class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
+class LogLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An entry as it is logged."""
 
     seq: int
@@ -211,7 +211,7 @@ class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
 StreamPart = Literal["text", "reasoning"]
 
 
-class PartLine(msgspec.Struct, frozen=True):
+class PartLine(msgspec.Struct, frozen=True, kw_only=True):
     """A chunk of the open message as it is logged."""
 
     message: str
@@ -244,24 +244,25 @@ def read_mark(mark: str) -> tuple[int, bytes]:
 
 def encode_line(row: EntryRow, tx: int, unit: dict[str, str] | None = None) -> bytes:
     line = LogLine(
-        row.seq,
-        row.id,
-        row.kind,
-        row.version,
-        row.at,
-        row.salt.hex(),
-        row.digest.hex(),
-        msgspec.Raw(row.body),
-        tx,
-        bool(row.ignorable),
-        row.digest_format,
-        unit or {},
+        seq=row.seq,
+        id=row.id,
+        kind=row.kind,
+        version=row.version,
+        at=row.at,
+        salt=row.salt.hex(),
+        digest=row.digest.hex(),
+        body=msgspec.Raw(row.body),
+        tx=tx,
+        ignorable=bool(row.ignorable),
+        digest_format=row.digest_format,
+        unit=unit or {},
     )
     return ENCODER.encode(line) + b"\n"
 
 
 def encode_part(message_id: str, start: int, part: str, text: str) -> bytes:
-    return ENCODER.encode(PartLine(message_id, start, cast("StreamPart", part), text)) + b"\n"
+    line = PartLine(message=message_id, start=start, part=cast("StreamPart", part), text=text)
+    return ENCODER.encode(line) + b"\n"
 
 
 def decode_line(data: bytes) -> LogLine | None:
@@ -316,7 +317,15 @@ def decode_part(data: bytes) -> PartLine | None:
 
 def row_digest(journal_id: str, previous: bytes, row: EntryRow) -> bytes:
     """Return the digest that a row must have after the one before it."""
-    header = Header(journal_id, row.seq, row.id, row.kind, row.version, bool(row.ignorable), row.at)
+    header = Header(
+        journal_id=journal_id,
+        seq=row.seq,
+        id=row.id,
+        kind=row.kind,
+        version=row.version,
+        ignorable=bool(row.ignorable),
+        at=row.at,
+    )
     return chain_digest(previous, header, row.salt, row.body)
 
 

@@ -122,7 +122,15 @@ class Transaction:
         at = self.clock.now_microseconds()
         seq = journal.head_seq + 1
         salt = random_bytes(SALT_BYTES)
-        header = Header(journal.id, seq, entry_id, kind.name, kind.version, ignorable, at)
+        header = Header(
+            journal_id=journal.id,
+            seq=seq,
+            id=entry_id,
+            kind=kind.name,
+            version=kind.version,
+            ignorable=ignorable,
+            at=at,
+        )
         digest = chain_digest(journal.head_digest, header, salt, data)
         row = EntryRow(
             seq=seq,

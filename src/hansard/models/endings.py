@@ -202,12 +202,12 @@ def signed_parts(answer: StreamedResponse, model: str) -> tuple[Part, ...]:
         if part.part_kind == "text":
             found.append(Text(part.content))
             if signature:
-                found.append(Reasoning("", signature, model, SIGNS_TEXT))
+                found.append(Reasoning(text="", signature=signature, model=model, id=SIGNS_TEXT))
         elif part.part_kind == "thinking":
             own = part.signature or signature or carried.get(part.id or "", "")
             if part.id:
                 carried[part.id] = own
-            found.append(Reasoning(part.content, own, model if own else "", part.id or ""))
+            found.append(Reasoning(text=part.content, signature=own, model=model if own else "", id=part.id or ""))
         elif part.part_kind == "tool-call":
             arguments = written_arguments(part) or "{}"
             found.append(

@@ -161,7 +161,7 @@ async def every_kind_of_part_comes_back(record: Record, session_id: str) -> None
     """Reasoning with its signature, tool calls as they were written, results with their outcome: all as given (N3)."""
     call = ToolCall(id="c1", name="search", arguments='{"q": not json')
     parts: list[Text | Reasoning | ToolCall | ToolResult | File] = [
-        Reasoning("hm", signature="sig", model="m"),
+        Reasoning(text="hm", signature="sig", model="m"),
         Text("text"),
         call,
     ]
@@ -173,7 +173,7 @@ async def every_kind_of_part_comes_back(record: Record, session_id: str) -> None
         reply.add(call)
     found = [message.parts for message in await record.load_transcript(session_id)]
     result = ToolResult(call_id="c1", text="nothing found", outcome=ToolOutcome.ERROR)
-    streamed = (Reasoning("thinking"), Text("saying"), call)
+    streamed = (Reasoning(text="thinking"), Text("saying"), call)
     kit.require_equal(found, [tuple(parts), (result,), streamed], "the parts")
 
 

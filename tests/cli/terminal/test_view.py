@@ -199,14 +199,14 @@ def test_thinking_is_a_word_that_goes_away() -> None:
     assert view.live == "thinking…"
     assert view.feed(chunk("Yes.", 10)) == []
     assert view.live == "Yes."
-    assert view.feed(sealed(Reasoning("let me see"), "Yes.")) == ["Yes.\n"]
+    assert view.feed(sealed(Reasoning(text="let me see"), "Yes.")) == ["Yes.\n"]
 
 
 def test_thinking_is_shown_to_who_wants_it() -> None:
     """With the setting, reasoning is printed before the answer, dimmed, streamed or not."""
     items: list[Entry | Chunk] = [opened(), chunk("first\nsec", part="reasoning"), chunk("ond", 9, part="reasoning")]
     items.append(chunk("Yes.", 12))
-    seal = sealed(Reasoning("first\nsecond"), "Yes.")
+    seal = sealed(Reasoning(text="first\nsecond"), "Yes.")
     view = View(width=80, colour=True, reasoning=True)
     printed = "".join(piece for item in [*items, seal] for piece in view.feed(item))
     assert printed == "\x1b[2mfirst\x1b[0m\n\x1b[2msecond\x1b[0m\n\nYes.\n"

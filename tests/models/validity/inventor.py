@@ -141,11 +141,11 @@ class Inventor:
                 id = "rs_1" if "responses" in model else ""
                 if not thought and "anthropic" in model:
                     id = "redacted_thinking"
-                parts.append(Reasoning(thought, signature, model if signature else "", id))
+                parts.append(Reasoning(text=thought, signature=signature, model=model if signature else "", id=id))
             elif kind <= 2:
                 parts.append(Text(self.words()))
                 if "google" in model and self.chance.random() < 0.3:
-                    parts.append(Reasoning("", sign(model, ""), model, SIGNS_TEXT))
+                    parts.append(Reasoning(text="", signature=sign(model, ""), model=model, id=SIGNS_TEXT))
             else:
                 signs = "google" in model and self.chance.random() < 0.7
                 parts.append(

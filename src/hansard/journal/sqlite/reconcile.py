@@ -57,7 +57,7 @@ MISPLACED = frozenset({Cause.NOT_PERMITTED, Cause.IS_A_FOLDER, Cause.IS_A_LINK, 
 """Why a `.tail` cannot be appended to, when another one can be begun in its place."""
 
 
-class LogMend(msgspec.Struct, frozen=True):
+class LogMend(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be done with a log: write it anew, or set aside what lies between `end` and `size`, if anything."""
 
     journal_id: str
@@ -66,7 +66,7 @@ class LogMend(msgspec.Struct, frozen=True):
     is_rewritten: bool
 
 
-NO_PART: Final = PartLine("", 0, "text", "")
+NO_PART: Final = PartLine(message="", start=0, part="text", text="")
 """Stands for damage in a part file."""
 
 
@@ -247,7 +247,9 @@ class Reconciler:
         """Note that a log is to be written anew where its lines are not all there in their order, or else to be cut."""
         lacks_lines = not tail.fits and tail.end_seq == tail.base_seq
         is_rewritten = journal is not None and (tail.is_patchy or lacks_lines or tail.journal_id in self.files.suspect)
-        self.mends[tail.journal_id] = LogMend(tail.journal_id, tail.end, tail.size, is_rewritten=is_rewritten)
+        self.mends[tail.journal_id] = LogMend(
+            journal_id=tail.journal_id, end=tail.end, size=tail.size, is_rewritten=is_rewritten
+        )
         # One that is to be written anew is compared again until that is done.
         self.tx.run(SQL.doubt_log if is_rewritten else SQL.trust_read_log, (tail.journal_id,))
 

@@ -226,7 +226,7 @@ PART_KINDS: dict[str, type[Text | Reasoning]] = {"text": Text, "reasoning": Reas
 def join_chunks(pieces: Iterable[tuple[str, str]]) -> tuple[Part, ...]:
     """Return the parts that (part kind, text) pieces add up to: one part for each run of a kind."""
     runs = groupby(pieces, key=itemgetter(0))
-    return tuple(PART_KINDS[part]("".join([text for _, text in run])) for part, run in runs)
+    return tuple(PART_KINDS[part](text="".join([text for _, text in run])) for part, run in runs)
 
 
 def same_words(parts: Sequence[Part], pieces: Iterable[tuple[str, str]]) -> bool:
