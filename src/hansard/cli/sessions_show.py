@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from hansard.cli.printing import faint, heading, stdout_json, stdout_json_line
 from hansard.cli.terminal.text import safe, safe_line
 from hansard.domain.deliveries import Delivery, Operation
+from hansard.domain.messages import File, Message
 from hansard.domain.sessions import Link, Session
 from hansard.interop.transcripts import (
     Happened,
@@ -34,11 +35,8 @@ from hansard.interop.transcripts import (
     who,
     words_of,
 )
+from hansard.record.api import Record
 from hansard.record.deliveries import MessageDelivered
-
-if TYPE_CHECKING:
-    from hansard.domain.messages import File, Message
-    from hansard.record.api import Record
 
 FOLDED_CHARACTERS = 72
 """What is shown of a tool's arguments or result, unless all is asked for."""

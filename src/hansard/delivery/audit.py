@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,13 +19,9 @@ from hansard.domain.deliveries import Delivery, DeliveryState, Operation
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.messages import File, Part, Text, TextForm, join_text
 from hansard.ports.channel import FILE_MARK, Timeline, TimelineEvent
+from hansard.record.api import Record
 from hansard.record.deliveries import DeliveryCreated, MessageDelivered
 from hansard.record.messages.entries import Entry, MessageAdded, MessageSealed
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
-
-    from hansard.record.api import Record
 
 EVENTS_MAX = 100_000
 TAG = re.compile(r"<mx-reply>.*</mx-reply>|<[^<>]*>", re.DOTALL)

@@ -13,23 +13,19 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from hansard.delivery.sending import DeliveryTiming, Report, Sender
 from hansard.delivery.stream import Rhythm, Showing, ShowState
+from hansard.domain.deliveries import OutboxItem
+from hansard.domain.people import People
 from hansard.errors import HansardError
+from hansard.ports.channel import Channel, Timeline
+from hansard.record.api import Record
 from hansard.tasks import Askers, cancel_all, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hansard.domain.deliveries import OutboxItem
-    from hansard.domain.people import People
-    from hansard.ports.channel import Channel, Timeline
-    from hansard.record.api import Record
 
 Name = tuple[str, str, str]
 """Session, message, chat."""

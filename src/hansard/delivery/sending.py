@@ -18,13 +18,14 @@ import random
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import aclosing, asynccontextmanager, suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import msgspec
 
 from hansard.delivery.split import MARK, MARKS_MAX, is_recognised, marked_reading, with_mark, without_mark
 from hansard.domain.access import Action, may
 from hansard.domain.deliveries import Delivery, DeliveryState, Operation, OutboxItem
+from hansard.domain.people import People
 from hansard.errors import (
     ChannelBusy,
     ChannelDown,
@@ -38,11 +39,8 @@ from hansard.errors import (
     WrongState,
 )
 from hansard.ports.channel import Channel, Company, Post, Timeline, TimelineEvent, file_key
+from hansard.record.api import Record
 from hansard.tasks import HALF, Askers, Bounds, FairQueue, Ticket, backoff_seconds
-
-if TYPE_CHECKING:
-    from hansard.domain.people import People
-    from hansard.record.api import Record
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -35,12 +36,7 @@ from hansard.domain.messages import File, Message, Role, Status
 from hansard.domain.questions import CHOICES, LABELS
 from hansard.errors import NotFound, PostRefused, RecordDamaged, SessionEnded
 from hansard.ports.channel import Choice, LocalFile, Post
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hansard.record.api import Record
-
+from hansard.record.api import Record
 
 CHOICE_OF = {scope: choice for choice, scope in CHOICES.items()}
 

@@ -11,19 +11,16 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from hansard.domain.access import HOUR_MICROSECONDS, Grant, Pace, Standing, Standpoint, Where, rank_of
 from hansard.domain.chats import PERSON_PREFIX, grammar_of, is_channel, parse_key, person_owner
+from hansard.domain.notices import Wording
+from hansard.domain.settings import Person, Settings
 from hansard.domain.text import shorten
 from hansard.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from hansard.domain.notices import Wording
-    from hansard.domain.settings import Person, Settings
-
 
 ADMIN: Final = "person:admin"
 """Who runs this Hansard, and talks to it in a terminal, unless the settings name somebody."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -35,14 +35,12 @@ from hansard.domain.questions import (
 )
 from hansard.domain.trust import sources_of, untrusted_text
 from hansard.ports.tool import ToolScene
+from hansard.record.api import Record
 from hansard.record.conversation import Conversation, needed_of
 from hansard.record.messages.entries import Entry
 from hansard.record.questions import QuestionAnswered, QuestionAsked, answered_value
 from hansard.record.turns.entries import ToolDecided
-
-if TYPE_CHECKING:
-    from hansard.record.api import Record
-    from hansard.record.turns.holding import Turn
+from hansard.record.turns.holding import Turn
 
 FILE_NAME = "arguments.txt"
 

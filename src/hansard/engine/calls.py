@@ -10,24 +10,20 @@ On crash: a call without a result reads as "outcome unknown" in the next context
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
 
 import msgspec
 
 from hansard.domain.limits import BLOB_BYTES_MAX, NAME_CHARACTERS_MAX
 from hansard.domain.messages import File, Message, Role, ToolCall, ToolOutcome, ToolResult
+from hansard.domain.settings import TurnLimits
 from hansard.domain.text import clean_text
 from hansard.engine import prompts
+from hansard.engine.asking import Permits
 from hansard.ports.tool import Attachment, PlacedTool, Tool, ToolOutput
+from hansard.record.api import Record
+from hansard.record.turns.holding import Turn
 from hansard.tasks import run_all
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from hansard.domain.settings import TurnLimits
-    from hansard.engine.asking import Permits
-    from hansard.record.api import Record
-    from hansard.record.turns.holding import Turn
 
 PARALLEL_MAX = 8
 """Calls of one step that run at a time."""

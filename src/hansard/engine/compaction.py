@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,22 +19,20 @@ from hansard.domain.budgets import Usage
 from hansard.domain.messages import Message, Role
 from hansard.domain.people import By, How
 from hansard.domain.requests import Delta, Failed, Finished, FinishReason, Request
+from hansard.domain.settings.agent import CompactionSettings
 from hansard.domain.text import clean_text
 from hansard.engine.requests import estimate_tokens, message_tokens
 from hansard.engine.summaries import anchors_of, blocks_of, fault_of, summary_request
 from hansard.engine.turns import Agent, limit_reached, models_of
 from hansard.errors import HansardError
+from hansard.ports.model import Model
+from hansard.record.api import Record
 from hansard.record.conversation import Conversation, SessionCompacted, exchange_starts
 from hansard.record.messages.entries import Entry, Placed
 from hansard.record.sessions import SessionEnd
 from hansard.record.turns.entries import TurnQueued, TurnStopping
+from hansard.record.turns.holding import Turn
 from hansard.tasks import cancel_all
-
-if TYPE_CHECKING:
-    from hansard.domain.settings.agent import CompactionSettings
-    from hansard.ports.model import Model
-    from hansard.record.api import Record
-    from hansard.record.turns.holding import Turn
 
 PURPOSE = "compaction"
 

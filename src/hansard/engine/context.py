@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -33,14 +34,9 @@ from hansard.domain.messages import (
 from hansard.domain.requests import AssistantSaid, Image, ModelRules, Said, ToolSpec, ToolsSaid, UserSaid, family_of
 from hansard.engine import prompts
 from hansard.engine.calls import result_id
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from hansard.record.conversation import Conversation, End
-    from hansard.record.memory import Note
-    from hansard.record.messages.entries import Placed
-
+from hansard.record.conversation import Conversation, End
+from hansard.record.memory import Note
+from hansard.record.messages.entries import Placed
 
 CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """What every provider accepts as the id of a call."""

@@ -6,13 +6,8 @@ caches miss once; nothing else.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from hansard.domain.messages import ToolCall
 from hansard.domain.sessions import TurnState
-
-if TYPE_CHECKING:
-    from hansard.domain.messages import ToolCall
-
 
 BASE_PROMPT = """\
 You are Hansard, a helpful assistant. Answer in the language of the person who speaks, in Markdown where it helps.

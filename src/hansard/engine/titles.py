@@ -11,17 +11,14 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import aclosing
-from typing import TYPE_CHECKING
 
 from hansard.domain.budgets import Usage
 from hansard.domain.messages import Role, Status, join_own_text
 from hansard.domain.requests import Delta, Request, UserSaid
 from hansard.engine.context import data_of
-
-if TYPE_CHECKING:
-    from hansard.engine.turns import Agent
-    from hansard.ports.model import Model
-    from hansard.record.conversation import Conversation
+from hansard.engine.turns import Agent
+from hansard.ports.model import Model
+from hansard.record.conversation import Conversation
 
 TITLE_PROMPT = """\
 You give a conversation its title: at most six words, in the language of the conversation, without quotes or a full

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,6 +21,7 @@ from hansard.domain.permissions import may_be_offered
 from hansard.domain.policy import Policy, is_model_allowed
 from hansard.domain.requests import Called, Delta, Failure, FailureKind, Finished, FinishReason, ModelEvent, Request
 from hansard.domain.sessions import RESUMED_SUFFIX
+from hansard.domain.settings import TurnLimits
 from hansard.domain.settings.agent import CompactionSettings
 from hansard.engine.asking import Permits
 from hansard.engine.calls import Calls
@@ -29,21 +30,15 @@ from hansard.engine.files import Key, await_files, write_down
 from hansard.engine.recovery import take_up
 from hansard.engine.requests import Requests
 from hansard.errors import HansardError, ModelMissing, OutcomeUnknown, RecordRefused, RecordUnavailable, StaleLease
+from hansard.ports.model import Model, Transcriber
+from hansard.ports.tool import Tool
+from hansard.record.api import Record
 from hansard.record.conversation import Conversation, is_unattributed
 from hansard.record.messages.entries import Entry
 from hansard.record.sessions import SessionFrozen
 from hansard.record.turns.entries import TurnStopping
+from hansard.record.turns.holding import Reply, Turn
 from hansard.tasks import backoff_seconds, cancel_all
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-
-    from hansard.domain.settings import TurnLimits
-    from hansard.ports.model import Model, Transcriber
-    from hansard.ports.tool import Tool
-    from hansard.record.api import Record
-    from hansard.record.turns.holding import Reply, Turn
-
 
 DEFAULT_MODEL = "default"
 """What the setting `model` of a session is when the configured one is meant again."""

@@ -11,26 +11,23 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections.abc import Iterator
 from contextlib import ExitStack, aclosing, contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
+from hansard.app.wiring import App
 from hansard.delivery.dispatch import Dispatcher, Typing
 from hansard.delivery.sending import DeliveryTiming
 from hansard.domain.people import People
+from hansard.domain.settings import Settings
 from hansard.errors import MUST_END, GatewayRuns, HansardError
 from hansard.gateway.health import ChannelHealth
 from hansard.gateway.logs import error_fields, log
 from hansard.intake.receive import ChannelIntake
 from hansard.journal.locks import TryLock
+from hansard.journal.store import Store
+from hansard.ports.channel import Channel, Fetches, Timeline
 from hansard.tasks import cancel_all
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hansard.app.wiring import App
-    from hansard.domain.settings import Settings
-    from hansard.journal.store import Store
-    from hansard.ports.channel import Channel, Fetches, Timeline
 
 logger = logging.getLogger("hansard.gateway")
 

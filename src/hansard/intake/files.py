@@ -10,21 +10,18 @@ What is too large or cannot be fetched is recorded by its name, and the person i
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from hansard.domain.arrivals import Awaited
+from hansard.domain.budgets import Quota
 from hansard.domain.messages import File
 from hansard.errors import ChannelBusy, ChannelError, NotFound, TooLarge
 from hansard.intake.beside import Beside
 from hansard.ports.channel import Channel, Fetches, RemoteFile
+from hansard.record.api import Record
+from hansard.record.fetches import FileAwaited
 from hansard.tasks import backoff_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hansard.domain.budgets import Quota
-    from hansard.record.api import Record
-    from hansard.record.fetches import FileAwaited
 
 ATTEMPTS_MAX = 3
 FETCH_SECONDS_MAX = 60.0

@@ -9,19 +9,15 @@ On crash: what was not answered is open in the record, and is answered at the ne
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from hansard.domain.arrivals import IntakeRules, Origin
 from hansard.errors import ChannelBusy, ChannelError
 from hansard.intake.beside import Beside
+from hansard.ports.channel import Channel, Event
+from hansard.record.api import Record
 from hansard.record.invitations import InvitationAnswered, InvitationReceived
 from hansard.tasks import backoff_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hansard.domain.arrivals import IntakeRules, Origin
-    from hansard.ports.channel import Channel, Event
-    from hansard.record.api import Record
 
 ANSWER_ATTEMPTS_MAX = 3
 ANSWER_PAUSE_SECONDS = 1.0

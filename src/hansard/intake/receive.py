@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -41,12 +41,10 @@ from hansard.intake.commands.turns import read_command
 from hansard.intake.files import Files, Named
 from hansard.intake.invitations import ChatInvitations
 from hansard.intake.speak import CommandLine, busy_of, parse, unescaped
+from hansard.ports import Clock
 from hansard.ports.channel import Batch, Channel, Event, EventKind, Fetches, ReplyKind
+from hansard.record.api import Record
 from hansard.record.questions import read_words
-
-if TYPE_CHECKING:
-    from hansard.ports import Clock
-    from hansard.record.api import Record
 
 UNWRITABLE = "this conversation's log cannot be written; the admin is told why"
 """What a chat is told of a file of this machine; the log of the gateway names it."""

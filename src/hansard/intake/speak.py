@@ -12,7 +12,8 @@ On crash: the message and its queued turn are there, or neither is and nobody wa
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,13 +21,9 @@ from hansard.domain.arrivals import Arrival
 from hansard.domain.messages import Message, join_own_text
 from hansard.domain.settings import Busy
 from hansard.errors import OutcomeUnknown
+from hansard.record.api import Record
+from hansard.record.intake.events import Received
 from hansard.record.questions import read_words
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hansard.record.api import Record
-    from hansard.record.intake.events import Received
 
 FIRST_WORD = re.compile(r"/([A-Za-z]+)(?:\s+(.*))?\Z", re.DOTALL)
 

@@ -7,11 +7,12 @@ import hashlib
 import html
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 from urllib.parse import unquote
 
 from hansard.domain import markup
 from hansard.domain.messages import File, Message, Role, Status
+from hansard.domain.sessions import Session
 from hansard.interop.transcripts import (
     NO_CHAT,
     TOLD_AT_HOME,
@@ -35,13 +36,7 @@ from hansard.interop.transcripts import (
     who,
     words_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from hansard.domain.sessions import Session
-    from hansard.record.api import Record
-
+from hansard.record.api import Record
 
 LINE_ENDS = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 """Whatever any reader may take for the end of a line."""

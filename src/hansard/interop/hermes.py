@@ -8,7 +8,9 @@ On crash, or Ctrl-C: what was written is whole messages in order; the next impor
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -32,16 +34,10 @@ from hansard.interop.hermes_parts import (
     title_of,
 )
 from hansard.interop.hermes_sources import open_hermes
+from hansard.record.api import Record
 from hansard.record.messages import operations as importing
 from hansard.record.messages.entries import MessageAdded, MessagesUndone
 from hansard.record.sessions import SessionArchived, SessionEnd, SessionSet
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from hansard.record.api import Record
-
 
 BATCH_BYTES: Final = 4 * 1024 * 1024
 """Messages of this size together are one commit, and fewer than the record's own limit of entries."""

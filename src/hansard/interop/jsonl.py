@@ -15,7 +15,9 @@ The export reads a session a page at a time. `jsonl_import` is the way back in.
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
@@ -33,13 +35,8 @@ from hansard.interop.transcripts import (
     survey_known,
     words_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
-
-    from hansard.record.api import Record
-    from hansard.record.messages.entries import Entry
+from hansard.record.api import Record
+from hansard.record.messages.entries import Entry
 
 VERSION = 1
 """Of the lines. A file of a higher one is refused: it may say what this Hansard cannot keep."""

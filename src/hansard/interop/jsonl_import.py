@@ -14,7 +14,8 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import msgspec
 
@@ -37,14 +38,9 @@ from hansard.interop.jsonl import (
     read_lines,
 )
 from hansard.interop.transcripts import TranscriptItem, fingerprint, read_items, shared_beginning, survey
+from hansard.record.api import Record
 from hansard.record.messages.entries import ChatChange, MessageEdited, MessageRetracted, Version
 from hansard.record.messages.operations import ImportedMessage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from hansard.record.api import Record
 
 BATCH_BYTES_MAX = 4 * MIB
 """What may wait for one commit."""

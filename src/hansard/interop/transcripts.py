@@ -10,7 +10,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,6 +18,7 @@ from hansard.domain.messages import File, Message, Part, Reasoning, Role, Status
 from hansard.domain.sessions import Link, Session, TurnState
 from hansard.errors import PastMissing
 from hansard.journal.concepts import Body
+from hansard.record.api import Record
 from hansard.record.messages.entries import (
     Entry,
     MessageAdded,
@@ -34,9 +35,6 @@ from hansard.record.messages.entries import (
 )
 from hansard.record.sessions import SessionArchived, SessionCreated, SessionEnd, SessionReopened
 from hansard.record.turns.entries import TurnEnded
-
-if TYPE_CHECKING:
-    from hansard.record.api import Record
 
 PAGE_ENTRIES = 250
 """Entries that are in memory at once."""

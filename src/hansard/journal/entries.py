@@ -12,18 +12,15 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
 import msgspec
 
 from hansard.domain.ids import log_path
 from hansard.domain.limits import KIB, LINE_BYTES_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hansard.journal.files import FileStat, LogFiles
+from hansard.journal.files import FileStat, LogFiles
 
 SEQ_BITS = 32
 """An entry's key is its journal's key, shifted by so many bits, and its seq."""

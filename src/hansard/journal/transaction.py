@@ -14,7 +14,7 @@ On crash: the backend rolls back; what was logged is found by the next writer, w
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -33,9 +33,7 @@ from hansard.journal.entries import (
     chain_digest,
     log_name,
 )
-
-if TYPE_CHECKING:
-    from hansard.ports import Clock
+from hansard.ports import Clock
 
 SQL = load_queries("hansard.journal", "journal.sql")
 

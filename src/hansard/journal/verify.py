@@ -8,7 +8,7 @@ nothing is in flight. On crash: nothing to do.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import msgspec
 
@@ -30,12 +30,8 @@ from hansard.journal.entries import (
     row_digest,
     tail_name,
 )
+from hansard.journal.store import AnyStore
 from hansard.journal.transaction import SQL, open_stream, trace_entries
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hansard.journal.store import AnyStore
 
 RECHECKS_MAX = 3
 """How often a difference is looked at again. The lock settles it the first time; reading only, there is none."""

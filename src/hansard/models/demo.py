@@ -16,7 +16,9 @@ import re
 import secrets
 import subprocess
 import sys
-from typing import IO, TYPE_CHECKING, Final, NamedTuple
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import IO, Final, NamedTuple
 
 import msgspec
 
@@ -35,12 +37,7 @@ from hansard.domain.requests import (
 from hansard.models.demo_files import DemoFiles, find_demo
 from hansard.models.demo_server import CONTEXT_TOKENS, HOST, MODEL_ALIAS
 from hansard.models.pydantic import open_provider
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-    from pathlib import Path
-
-    from hansard.ports.model import Model
+from hansard.ports.model import Model
 
 START_SECONDS_MAX: Final = 30.0
 """A server is ready in about a second; a loaded machine or a cold disk is given more."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import AsyncGenerator
+from typing import Protocol
 
 import msgspec
 
 from hansard.domain.budgets import Usage
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from hansard.domain.requests import ModelEvent, ModelRules, Request
+from hansard.domain.requests import ModelEvent, ModelRules, Request
 
 
 class Model(Protocol):

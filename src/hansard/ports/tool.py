@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
-if TYPE_CHECKING:
-    from hansard.domain.requests import ToolSpec
+from hansard.domain.requests import ToolSpec
 
 
 class ToolScene(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,8 +6,9 @@ Invariant: what the admin revoked stays revoked, whatever the settings say.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,13 +26,17 @@ from hansard.domain.access import (
     stranger_source,
     written_code,
 )
+from hansard.domain.arrivals import IntakeRules, Origin
 from hansard.domain.chats import identity_of, person_owner
 from hansard.domain.ids import new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX
 from hansard.domain.messages import join_text
+from hansard.domain.notices import Wording
 from hansard.domain.settings import Pairing
 from hansard.domain.text import clean_name
 from hansard.errors import NotFound
+from hansard.journal.backend import Reads
+from hansard.journal.calls import Caller
 from hansard.journal.concepts import Body, Concept, EntryPlace, IsAlive, Table
 from hansard.journal.transaction import Transaction, home_journal
 from hansard.record.messages.entries import MessageAdded
@@ -40,14 +45,6 @@ from hansard.record.routes import tell_at_home, tell_in_chat
 from hansard.record.sessions import ALL_ROWS
 from hansard.record.turns.entries import TURNS
 from hansard.record.turns.operations import stop_turns
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from hansard.domain.arrivals import IntakeRules, Origin
-    from hansard.domain.notices import Wording
-    from hansard.journal.backend import Reads
-    from hansard.journal.calls import Caller
 
 ACCESS = Concept("access", "hansard.record", tables=(Table(name="access", order="channel, identity", of_home=True),))
 SQL = ACCESS.queries

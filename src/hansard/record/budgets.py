@@ -9,9 +9,11 @@ a refusal of what is over a quota is told once an hour.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from hansard.domain.access import HOUR_MICROSECONDS
+from hansard.domain.arrivals import IntakeRules
 from hansard.domain.budgets import (
     EVERYBODY,
     Brought,
@@ -27,8 +29,11 @@ from hansard.domain.budgets import (
     standing,
 )
 from hansard.domain.chats import person_owner
+from hansard.domain.notices import Wording
 from hansard.domain.people import By, asker_owner
 from hansard.domain.sessions import TurnState
+from hansard.journal.backend import Reads
+from hansard.journal.calls import Caller
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import Transaction, home_journal
@@ -36,14 +41,6 @@ from hansard.record.messages.entries import MessageAdded, is_spoken
 from hansard.record.people import add_at_home, count_pace, read_circle, read_pace
 from hansard.record.routes import tell_at_home
 from hansard.record.turns.entries import TurnEnded, TurnStarted, TurnUsed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from hansard.domain.arrivals import IntakeRules
-    from hansard.domain.notices import Wording
-    from hansard.journal.backend import Reads
-    from hansard.journal.calls import Caller
 
 BUDGETS = Concept("budgets", "hansard.record", tables=(Table(name="turn_person", order="turn_id, person"),))
 SQL = BUDGETS.queries

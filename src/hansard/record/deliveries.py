@@ -6,9 +6,10 @@ Invariants: a delivery is recorded as sending before the platform is called; a r
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -23,22 +24,18 @@ from hansard.domain.deliveries import (
 )
 from hansard.domain.ids import HOME_JOURNAL, check_entry_id, delivery_prefix, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, READ_ROWS_MAX, REASON_CHARACTERS_MAX
+from hansard.domain.messages import Message
 from hansard.domain.text import INTEGER_MAX, clean_name, clean_struct, clean_text, read_state
 from hansard.errors import IdConflict, InvalidInput, NotFound, WrongState
+from hansard.journal.backend import Reads
+from hansard.journal.calls import Caller
 from hansard.journal.concepts import ENCODER, Body, Concept, EntryPlace, Table
+from hansard.journal.entries import Journal
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import Transaction
 from hansard.record.messages.entries import SHOWN_ROLES, MessageAdded, MessageOpened
 from hansard.record.messages.operations import read_message
 from hansard.record.sessions import find_session, session_journal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from hansard.domain.messages import Message
-    from hansard.journal.backend import Reads
-    from hansard.journal.calls import Caller
-    from hansard.journal.entries import Journal
 
 DELIVERIES = Concept(
     "deliveries",

@@ -9,14 +9,15 @@ On crash: a file that was not settled is still open.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
 from hansard.domain.arrivals import Arrival, ArrivalKind, Awaited, IntakeRules
 from hansard.domain.budgets import Brought, pace_name
 from hansard.domain.limits import REASON_CHARACTERS_MAX
 from hansard.domain.messages import Message
+from hansard.domain.notices import Wording
 from hansard.domain.sessions import SessionState
 from hansard.domain.text import clean_text
+from hansard.journal.calls import Caller
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import Transaction
 from hansard.record.budgets import allows, count_used, tell_over
@@ -25,10 +26,6 @@ from hansard.record.messages.operations import append, offer
 from hansard.record.people import add_at_home, count_pace, list_due
 from hansard.record.routes import tell_at_home
 from hansard.record.sessions import session_journal
-
-if TYPE_CHECKING:
-    from hansard.domain.notices import Wording
-    from hansard.journal.calls import Caller
 
 FETCHES = Concept(
     "fetches", "hansard.record", tables=(Table(name="fetch", order="session_id, message_id, file", of_home=True),)

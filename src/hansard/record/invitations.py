@@ -7,14 +7,17 @@ On crash: an invitation that was not answered is still open.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from hansard.domain.access import HOUR_MICROSECONDS, Action, may
+from hansard.domain.arrivals import IntakeRules, Origin
 from hansard.domain.chats import parse_key
 from hansard.domain.ids import new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX
+from hansard.domain.notices import Wording
 from hansard.domain.people import is_person
 from hansard.domain.text import clean_name, clean_text
+from hansard.journal.calls import Caller
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import Transaction
 from hansard.record.access import decline, grant_of
@@ -22,13 +25,6 @@ from hansard.record.intake.events import INTAKE, mark_received, move_cursor
 from hansard.record.people import add_at_home, count_pace, list_due, read_pace
 from hansard.record.routes import find_route, move_route, tell_in_chat
 from hansard.record.sessions import session_journal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hansard.domain.arrivals import IntakeRules, Origin
-    from hansard.domain.notices import Wording
-    from hansard.journal.calls import Caller
 
 INVITATIONS = Concept(
     "invitations",

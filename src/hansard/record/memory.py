@@ -7,7 +7,7 @@ Invariant: an owner sees and changes only the notes of their own circle (L11).
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -15,16 +15,13 @@ from hansard.domain.ids import new_id, random_letters
 from hansard.domain.limits import NAME_CHARACTERS_MAX, NOTE_CHARACTERS_MAX, NOTES_MAX
 from hansard.domain.text import clean_name, clean_text
 from hansard.errors import InvalidInput, NotFound, TooLarge
+from hansard.journal.backend import Reads
+from hansard.journal.calls import Caller
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
+from hansard.journal.entries import Journal
 from hansard.journal.transaction import Transaction, home_journal
 from hansard.record.people import owners_text, read_circle
 from hansard.record.sessions import ALL_ROWS, owners_of
-
-if TYPE_CHECKING:
-    from hansard.journal.backend import Reads
-    from hansard.journal.calls import Caller
-    from hansard.journal.entries import Journal
-
 
 MEMORY = Concept("memory", "hansard.record", tables=(Table(name="note", order="id", of_home=True),))
 SQL = MEMORY.queries

@@ -6,8 +6,9 @@ Tables: person, link_code, pace. SQL: people.sql, pace.sql.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -16,18 +17,14 @@ from hansard.domain.chats import identity_of
 from hansard.domain.ids import HOME_JOURNAL, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX
 from hansard.domain.people import CIRCLE_MAX, CODE_MINUTES, Circle, Code, is_person, may_be_shown, may_try, named
+from hansard.domain.settings import Person
 from hansard.domain.text import clean_name
 from hansard.errors import InvalidInput, NotFound
+from hansard.journal.backend import Reads
+from hansard.journal.calls import Caller
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import Transaction, home_journal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from hansard.domain.settings import Person
-    from hansard.journal.backend import Reads
-    from hansard.journal.calls import Caller
 
 PEOPLE = Concept(
     "people",

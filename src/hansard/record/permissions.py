@@ -7,24 +7,21 @@ answer to a question, in the same commit, and lost when the person is barred.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.permissions import ToolRule, digest_of
 from hansard.errors import NotFound
+from hansard.journal.backend import Reads
+from hansard.journal.calls import Caller
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import Transaction, home_journal
 from hansard.record.access import AccessChanged
 from hansard.record.people import add_at_home
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from hansard.journal.backend import Reads
-    from hansard.journal.calls import Caller
 
 PERMISSIONS = Concept("permissions", "hansard.record", tables=(Table(name="permission", order="id", of_home=True),))
 SQL = PERMISSIONS.queries

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -22,7 +22,9 @@ from hansard.domain.ids import delivery_prefix
 from hansard.domain.messages import File, Role, join_text
 from hansard.domain.questions import Answered, Given, Scope
 from hansard.domain.sessions import TurnState
+from hansard.journal.calls import Caller
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
+from hansard.journal.entries import Journal
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import Transaction
 from hansard.record.deliveries import DeliveryMoved, list_message_deliveries
@@ -33,11 +35,6 @@ from hansard.record.permissions import grant
 from hansard.record.sessions import session_journal
 from hansard.record.turns.entries import TurnEnded, find_turn
 from hansard.record.turns.operations import Lease, check_fence
-
-if TYPE_CHECKING:
-    from hansard.journal.calls import Caller
-    from hansard.journal.entries import Journal
-
 
 QUESTIONS = Concept("questions", "hansard.record", tables=(Table(name="question", order="turn_id, author, chat"),))
 SQL = QUESTIONS.queries

@@ -8,8 +8,9 @@ is asked again before anything is shown.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from hansard.domain.access import Grant, is_same_owner, is_shared
 from hansard.domain.arrivals import Arrival, ArrivalKind, Origin, RouteChange
@@ -17,10 +18,14 @@ from hansard.domain.chats import Began, Resting, due
 from hansard.domain.ids import check_session_id, new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX
 from hansard.domain.messages import File, Message, Role, Text, join_text
+from hansard.domain.notices import Wording
 from hansard.domain.people import ADMIN, is_person, quote_id, quoted
 from hansard.domain.sessions import Link, Parent, Route, SessionState, TurnState
+from hansard.domain.settings import Resets
 from hansard.domain.text import clean_name, clean_text
 from hansard.errors import WrongState
+from hansard.journal.backend import Reads
+from hansard.journal.calls import Caller
 from hansard.journal.concepts import Body, Concept, EntryPlace, Table
 from hansard.journal.transaction import Transaction, home_journal
 from hansard.record.messages.entries import MessageAdded
@@ -28,14 +33,6 @@ from hansard.record.messages.operations import append, offer
 from hansard.record.people import read_circle
 from hansard.record.sessions import create_session, end_session, session_journal
 from hansard.record.turns.entries import TURNS, answers_nobody, find_turn
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from hansard.domain.notices import Wording
-    from hansard.domain.settings import Resets
-    from hansard.journal.backend import Reads
-    from hansard.journal.calls import Caller
 
 ROUTES = Concept("routes", "hansard.record", tables=(Table(name="route", order="key", of_home=True),))
 SQL = ROUTES.queries

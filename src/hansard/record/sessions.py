@@ -7,7 +7,8 @@ Invariants: the first reason of an end stays; creating a session that exists fil
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -17,18 +18,14 @@ from hansard.domain.requests import ToolSpec
 from hansard.domain.sessions import Link, Parent, Session, SessionState
 from hansard.domain.text import clean_name, clean_text, read_state
 from hansard.errors import Ambiguous, NotFound, SessionEnded
+from hansard.journal.backend import Reads
+from hansard.journal.calls import Caller
 from hansard.journal.concepts import Base, Body, Concept, EntryPlace, Table
+from hansard.journal.entries import Journal
 from hansard.journal.transaction import Transaction, read_page
 from hansard.record.messages.entries import Entry, MessageOpened, MessageSealed, entry_value
 from hansard.record.people import owners_text, read_circle
 from hansard.record.turns.entries import end_queued
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hansard.journal.backend import Reads
-    from hansard.journal.calls import Caller
-    from hansard.journal.entries import Journal
 
 SESSIONS = Concept("sessions", "hansard.record", tables=(Table(name="session", order="journal"),))
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
+from hansard.domain.budgets import Usage
 from hansard.domain.ids import new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, READ_ROWS_MAX, TITLE_CHARACTERS_MAX
 from hansard.domain.messages import Role
 from hansard.domain.text import clean_name, clean_text
 from hansard.errors import PastMissing
+from hansard.journal.backend import Reads
+from hansard.journal.calls import Caller
 from hansard.journal.transaction import SQL as JOURNAL
 from hansard.journal.transaction import Transaction, known_lineage, read_page
 from hansard.record.messages.entries import MessageAdded, MessageFold, added_message, read_fold
 from hansard.record.sessions import SessionTitled, session_journal
 from hansard.record.turns.entries import TurnUsed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hansard.domain.budgets import Usage
-    from hansard.journal.backend import Reads
-    from hansard.journal.calls import Caller
 
 FIRST_ENTRIES = (4, 36)
 """Where to look for the first words of a session: at its very beginning, then somewhat further."""

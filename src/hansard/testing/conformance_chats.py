@@ -7,7 +7,6 @@ People: which identities are one person, which sessions a person sees, and where
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,10 +18,8 @@ from hansard.domain.people import ADMIN, CODE_MINUTES
 from hansard.domain.sessions import SessionState, TurnState
 from hansard.domain.settings import Busy, Pairing, Resets
 from hansard.errors import InvalidInput, NotFound
+from hansard.record.api import Record
 from hansard.testing import conformance_kit as kit
-
-if TYPE_CHECKING:
-    from hansard.record.api import Record
 
 ANN = "@ann:example.org"
 OWNER = f"person:matrix:{ANN}"

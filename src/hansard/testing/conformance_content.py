@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hansard.domain import limits
 from hansard.domain.deliveries import DELIVERY_MOVES, Delivery, DeliveryState, Operation
 from hansard.domain.messages import File, Message, Reasoning, Text, ToolCall, ToolOutcome, ToolResult
 from hansard.errors import IdConflict, InvalidInput, NotFound, TooLarge, WrongState
+from hansard.record.api import Record
 from hansard.testing import conformance_kit as kit
-
-if TYPE_CHECKING:
-    from hansard.record.api import Record
 
 PENDING, SENDING, SENT = DeliveryState.PENDING, DeliveryState.SENDING, DeliveryState.SENT
 PATHS: dict[DeliveryState, tuple[DeliveryState, ...]] = {

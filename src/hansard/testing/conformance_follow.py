@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from hansard.domain.messages import Message, Status
 from hansard.errors import InvalidInput
+from hansard.record.api import Record
 from hansard.record.messages.entries import Chunk, Entry, MessageSealed
 from hansard.testing import conformance_kit as kit
-
-if TYPE_CHECKING:
-    from hansard.record.api import Record
 
 WORDS = ["Grüße, ", "naïve ", "𝄞 clef ", "語る ", "plain ", "\n", "end"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from hansard.domain.arrivals import Cursor, Intake
 from hansard.domain.ids import SESSION_ID
@@ -11,10 +10,8 @@ from hansard.domain.limits import UNIT_ENTRIES_MAX
 from hansard.domain.messages import Message
 from hansard.domain.sessions import Link, Parent, TurnState
 from hansard.errors import IdConflict, InvalidInput, NotFound, SessionEnded
+from hansard.record.api import Record
 from hansard.testing import conformance_kit as kit
-
-if TYPE_CHECKING:
-    from hansard.record.api import Record
 
 HOUR_SECONDS = 3600.0
 

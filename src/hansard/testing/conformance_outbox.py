@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,12 +13,10 @@ from hansard.domain.ids import HOME_JOURNAL, delivery_id
 from hansard.domain.messages import Message, Text
 from hansard.domain.settings import Busy
 from hansard.errors import IdConflict, InvalidInput, NotFound, WrongState
+from hansard.record.api import Record
 from hansard.record.messages.entries import MessageEdited
 from hansard.record.messages.operations import ImportedMessage
 from hansard.testing import conformance_kit as kit
-
-if TYPE_CHECKING:
-    from hansard.record.api import Record
 
 AUTHOR = "@ann:example.org"
 

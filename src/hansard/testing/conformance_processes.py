@@ -7,21 +7,17 @@ import os
 import pickle
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from hansard.domain.arrivals import Cursor, Intake
 from hansard.domain.deliveries import Delivery, DeliveryState
 from hansard.domain.messages import Message, Status
 from hansard.domain.sessions import TurnState
 from hansard.errors import LeaseHeld
+from hansard.record.api import Record
 from hansard.record.messages.entries import Chunk
 from hansard.testing import conformance_kit as kit
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from hansard.record.api import Record
-
 
 TASKS = 16
 MESSAGES_A_TASK = 20

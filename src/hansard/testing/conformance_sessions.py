@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from contextlib import aclosing
-from typing import TYPE_CHECKING
 
 from hansard.domain.deliveries import Delivery, DeliveryState
 from hansard.domain.messages import Message, Status
 from hansard.domain.sessions import Link, Route, SessionState
 from hansard.errors import Ambiguous, InvalidInput, NotFound, SessionEnded, WrongState
+from hansard.record.api import Record
 from hansard.record.messages.entries import Entry
 from hansard.testing import conformance_kit as kit
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
-    from hansard.record.api import Record
 
 
 @kit.record_contract("sessions")

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING
 
 from hansard.domain.budgets import Usage
 from hansard.domain.messages import Message, Status, ToolCall, ToolOutcome
 from hansard.domain.sessions import TurnInfo, TurnState
 from hansard.domain.settings import Busy
 from hansard.errors import IdConflict, LeaseHeld, NotFound, SessionEnded, StaleLease
+from hansard.record.api import Record
 from hansard.record.messages.entries import Entry
 from hansard.record.sessions import SessionFrozen
 from hansard.testing import conformance_kit as kit
-
-if TYPE_CHECKING:
-    from hansard.record.api import Record
 
 
 class Trouble(Exception):

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from hansard.domain.requests import ModelEvent, Request, ToolSpec
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from hansard.ports.model import Model
-    from hansard.ports.tool import Tool
-
+from hansard.ports.model import Model
+from hansard.ports.tool import Tool
 
 START_MICROSECONDS = 1_700_000_000_000_000
 

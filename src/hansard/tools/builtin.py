@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from hansard.domain.limits import NOTE_CHARACTERS_MAX, NOTES_MAX
 from hansard.domain.messages import Message, Role
@@ -13,13 +12,11 @@ from hansard.domain.search import excerpt, fields_of
 from hansard.domain.text import shorten
 from hansard.domain.trust import sources_of
 from hansard.errors import HansardError
+from hansard.ports import Clock
 from hansard.ports.tool import ToolOutput, ToolScene
-
-if TYPE_CHECKING:
-    from hansard.ports import Clock
-    from hansard.record.api import Record
-    from hansard.record.memory import Memory
-    from hansard.record.messages.entries import Placed
+from hansard.record.api import Record
+from hansard.record.memory import Memory
+from hansard.record.messages.entries import Placed
 
 TIME_PARAMETERS = (
     '{"type":"object","properties":{"time_zone":{"type":"string",'

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncGenerator, Sequence
+from typing import Final
 
 from hansard.channels import Json, remember, text_of
 from hansard.channels.matrix import media
+from hansard.channels.matrix.account import Account, MatrixLogin
 from hansard.channels.matrix.contents import MESSAGE
 from hansard.channels.matrix.history import history
 from hansard.channels.matrix.pins import Trust
@@ -27,11 +29,6 @@ from hansard.channels.matrix.receiving import MatrixReceiver, MatrixTiming
 from hansard.channels.matrix.wire import error_of, path
 from hansard.errors import ChannelBusy, ChannelDown, ChannelError, ChatGone, PostRefused, PostUnknown
 from hansard.ports.channel import Batch, Capabilities, Post, RemoteFile, TimelineEvent, file_key
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
-
-    from hansard.channels.matrix.account import Account, MatrixLogin
 
 DAY_SECONDS: Final = 86_400.0
 REPEAT_SECONDS: Final = DAY_SECONDS - 3_600.0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import AsyncGenerator
+from typing import Final, NamedTuple
 
 from hansard.channels import Json, number_of, object_of, objects_of, text_of
+from hansard.channels.matrix.account import MatrixLogin
 from hansard.channels.matrix.contents import FILES, MESSAGE, says
 from hansard.channels.matrix.posting import key_of
 from hansard.channels.matrix.reading import (
@@ -23,11 +25,6 @@ from hansard.channels.matrix.reading import (
 from hansard.channels.matrix.wire import MatrixWire, path
 from hansard.errors import ChatGone, PostRefused
 from hansard.ports.channel import TimelineEvent
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from hansard.channels.matrix.account import MatrixLogin
 
 logger = logging.getLogger(__name__)
 

@@ -13,11 +13,13 @@ import contextlib
 import hashlib
 import logging
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import Final
 
 import msgspec
 
 from hansard.channels import Json, RetryTiming, canonical, list_of, object_of, objects_of, remember, text_of
+from hansard.channels.matrix.account import Account, MatrixLogin
 from hansard.channels.matrix.contents import says
 from hansard.channels.matrix.history import Gaps, Pages, is_membership
 from hansard.channels.matrix.reading import (
@@ -38,11 +40,6 @@ from hansard.channels.matrix.wire import path
 from hansard.errors import ChannelBusy, ChannelError, ChatGone, PostRefused
 from hansard.ports.channel import Batch, Event, EventKind, Keeps
 from hansard.tasks import cancel_all
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Sequence
-
-    from hansard.channels.matrix.account import Account, MatrixLogin
 
 logger = logging.getLogger(__name__)
 

@@ -6,19 +6,16 @@ Who somebody is, is their number. Names can be changed, and taken by others, so 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import msgspec
 
 from hansard.channels import Json, number_of, object_of, objects_of, text_of
+from hansard.channels.telegram.wire import Me
 from hansard.domain.text import utf16_units
 from hansard.errors import InvalidInput
 from hansard.ports.channel import Event, EventKind, RemoteFile
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hansard.channels.telegram.wire import Me
 
 NAME: Final = "telegram"
 CHAT: Final = f"{NAME}:chat:"

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from hansard.channels import Json, RetryTiming, number_of, object_of, remember, text_of
+from hansard.channels.telegram.keeping import Places
 from hansard.channels.telegram.reading import (
     CHOICE,
     KINDS,
@@ -24,14 +26,9 @@ from hansard.channels.telegram.reading import (
     migrated_of,
     names_agent,
 )
+from hansard.channels.telegram.wire import Me, TelegramWire
 from hansard.errors import ChannelBusy, ChannelError, HansardError
 from hansard.ports.channel import Batch, Event
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
-
-    from hansard.channels.telegram.keeping import Places
-    from hansard.channels.telegram.wire import Me, TelegramWire
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ told that nobody knows whether it was carried out.
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -20,18 +20,14 @@ from hansard.domain.budgets import quota_of
 from hansard.domain.chats import reply_id_of
 from hansard.domain.messages import Message
 from hansard.domain.policy import policy_of
+from hansard.domain.settings import Settings
 from hansard.errors import Ambiguous, HansardError, NotFound, OutcomeUnknown, RecordUnavailable, SessionEnded
 from hansard.intake.commands import agent, people, sessions, turns
 from hansard.intake.commands.scene import CommandReply, CommandScene
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from hansard.domain.settings import Settings
-    from hansard.intake.speak import CommandLine
-    from hansard.record.api import Record
-    from hansard.record.intake.events import Received
-    from hansard.record.messages.entries import Entry
+from hansard.intake.speak import CommandLine
+from hansard.record.api import Record
+from hansard.record.intake.events import Received
+from hansard.record.messages.entries import Entry
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ that nobody else asked for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,11 +15,9 @@ from hansard.domain.budgets import Budget
 from hansard.domain.messages import Message
 from hansard.domain.notices import ENGLISH, Wording
 from hansard.domain.settings import Busy, LeftSessions
+from hansard.record.api import Record
 from hansard.record.conversation import Conversation, is_said
-
-if TYPE_CHECKING:
-    from hansard.record.api import Record
-    from hansard.record.messages.entries import Placed
+from hansard.record.messages.entries import Placed
 
 
 class Speaker(NamedTuple):

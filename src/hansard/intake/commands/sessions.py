@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hansard.domain.arrivals import Arrival, ArrivalKind, Origin
 from hansard.domain.ids import new_id, new_session_id
 from hansard.domain.limits import TITLE_CHARACTERS_MAX
@@ -13,12 +11,10 @@ from hansard.domain.search import excerpt
 from hansard.domain.sessions import Session, SessionState, TurnState
 from hansard.domain.settings import LeftSessions
 from hansard.domain.text import clean_name, shorten
+from hansard.errors import Ambiguous
 from hansard.intake.commands.scene import CommandReply, CommandScene
 from hansard.intake.speak import busy_of, receive_once
-
-if TYPE_CHECKING:
-    from hansard.errors import Ambiguous
-    from hansard.record.api import Record
+from hansard.record.api import Record
 
 LISTED_MAX = 20
 """Sessions in one list: what fits on a screen."""

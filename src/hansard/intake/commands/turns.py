@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,14 +22,11 @@ from hansard.errors import LeaseHeld, NotFound
 from hansard.intake.commands.scene import CommandReply, CommandScene, is_running_own, may_repeat, own_messages
 from hansard.intake.commands.sessions import count_of
 from hansard.intake.speak import busy_of, speak
+from hansard.record.api import Record
 from hansard.record.conversation import last_answer, last_exchange
 from hansard.record.messages.entries import Entry
 from hansard.record.questions import ALWAYS, REASON_CHARACTERS_MAX, SESSION, QuestionAnswered
 from hansard.record.turns.entries import ToolDecided, TurnAsked, TurnEnded, TurnStarted
-
-if TYPE_CHECKING:
-    from hansard.record.api import Record
-
 
 NOT_YOURS = "Somebody else asked for that answer. Guests of a room may stop, steer and repeat only their own."
 

@@ -7,11 +7,16 @@ On crash: the kernel drops the locks, and the next opening recovers.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from hansard.errors import HansardError
+from hansard.journal.backend import Blobs, Leg, LogSeen, Owners, Reads, Room, Upkeep
+from hansard.journal.concepts import Schema
 from hansard.journal.files import FileBlobs, HomeFolder, LogFiles, make_folder
+from hansard.journal.follow import Followers
 from hansard.journal.locks import FairLock, HostOwners
 from hansard.journal.sqlite.connection import BROKEN, SQL, DatabaseError, explain, fetch
 from hansard.journal.sqlite.database import Database
@@ -21,15 +26,7 @@ from hansard.journal.sqlite.keeper import Keeper, watch_others
 from hansard.journal.sqlite.migrations import MemoryFold
 from hansard.journal.sqlite.opening import list_logs
 from hansard.journal.sqlite.reading import ReadConnection, Readers, Snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from hansard.errors import HansardError
-    from hansard.journal.backend import Blobs, Leg, LogSeen, Owners, Reads, Room, Upkeep
-    from hansard.journal.concepts import Schema
-    from hansard.journal.follow import Followers
-    from hansard.ports import Clock
+from hansard.ports import Clock
 
 Result = TypeVar("Result")
 

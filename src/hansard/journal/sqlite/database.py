@@ -9,15 +9,17 @@ On crash: SQLite's recovery, then ours in `reconcile`.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import apsw
 
 from hansard.domain.ids import HOME_JOURNAL
 from hansard.errors import HansardError, LogForked, LogUnwritable, RecordDamaged, RecordTooNew
 from hansard.journal.backend import IdTakenError, MismatchError
+from hansard.journal.concepts import Schema
 from hansard.journal.entries import log_name
 from hansard.journal.files import HomeFolder, LogFiles, sync_filesystem, sync_folder
 from hansard.journal.locks import COMPARING, REBUILDING, Work
@@ -47,13 +49,7 @@ from hansard.journal.sqlite.rebuilding import copy_to_logs, group_differences, s
 from hansard.journal.sqlite.reconcile import LogMend, Reconciler, mend_log, reconcile_part
 from hansard.journal.sqlite.tails import PIECE_BYTES
 from hansard.journal.transaction import Transaction, home_journal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
-    from hansard.journal.concepts import Schema
-    from hansard.ports import Clock
+from hansard.ports import Clock
 
 logger = logging.getLogger("hansard.record")
 

@@ -11,8 +11,8 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import apsw
 import msgspec
@@ -28,19 +28,15 @@ from hansard.errors import HansardError, RecordMigrated
 from hansard.journal.backend import ReplacedError
 from hansard.journal.entries import log_name
 from hansard.journal.files import sync_descriptor, sync_folder
+from hansard.journal.follow import Followers
+from hansard.journal.locks import FairLock
 from hansard.journal.queue import Item
 from hansard.journal.sqlite.connection import SQL, check_not_migrated, open_connection
+from hansard.journal.sqlite.database import Database
 from hansard.journal.sqlite.group import group_of
 from hansard.journal.sqlite.reading import ReadConnection, Readers, Snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hansard.journal.follow import Followers
-    from hansard.journal.locks import FairLock
-    from hansard.journal.sqlite.database import Database
-    from hansard.journal.transaction import Transaction
-    from hansard.journal.writer import Writer
+from hansard.journal.transaction import Transaction
+from hansard.journal.writer import Writer
 
 logger = logging.getLogger("hansard.record")
 

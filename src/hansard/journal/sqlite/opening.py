@@ -11,10 +11,12 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import apsw
 
@@ -22,6 +24,7 @@ from hansard.domain.ids import HOME_JOURNAL
 from hansard.domain.limits import KIB, READ_ROWS_MAX
 from hansard.errors import LegsMixed, LogUnwritable, RecordDamaged, RecordTooNew
 from hansard.journal.backend import LogSeen
+from hansard.journal.concepts import Schema
 from hansard.journal.entries import (
     BOUNDARY_BYTES,
     SEQ_BITS,
@@ -34,6 +37,8 @@ from hansard.journal.entries import (
     read_log,
     row_digest,
 )
+from hansard.journal.files import LogFiles
+from hansard.journal.locks import Work
 from hansard.journal.sqlite.connection import (
     SQL,
     STAMPED_VERSION,
@@ -54,14 +59,6 @@ from hansard.journal.sqlite.stamps import (
     read_wal_file,
 )
 from hansard.journal.sqlite.tails import LogTail
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
-    from hansard.journal.concepts import Schema
-    from hansard.journal.files import LogFiles
-    from hansard.journal.locks import Work
 
 logger = logging.getLogger("hansard.record")
 

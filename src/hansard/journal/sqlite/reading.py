@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
@@ -27,6 +27,8 @@ from hansard.domain.limits import CHECKPOINT_WAL_BYTES, SHRINK_WAL_BYTES
 from hansard.errors import HansardError
 from hansard.journal.backend import EntriesGoneError, ReplacedError
 from hansard.journal.causes import Cause, misplaced, tell
+from hansard.journal.concepts import Schema
+from hansard.journal.files import HomeFolder
 from hansard.journal.sqlite.connection import (
     SQL,
     fetch,
@@ -38,10 +40,6 @@ from hansard.journal.sqlite.connection import (
     open_untouched,
 )
 from hansard.journal.sqlite.stamps import does_fit, read_database_file, read_wal_file
-
-if TYPE_CHECKING:
-    from hansard.journal.concepts import Schema
-    from hansard.journal.files import HomeFolder
 
 Result = TypeVar("Result")
 

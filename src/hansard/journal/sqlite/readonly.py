@@ -17,10 +17,11 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import apsw
 import msgspec
@@ -28,7 +29,9 @@ import msgspec
 from hansard.errors import HansardError, RecordDamaged
 from hansard.journal.backend import Blobs, Owners, ReplacedError
 from hansard.journal.causes import SAFE, Cause, explain_delay, find_hindrance, framed, tell
+from hansard.journal.concepts import Schema
 from hansard.journal.files import FileBlobs, HomeFolder, Keep, LogFiles, write_durably
+from hansard.journal.follow import Followers
 from hansard.journal.locks import HostOwners, Work, find_owners, is_locked
 from hansard.journal.sqlite.backend import SqliteBackend, SqliteLeg
 from hansard.journal.sqlite.connection import (
@@ -52,13 +55,7 @@ from hansard.journal.sqlite.opening import (
 from hansard.journal.sqlite.reading import ReaderPool, Readers, files_fit, last_written_ns, look_at
 from hansard.journal.sqlite.rebuilding import copy_to_logs
 from hansard.journal.sqlite.stamps import DatabaseVerdict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from hansard.journal.concepts import Schema
-    from hansard.journal.follow import Followers
-    from hansard.ports import Clock
+from hansard.ports import Clock
 
 logger = logging.getLogger("hansard.record")
 

@@ -10,10 +10,11 @@ On crash: it runs again and comes to the same end.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -41,15 +42,11 @@ from hansard.journal.entries import (
     read_mark,
     tail_name,
 )
+from hansard.journal.files import LogFiles
 from hansard.journal.sqlite.connection import SQL
 from hansard.journal.sqlite.group import SqliteGroup, group_of
 from hansard.journal.sqlite.tails import DOUBTED, PIECE_BYTES, LogTail, scan_piece
 from hansard.journal.transaction import Transaction, open_stream
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from hansard.journal.files import LogFiles
 
 logger = logging.getLogger("hansard.record")
 

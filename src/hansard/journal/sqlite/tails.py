@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -25,9 +25,7 @@ from hansard.journal.entries import (
     read_log,
     row_digest,
 )
-
-if TYPE_CHECKING:
-    from hansard.journal.files import LogFiles
+from hansard.journal.files import LogFiles
 
 ReadStored = Callable[[Journal, int], "EntryRow | None"]
 

@@ -9,8 +9,9 @@ On crash: all of it is there, or nothing, and the event comes again.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -34,12 +35,16 @@ from hansard.domain.ids import new_id, new_session_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX, TITLE_CHARACTERS_MAX, UNIT_ENTRIES_MAX
 from hansard.domain.messages import Message, Role, Text, join_own_text
 from hansard.domain.notices import ENGLISH, Wording
+from hansard.domain.people import By
 from hansard.domain.questions import NOTHING_WAITS, Given
 from hansard.domain.sessions import SessionState, TurnInfo, TurnState
 from hansard.domain.settings import Busy
 from hansard.domain.text import clean_name, clean_struct, clean_text
 from hansard.errors import TooLarge
+from hansard.journal.calls import Caller
 from hansard.journal.concepts import ENCODER, IsAlive
+from hansard.journal.entries import Journal
+from hansard.journal.transaction import Transaction
 from hansard.record.access import ask, grant_of
 from hansard.record.budgets import allows, count_used, tell_over
 from hansard.record.conversation import askers_of
@@ -83,14 +88,6 @@ from hansard.record.routes import (
 from hansard.record.sessions import reopen_session, session_journal
 from hansard.record.turns.entries import find_turn, is_asked_by, turn_askers
 from hansard.record.turns.operations import meet_running_turn, queue_turn, stop_turns
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hansard.domain.people import By
-    from hansard.journal.calls import Caller
-    from hansard.journal.entries import Journal
-    from hansard.journal.transaction import Transaction
 
 Result = TypeVar("Result")
 

@@ -7,9 +7,10 @@ On crash: a message is there with the changes that came with it, or it is not th
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,7 +20,8 @@ from hansard.domain.messages import Message, Part, Role, Status, clean_part
 from hansard.domain.sessions import SessionState, TurnState
 from hansard.domain.text import clean_name
 from hansard.errors import InvalidInput, LeaseHeld, NotFound
-from hansard.journal.backend import IdTakenError
+from hansard.journal.backend import IdTakenError, Reads
+from hansard.journal.calls import Caller
 from hansard.journal.concepts import Body, encode_body
 from hansard.journal.entries import SEQ_BITS, EntryRow, Journal, KnownEntry, Stretch
 from hansard.journal.transaction import SQL as JOURNAL
@@ -45,12 +47,6 @@ from hansard.record.messages.entries import (
 )
 from hansard.record.sessions import check_open, find_session, session_journal
 from hansard.record.turns.entries import find_turn
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from hansard.journal.backend import Reads
-    from hansard.journal.calls import Caller
 
 
 class Offered(NamedTuple):
