@@ -62,12 +62,10 @@ if TYPE_CHECKING:
     from hansard.journal.transaction import Transaction
 
 HOLDER_LOOK_SECONDS = 0.25
-"""How often a caller that waits for a turn looks again for what no commit to its session tells: that the holder
-died, or that a turn of another session ended and left more of the day's limit."""
+"""How often to look for what no commit to a session tells: its holder died, or the day's limit has room again."""
 
 GATHER_SECONDS = 0.02
 """A reply's pieces are written at most this often: words come faster than an eye can follow, and each commit costs."""
-
 
 LOST_AGE_MICROSECONDS_MAX = 24 * 3600 * 1_000_000
 """What was lost longer ago is left alone: nobody waits for it any more."""
@@ -249,13 +247,8 @@ async def wait_for_turn(
     """Claim a turn; wait for the one that runs, no longer than told."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_seconds
-    try:
-        return await try_to_claim(caller, claim, release)
-    except LeaseHeld:
-        if wait_seconds <= 0:
-            raise
     changed = asyncio.Event()
-    with notified(caller.store.followers, changed, session_id):
+    with notified(caller.store.followers, changed, session_id) if wait_seconds else contextlib.nullcontext():
         while True:
             changed.clear()
             try:
