@@ -38,6 +38,7 @@ from hansard.journal.causes import Cause, explain_waiting, framed, tell
 from hansard.journal.entries import log_name
 from hansard.journal.queue import Item, ItemState, Latency, WriteQueue
 from hansard.journal.transaction import Transaction
+from hansard.tasks import backoff_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -168,6 +169,7 @@ class Writer:
         """Whether anything was committed since the store was opened."""
         self.queue = WriteQueue()
         self._pause_seconds = 0.0
+        self._tries = 0
         self._is_full = False
         self._stopped = threading.Event()
         self.migrated = ""
@@ -242,8 +244,8 @@ class Writer:
         """Queue a batch again, in front: it is tried until it is written or nobody waits for it any more."""
         self.queue.put_back(batch)
         self._is_full = False
-        pause = self._pause_seconds * 2
-        self._pause_seconds = min(max(pause, RETRY_SECONDS_MIN), RETRY_SECONDS_MAX)
+        self._tries += 1
+        self._pause_seconds = backoff_seconds(self._tries, RETRY_SECONDS_MIN, RETRY_SECONDS_MAX)
 
     def _park(self, batch: list[Item], can_heal: Callable[[Item], bool]) -> list[Item]:
         """Set aside what ends something and can be written later: it is tried again. Return the others.
@@ -310,6 +312,7 @@ class Writer:
         else:
             self.standing.note(None)
         self._pause_seconds = FULL_SECONDS if self._is_full else 0.0
+        self._tries = 0
         self.unwritable.forget(change.journal_id for change in touched)
         return self._park(batch, lambda item: isinstance(item.error, LogUnwritable | OutcomeUnknown)), touched
 
@@ -389,4 +392,5 @@ class Writer:
         problem = self.standing.problem()
         if problem is not None and problem.cause == Cause.LOCKED_BY_STRANGER:
             self._pause_seconds = RETRY_SECONDS_MIN
+            self._tries = 1
         return [], []

@@ -52,6 +52,7 @@ from hansard.record.search.docs import (
     remove_journal,
 )
 from hansard.record.search.docs import SEARCHES as SEARCHES  # noqa: PLC0414 - whoever has it has the index, too
+from hansard.tasks import backoff_seconds
 
 Result = TypeVar("Result")
 
@@ -223,7 +224,7 @@ class SearchIndex:
         self._stuck_seconds = stuck_seconds
         self._told = ""
         self._is_full = False
-        self._pause_seconds = 0.0
+        self._failures = 0
         self._quiet_until = 0.0
 
     # Catching up.
@@ -271,15 +272,15 @@ class SearchIndex:
             self._note_failure(error)
             return None
         self._told = ""
-        self._pause_seconds = 0.0
+        self._failures = 0
         return outcome
 
     def _note_failure(self, error: Exception) -> None:
         if str(error) != self._told:
             logger.warning("the search index stays behind for now: %s", error)
         self._told = str(error)
-        self._pause_seconds = min(max(self._pause_seconds * 2, INDEX_SECONDS), PAUSE_SECONDS_MAX)
-        self._quiet_until = time.monotonic() + self._pause_seconds
+        self._failures += 1
+        self._quiet_until = time.monotonic() + backoff_seconds(self._failures, INDEX_SECONDS, PAUSE_SECONDS_MAX)
         self._is_full = not self._file.has_room(INDEX_BATCH_BYTES)
 
     def _step(self) -> StepOutcome:
