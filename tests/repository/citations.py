@@ -1,10 +1,11 @@
 """What code, tests and pages cite by number, and where the repository says it: rules, laws, sections, points, losses.
 
-The patterns read plain text and import nothing of the project, so that they work on a tree that does not.
+The patterns read plain text; only names with dots are looked up in the package itself.
 """
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -76,6 +77,12 @@ CITABLES = [
 PATHS = re.compile(r"(?<![\w/.-])(?:docs|src|tests|scripts|bench|packaging|examples)/[\w./*-]*[\w*]")
 """Files and folders of the repository that a text names."""
 
+DOTTED = re.compile(r"(?<![\w/.-])hansard(?:\.[A-Za-z_]\w*)+(?![\w/-])")
+"""What a text names by its module: `hansard.domain.text.restore_text`."""
+
+NO_MODULES = {"hansard.service", "hansard.key"}
+"""A unit of systemd, and a field of what the agent says in Matrix."""
+
 FILE_SUFFIXES = (".py", ".md", ".json", ".toml", ".sql", ".service", "Dockerfile")
 
 
@@ -89,6 +96,17 @@ def citations(citable: Citable, path: str, text: str) -> Iterator[tuple[int, str
         numbers = re.findall(r"[\"']([A-Z]\d+)[\"']", cited) if citable.name == "loss" else re.findall(r"\d+", cited)
         for number in numbers:
             yield line, number.lstrip("0")
+
+
+def missing_names(path: str, text: str) -> Iterator[str]:
+    """Yield the modules, classes and functions of the package that a text names and that are not there."""
+    for found in DOTTED.finditer(text):
+        if found[0] in NO_MODULES:
+            continue
+        try:
+            pkgutil.resolve_name(found[0])
+        except (ImportError, AttributeError):
+            yield f"{path}:{text.count(chr(10), 0, found.start()) + 1}: there is no {found[0]}"
 
 
 def missing_paths(root: Path, path: str, text: str) -> Iterator[str]:

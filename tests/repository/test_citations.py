@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.repository.citations import CITABLES, Citable, citations, missing_paths
+from tests.repository.citations import CITABLES, Citable, citations, missing_names, missing_paths
 from tests.repository.repository import ROOT, text_files
 
 SAMPLE_FILES = re.compile(r"CHANGELOG\.md$|tests/repository/test_(citations|links|proof|tidy)\.py$")
@@ -66,6 +66,17 @@ def test_files_that_are_named_exist() -> None:
     """A path of this repository, wherever it is named, leads to a file."""
     texts = [(path, text) for path, text in text_files() if not SAMPLE_FILES.match(path)]
     assert [finding for path, text in texts for finding in missing_paths(ROOT, path, text)] == []
+
+
+def test_names_with_dots_exist() -> None:
+    """What a page names by its module (`hansard.domain.text.restore_text`) is in the package."""
+    sample = "see hansard.domain.text.restore_text, hansard.service\nand hansard.domain.gone or hansard.errors.Gone."
+    assert list(missing_names("a.md", sample)) == [
+        "a.md:2: there is no hansard.domain.gone",
+        "a.md:2: there is no hansard.errors.Gone",
+    ]
+    texts = [(path, text) for path, text in text_files() if path.endswith(".md") and not SAMPLE_FILES.match(path)]
+    assert [finding for path, text in texts for finding in missing_names(path, text)] == []
 
 
 def test_modules_that_src_names_exist() -> None:
