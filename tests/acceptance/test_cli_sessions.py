@@ -246,7 +246,7 @@ def test_undo_takes_turns_back(told: Path) -> None:
     """Undone turns leave the transcript and stay in the record; with nothing left, that is told."""
     assert run_json(told, "sessions", "undo", "20261115")["undone"] == ["m4", "r3"]
     assert run_json(told, "sessions", "undo", "20261115", "5")["undone"] == ["m1", "r1", "t1", "r2"]
-    assert "nothing to take back" in run(told, "sessions", "undo", "20261115", code=EXIT_FAILED)[0]
+    assert "nothing to undo" in run(told, "sessions", "undo", "20261115", code=EXIT_FAILED)[0]
     out, _ = run(told, "sessions", "show", "20261115")
     assert "What time is it?" not in out
     assert "What time is it?" in run(told, "sessions", "show", "20261115", "--full")[0]

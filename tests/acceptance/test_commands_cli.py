@@ -119,7 +119,7 @@ async def test_undo(counting: Hansard) -> None:
     """/undo takes exchanges back, from context and transcript, over a restart too; the record keeps every word."""
     ended = await talk(counting, "One.", "Two.", "Three.", "/undo 2", "Four.")
     assert ended.out == "First answer.\nSecond answer.\nThird answer.\nSecond answer.\n"
-    assert "Taken back: 4 messages, from “Two.” on." in ended.err
+    assert "Undone: 4 messages, from “Two.” on." in ended.err
     session_id = await only_session(counting.home)
     before = logs(counting.home)
     again = await counting.run("-c", said=("Five.",))
@@ -139,7 +139,7 @@ async def test_nothing_to_undo(hansard: Hansard) -> None:
     """/undo and /retry before anything was said are answered, and do nothing."""
     ended = await talk(hansard, "/undo", "/retry")
     assert ended.out == ""
-    assert "There is nothing to take back." in ended.err
+    assert "There is nothing to undo." in ended.err
     assert "There is nothing to ask again." in ended.err
     await assert_recorded(hansard, ended)
 

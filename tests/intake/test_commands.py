@@ -248,10 +248,10 @@ async def test_undo_takes_back_exchanges(home: Path) -> None:
     """One, or n, or all there are; they leave transcript and context, and stay in the record."""
     model = PlayedModel([answer_last])
     async with person(home, model) as ann:
-        assert await ann.type("/undo") == "There is nothing to take back."
+        assert await ann.type("/undo") == "There is nothing to undo."
         for text in ("a", "b", "c", "d"):
             await ann.ask(text)
-        assert await ann.type("/undo") == "Taken back: 2 messages, from “d” on. They stay in the record."
+        assert await ann.type("/undo") == "Undone: 2 messages, from “d” on. They stay in the record."
         assert await ann.words() == ["a", "<a>", "b", "<b>", "c", "<c>"]
         await ann.type("/undo 2")
         assert await ann.words() == ["a", "<a>"]
@@ -283,7 +283,7 @@ async def test_undo_of_an_answer_that_runs_ends_it_first(home: Path) -> None:
     async with person(home, PlayedModel(["One ", gate], [answer_last])) as ann:
         await ann.type("count")
         await gate.reached()
-        assert (await ann.type("/undo")).startswith("Taken back: 2 messages")
+        assert (await ann.type("/undo")).startswith("Undone: 2 messages")
         await ann.on.settled()
         assert await ann.words() == []
         assert await ann.on.states() == [TurnState.INTERRUPTED]
@@ -298,7 +298,7 @@ async def test_undo_takes_back_what_waits(home: Path) -> None:
         await ann.type("count")
         await gate.reached()
         await ann.type("/queue more")
-        assert (await ann.type("/undo")).startswith("Taken back: 1 message")
+        assert (await ann.type("/undo")).startswith("Undone: 1 message")
         await ann.on.settled()
         assert await ann.words() == ["count", "One "]
 

@@ -345,7 +345,7 @@ async def test_undo_stops_a_turn_of_another_process(home: Path) -> None:
     async with person(home) as ann, worker(home, ann.session_id, "hangs") as other:
         await other.ask("speak", text="hello", busy=Busy.QUEUE)
         await ann.on.until_text("I begin ")
-        assert (await ann.type("/undo")).startswith("Taken back: 2 messages")
+        assert (await ann.type("/undo")).startswith("Undone: 2 messages")
         assert await ann.words() == []
         assert await other.ask("settled") == []
 

@@ -14,12 +14,6 @@ from tests.repository.repository import ROOT, text_files
 
 GLOSSARY = ROOT / "docs" / "build" / "glossary.md"
 
-STILL_USED = frozenset({"taken back"})
-"""Barred words that are left: one, in the help of `hansard sessions undo`, which people see.
-
-A word leaves this list when it has left the code; none is added.
-"""
-
 
 def barred_words() -> list[str]:
     """Return the words that the glossary bars."""
@@ -80,9 +74,4 @@ def test_other_words_are_not(sample: str) -> None:
 
 def test_barred_words_do_not_occur(found: dict[str, list[str]]) -> None:
     """No name, docstring or comment of the package has one of them."""
-    assert {word: places for word, places in found.items() if places and word not in STILL_USED} == {}
-
-
-def test_a_word_that_is_gone_stays_away(found: dict[str, list[str]]) -> None:
-    """A word that no longer occurs is taken off the list of those that may."""
-    assert sorted(word for word in STILL_USED if not found.get(word)) == [], "remove these from STILL_USED"
+    assert {word: places for word, places in found.items() if places} == {}

@@ -106,10 +106,10 @@ async def test_a_guest_takes_back_only_their_own_words(home: Path) -> None:
         await say(here, "Eve's", EVE)
         await say(here, "Ann's second", ANN)
         session = await here.session(ROOM)
-        assert "Taken back: 2 messages" in await command(here, "/undo 9", EVE)
+        assert "Undone: 2 messages" in await command(here, "/undo 9", EVE)
         assert await here.words(session) == ["Ann's first", "one", "Ann's second", "three"]
         assert "nothing of yours" in await command(here, "/undo", EVE)
-        assert "Taken back: 2 messages" in await command(here, "/undo", ANN)
+        assert "Undone: 2 messages" in await command(here, "/undo", ANN)
         assert await here.words(session) == ["Ann's first", "one"]
         await here.check()
 
@@ -120,7 +120,7 @@ async def test_an_answer_to_two_people_stays(home: Path) -> None:
         await here.say("Ann's", ANN, ROOM, is_for_agent=True)
         await say(here, "Eve's", EVE)
         session = await here.session(ROOM)
-        assert "Taken back: 1 messages" in await command(here, "/undo", EVE)
+        assert "Undone: 1 messages" in await command(here, "/undo", EVE)
         assert await here.words(session) == ["Ann's", "both"]
 
 

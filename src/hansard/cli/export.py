@@ -193,7 +193,7 @@ async def export(home: Path, asked: Asked) -> int:
     type=click.Path(path_type=Path, dir_okay=False),
     help="A file; else, or with -, a pipe.",
 )
-@click.option("--full", is_flag=True, help="markdown, html: with reasoning, and what was taken back, marked.")
+@click.option("--full", is_flag=True, help="markdown, html: with reasoning, and what was undone, marked.")
 @click.option("--blobs/--no-blobs", default=True, help="jsonl: with the attachments themselves; the default.")
 @click.option(
     "--facts", is_flag=True, help="jsonl: with who asked, what was decided, answered and delivered, for an audit."

@@ -257,7 +257,7 @@ def list_command(options: dict[str, Any], /, **given: Any) -> None:  # noqa: ANN
     ),
 )
 @SESSION
-@click.option("--full", is_flag=True, help="Tools, reasoning and deliveries whole; what was taken back, marked.")
+@click.option("--full", is_flag=True, help="Tools, reasoning and deliveries whole; what was undone, marked.")
 @click.option("--raw", is_flag=True, help="Every entry of the journal as one line of JSON.")
 @JSON_OPTION
 @click.pass_obj
@@ -379,9 +379,9 @@ def fork(options: dict[str, Any], *, name: str, at: int | None, title: str | Non
 def undo(options: dict[str, Any], *, name: str, count: int, restore: bool, as_json: bool) -> None:
     """Take back the last N turns: what people said, and all that came of it. It stays in the record.
 
-    With --restore, the messages that were taken back last come back to their old places.
+    With --restore, the messages that were undone last come back to their old places.
 
-    Exit code 1: there was nothing to take back, or to restore.
+    Exit code 1: there was nothing to undo, or to restore.
     """
 
     async def act(record: Record, session: Session) -> int:
@@ -391,10 +391,10 @@ def undo(options: dict[str, Any], *, name: str, count: int, restore: bool, as_js
             ids = last_undone(conversation, count)
             await record.messages.restore(session.id, ids)
         else:
-            named, what = "undone", "taken back; they stay in the record"
+            named, what = "undone", "undone; they stay in the record"
             ids = [placed.message.id for placed in last_exchange(conversation, count)]
             await record.messages.undo(session.id, ids)
-        nothing = "There is nothing to restore." if restore else "There is nothing to take back."
+        nothing = "There is nothing to restore." if restore else "There is nothing to undo."
         text = f"{counted(len(ids), 'message')} of {session.id}: {what}." if ids else nothing
         tell(await record.sessions.read(session.id), text, as_json=as_json, **{named: ids})
         return EXIT_DONE if ids else EXIT_FAILED

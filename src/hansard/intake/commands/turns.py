@@ -41,7 +41,7 @@ NOT_RECORDED = "not recorded: the turn began before Hansard recorded who asks"
 async def undo(scene: CommandScene, argument: str) -> CommandReply:
     count = count_of(argument) if argument else 1
     if count is None:
-        return scene.reply("Say how many exchanges to take back: /undo, or /undo 2.")
+        return scene.reply("Say how many exchanges to undo: /undo, or /undo 2.")
     await end_running(scene)
     conversation = await scene.record.conversation(scene.session_id)
     own = scene.is_own_only
@@ -49,9 +49,9 @@ async def undo(scene: CommandScene, argument: str) -> CommandReply:
     await scene.record.messages.undo(scene.session_id, [placed.message.id for placed in taken])
     said = next((placed.message.text for placed in taken if placed.message.role == Role.USER), "")
     if not taken:
-        none = "There is nothing of yours to take back." if own else "There is nothing to take back."
+        none = "There is nothing of yours to undo." if own else "There is nothing to undo."
         return scene.reply(none)
-    return scene.reply(f"Taken back: {len(taken)} messages, from “{shorten(said)}” on. They stay in the record.")
+    return scene.reply(f"Undone: {len(taken)} messages, from “{shorten(said)}” on. They stay in the record.")
 
 
 async def retry(scene: CommandScene, argument: str) -> CommandReply:
