@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -265,9 +266,12 @@ COMMANDS = (
     "memory",
     "people",
     "pair",
+    "permissions",
     f"config prompt {SESSION}",
+    f"explain {SESSION}",
+    "explain --person admin --tool memory --place terminal",
 )
-"""Every command that only reads the record."""
+"""Every command that only reads the record, but for `audit`: that also asks a homeserver."""
 
 AT_ONCE_SECONDS = 20
 """Less than the patience of a writer, and enough for a busy machine."""
@@ -278,15 +282,29 @@ def run_command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     return run_forked("--home", home, *arguments, variables=os.environ, seconds_max=AT_ONCE_SECONDS)
 
 
+async def make_full_home(home: Path) -> None:
+    """Make a home in which every command of the table finds something."""
+    await make_home(home)
+    async with Record.open(home) as record:
+        await record.sessions.freeze(SESSION, SessionFrozen(system="Be kind.", tools=()))
+        async with record.turn(SESSION):
+            pass
+
+
+def test_every_command_that_reads_is_in_the_table() -> None:
+    """A command that reads the record says so by one import."""
+    modules = (ROOT / "src" / "hansard" / "cli").glob("*.py")
+    reads = re.compile(r"^from hansard\.cli\.existing import .*\breading\b", re.MULTILINE)
+    found = {path.stem for path in modules if reads.search(path.read_text(encoding="utf-8"))}
+    assert found == {command.split()[0] for command in COMMANDS} | {"audit"}
+
+
 @pytest.mark.parametrize("weather", ["read-only", "full"])
 async def test_every_reading_command_works_at_once(tmp_path: Path, weather: str) -> None:
     """Each says in one line why it is read-only, and shows what it always shows."""
     with small_disk(tmp_path / "disk", "16m") as disk:
         home = disk / "home"
-        await make_home(home)
-        async with Record.open(home) as record:
-            frozen = SessionFrozen(system="Be kind.", tools=())
-            await record.sessions.freeze(SESSION, frozen)
+        await make_full_home(home)
         chosen = COMMANDS if PROVE else ("sessions", "search text", "verify")
         wanted = {command: run_command(home, *command.split()).stdout for command in chosen}
         reason = "the disk is mounted read-only" if weather == "read-only" else "the disk is full"
@@ -308,11 +326,13 @@ async def test_every_reading_command_works_at_once(tmp_path: Path, weather: str)
 async def test_who_is_not_the_owner_leaves_the_home_alone(home: Path) -> None:
     """Root reads a home of another user without making files in it that the other user could not write."""
     need_mounts()
-    await make_home(home)
+    await make_full_home(home)
+    wanted = {command: run_command(home, *command.split()).stdout for command in COMMANDS}
     for path in (home, *home.rglob("*")):
         os.chown(path, NOBODY, NOBODY)
     before = fingerprint(home)
-    ended = run_command(home, "sessions")
-    assert (SESSION in ended.stdout, ended.returncode) == (True, 0)
-    assert "belongs to another user" in ended.stderr
-    assert fingerprint(home) == before
+    for command in COMMANDS:
+        ended = run_command(home, *command.split())
+        assert (command, ended.stdout, ended.returncode) == (command, wanted[command], 0)
+        assert ended.stderr == f"hansard: read-only: {home} belongs to another user (user id {NOBODY}).\n"
+        assert fingerprint(home) == before
