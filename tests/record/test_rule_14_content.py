@@ -112,6 +112,25 @@ async def test_a_cut_tail_is_found(home: Path) -> None:
         assert "head" in [finding.what for finding in report.findings]
 
 
+@pytest.mark.loss("B26", "B13")
+@pytest.mark.parametrize("gone", [["a"], ["b"], ["c"], ["a", "b", "c"]], ids=["first", "middle", "last", "all"])
+async def test_verify_blames_the_leg_that_is_wrong(home: Path, gone: list[str]) -> None:
+    """Entries are gone from the database, and the log is whole: nobody is advised to move that log away."""
+    async with Record.open(home) as record:
+        await new_session(record)
+        await say(record, "a", "b", "c")
+        for entry_id in gone:
+            raw_rows(home, "DELETE FROM entry WHERE id = ?", entry_id)
+        findings = [finding for finding in (await record.verify()).findings if finding.session_id == SESSION]
+    blamed = [finding for finding in findings if finding.what in {"contiguity", "head"}]
+    assert blamed
+    assert all(finding.detail.startswith("state.db is wrong, not the log: ") for finding in blamed)
+    assert "log" not in {finding.what for finding in findings}
+    assert not [finding for finding in findings if "jsonl" in finding.detail]
+    for advice in (finding.detail for finding in findings if "move " in finding.detail):
+        assert "move state.db, state.db-wal and state.db-shm away together" in advice
+
+
 @pytest.mark.loss("I1", "I3", "I13", "A10")
 async def test_ids_are_unique_and_sameness_is_of_meaning(home: Path) -> None:
     """The same id and body again is a no-op, whatever time it bears; another body is an error that changes nothing."""
