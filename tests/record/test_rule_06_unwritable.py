@@ -28,6 +28,9 @@ from tests.record.helpers_process import (
     weather,
 )
 
+DEADLINE_SECONDS = 60
+"""Guards against hanging: what is refused at once once took twice as long."""
+
 BAD, GOOD = "20250101-000000-aaaaaa", "20260101-000000-bbbbbb"
 
 WITHOUT_POWERS = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
@@ -224,8 +227,11 @@ def test_a_question_whose_log_cannot_be_written_is_refused_at_once(home: Path) -
     log = home / log_path(BAD)
     command = [str(Path(sys.executable).with_name("hansard")), "--home", str(home), "-r", BAD, "-p", "words"]
     with immutable(log):
-        ran = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        ran = subprocess.run(
+            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=DEADLINE_SECONDS
+        )
     assert ran.returncode == 2
+    assert "waiting for the record" not in ran.stderr
     assert f"a log cannot be written: permission denied ({log})" in ran.stderr
     assert "when that ends" not in ran.stderr
     assert b"words" not in log.read_bytes()
