@@ -30,6 +30,8 @@ READERS: dict[str, Callable[[Path], object]] = {
     "matrix/recovery-key": lambda home: Keeping(home).recovery_key(),
     "matrix/password": lambda home: Keeping(home).given("password"),
     "matrix/pickle-key": lambda home: Keeping(home).pickle_key(),
+    "matrix/identities.json": lambda home: Keeping(home).pins(),
+    "matrix/stamp-DEVICE.json": lambda home: Keeping(home).stamps("DEVICE"),
     "telegram/token": lambda home: read_token(home, ""),
     "telegram/migrated.json": lambda home: Places(home).first(1),
     "telegram/leaving.json": lambda home: Leaving(home).begin(1),
