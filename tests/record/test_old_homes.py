@@ -19,7 +19,9 @@ import apsw
 import pytest
 
 from hansard import Message, Record
+from hansard.domain.permissions import CallVerdict
 from hansard.record.schema import SCHEMA
+from hansard.record.turns.entries import ToolDecided
 from hansard.testing.crash import OPENING_POINTS
 from tests.record.helpers_homes import ARCHIVES, Entries, unpack
 from tests.record.helpers_process import ROOT, rebuild
@@ -29,6 +31,27 @@ POINTS = OPENING_POINTS[OPENING_POINTS.index("copied") :]
 KILLS = 40 if PROVE else 1
 KILL_SECONDS_MAX = 0.4
 DEADLINE_SECONDS = 120
+
+OLDER = "a8ba800"
+"""The last commit of schema 8."""
+
+APPEND = """
+import asyncio, sys
+from hansard import HansardError, Message, Record
+async def main():
+    async with Record.open(sys.argv[1]) as record:
+        for session_id in ("known", "unknown"):
+            try:
+                await record.append(session_id, Message.user("said to the older one", id="older"))
+                print("taken")
+            except HansardError as error:
+                print(type(error).__name__)
+try:
+    asyncio.run(main())
+except HansardError as error:
+    print(type(error).__name__)
+"""
+"""Says something in two sessions, as any Hansard can; prints what came of each, or why nothing was opened."""
 
 
 def stored(database: Path) -> Entries:
@@ -65,12 +88,56 @@ def has_history() -> bool:
     return asked.stdout.strip() == "false" and (ROOT / ".git").exists()
 
 
+def need_history() -> None:
+    """Skip with the reason where the code of old commits is not to be had."""
+    if shutil.which("git") is None or not has_history():
+        pytest.skip("the code of old commits is needed: a clone with its whole history")
+
+
+@pytest.fixture
+def older(tmp_path: Path) -> dict[str, str]:
+    """Return the environment in which `import hansard` is an older Hansard."""
+    need_history()
+    archived = ["git", "-C", str(ROOT), "archive", "--output", str(tmp_path / "src.tar"), OLDER, "src"]
+    subprocess.run(archived, check=True)
+    with tarfile.open(tmp_path / "src.tar") as source:
+        source.extractall(tmp_path / "older", filter="data")
+    return {**os.environ, "PYTHONPATH": str(tmp_path / "older" / "src")}
+
+
+async def test_an_older_hansard_refuses_a_home_of_today(home: Path, older: dict[str, str]) -> None:
+    """With the database it refuses all of it; with the logs alone, the journals with entries that it does not know.
+
+    What it wrote into the others is in the record of today, and nothing else changed.
+    """
+    async with Record.open(home) as record:
+        for session_id in ("known", "unknown"):
+            await record.create_session(id=session_id, source="test")
+            await record.append(session_id, Message.user("said today", id="today"))
+        async with record.turn("unknown") as turn:
+            await turn.note_decision(ToolDecided(turn_id=turn.id, call_id="c", tool="t", verdict=CallVerdict.ALLOW))
+    command = [sys.executable, "-c", APPEND, str(home)]
+
+    def append_by_older() -> list[str]:
+        return subprocess.run(command, env=older, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+
+    logs = {path: path.read_bytes() for path in home.rglob("*.jsonl")}
+    assert append_by_older() == ["RecordTooNew"]
+    assert {path: path.read_bytes() for path in home.rglob("*.jsonl")} == logs
+    for name in ("state.db", "state.db-wal", "state.db-shm"):
+        (home / name).unlink()
+    assert append_by_older() == ["taken", "RecordTooNew"]
+    async with Record.open(home) as record:
+        assert [message.id for message in await record.load_transcript("known")] == ["today", "older"]
+        assert [message.id for message in await record.load_transcript("unknown")] == ["today"]
+        assert (await record.verify()).ok
+
+
 @pytest.mark.drawn(2)
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.partition(".")[0])
 def test_the_script_still_makes_these_homes(tmp_path: Path, archive: Path) -> None:
     """It works with the code of the old commit, and what it says there is what the archive holds."""
-    if shutil.which("git") is None or not has_history():
-        pytest.skip("the code of old commits is needed: a clone with its whole history")
+    need_history()
     version = archive.name.partition(".")[0].removeprefix("schema-")
     subprocess.run([sys.executable, ROOT / "scripts" / "old_homes.py", tmp_path, version], check=True)
     made, kept = (
