@@ -31,6 +31,9 @@ KEY = "sk-proj-Zm9yYmlkZGVu-never-shown"
 WAIT_SECONDS_MAX = 120.0
 """Every wait in these tests ends by then."""
 
+STALL_SECONDS = 60.0
+"""Longer than any machine stalls by itself. Tests do not wait so long: they set the clock forward (`leap`)."""
+
 HELLO = Request(system="Be brief.", messages=(UserSaid("hello"),))
 
 CLOCK = ToolSpec(
@@ -56,7 +59,7 @@ def conversation(turns: int) -> Request:
 
 @asynccontextmanager
 async def asking(
-    provider: Provider, *, stall_seconds: float = 10.0, key: str | None = KEY
+    provider: Provider, *, stall_seconds: float = STALL_SECONDS, key: str | None = KEY
 ) -> AsyncIterator[ProviderModel]:
     """A model in front of a server, closed at the end."""
     model = open_provider(
@@ -112,3 +115,10 @@ def sent_signature(style: str, body: str) -> bool:
     """Whether a request holds what the provider signed."""
     signature = {"anthropic": "c2lnbmVk", "openai-responses": responses_style.SECRET}.get(style, google_style.SIGNATURE)
     return signature in body
+
+
+def leap(seconds: float) -> None:
+    """Set the clock of the running loop forward: whatever waits for that time to pass goes on."""
+    loop = asyncio.get_running_loop()
+    before = loop.time
+    loop.time = lambda: before() + seconds  # type: ignore[method-assign]

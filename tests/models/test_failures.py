@@ -9,16 +9,13 @@ from email.utils import format_datetime
 
 import pytest
 
-from hansard.domain.requests import FailureKind
+from hansard.domain.requests import Delta, FailureKind, FinishReason, ModelEvent
 from hansard.models.endings import AnswerWire
 from hansard.models.failures import TEXT_CHARACTERS_MAX, RequestTarget, blotted, failure_of, said
-from hansard.models.pydantic import open_provider
-from tests.models.helpers import KEY, STYLES, ask, asking
+from hansard.models.pydantic import ProviderModel, open_provider
+from tests.models.helpers import HELLO, KEY, STALL_SECONDS, STYLES, Answer, ask, asking, leap
 from tests.models.providers.behaviour import Behaviour
 from tests.models.providers.server import Provider
-
-STALL_SECONDS = 3.0
-"""Longer than a busy machine keeps back what was sent: only the silence that a test makes is a stall."""
 
 STATUSES = [
     (429, FailureKind.BUSY),
@@ -162,11 +159,31 @@ async def test_something_else_in_place_of_http(style: str) -> None:
 
     server = await asyncio.start_server(greet, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    model = open_provider(f"{style}:m", key=KEY, base_url=f"http://127.0.0.1:{port}", stall_seconds=5)
+    model = open_provider(f"{style}:m", key=KEY, base_url=f"http://127.0.0.1:{port}", stall_seconds=STALL_SECONDS)
     failure = (await ask(model)).failure
     await model.close()
     server.close()
     assert failure.kind is FailureKind.GARBLED
+
+
+async def ask_in_leaps(model: ProviderModel, provider: Provider, seconds: float) -> Answer:
+    """Ask, and let so many seconds pass at once whenever the server pauses and its words so far have been read."""
+    events: list[ModelEvent] = []
+
+    async def read() -> None:
+        async for event in model.stream(HELLO):
+            events.append(event)  # noqa: PERF401 - they are looked at meanwhile
+
+    reading = asyncio.create_task(read())
+    exchange = await provider.asked(1)
+    if provider.behaviours[0].stall_after_events is not None:
+        await exchange.stalled.wait()
+    while not reading.done():
+        if "".join(event.text for event in events if isinstance(event, Delta)) == exchange.sent_text:
+            leap(seconds)
+        await asyncio.sleep(0.01)
+    await reading
+    return Answer(events)
 
 
 @pytest.mark.parametrize("after", [0, 1, 4])
@@ -175,27 +192,28 @@ async def test_silence(style: str, after: int) -> None:
     """Silence longer than the patience is a stall, before the first event and between events; the words are kept."""
     behaviour = Behaviour(stall_after_events=after)
     async with Provider(style, [behaviour]) as provider, asking(provider, stall_seconds=STALL_SECONDS) as model:
-        answer = await ask(model)
+        answer = await ask_in_leaps(model, provider, STALL_SECONDS)
     assert answer.failure.kind is FailureKind.STALLED
     assert answer.text == provider.answers[0].sent_text
 
 
 async def test_silence_before_the_headers(style: str) -> None:
     """A server that takes the request and says nothing stalls as well."""
-    behaviour = Behaviour(head_delay_seconds=600)
+    behaviour = Behaviour(head_delay_seconds=1000 * STALL_SECONDS)
     async with Provider(style, [behaviour]) as provider, asking(provider, stall_seconds=STALL_SECONDS) as model:
-        assert (await ask(model)).failure.kind is FailureKind.STALLED
+        assert (await ask_in_leaps(model, provider, STALL_SECONDS)).failure.kind is FailureKind.STALLED
 
 
-@pytest.mark.drawn(1)
 async def test_slow_is_not_silent(style: str) -> None:
     """The patience is for each wait, not for the whole answer."""
-    behaviour = Behaviour(pieces=("a",) * 8, delay_seconds=0.5)
-    async with Provider(style, [behaviour]) as provider, asking(provider, stall_seconds=3.5) as model:
+    pause_seconds = STALL_SECONDS / 4
+    behaviour = Behaviour(pieces=("a",) * 8, delay_seconds=pause_seconds)
+    async with Provider(style, [behaviour]) as provider, asking(provider, stall_seconds=STALL_SECONDS) as model:
         started = asyncio.get_running_loop().time()
-        answer = await ask(model)
+        answer = await ask_in_leaps(model, provider, pause_seconds)
+    assert answer.finished.reason is FinishReason.STOP
     assert answer.text == "aaaaaaaa"
-    assert asyncio.get_running_loop().time() - started > 3.5
+    assert asyncio.get_running_loop().time() - started > STALL_SECONDS
 
 
 async def test_nobody_there(style: str) -> None:
@@ -203,7 +221,9 @@ async def test_nobody_there(style: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         place = f"127.0.0.1:{taken.getsockname()[1]}"
-        model = open_provider(f"{style}:m", key=KEY, base_url=f"http://user:hush@{place}/v1", stall_seconds=5)
+        model = open_provider(
+            f"{style}:m", key=KEY, base_url=f"http://user:hush@{place}/v1", stall_seconds=STALL_SECONDS
+        )
         failure = (await ask(model)).failure
         await model.close()
     assert (failure.kind, failure.text) == (FailureKind.UNAVAILABLE, f"No connection to {place}.")
@@ -226,7 +246,7 @@ async def test_nobody_there(style: str) -> None:
 async def test_no_key_in_any_text(style: str, behaviour: Behaviour) -> None:
     """Whatever a server echoes, neither the key nor a part of it gets into a text."""
     async with Provider(style, [behaviour]) as provider:
-        model = open_provider(f"{style}:m", key=KEY, base_url=provider.base_url, stall_seconds=5)
+        model = open_provider(f"{style}:m", key=KEY, base_url=provider.base_url, stall_seconds=STALL_SECONDS)
         text = (await ask(model)).failure.text
         await model.close()
     assert KEY in provider.answers[0].headers["authorization"]
@@ -242,7 +262,7 @@ async def test_a_refusal_is_told_in_the_providers_words(style: str, status: int,
     """That a key is wrong and that it may not do something are told apart, and why stands behind it, without keys."""
     message = f"Model m is not for your region; key sk-proj-ab***********cdef and AIzaSyD-1234567890 and {KEY}."
     async with Provider(style, [Behaviour(status=status, message=message)]) as provider:
-        model = open_provider(f"{style}:m", key=KEY, base_url=provider.base_url, stall_seconds=5)
+        model = open_provider(f"{style}:m", key=KEY, base_url=provider.base_url, stall_seconds=STALL_SECONDS)
         failure = (await ask(model)).failure
         await model.close()
     assert failure.kind is FailureKind.UNAUTHORISED

@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 
 from hansard.domain.requests import Delta
-from tests.models.helpers import HELLO, WAIT_SECONDS_MAX, ask, asking
+from tests.models.helpers import HELLO, STALL_SECONDS, WAIT_SECONDS_MAX, ask, asking, leap
 from tests.models.providers.behaviour import Behaviour
 from tests.models.providers.server import Provider
 
@@ -75,14 +75,14 @@ async def test_leaving_one_of_many(style: str) -> None:
     assert len(answers) == 5
 
 
-@pytest.mark.drawn(1)
 async def test_slow_reader_loses_nothing(style: str) -> None:
     """A reader that is slower than the patience is not taken for a stall of the provider."""
     behaviour = Behaviour(pieces=("a", "b"))
-    async with Provider(style, [behaviour]) as provider, asking(provider, stall_seconds=2.5) as model:
+    async with Provider(style, [behaviour]) as provider, asking(provider, stall_seconds=STALL_SECONDS) as model:
         text = ""
         async with asyncio.timeout(WAIT_SECONDS_MAX):
             async for event in model.stream(HELLO):
-                await asyncio.sleep(0 if text else 3)
+                leap(0 if text else STALL_SECONDS * 1.5)
+                await asyncio.sleep(0.01)
                 text += event.text if isinstance(event, Delta) else f"[{type(event).__name__}]"
     assert text == "ab[Finished]"

@@ -25,7 +25,7 @@ from hansard.models.clients import STYLES, find_access, is_loopback, trusted
 from hansard.models.endings import cost_micros
 from hansard.models.failures import missing_package
 from hansard.models.pydantic import is_installed, open_provider
-from tests.models.helpers import KEY, ask, asking
+from tests.models.helpers import KEY, STALL_SECONDS, ask, asking
 from tests.models.providers.behaviour import Behaviour
 from tests.models.providers.server import Provider
 
@@ -45,7 +45,7 @@ async def test_environment_is_read(style: str, monkeypatch: pytest.MonkeyPatch) 
     async with Provider(style, key="from-the-environment") as provider:
         monkeypatch.setenv(key_variable, "from-the-environment")
         monkeypatch.setenv(address_variable, provider.base_url)
-        model = open_provider(f"{style}:a/b:c", key=None, base_url=None, stall_seconds=5)
+        model = open_provider(f"{style}:a/b:c", key=None, base_url=None, stall_seconds=STALL_SECONDS)
         answer = await ask(model)
         await model.close()
     assert answer.text == "Hello, world."
@@ -77,7 +77,7 @@ async def test_wrong_key(style: str) -> None:
 
 async def test_no_key_for_the_provider_itself(style: str) -> None:
     """Without a key nobody is called, and the variable is named."""
-    model = open_provider(f"{style}:m", key=None, base_url=None, stall_seconds=5)
+    model = open_provider(f"{style}:m", key=None, base_url=None, stall_seconds=STALL_SECONDS)
     failure = (await ask(model)).failure
     assert failure.kind is FailureKind.UNAUTHORISED
     assert VARIABLES[style][0] in failure.text

@@ -13,7 +13,7 @@ from hansard.models.pydantic import open_provider
 from hansard.ports.model import Model
 from hansard.testing.fakes import Echo, tools_by_name
 from tests.engine.stage import stage
-from tests.models.helpers import CLOCK, KEY, THINKS, ask, asking, sent_signature
+from tests.models.helpers import CLOCK, KEY, STALL_SECONDS, THINKS, ask, asking, sent_signature
 from tests.models.providers import google_style, responses_style
 from tests.models.providers.behaviour import Behaviour
 from tests.models.providers.server import STYLES, Provider
@@ -75,7 +75,7 @@ async def test_round_trip_and_switch(home: Path, style: str) -> None:
     behaviours = [THINKS, Behaviour(pieces=("Done.",))]
     async with Provider(style, behaviours) as first, Provider("openai") as second, Provider("anthropic") as third:
         opened: list[Model] = [
-            open_provider(f"{each.style}:{name}", key=KEY, base_url=each.base_url, stall_seconds=10)
+            open_provider(f"{each.style}:{name}", key=KEY, base_url=each.base_url, stall_seconds=STALL_SECONDS)
             for each, name in ((first, "test-model"), (second, "other"), (third, "another"))
         ]
         try:

@@ -14,7 +14,7 @@ import pytest
 from hansard.domain.messages import ToolCall, ToolResult
 from hansard.domain.requests import AssistantSaid, FailureKind, Request, ToolsSaid, UserSaid
 from hansard.models.pydantic import open_provider
-from tests.models.helpers import CLOCK, KEY, WAIT_SECONDS_MAX, ask, asking
+from tests.models.helpers import CLOCK, KEY, STALL_SECONDS, WAIT_SECONDS_MAX, ask, asking
 from tests.models.providers import anthropic_style, openai_style
 from tests.models.providers.behaviour import Behaviour
 from tests.models.providers.server import Provider
@@ -140,7 +140,7 @@ async def test_server_as_a_program(style: str, tmp_path: Path) -> None:
         port = int(await program.stdout.readline())
         base_url = f"http://127.0.0.1:{port}" + ("/v1" if style == "openai" else "")
         for expected in ("one", FailureKind.BUSY):
-            model = open_provider(f"{style}:m", key=KEY, base_url=base_url, stall_seconds=10)
+            model = open_provider(f"{style}:m", key=KEY, base_url=base_url, stall_seconds=STALL_SECONDS)
             answer = await ask(model)
             await model.close()
             assert expected in (answer.text, getattr(getattr(answer.ending, "failure", None), "kind", None))

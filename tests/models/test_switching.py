@@ -20,7 +20,7 @@ from hansard.models.pydantic import open_provider
 from hansard.ports.model import Model
 from hansard.testing.fakes import Echo, tools_by_name
 from tests.engine.stage import Stage, stage
-from tests.models.helpers import KEY, THINKS, sent_signature
+from tests.models.helpers import KEY, STALL_SECONDS, THINKS, sent_signature
 from tests.models.providers.behaviour import Behaviour
 from tests.models.providers.server import STYLES, Provider
 
@@ -52,7 +52,7 @@ class Cast:
         provider.model = MODELS[style]
         self.providers[style] = await self._stack.enter_async_context(provider)
         name = f"{style}:{MODELS[style]}"
-        model = open_provider(name, key=KEY, base_url=provider.base_url, stall_seconds=10)
+        model = open_provider(name, key=KEY, base_url=provider.base_url, stall_seconds=STALL_SECONDS)
         self._stack.push_async_callback(model.close)
         self.models[name] = model
 

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
