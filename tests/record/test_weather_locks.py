@@ -23,6 +23,7 @@ from tests.record.helpers_facts import (
 )
 from tests.record.helpers_process import Worker, stranger
 
+CLOSINGS_MAX = 5
 HELD_SECONDS = times(test=3, long=20, prove=20)
 MOMENT_SECONDS = 0.5
 """Long enough for a call that does not wait for the lock to end, on a quiet machine."""
@@ -92,19 +93,26 @@ async def test_many_seconds_cost_nothing_but_the_wait(home: Path) -> None:
         await assert_clean(record)
 
 
-async def test_closing_does_not_wait_for_a_second_patience(home: Path) -> None:
-    """The end of a turn could not be written within the patience: closing gives up at once, and says no more."""
-    patience_seconds = 10.0
-    async with AsyncExitStack() as opened, AsyncExitStack() as held:
-        record = await opened.enter_async_context(Record.open(home, patience_seconds=patience_seconds))
-        await new_session(record)
-        await held.enter_async_context(record.turn(SESSION))
-        with stranger(home / "state.db"):
-            with pytest.raises(OutcomeUnknown):
-                await held.aclose()
-            began = time.monotonic()
-            await opened.aclose()
-            assert time.monotonic() - began < patience_seconds
+async def test_closing_does_not_wait_for_a_second_patience(tmp_path: Path) -> None:
+    """The end of a turn could not be written within the patience: closing gives up at once, and says no more.
+
+    A second patience would make every closing slow; a machine that stalls makes only some.
+    """
+    patience_seconds = 4.0
+    waits: list[float] = []
+    while not waits or (waits[-1] >= patience_seconds and len(waits) < CLOSINGS_MAX):
+        home = tmp_path / f"home{len(waits)}"
+        async with AsyncExitStack() as opened, AsyncExitStack() as held:
+            record = await opened.enter_async_context(Record.open(home, patience_seconds=patience_seconds))
+            await new_session(record)
+            await held.enter_async_context(record.turn(SESSION))
+            with stranger(home / "state.db"):
+                with pytest.raises(OutcomeUnknown):
+                    await held.aclose()
+                began = time.monotonic()
+                await opened.aclose()
+                waits.append(time.monotonic() - began)
+    assert waits[-1] < patience_seconds, waits
 
 
 @pytest.mark.loss("B2", "B4")
