@@ -11,6 +11,10 @@ from hypothesis import strategies as st
 from hansard.cli.terminal.blocks import BLOCK_CHARACTERS_MAX, Block, BlockKind, Splitter
 from tests.cli.terminal.samples import RICH
 
+HOSTILE_SIZE = BLOCK_CHARACTERS_MAX - 16
+MEASURES_MAX = 10
+"""The cheapest of each are compared. On a busy machine more of them are made."""
+
 MARKS = [
     "\n",
     "\n\n",
@@ -145,23 +149,36 @@ def test_indented_code_in_an_item_knows_where_it_stands() -> None:
     assert [(block.kind, block.indent) for block in blocks[1:3]] == [(BlockKind.FENCE, 3), (BlockKind.CODE, 3)]
 
 
-def test_hostile_lines_are_read_in_time() -> None:
-    """Text made to be slow to judge costs little processor time."""
-    size = BLOCK_CHARACTERS_MAX - 10
+def processor_seconds(text: str) -> float:
+    """What it costs to split a text that comes at once."""
     begun = time.process_time()
-    for text in (
-        " " * size + "x",
-        "|-" + " " * size + "x",
-        "a|b\n|" + " " * size + "-x",
-        "`" * size,
-        "* " * size,
-        "\n" * size,
-    ):
-        splitter = Splitter()
-        splitter.feed(text)
-        splitter.preview()
-        splitter.finish()
-    assert time.process_time() - begun < 5
+    splitter = Splitter()
+    splitter.feed(text)
+    splitter.preview()
+    splitter.finish()
+    return time.process_time() - begun
+
+
+@pytest.mark.parametrize(
+    ("begin", "again", "end"),
+    [
+        ("", " ", "x"),
+        ("|-", " ", "x"),
+        ("a|b\n|", " ", "-x"),
+        ("", "`", ""),
+        ("", "* ", ""),
+        ("", "\n", ""),
+    ],
+)
+def test_hostile_lines_are_read_in_time(begin: str, again: str, end: str) -> None:
+    """Text made to be slow to judge costs by its length, not by the square of it, which would be 64 times as much."""
+    small = large = float("inf")
+    for _ in range(MEASURES_MAX):
+        small = min(small, processor_seconds(begin + again * (HOSTILE_SIZE // 8) + end))
+        large = min(large, processor_seconds(begin + again * HOSTILE_SIZE + end))
+        if large < small * 24:
+            break
+    assert large < small * 24
 
 
 def test_a_sample_as_models_write_it() -> None:
