@@ -14,7 +14,7 @@ import msgspec
 from hansard.app.channels import open_channels
 from hansard.app.config import load_config
 from hansard.cli.existing import check_record, reading
-from hansard.cli.printing import stdout_json
+from hansard.cli.printing import stdout_json, takes_json
 from hansard.cli.terminal.text import safe_line
 from hansard.delivery.audit import Audit, Hearing, audit_chat
 from hansard.domain.access import Action, may
@@ -88,8 +88,7 @@ async def audit(home: Path, chat: str) -> Audit:
 
 @click.command("audit")
 @click.argument("chat", metavar="matrix:ROOM")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def command(options: dict[str, Path], chat: str, *, as_json: bool) -> None:
     """Compare what a room shows with what the record holds.
 

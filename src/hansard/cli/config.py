@@ -18,7 +18,7 @@ from hansard.app.home_files import ConfigFinding, find_unsafe, place, printable,
 from hansard.app.keys import FILE_NAME as KEYS_NAME
 from hansard.app.keys import VARIABLES, check_keys, exposure, find_key
 from hansard.cli.existing import has_record, reading
-from hansard.cli.printing import stdout_json
+from hansard.cli.printing import stdout_json, takes_json
 from hansard.cli.terminal.text import safe, safe_line
 from hansard.domain.people import terminal_owner
 from hansard.domain.policy import policy_of
@@ -32,30 +32,26 @@ HOME_MODE = 0o700
 
 
 @click.group("config", invoke_without_command=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_context
-def command(ctx: click.Context, *, as_json: bool) -> None:
+@takes_json
+def command(options: dict[str, Any], *, as_json: bool) -> None:
     """Show every setting and where it comes from.
 
     Settings are read from config.toml in the home, from environment variables and from options; keys from the
     environment or from keys.toml.
     """
-    ctx.obj = {**ctx.obj, "json": as_json}
-    if ctx.invoked_subcommand is None:
-        show_settings(ctx.obj["home"], as_json=as_json)
+    if click.get_current_context().invoked_subcommand is None:
+        show_settings(options["home"], as_json=as_json)
 
 
 @command.command("show")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def show(options: dict[str, Any], *, as_json: bool) -> None:
     """Show every setting and where it comes from, the same as `hansard config`."""
-    show_settings(options["home"], as_json=as_json or options["json"])
+    show_settings(options["home"], as_json=as_json)
 
 
 @command.command("check")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def check(options: dict[str, Any], *, as_json: bool) -> None:
     """Check the settings, the keys and who may read them.
 
@@ -66,7 +62,7 @@ def check(options: dict[str, Any], *, as_json: bool) -> None:
     words = read_wording(home)[1]
     programs = missing_programs(config, os.environ)
     findings = [*check_home(home), *findings, *programs, *words, *check_keys(home, os.environ)]
-    if as_json or options["json"]:
+    if as_json:
         fields = [{"where": finding.where, "what": finding.what} for finding in findings]
         stdout_json({"ok": not findings, "findings": fields})
     else:
@@ -88,12 +84,11 @@ def path(options: dict[str, Path]) -> None:
     "  hansard config prompt 20261115-2012   what that one was told",
 )
 @click.argument("session", required=False)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def prompt(options: dict[str, Any], session: str | None, *, as_json: bool) -> None:
     """Show what the model is told in SESSION, as it was fixed when that began; alone, in a new one at the terminal."""
     frozen = asyncio.run(read_prompt(options["home"], session))
-    if as_json or options["json"]:
+    if as_json:
         tools = [{"name": tool.name, "description": tool.description} for tool in frozen.tools]
         stdout_json({"system": frozen.system, "tools": tools})
         return

@@ -14,7 +14,7 @@ import click
 from hansard.app.channels import channel_openers
 from hansard.app.secrecy import hide_environment
 from hansard.app.wiring import open_app
-from hansard.cli.printing import stdout_json
+from hansard.cli.printing import stdout_json, takes_json
 from hansard.cli.process import SIGNAL_EXIT_BASE
 from hansard.cli.terminal.text import safe_line
 from hansard.errors import GatewayRuns, RecordMigrated
@@ -122,8 +122,7 @@ def command(context: click.Context, model: str | None, log_file: Path | None) ->
 
 
 @command.command("status")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def status(options: dict[str, Path], *, as_json: bool) -> None:
     """Say whether a gateway runs for this home, and how it does.
 

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from hansard.cli.existing import opened_record
-from hansard.cli.printing import Meter, counted, stdout_json
+from hansard.cli.printing import Meter, counted, stdout_json, takes_json
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.terminal.text import safe_line
 from hansard.interop.hermes import HermesReport, import_hermes
@@ -96,8 +96,7 @@ def show_findings(headline: str, findings: list[HermesFinding]) -> None:
 
 @command.command("hansard")
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def hansard(options: dict[str, Path], path: Path, *, as_json: bool) -> None:
     """Import what `hansard export --format jsonl` wrote.
 

@@ -10,7 +10,7 @@ import click
 
 from hansard.app.config import load_config
 from hansard.cli.existing import opened_record, reading, with_record
-from hansard.cli.printing import examples, stdout_json
+from hansard.cli.printing import examples, stdout_json, takes_json
 from hansard.cli.terminal.text import safe_line
 from hansard.domain.limits import NOTE_CHARACTERS_MAX, NOTES_MAX
 from hansard.domain.people import terminal_owner
@@ -33,27 +33,24 @@ def owner_of(home: Path, owner: str | None) -> str:
         "hansard memory forget k3v9                       forget it",
     ),
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_context
-def command(ctx: click.Context, *, as_json: bool) -> None:
+@takes_json
+def command(options: dict[str, Any], *, as_json: bool) -> None:
     """Show and change what the agent remembers.
 
     Notes belong to a person or to a room, and are told to the model in sessions of that owner which begin later, never
     in those of others. A shell sees all owners.
     """
-    ctx.obj = {**ctx.obj, "json": as_json}
-    if ctx.invoked_subcommand is None:
-        show(with_record(ctx.obj["home"], lambda record: record.memory.list(), reading), as_json=as_json)
+    if click.get_current_context().invoked_subcommand is None:
+        show(with_record(options["home"], lambda record: record.memory.list(), reading), as_json=as_json)
 
 
 @command.command("list", epilog=examples("hansard memory list --owner room:matrix:!abc:example.org --json"))
 @click.option("--owner", metavar="OWNER", help="Only the notes of this owner, such as person:ann.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def list_all(options: dict[str, Any], *, owner: str | None, as_json: bool) -> None:
     """List notes, the oldest of each owner first."""
     notes = with_record(options["home"], lambda record: record.memory.list(owner), reading)
-    show(notes, as_json=as_json or options["json"])
+    show(notes, as_json=as_json)
 
 
 @command.command(
@@ -63,37 +60,34 @@ def list_all(options: dict[str, Any], *, owner: str | None, as_json: bool) -> No
 )
 @click.argument("text")
 @click.option("--owner", metavar="OWNER", help="For whom; not given: for the terminal's person.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def add(options: dict[str, Any], text: str, *, owner: str | None, as_json: bool) -> None:
     """Remember something."""
     whose = owner_of(options["home"], owner)
     note = with_record(options["home"], lambda record: record.memory.add(whose, text, by="admin"), opened_record)
-    show([note], as_json=as_json or options["json"])
+    show([note], as_json=as_json)
 
 
 @command.command("edit", epilog=examples('hansard memory edit k3v9 "Lives in Basel."'))
 @click.argument("note_id", metavar="ID")
 @click.argument("text")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def edit(options: dict[str, Any], note_id: str, text: str, *, as_json: bool) -> None:
     """Let the note ID say TEXT from now on."""
     note = with_record(options["home"], lambda record: record.memory.edit(note_id, text, by="admin"))
-    show([note], as_json=as_json or options["json"])
+    show([note], as_json=as_json)
 
 
 @command.command("forget", epilog=examples("hansard memory forget k3v9"))
 @click.argument("note_id", metavar="ID")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def forget(options: dict[str, Any], note_id: str, *, as_json: bool) -> None:
     """Forget the note ID: no session that begins from now on is told it.
 
     Sessions that were told it before keep what they were told, and the record keeps that it was noted.
     """
     note = with_record(options["home"], lambda record: record.memory.forget(note_id, by="admin"))
-    if as_json or options["json"]:
+    if as_json:
         show([note], as_json=True)
     else:
         click.echo(f"forgotten: {safe_line(note.text)}")

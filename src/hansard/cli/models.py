@@ -13,7 +13,7 @@ import click
 
 from hansard.app.config import load_config
 from hansard.app.wiring import with_keys
-from hansard.cli.printing import stdout_json
+from hansard.cli.printing import stdout_json, takes_json
 from hansard.models.demo_files import DemoFiles, demo_folder, find_demo, install_demo
 from hansard.models.discovery import Discovered, FoundServer, discover, find_local, loopback_of
 
@@ -83,25 +83,22 @@ def show(home: Path, *, as_json: bool) -> None:
 
 
 @click.group("models", invoke_without_command=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_context
-def command(ctx: click.Context, *, as_json: bool) -> None:
+@takes_json
+def command(options: dict[str, Any], *, as_json: bool) -> None:
     """Show which model would answer and why, and what else there is.
 
     A configured model comes first; then keys in the environment, Ollama and LM Studio on this machine, and the demo
     model. Exit code 0: there is a model. 1: there is none. 2: it could not run.
     """
-    ctx.obj = {**ctx.obj, "json": as_json}
-    if ctx.invoked_subcommand is None:
-        show(ctx.obj["home"], as_json=as_json)
+    if click.get_current_context().invoked_subcommand is None:
+        show(options["home"], as_json=as_json)
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def list_models(options: dict[str, Any], *, as_json: bool) -> None:
     """Show which model would answer and why, the same as `hansard models`."""
-    show(options["home"], as_json=as_json or options["json"])
+    show(options["home"], as_json=as_json)
 
 
 @command.command("install-demo")

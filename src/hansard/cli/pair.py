@@ -13,7 +13,7 @@ import click
 from hansard.app.config import load_config
 from hansard.app.home_files import load_wording
 from hansard.cli.existing import check_record, reading, with_record
-from hansard.cli.printing import examples, stdout_json
+from hansard.cli.printing import examples, stdout_json, takes_json
 from hansard.cli.terminal.text import safe_line
 from hansard.domain.access import Access, Grant, read_code, written_code
 from hansard.domain.chats import PERSON_PREFIX
@@ -37,9 +37,8 @@ AccessList = list["Access"]
         "hansard pair revoke @ann:example.org    bar a person, whatever config.toml says",
     ),
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_context
-def command(ctx: click.Context, *, as_json: bool) -> None:
+@takes_json
+def command(options: dict[str, Any], *, as_json: bool) -> None:
     """Show who asked to talk to the agent, who may, and who may no longer.
 
     A person who may not talk is shown a code, once, in the chat, or as the reason why their invitation is declined;
@@ -48,26 +47,20 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
 
     Exit code 0: done. 1: no such code waits. 2: it could not run.
     """
-    ctx.obj = {**ctx.obj, "json": as_json}
-    if ctx.invoked_subcommand is None:
-        show(with_record(ctx.obj["home"], lambda record: record.access.list(), reading), as_json=as_json)
+    if click.get_current_context().invoked_subcommand is None:
+        show(with_record(options["home"], lambda record: record.access.list(), reading), as_json=as_json)
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def list_all(options: dict[str, Any], *, as_json: bool) -> None:
     """List everybody, the latest change first, the same as `hansard pair`."""
-    show(
-        with_record(options["home"], lambda record: record.access.list(), reading),
-        as_json=as_json or options["json"],
-    )
+    show(with_record(options["home"], lambda record: record.access.list(), reading), as_json=as_json)
 
 
 @command.command("approve", epilog=examples("hansard pair approve k3v9-qd7m"))
 @click.argument("code")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def approve(options: dict[str, Any], code: str, *, as_json: bool) -> None:
     """Allow the person who was shown CODE, and tell them so.
 
@@ -90,15 +83,14 @@ def approve(options: dict[str, Any], code: str, *, as_json: bool) -> None:
     except NotFound as error:
         click.echo(f"hansard: {error}.", err=True)
         sys.exit(EXIT_REFUSED)
-    show(found, as_json=as_json or options["json"])
-    if not found[0].chat and not (as_json or options["json"]):
+    show(found, as_json=as_json)
+    if not found[0].chat and not (as_json):
         click.echo("Their invitation was declined: they have to invite the agent again.")
 
 
 @command.command("allow", epilog=examples("hansard pair allow @ann:example.org"))
 @click.argument("identity")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def allow(options: dict[str, Any], identity: str, *, as_json: bool) -> None:
     """Allow IDENTITY, a person by their name or number on the platform; also one who was barred.
 
@@ -106,13 +98,12 @@ def allow(options: dict[str, Any], identity: str, *, as_json: bool) -> None:
     """
     channel, name = read_identity(identity)
     found = with_record(options["home"], lambda record: one(record.access.allow(channel, name)))
-    show(found, as_json=as_json or options["json"])
+    show(found, as_json=as_json)
 
 
 @command.command("revoke", epilog=examples("hansard pair revoke @ann:example.org"))
 @click.argument("identity")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def revoke(options: dict[str, Any], identity: str, *, as_json: bool) -> None:
     """Bar the person IDENTITY from now on, on every account, whatever config.toml says.
 
@@ -134,7 +125,7 @@ def revoke(options: dict[str, Any], identity: str, *, as_json: bool) -> None:
     async def bar(record: Record) -> AccessList:
         return [*await record.access.revoke(*accounts[0], also=accounts[1:])]
 
-    show(with_record(home, bar), as_json=as_json or options["json"])
+    show(with_record(home, bar), as_json=as_json)
 
 
 def named(person: Person, identity: str) -> bool:

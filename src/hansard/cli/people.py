@@ -15,7 +15,7 @@ import click
 from hansard.app.config import load_config
 from hansard.channels.matrix.keeping import Confirmation, Keeping, Pin
 from hansard.cli.existing import check_record, existing, reading, with_record
-from hansard.cli.printing import examples, stdout_json
+from hansard.cli.printing import examples, stdout_json, takes_json
 from hansard.cli.terminal.text import safe_line
 from hansard.domain.chats import PERSON_PREFIX, person_owner
 from hansard.domain.people import (
@@ -89,9 +89,8 @@ def check_known(settings: Settings, owner: str) -> str:
         "hansard people confirm @ann:example.org          say that a changed identity is theirs",
     ),
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_context
-def command(ctx: click.Context, *, as_json: bool) -> None:
+@takes_json
+def command(options: dict[str, Any], *, as_json: bool) -> None:
     """Show who is one person in several places: by [people] in config.toml, or because they said /link.
 
     Whoever is one person sees, in each place, what was said in all of them. A line has the name in config.toml, or
@@ -99,17 +98,15 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
 
     Exit code 0: done. 2: it could not run.
     """
-    ctx.obj = {**ctx.obj, "json": as_json}
-    if ctx.invoked_subcommand is None:
-        show(*with_people(ctx.obj["home"], nothing, reads=True), as_json=as_json)
+    if click.get_current_context().invoked_subcommand is None:
+        show(*with_people(options["home"], nothing, reads=True), as_json=as_json)
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def list_all(options: dict[str, Any], *, as_json: bool) -> None:
     """List everybody who is in several places, the same as `hansard people`."""
-    show(*with_people(options["home"], nothing, reads=True), as_json=as_json or options["json"])
+    show(*with_people(options["home"], nothing, reads=True), as_json=as_json)
 
 
 @command.command(
@@ -117,8 +114,7 @@ def list_all(options: dict[str, Any], *, as_json: bool) -> None:
 )
 @click.argument("one")
 @click.argument("other")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def link(options: dict[str, Any], one: str, other: str, *, as_json: bool) -> None:
     """Make ONE and OTHER one person, with all whom each is linked to already.
 
@@ -135,13 +131,12 @@ def link(options: dict[str, Any], one: str, other: str, *, as_json: bool) -> Non
         news = await record.people.link(first, second)
         return f"{called(first)} and {called(second)} are one person{' from now on' if news else ' already'}."
 
-    show(*with_people(options["home"], run), as_json=as_json or options["json"])
+    show(*with_people(options["home"], run), as_json=as_json)
 
 
 @command.command("unlink", epilog=examples("hansard people unlink 12345"))
 @click.argument("who")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def unlink(options: dict[str, Any], who: str, *, as_json: bool) -> None:
     """Part WHO from all whom they were linked to, who stay one person among themselves.
 
@@ -159,7 +154,7 @@ def unlink(options: dict[str, Any], who: str, *, as_json: bool) -> None:
         still = ", ".join(called(each) for each in parted.still)
         return f"{said} config.toml makes them one person with {still}." if still else said
 
-    show(*with_people(options["home"], run), as_json=as_json or options["json"])
+    show(*with_people(options["home"], run), as_json=as_json)
 
 
 async def nothing(record: Record, settings: Settings) -> str:
@@ -186,8 +181,7 @@ def show(said: str, circles: list[Circle], *, as_json: bool) -> None:
 
 
 @command.command("identities", epilog=examples("hansard people identities"))
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def identities(options: dict[str, Any], *, as_json: bool) -> None:
     """List the Matrix identities (cross-signing master keys) that were pinned when they were first seen.
 
@@ -199,7 +193,7 @@ def identities(options: dict[str, Any], *, as_json: bool) -> None:
     keeping = Keeping(options["home"])
     pins = sorted(keeping.pins().items())
     fields = [identity_fields(keeping, user_id, pin) for user_id, pin in pins]
-    if as_json or options["json"]:
+    if as_json:
         stdout_json({"identities": fields})
         return
     if not fields:
@@ -214,8 +208,7 @@ def identities(options: dict[str, Any], *, as_json: bool) -> None:
 )
 @click.argument("identity")
 @click.argument("key", required=False, default="")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def confirm(options: dict[str, Any], identity: str, key: str, *, as_json: bool) -> None:
     """Say that the changed Matrix identity of IDENTITY is theirs. With KEY: only if it is this one.
 
@@ -238,7 +231,7 @@ def confirm(options: dict[str, Any], identity: str, key: str, *, as_json: bool) 
     # It is recorded before it counts.
     with_record(home, lambda record: record.people.confirm_identity(MATRIX, user_id, pin.seen))
     keeping.keep_confirmation(Confirmation(user_id=user_id, master=pin.seen))
-    if as_json or options["json"]:
+    if as_json:
         stdout_json(identity_fields(keeping, user_id, pin))
         return
     click.echo(safe_line(f"The identity {pin.seen or NONE} of {user_id} counts from now on."))

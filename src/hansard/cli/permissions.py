@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from hansard.cli.existing import reading, with_record
-from hansard.cli.printing import examples, stdout_json
+from hansard.cli.printing import examples, stdout_json, takes_json
 from hansard.cli.terminal.text import safe_line
 from hansard.record.permissions import Permission
 
@@ -22,9 +22,8 @@ from hansard.record.permissions import Permission
         "hansard permissions revoke p42      let one count no more: the tool asks again",
     ),
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_context
-def command(ctx: click.Context, *, as_json: bool) -> None:
+@takes_json
+def command(options: dict[str, Any], *, as_json: bool) -> None:
     """Show which tools people allowed for more than one call, and revoke that.
 
     A permission is one tool, for one person, in one place; for a session, or always. It turns `ask` into `allow`, and
@@ -32,30 +31,24 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
 
     Exit code 0: done. 2: it could not run.
     """
-    ctx.obj = {**ctx.obj, "json": as_json}
-    if ctx.invoked_subcommand is None:
-        show(with_record(ctx.obj["home"], lambda record: record.permissions.list(), reading), as_json=as_json)
+    if click.get_current_context().invoked_subcommand is None:
+        show(with_record(options["home"], lambda record: record.permissions.list(), reading), as_json=as_json)
 
 
 @command.command("list", epilog=examples("hansard permissions list --json"))
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def list_all(options: dict[str, Any], *, as_json: bool) -> None:
     """List permissions, the oldest first, the same as `hansard permissions`."""
-    show(
-        with_record(options["home"], lambda record: record.permissions.list(), reading),
-        as_json=as_json or options["json"],
-    )
+    show(with_record(options["home"], lambda record: record.permissions.list(), reading), as_json=as_json)
 
 
 @command.command("revoke", epilog=examples("hansard permissions revoke p42"))
 @click.argument("permission")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def revoke(options: dict[str, Any], permission: str, *, as_json: bool) -> None:
     """Let PERMISSION count no more: the next call of its tool asks again."""
     revoked = with_record(options["home"], lambda record: record.permissions.revoke(permission))
-    if as_json or options["json"]:
+    if as_json:
         stdout_json({"revoked": fields_of(revoked)})
     else:
         click.echo(f"Revoked: {safe_line(line_of(revoked))}")

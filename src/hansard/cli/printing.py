@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import wraps
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -29,6 +30,19 @@ def examples(*lines: str) -> str:
 
 def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def takes_json(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command what `hansard` was given, and `--json`. Said to a group, that holds for the group's commands."""
+
+    @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+    @click.pass_context
+    @wraps(function)
+    def run(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - click's values
+        ctx.obj = {**ctx.obj, "json": as_json or ctx.obj.get("json", False)}
+        function(ctx.obj, as_json=ctx.obj["json"], **given)
+
+    return run
 
 
 def stdout_line(text: str) -> None:

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from hansard.cli.existing import reading
-from hansard.cli.printing import WholeNumber, examples, heading, stdout_json
+from hansard.cli.printing import WholeNumber, examples, heading, stdout_json, takes_json
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, run
 from hansard.cli.sessions import resolve, since_when
 from hansard.cli.terminal.text import safe, safe_line
@@ -173,8 +173,7 @@ async def print_found(home: Path, query: str, given: dict[str, Any]) -> int:
 @click.option("--context", type=WholeNumber(0, CONTEXT_MESSAGES_MAX), default=0, help="Neighbours on each side.")
 @click.option("--limit", type=WholeNumber(1, HITS_MAX), default=20, show_default=True, help="How many.")
 @click.option("--by-session", "grouped", is_flag=True, help="Keep what is of one session together.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def command(options: dict[str, Any], /, query: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401 - click's values
     """Find what was said, the best and latest first.
 

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from hansard.cli.existing import existing, reading
-from hansard.cli.printing import WholeNumber, counted, examples, faint, stdout_json, stdout_line
+from hansard.cli.printing import WholeNumber, counted, examples, faint, stdout_json, stdout_line, takes_json
 from hansard.cli.process import EXIT_DONE, EXIT_FAILED, PARTS, load, run
 from hansard.cli.terminal.text import cells, cut, safe_line
 from hansard.domain.sessions import Session, SessionState
@@ -259,8 +259,7 @@ def list_command(options: dict[str, Any], /, **given: Any) -> None:  # noqa: ANN
 @SESSION
 @click.option("--full", is_flag=True, help="Tools, reasoning and deliveries whole; what was undone, marked.")
 @click.option("--raw", is_flag=True, help="Every entry of the journal as one line of JSON.")
-@JSON_OPTION
-@click.pass_obj
+@takes_json
 def show(options: dict[str, Any], *, name: str, full: bool, raw: bool, as_json: bool) -> None:
     """Show what was said in a session, and where it was delivered.
 
@@ -307,8 +306,7 @@ def change_state(
 @command.command("title", epilog=examples('hansard sessions title 20261115-20 "Trip to Rome"'))
 @SESSION
 @click.argument("title")
-@JSON_OPTION
-@click.pass_obj
+@takes_json
 def title_command(options: dict[str, Any], *, name: str, title: str, as_json: bool) -> None:
     """Give a session a title."""
     text = "{session.id} is titled “{session.title}”."
@@ -320,8 +318,7 @@ def title_command(options: dict[str, Any], *, name: str, title: str, as_json: bo
 )
 @SESSION
 @click.argument("reason", default="ended by the admin")
-@JSON_OPTION
-@click.pass_obj
+@takes_json
 def end(options: dict[str, Any], *, name: str, reason: str, as_json: bool) -> None:
     """End a session: it takes no new words until it is reopened. The first reason stays."""
     text = "{session.id} has ended: {session.end_reason}"
@@ -330,8 +327,7 @@ def end(options: dict[str, Any], *, name: str, reason: str, as_json: bool) -> No
 
 @command.command("reopen", epilog=examples('hansard sessions reopen "Trip to Rome"'))
 @SESSION
-@JSON_OPTION
-@click.pass_obj
+@takes_json
 def reopen(options: dict[str, Any], *, name: str, as_json: bool) -> None:
     """Let an ended session take new words."""
     change_state(options, name, "{session.id} is open.", Record.reopen_session, as_json=as_json)
@@ -346,8 +342,7 @@ def reopen(options: dict[str, Any], *, name: str, as_json: bool) -> None:
 @SESSION
 @click.option("--at", type=WholeNumber(), metavar="SEQ", help="Share entries up to this one; otherwise all.")
 @click.option("--title", help="A title for the new session.")
-@JSON_OPTION
-@click.pass_obj
+@takes_json
 def fork(options: dict[str, Any], *, name: str, at: int | None, title: str | None, as_json: bool) -> None:
     """Begin a session that shares another's past and goes its own way. Nothing is copied.
 
@@ -374,8 +369,7 @@ def fork(options: dict[str, Any], *, name: str, at: int | None, title: str | Non
 @SESSION
 @click.argument("count", metavar="[N]", type=WholeNumber(), default=1)
 @click.option("--restore", is_flag=True, help="Let what the last N undos took be there again.")
-@JSON_OPTION
-@click.pass_obj
+@takes_json
 def undo(options: dict[str, Any], *, name: str, count: int, restore: bool, as_json: bool) -> None:
     """Take back the last N turns: what people said, and all that came of it. It stays in the record.
 
@@ -404,8 +398,7 @@ def undo(options: dict[str, Any], *, name: str, count: int, restore: bool, as_js
 
 @command.command("archive", epilog=examples('hansard sessions archive "Trip to Rome"'))
 @SESSION
-@JSON_OPTION
-@click.pass_obj
+@takes_json
 def archive(options: dict[str, Any], *, name: str, as_json: bool) -> None:
     """Keep a session out of lists. It is still found by name, by search and by --archived."""
     text = "{session.id} is archived."
@@ -414,8 +407,7 @@ def archive(options: dict[str, Any], *, name: str, as_json: bool) -> None:
 
 @command.command("unarchive", epilog=examples('hansard sessions unarchive "Trip to Rome"'))
 @SESSION
-@JSON_OPTION
-@click.pass_obj
+@takes_json
 def unarchive(options: dict[str, Any], *, name: str, as_json: bool) -> None:
     """Let a session that was archived appear in lists again."""
     text = "{session.id} is listed again."

@@ -9,14 +9,13 @@ from pathlib import Path
 import click
 
 from hansard.cli.existing import reading, with_record
-from hansard.cli.printing import stdout_json
+from hansard.cli.printing import stdout_json, takes_json
 
 EXIT_CLEAN, EXIT_FINDINGS = 0, 1
 
 
 @click.command("verify")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.pass_obj
+@takes_json
 def command(options: dict[str, Path], *, as_json: bool) -> None:
     """Check the database against the logs, the chains, and every table against the entries.
 

@@ -8,18 +8,16 @@ removed; all untrusted text went through `safe`; without colour there is not one
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from hansard.cli.process import load
 from hansard.cli.terminal.blocks import Block, Pen, Splitter
+from hansard.cli.terminal.render import Renderer
 from hansard.cli.terminal.text import cut, safe, safe_line, wrap
 from hansard.domain.messages import File, Part, Reasoning, Role, Status, Text, ToolCall, ToolResult, join_text
 from hansard.domain.people import is_terminal_author
 from hansard.domain.sessions import TurnState
 from hansard.record.messages.entries import Chunk, Entry
-
-if TYPE_CHECKING:
-    from hansard.cli.terminal.render import Renderer
 
 RENDER: Final = "hansard.cli.terminal.render"
 """Loaded by name when there is something to render: it brings rich's Markdown and highlighting with it."""
