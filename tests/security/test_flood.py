@@ -74,7 +74,7 @@ def send_unreadable(here: Crowd, chat: str, count: int) -> None:
     for number in range(count):
         event_id = f"$unreadable{number}:{chat}"
         event = Event(id=event_id, kind=EventKind.UNREADABLE, chat=chat, sender=GUEST, raw="{}", is_direct=True)
-        here.platform._tell(here.platform.room(chat), event)  # noqa: SLF001 - what a homeserver tells
+        here.platform._tell(event)  # noqa: SLF001 - what a homeserver tells
 
 
 def flood(here: Crowd) -> None:

@@ -12,9 +12,10 @@ On crash: what was learnt of a refusal is in the record, or is learnt again.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -51,16 +52,11 @@ from hansard.engine.context import (
     watermark,
 )
 from hansard.errors import InvalidInput, NotFound
+from hansard.ports.model import Model
+from hansard.record.api import Record
 from hansard.record.conversation import Conversation, exchange_starts
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from hansard.ports.model import Model
-    from hansard.record.api import Record
-    from hansard.record.sessions import SessionFrozen
-    from hansard.record.turns.holding import Turn
-
+from hansard.record.sessions import SessionFrozen
+from hansard.record.turns.holding import Turn
 
 STATUS_HISTORY = frozenset({400, 413, 422})
 """What providers answer when they cannot read a request."""

@@ -100,59 +100,32 @@ class Platform:
         shown = TimelineEvent(id=self._event_id(), sender=sender, text=text, sent_at_ms=now_ms())
         room.timeline.append(shown)
         is_direct = len(room.members) <= DIRECT_MEMBERS
-        event = Event(
-            id=shown.id,
-            kind=EventKind.MESSAGE,
-            chat=chat,
-            sender=sender,
-            text=text,
-            sent_at_ms=shown.sent_at_ms,
-            is_direct=is_direct,
-            is_for_agent=is_direct or bool(to),
-            files=files,
-        )
-        self._tell(room, event)
-        return shown.id
+        said = Event(id=shown.id, kind=EventKind.MESSAGE, chat=chat, sender=sender, text=text, files=files)
+        is_for_agent = is_direct or bool(to)
+        return self._tell(said, sent_at_ms=shown.sent_at_ms, is_direct=is_direct, is_for_agent=is_for_agent)
 
     def edit(self, chat: str, sender: str, about: str, text: str) -> str:
         room = self.room(chat)
         shown = TimelineEvent(id=self._event_id(), sender=sender, text=text, sent_at_ms=now_ms(), edits=about)
         room.timeline.append(shown)
-        event = Event(id=shown.id, kind=EventKind.EDIT, chat=chat, sender=sender, text=text, about=about)
-        self._tell(room, event)
-        return shown.id
+        return self._tell(Event(id=shown.id, kind=EventKind.EDIT, chat=chat, sender=sender, text=text, about=about))
 
     def delete(self, chat: str, sender: str, about: str) -> str:
         room = self.room(chat)
-        event_id = self._event_id()
         for place, shown in enumerate(room.timeline):
             if shown.id == about:
                 room.timeline[place] = msgspec.structs.replace(shown, text="", is_deleted=True)
-        self._tell(room, Event(id=event_id, kind=EventKind.DELETION, chat=chat, sender=sender, about=about))
-        return event_id
+        event = Event(id=self._event_id(), kind=EventKind.DELETION, chat=chat, sender=sender, about=about)
+        return self._tell(event)
 
     def choose(self, chat: str, sender: str, about: str, choice: str) -> str:
-        room = self.room(chat)
-        event_id = self._event_id()
-        event = Event(
-            id=event_id,
-            kind=EventKind.ANSWER,
-            chat=chat,
-            sender=sender,
-            about=about,
-            choice=choice,
-            sent_at_ms=now_ms(),
-            is_direct=len(room.members) <= DIRECT_MEMBERS,
-        )
-        self._tell(room, event)
-        return event_id
+        is_direct = len(self.room(chat).members) <= DIRECT_MEMBERS
+        event = Event(id=self._event_id(), kind=EventKind.ANSWER, chat=chat, sender=sender, about=about, choice=choice)
+        return self._tell(event, sent_at_ms=now_ms(), is_direct=is_direct)
 
     def invite(self, chat: str, sender: str) -> str:
-        event_id = self._event_id()
-        is_direct = len(self.room(chat).members) <= 1
-        kind = EventKind.INVITATION
-        self._tell(self.room(chat), Event(id=event_id, kind=kind, chat=chat, sender=sender, is_direct=is_direct))
-        return event_id
+        event = Event(id=self._event_id(), kind=EventKind.INVITATION, chat=chat, sender=sender)
+        return self._tell(event, is_direct=len(self.room(chat).members) <= 1)
 
     def tell_again(self, count: int) -> None:
         """Give the last events once more, as platforms do that promise no more than at least once."""
@@ -162,9 +135,11 @@ class Platform:
     def _event_id(self) -> str:
         return f"$event{next(self._numbers)}"
 
-    def _tell(self, room: PlatformRoom, event: Event) -> None:
-        self._stream.append((room.id, event))
+    def _tell(self, event: Event, **more: object) -> str:
+        """Give an event to every member, with what else is known of it; return its id."""
+        self._stream.append((self.room(event.chat).id, msgspec.structs.replace(event, **more)))
         self._changed.set()
+        return event.id
 
     # What a channel asks for.
 

@@ -6,18 +6,15 @@ costs more when the account is in many rooms.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 from hansard.channels import Json, object_of, objects_of, text_of
+from hansard.channels.matrix.crypto import Crypto
 from hansard.channels.matrix.reading import ENCRYPTION, MEMBER, RULES, VISIBILITY
 from hansard.channels.matrix.wire import HTTP_NOT_FOUND, MatrixWire, asking_error_of, path
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from hansard.channels.matrix.crypto import Crypto
 
 PRESENT: Final = frozenset({"join", "invite"})
 INVITE: Final = "invite"
