@@ -140,8 +140,6 @@ class Crypto:
                 self._store.save_encrypted_rooms({room_id})
             self.encrypted_rooms.add(room_id)
 
-    # ------------------------------------------------------------------------------------------------------ inbound
-
     def decrypt(self, room_id: str, raw: Json) -> Json | None:
         """Return the event that was encrypted, or None when its key is missing. Changes nothing that is kept."""
         return read_event(self._olm, room_id, raw)
@@ -202,8 +200,6 @@ class Crypto:
         """Queue a request for a missing room key, to the device that wrote the event and to our own others."""
         if not self.is_stranger:
             queue_key_request(self._olm, room_id, raw)
-
-    # ------------------------------------------------------------------------------------------------------- upkeep
 
     async def upkeep(self) -> None:
         """Do what is due: publish keys, learn about devices, mend broken sessions, send what is queued."""
@@ -293,8 +289,6 @@ class Crypto:
         target = path("sendToDevice", kind, secrets.token_urlsafe(16))
         await self._wire.ask("PUT", target, body, what="sending to devices")
 
-    # ----------------------------------------------------------------------------------------------------- outbound
-
     async def encrypt(self, room_id: str, members: Collection[str], kind: str, content: Json) -> Json:
         """Return the content of an encrypted event that every device of every member can read."""
         from nio.exceptions import EncryptionError
@@ -361,8 +355,6 @@ class Crypto:
         if unknown and not self.is_stranger:
             with self._storing():
                 await self._query(unknown)
-
-    # ----------------------------------------------------------------------------------------------------- identity
 
     async def own_keys(self) -> Json:
         """What the homeserver tells everybody about this account."""

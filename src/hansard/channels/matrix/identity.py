@@ -202,8 +202,6 @@ class Signer:
     def _with(self, value: Json, key_id: str, signature: str) -> Json:
         return bare(value) | {"signatures": {self._user_id: {f"ed25519:{key_id}": signature}}}
 
-    # ----------------------------------------------------------------------------------------------- secret storage
-
     async def _account_data(self, kind: str) -> Json:
         what = "reading the account's secret storage"
         target = path("user", self._user_id, "account_data", kind)

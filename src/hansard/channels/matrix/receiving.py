@@ -264,8 +264,6 @@ class MatrixReceiver:
         fresh = [raw for raw in list_of(body, "to_device", "events") if digest_of(raw) not in self._taken]
         return body | {"to_device": {"events": fresh}}
 
-    # -------------------------------------------------------------------------------------------------------- events
-
     async def _readable_now(self, session: MatrixLogin, waiting: UnreadableEvents) -> tuple[list[Json], list[Event]]:
         """The events of before whose keys are here now: as they were, and as they read."""
         read, events = [], []

@@ -182,8 +182,6 @@ class TelegramChannel:
         """Return a file. TooLarge when it is, NotFound when it is gone."""
         return await self._wire.download(file.reference, bytes_max=bytes_max)
 
-    # ------------------------------------------------------------------------------------------------------- posting
-
     async def _post(self, place: TelegramPlace, post: Post) -> str:
         captioned = post.files and utf16_units(post.markdown) <= CAPTION_UNITS_MAX
         if not captioned:
