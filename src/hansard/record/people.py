@@ -217,11 +217,6 @@ def show_code(tx: Transaction, owner: str, identity: str, chat: str) -> Code:
     return Code(owner=owner, code=code, expires_at=expires_at, identity=identity, chat=chat)
 
 
-def confirm_identity(tx: Transaction, body: IdentityConfirmed, token: str) -> None:
-    home = home_journal(tx)
-    tx.add_once(home, f"~identity:{token}", body)
-
-
 class CodeCheck(NamedTuple):
     """Whose code it is; None with why it does not count."""
 
@@ -396,7 +391,7 @@ class Circles:
         """Record that somebody says that a person's changed identity is theirs; the channel goes by its own copy."""
         body = IdentityConfirmed(channel=channel, identity=identity, key=key, by=by)
         token = new_id()
-        await self._caller.write(lambda tx: confirm_identity(tx, body, token))
+        await self._caller.write(lambda tx: tx.add_once(home_journal(tx), f"~identity:{token}", body))
 
 
 def check_person(owner: str) -> str:

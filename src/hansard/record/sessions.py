@@ -391,11 +391,6 @@ def freeze(tx: Transaction, session_id: str, frozen: SessionFrozen) -> SessionFr
     return known or frozen
 
 
-def set_setting(tx: Transaction, session_id: str, setting: SessionSet, token: str) -> None:
-    journal, _ = session_journal(tx, session_id)
-    tx.add_once(journal, f"~set:{token}", setting)
-
-
 class Sessions:
     """`record.sessions`: called, it lists sessions; by name, it does what `Record` has no verb for."""
 
@@ -450,4 +445,4 @@ class Sessions:
         named = clean_name(name, "a setting", NAME_CHARACTERS_MAX)
         setting = SessionSet(name=named, value=clean_name(value, "a value", NAME_CHARACTERS_MAX))
         token = new_id()
-        await self._caller.write(lambda tx: set_setting(tx, session_id, setting, token))
+        await self._caller.write(lambda tx: tx.add_once(session_journal(tx, session_id)[0], f"~set:{token}", setting))

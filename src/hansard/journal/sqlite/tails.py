@@ -148,7 +148,7 @@ class LogTail:
                 self._note(line, row, end)
                 self.is_patchy = self.is_patchy or not is_next
             else:
-                is_known = self._repeats(line) or (
+                is_known = self.holds(line.seq, row.digest[:MARK_BYTES]) or (
                     self.journal is not None and read_stored(self.journal, row.seq) == row
                 )
                 is_next_or_before = line.seq <= self.end_seq + 1  # a later one follows a gap, or stands too early
@@ -205,9 +205,6 @@ class LogTail:
         self.ends.append(end)
         if line.unit and not (self.constraints and self.constraints[-1].unit == line.unit):
             self.constraints.append(Constraint(row.seq, line.unit))
-
-    def _repeats(self, line: LogLine) -> bool:
-        return self.holds(line.seq, line.row().digest[:MARK_BYTES])
 
     def holds(self, seq: int, mark: bytes) -> bool:
         """Return whether the tail, as far as it is good, has that entry."""
