@@ -32,6 +32,7 @@ from hansard.domain.ids import new_id
 from hansard.domain.limits import NAME_CHARACTERS_MAX
 from hansard.domain.messages import join_text
 from hansard.domain.notices import Wording
+from hansard.domain.people import asker_owner
 from hansard.domain.settings import Pairing
 from hansard.domain.text import clean_name
 from hansard.errors import NotFound
@@ -214,7 +215,8 @@ def bar_person(
     for number, (channel, identity) in enumerate(barred):
         changed = AccessChanged(channel=channel, identity=identity, allowed=False, by=by)
         change(tx, changed, f"{token}:{number}" if number else token)
-    for (session_id,) in tx.rows(TURNS.queries.list_asked_sessions, (msgspec.json.encode(sorted(owners)).decode(),)):
+    asked = tx.rows(TURNS.queries.list_asked_turns)
+    for session_id in dict.fromkeys(each for each, person, chat in asked if asker_owner(person, chat) in owners):
         stop_turns(tx, session_id, BARRED, is_alive, words=words, queued=True, asked_by=owners)
     return tuple(_read(tx, *each) for each in barred)
 

@@ -173,11 +173,11 @@ SELECT DISTINCT person, chat FROM turn_by WHERE journal = ?1 AND turn_id = (
     SELECT id FROM turn WHERE journal = ?1 AND purpose = '' AND state <> 'queued' ORDER BY fence DESC LIMIT 1)
 ORDER BY person, chat
 
--- name: list_asked_sessions
--- Sessions in which a turn waits or runs that one of these people asked for.
-SELECT DISTINCT s.id FROM turn_by b JOIN session s ON s.journal = b.journal
+-- name: list_asked_turns
+-- Sessions in which a turn waits or runs, each with the people and chats that asked for it.
+SELECT s.id, b.person, b.chat FROM turn_by b JOIN session s ON s.journal = b.journal
 JOIN turn t ON t.journal = b.journal AND t.state IN ('queued', 'running') AND b.turn_id IN ('', t.id)
-WHERE CASE WHEN b.chat = '' THEN b.person ELSE 'person:' || substr(b.chat, 1, instr(b.chat, ':')) || b.person END IN (SELECT value FROM json_each(?1)) ORDER BY s.id
+ORDER BY s.id
 
 -- name: lost_turns
 -- Open sessions whose last turn that answers somebody was lost since a moment, with that turn.
