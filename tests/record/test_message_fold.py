@@ -10,6 +10,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import apsw
+
+from hansard.journal.sqlite.migrations import create_schema
+from hansard.record.messages.entries import MESSAGES
+from hansard.record.schema import SCHEMA
 from tests.record.helpers_fold import READERS, read_situations
 
 TABLE = Path(__file__).with_name("message_fold.txt")
@@ -25,3 +30,12 @@ async def test_every_reader_answers_as_the_table_says(home: Path) -> None:
     head, *lines = map(cells_of, TABLE.read_text().splitlines())
     assert head == ["situation", *READERS]
     assert await read_situations(home) == {name: cells for name, *cells in lines}
+
+
+def test_changes_are_found_by_their_index() -> None:
+    """Only the entries that change messages are read, however many others lie between them."""
+    database = apsw.Connection(":memory:")
+    create_schema(database, SCHEMA)
+    plan = database.execute(f"EXPLAIN QUERY PLAN {MESSAGES.queries.changing_entries}", (0, 1)).fetchall()
+    assert [row[3] for row in plan] == ["SEARCH entry USING INDEX entry_changing (key>? AND key<?)"]
+    database.close()

@@ -47,4 +47,4 @@ FROM access WHERE code = ?1 AND code <> ''
 -- name: list_access
 -- Everybody whose access is known, the latest change first.
 SELECT channel, identity, state, code, expires_at, chat, changed_at, changed_by, asked_since, asked_count
-FROM access WHERE ?1 IS NULL OR channel = ?1 ORDER BY changed_at DESC, channel, identity LIMIT ?2
+FROM access WHERE CAST(?1 AS TEXT) IS NULL OR channel = ?1 ORDER BY changed_at DESC, channel, identity LIMIT ?2

@@ -41,7 +41,7 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'pending', 0, '', '', '')
 UPDATE delivery SET state = ?1, attempts = attempts + CASE WHEN ?1 = 'sending' THEN 1 ELSE 0 END, owner = ?2,
                     receipt = CASE WHEN ?3 = '' THEN receipt ELSE ?3 END, reason = ?4,
                     mark = CASE WHEN ?7 = '' THEN mark ELSE ?7 END,
-                    end_bytes = CASE WHEN ?8 = 0 THEN end_bytes ELSE ?8 END
+                    end_bytes = CASE WHEN CAST(?8 AS INTEGER) = 0 THEN end_bytes ELSE ?8 END
 WHERE journal = ?5 AND id = ?6
 
 -- name: find_delivery
@@ -55,8 +55,8 @@ FROM delivery WHERE journal = ?1 AND id = ?2
 SELECT s.id, d.id, d.channel, d.target, d.message_id, d.operation, d.start_bytes, d.end_bytes, d.file, d.state,
        d.attempts, d.owner, d.receipt, d.reason, d.mark
 FROM delivery d JOIN journal s ON s.key = d.journal
-WHERE (d.journal, d.id) > (?1, ?2) AND d.journal <= ?3 AND (?4 IS NULL OR d.state = ?4)
-  AND (?5 IS NULL OR d.channel = ?5)
+WHERE (d.journal, d.id) > (?1, ?2) AND d.journal <= ?3 AND (CAST(?4 AS TEXT) IS NULL OR d.state = ?4)
+  AND (CAST(?5 AS TEXT) IS NULL OR d.channel = ?5)
 ORDER BY d.journal, d.id LIMIT ?6
 
 -- name: sending_deliveries
@@ -99,7 +99,7 @@ SELECT seq FROM outbox WHERE journal = ?1 AND message_id = ?2 AND chat = ?3
 
 -- name: list_outbox
 -- What waits to be shown in chats between two names, the oldest first, after a number.
-SELECT o.number, j.id, o.message_id, o.chat, o.seq, s.open_message IS o.message_id, o.follows
+SELECT o.number, j.id, o.message_id, o.chat, o.seq, s.open_message IS NOT DISTINCT FROM o.message_id, o.follows
 FROM outbox o JOIN journal j ON j.key = o.journal LEFT JOIN session s ON s.journal = o.journal
 WHERE o.number > ?1 AND o.chat >= ?2 AND o.chat < ?3 ORDER BY o.number LIMIT ?4
 

@@ -32,5 +32,5 @@ SELECT count(*), coalesce(sum(CASE WHEN person = ?1 THEN 1 ELSE 0 END), 0) FROM 
 SELECT e.body FROM (
     SELECT seq, row_number() OVER (PARTITION BY person ORDER BY seq) AS place
     FROM fetch WHERE channel = ?1 AND account = ?2
-) f JOIN entry e ON e.key = (?3 << 32) + f.seq
+) f JOIN entry e ON e.key = (CAST(?3 AS INTEGER) << 32) + f.seq
 WHERE f.place <= ?4 ORDER BY f.place, f.seq LIMIT ?5

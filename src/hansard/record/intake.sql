@@ -73,5 +73,5 @@ SELECT event_id FROM held WHERE channel = ?1 AND account = ?2 AND held_at < ?3 O
 
 -- name: list_held
 -- The events that wait to become readable, the oldest first: the bodies of their entries.
-SELECT e.body FROM held h JOIN entry e ON e.key = (?3 << 32) + h.seq
+SELECT e.body FROM held h JOIN entry e ON e.key = (CAST(?3 AS INTEGER) << 32) + h.seq
 WHERE h.channel = ?1 AND h.account = ?2 ORDER BY h.seq LIMIT ?4

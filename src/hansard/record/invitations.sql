@@ -30,8 +30,8 @@ SELECT count(*), coalesce(sum(CASE WHEN source = ?3 THEN 1 ELSE 0 END), 0) FROM 
 -- All strangers together are one.
 SELECT e.body FROM (
     SELECT seq, row_number() OVER (
-        PARTITION BY iif(source LIKE 'strangers %', 'strangers', source) ORDER BY seq
+        PARTITION BY CASE WHEN substr(source, 1, 10) = 'strangers ' THEN 'strangers' ELSE source END ORDER BY seq
     ) AS place
     FROM invitation WHERE channel = ?1 AND account = ?2
-) i JOIN entry e ON e.key = (?3 << 32) + i.seq
+) i JOIN entry e ON e.key = (CAST(?3 AS INTEGER) << 32) + i.seq
 WHERE i.place <= ?4 ORDER BY i.place, i.seq LIMIT ?5

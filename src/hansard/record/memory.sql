@@ -33,4 +33,4 @@ SELECT id, owner, text, noted_at, changed_at FROM note WHERE id = ?1
 -- name: list_notes
 -- The notes of some owners, or of all, in the order in which they were made.
 SELECT id, owner, text, noted_at, changed_at FROM note
-WHERE ?1 IS NULL OR owner IN (SELECT value FROM json_each(?1)) ORDER BY seq LIMIT ?2
+WHERE CAST(?1 AS TEXT) IS NULL OR owner IN (SELECT value FROM json_each(?1)) ORDER BY seq LIMIT ?2

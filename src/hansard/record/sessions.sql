@@ -58,21 +58,22 @@ SELECT j.key, j.head_seq, s.open_message FROM session s JOIN journal j ON j.key 
 SELECT s.journal, s.id, s.source, s.owner, s.title, s.state, s.end_reason, s.parent_id, s.parent_link, s.parent_at,
        s.created_at, s.open_message, s.open_turn, j.messages, j.active_at, j.head_seq, s.archived
 FROM session s JOIN journal j ON j.key = s.journal
-WHERE (?1 IS NULL OR s.owner IN (SELECT value FROM json_each(?1))) AND (?2 IS NULL OR s.source = ?2)
-  AND (?3 IS NULL OR s.state = ?3)
-  AND (?6 IS NULL OR s.archived = ?6)
-  AND (?4 IS NULL OR (j.touched, j.id) < (SELECT touched, id FROM journal WHERE id = ?4))
+WHERE (CAST(?1 AS TEXT) IS NULL OR s.owner IN (SELECT value FROM json_each(?1)))
+  AND (CAST(?2 AS TEXT) IS NULL OR s.source = ?2)
+  AND (CAST(?3 AS TEXT) IS NULL OR s.state = ?3)
+  AND (CAST(?6 AS INTEGER) IS NULL OR s.archived = ?6)
+  AND (CAST(?4 AS TEXT) IS NULL OR (j.touched, j.id) < (SELECT touched, id FROM journal WHERE id = ?4))
 ORDER BY j.touched DESC, j.id DESC LIMIT ?5
 
 -- name: resolve_prefix
 -- Ids that begin with a text, of one owner or of all.
 SELECT id FROM session WHERE id >= ?1 AND id < ?1 || '~'
-  AND (?3 IS NULL OR owner IN (SELECT value FROM json_each(?3))) ORDER BY id LIMIT ?2
+  AND (CAST(?3 AS TEXT) IS NULL OR owner IN (SELECT value FROM json_each(?3))) ORDER BY id LIMIT ?2
 
 -- name: resolve_title
 -- Sessions with that title, in any case, of one owner or of all.
 SELECT id, title FROM session WHERE title = ?1 COLLATE NOCASE
-  AND (?3 IS NULL OR owner IN (SELECT value FROM json_each(?3))) ORDER BY id LIMIT ?2
+  AND (CAST(?3 AS TEXT) IS NULL OR owner IN (SELECT value FROM json_each(?3))) ORDER BY id LIMIT ?2
 
 -- name: find_open_chunks
 -- Chunks that belong to no open message.

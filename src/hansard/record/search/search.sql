@@ -13,5 +13,6 @@ SELECT s.id, j.base_id, j.base_seq, j.head_seq FROM journal j JOIN session s ON 
 -- name: filter_journals
 -- The journals of sessions that a search may look into. Parameters: owners, source, session, part of the title.
 SELECT journal FROM session
-WHERE (?1 IS NULL OR owner IN (SELECT value FROM json_each(?1))) AND (?2 IS NULL OR source = ?2) AND (?3 IS NULL OR id = ?3)
-  AND (?4 IS NULL OR instr(lower(title), lower(?4)) > 0)
+WHERE (CAST(?1 AS TEXT) IS NULL OR owner IN (SELECT value FROM json_each(?1)))
+  AND (CAST(?2 AS TEXT) IS NULL OR source = ?2) AND (CAST(?3 AS TEXT) IS NULL OR id = ?3)
+  AND (CAST(?4 AS TEXT) IS NULL OR instr(lower(title), lower(?4)) > 0)
